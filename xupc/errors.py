@@ -1,0 +1,59 @@
+"""The exceptions that xupc raises, all under :class:`XupcError`.
+
+A message names the call, the argument, its value, what was expected, and the
+threads concerned.  Plain ``IndexError``, ``TypeError`` and ``ValueError`` are
+raised where numpy would raise them.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AffinityError",
+    "CollectiveMismatchError",
+    "DeadThreadError",
+    "FlagError",
+    "HangError",
+    "HeapError",
+    "NotInitializedError",
+    "OverlapError",
+    "XupcError",
+]
+
+
+class XupcError(Exception):
+    """Base of every error of xupc's own."""
+
+
+class NotInitializedError(XupcError, AttributeError):
+    """xupc was used before ``init()`` or after ``finalize()``.
+
+    Also an AttributeError, so that ``hasattr(xupc, "THREADS")`` works.
+    """
+
+
+class FlagError(XupcError, ValueError):
+    """The flags contradict each other, or the call does not take them."""
+
+
+class AffinityError(XupcError, ValueError):
+    """A pointer has affinity to another thread than the call needs."""
+
+
+class OverlapError(XupcError, ValueError):
+    """Source and target memory overlap."""
+
+
+class CollectiveMismatchError(XupcError):
+    """The threads are not all in the same call with the same arguments."""
+
+
+class HangError(XupcError, TimeoutError):
+    """A wait took longer than the ``timeout`` given to ``init()``."""
+
+
+class DeadThreadError(XupcError):
+    """A thread of the job has died."""
+
+
+class HeapError(XupcError, MemoryError):
+    """The shared heap cannot hold the allocation."""

@@ -1,0 +1,33 @@
+"""Reduction operations (UPC 1.3, section 7.4.3, and UPC Language 7.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeVar
+
+__all__ = ["Op", "vectorized"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+class Op(IntEnum):
+    """The operation of a computational collective."""
+
+    ADD = 0
+    MULT = 1
+    AND = 2
+    OR = 3
+    XOR = 4
+    LOGAND = 5
+    LOGOR = 6
+    MIN = 7
+    MAX = 8
+    FUNC = 9
+    NONCOMM_FUNC = 10
+
+
+def vectorized(func: _F) -> _F:
+    """Mark ``func(a, b)`` as taking and returning whole arrays."""
+    func.xupc_vectorized = True  # type: ignore[attr-defined]
+    return func
