@@ -1,0 +1,1 @@
+"""The shared heap: segments, allocation, and the arrays that live in it."""
