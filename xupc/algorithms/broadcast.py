@@ -1,0 +1,123 @@
+"""all_broadcast: the root's block to dst on every thread (UPC 1.3, 7.4.2.1).
+
+T threads on N nodes, n bytes::
+
+    before   src@root: A          after   dst@0: A   dst@1: A   ...   dst@T-1: A
+"""
+
+from __future__ import annotations
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import binomial, chain, chunks, rotate
+from ..plan.recorder import ALL, NODE, Operand, Recorder
+from ..plan.steps import Ranks
+from .registry import algorithm
+
+
+@algorithm("broadcast", PULL, "every thread reads the root's block")
+def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """Each thread copies for itself, by load/store or by a one-sided read.
+
+    One copy per thread, all at once; T - T/N reads over the root's link.
+    """
+    t.ready(root, ALL)
+    t.fetch(dst.on(t.me), src.on(root), nbytes)
+    t.done(ALL, root)
+
+
+@algorithm("broadcast", PUSH, "the root writes to every thread")
+def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """The root copies to its node's threads and sends to each of the others.
+
+    T copies one after the other; T - T/N messages over the root's link.
+    """
+    if t.one_node:
+        with t.alone(root):
+            for run in t.mates():
+                t.copy(dst.across(run), src.across(Ranks(root, run.count, 0)), nbytes, run.count)
+        return
+    t.ready(ALL, root, node_only=True)
+    for offset, size in chunks(nbytes, t.tuning["message"]):
+        if t.me == root:
+            t.send(Ranks(0, t.size), src.on(root, offset), size)
+        elif not t.on_my_node(root):
+            t.recv(root, dst.on(t.me, offset), size)
+    if t.me == root:
+        for run in t.mates():
+            t.copy(dst.across(run), src.across(Ranks(root, run.count, 0)), nbytes, run.count)
+    t.done(root, ALL, node_only=True)
+
+
+@algorithm("broadcast", MULTICORE, "one copy crosses to each node; its threads pull it there")
+def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """Between node roots in chunks, inside each node chunk by chunk as they arrive.
+
+    The network sees n bytes per node. Large blocks travel down a chain of nodes, a
+    chunk on every link at the same time; small ones down a binomial tree::
+
+        root's node   c0 c1 c2 c3 ->              its threads read src
+        next node        c0 c1 c2 ->              its threads read dst@node_root
+        last node           c0 c1                  chunk by chunk behind the network
+
+    Inside one node: small blocks are written by whoever arrives last, large ones
+    are pulled.
+    """
+    if t.one_node:
+        if nbytes <= t.tuning["fuse"]:
+            with t.alone(root, anyone=True):
+                for run in t.mates():
+                    source = src.across(Ranks(root, run.count, 0))
+                    t.copy(dst.across(run), source, nbytes, run.count)
+        else:
+            pull(t, dst, src, root, nbytes)
+        return
+
+    home = t.on_my_node(root)
+    speaker = t.acting_root(t.my_node, root)
+    arrived = t.channel()
+    parts = chunks(nbytes, t.tuning["chunk"])
+
+    if t.me == speaker:
+        _between_nodes(t, dst, src, root, parts, arrived)
+    if home:
+        # the root's own node reads src itself
+        t.ready(root, NODE, node_only=True)
+        for offset, size in parts:
+            t.copy(dst.on(t.me, offset), src.on(root, offset), size)
+    elif t.me != speaker:
+        for i, (offset, size) in enumerate(parts):
+            t.wait(arrived, speaker, i + 1)
+            t.copy(dst.on(t.me, offset), dst.on(speaker, offset), size)
+    t.done(NODE, speaker, node_only=True)
+
+
+def _between_nodes(
+    t: Recorder,
+    dst: Operand,
+    src: Operand,
+    root: int,
+    parts: list[tuple[int, int]],
+    arrived: int,
+) -> None:
+    """The network's half: take each chunk, tell my node, pass it on."""
+    nodes = t.tree.node_count
+    first = t.tree.node_of(root)
+    large = len(parts) > 1 or parts[0][1] >= t.tuning["chain"]
+    shape = chain if large else binomial
+    parent, children = shape(rotate(t.my_node, first, nodes), nodes)
+
+    def speaker(v: int) -> int:
+        return t.acting_root((v + first) % nodes, root)
+
+    source = src.on(root) if parent is None else dst.on(t.me)
+    with t.net():
+        tickets: list[int] = []
+        for i, (offset, size) in enumerate(parts):
+            if parent is not None:
+                while len(tickets) < min(len(parts), i + t.tuning["window"]):
+                    o, n = parts[len(tickets)]
+                    tickets.append(t.recv(speaker(parent), dst.on(t.me, o), n, bounded=False))
+                t.need(tickets[i])
+                t.signal(arrived, t.mates(), i + 1)
+            for child in children:
+                t.send(speaker(child), source + offset, size)

@@ -1,0 +1,107 @@
+"""all_gather: every thread's block to the root's area, in order (UPC 1.3, 7.4.2.3).
+
+::
+
+    before   src@0: A   src@1: B   src@2: C   src@3: D      after   dst@root: A B C D
+"""
+
+from __future__ import annotations
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks, pieces
+from ..plan.recorder import ALL, NODE, Operand, Recorder
+from ..plan.steps import Ranks
+from .registry import algorithm
+from .scatter import blocks_for
+
+
+@algorithm("gather", PULL, "the root reads every thread's block")
+def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """The root copies from its node's threads and reads from each of the others."""
+    if t.one_node:
+        with t.alone(root):
+            for run in t.mates():
+                t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+        return
+    t.ready(ALL, root)
+    if t.me == root:
+        everyone = Ranks(0, t.size)
+        with t.net():
+            t.get(blocks_for(dst, root, everyone, nbytes), src.across(everyone), nbytes, t.size)
+        for run in t.mates():
+            t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+    t.done(root, ALL)
+
+
+@algorithm("gather", PUSH, "every thread writes its block to the root")
+def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """All threads copy at once, by load/store or by a message to the root."""
+    t.ready(root, ALL, node_only=True)
+    if t.on_my_node(root):
+        if t.me == root and not t.one_node:
+            with t.net():
+                for offset, size in chunks(nbytes, t.tuning["message"]):
+                    t.recv(Ranks(0, t.size), dst.on(root, offset), size, peer_step=nbytes)
+        t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
+    else:
+        for offset, size in chunks(nbytes, t.tuning["message"]):
+            t.send(root, src.on(t.me, offset), size)
+    t.done(ALL, root, node_only=True)
+
+
+@algorithm("gather", MULTICORE, "a node's blocks cross together, straight from its threads' heaps")
+def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """Each node root sends its node's blocks to the root; at home every thread writes.
+
+    One message per node (and run of ranks, and chunk), taken from the heaps of the
+    node's threads and delivered into place: no copy at either end.
+    """
+    if t.one_node:
+        if nbytes * t.size <= t.tuning["fuse"]:
+            with t.alone(root, anyone=True):
+                for run in t.mates():
+                    t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+        else:
+            push(t, dst, src, root, nbytes)
+        return
+
+    home = t.on_my_node(root)
+    speaker = t.acting_root(t.my_node, root)
+    message = t.tuning["message"]
+    if home:
+        t.ready(root, NODE, node_only=True)
+        if t.me == root:
+            with t.net():
+                _take_all(t, dst, root, nbytes, message)
+        t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
+        t.done(NODE, root, node_only=True)
+        return
+    t.ready(NODE, speaker, node_only=True)
+    if t.me == speaker:
+        for run in t.mates():
+            for block, count, offset, size in pieces(run.count, nbytes, message):
+                part = src.across(run, offset).block(block)
+                t.send(root, part._replace(thread_step=run.step), size, count)
+    t.done(speaker, NODE, node_only=True)
+
+
+def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -> None:
+    """Every other node's blocks into place, the nodes in turn."""
+    nodes = t.tree.node_count
+    waiting = [
+        (t.tree.node_root(node), run, pieces(run.count, nbytes, message))
+        for node in range(nodes)
+        if node != t.my_node
+        for run in t.mates(node)
+    ]
+    while waiting:
+        still = []
+        for of, run, rest in waiting:
+            piece = next(rest, None)
+            if piece is None:
+                continue
+            block, count, offset, size = piece
+            row = dst.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
+            t.recv(of, row + offset, size, count)
+            still.append((of, run, rest))
+        waiting = still

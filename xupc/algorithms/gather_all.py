@@ -1,0 +1,170 @@
+"""all_gather_all: every thread's block to every thread, in order (UPC 1.3, 7.4.2.4).
+
+::
+
+    before   src@0: A   src@1: B   src@2: C      after   dst@0: A B C   dst@1: A B C   ...
+"""
+
+from __future__ import annotations
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks, pieces
+from ..plan.recorder import ALL, NODE, Operand, Recorder
+from ..plan.steps import Part, Ranks
+from .registry import algorithm
+from .scatter import blocks_for
+
+
+@algorithm("gather_all", PULL, "every thread reads every block")
+def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each thread copies T blocks, its node's by load/store, the others one-sided."""
+    t.ready(ALL, ALL)
+    if not t.one_node:
+        everyone = Ranks(0, t.size)
+        with t.net():
+            t.get(blocks_for(dst, t.me, everyone, nbytes), src.across(everyone), nbytes, t.size)
+    _copy_mates(t, dst, src, nbytes)
+    t.done(ALL, ALL)
+
+
+def _copy_mates(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """My node's blocks into my dst."""
+    for run in t.mates():
+        t.copy(blocks_for(dst, t.me, run, nbytes), src.across(run), nbytes, run.count)
+
+
+@algorithm("gather_all", PUSH, "every thread writes its block to every thread")
+def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each thread copies its block to its node's threads and sends it to each other."""
+    t.ready(ALL, ALL)
+    if not t.one_node:
+        with t.net():
+            for offset, size in chunks(nbytes, t.tuning["message"]):
+                t.recv(Ranks(0, t.size), dst.on(t.me, offset), size, peer_step=nbytes)
+                t.send(Ranks(0, t.size), src.on(t.me, offset), size)
+    for run in t.mates():
+        mine = src.across(Ranks(t.me, run.count, 0))
+        t.copy(dst.across(run, t.me * nbytes), mine, nbytes, run.count)
+    t.done(ALL, ALL)
+
+
+@algorithm("gather_all", MULTICORE, "node roots pass whole nodes' blocks round; threads pull")
+def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each block crosses to each node once; the threads pull it from their node root.
+
+    Large: a ring of node roots, N - 1 rounds; in round k a node root passes on the
+    blocks of the node k places behind it, its own first, straight from the heaps::
+
+        round      0        1        2
+        node 0   [0]->    [3]->    [2]->        N = 4; [x]: blocks of node x
+        node 1   [1]->    [0]->    [3]->
+
+    Small: every node root sends to every other at once, one message's latency.
+    Inside one node: small ones are copied by whoever arrives last, else pulled.
+    """
+    if t.one_node:
+        if nbytes * t.size * t.size <= t.tuning["fuse"]:
+            with t.alone(0, anyone=True):
+                for i in range(t.size):
+                    for run in t.mates():
+                        to = dst.across(run, i * nbytes)
+                        t.copy(to, src.across(Ranks(i, run.count, 0)), nbytes, run.count)
+        else:
+            pull(t, dst, src, nbytes)
+        return
+
+    arrived = t.channel()
+    t.ready(NODE, NODE, node_only=True)
+    nodes = t.tree.node_count
+    largest = max(t.tree.node_size(node) for node in range(nodes))
+    small = nodes <= t.tuning["flat"] and nbytes * largest <= t.tuning["chain"]
+    if t.me == t.node_root:
+        with t.net():
+            if small:
+                _flat(t, dst, src, nbytes, arrived)
+            else:
+                _ring(t, dst, src, nbytes, arrived)
+    _copy_mates(t, dst, src, nbytes)
+    if t.me != t.node_root:
+        _pull_arrivals(t, dst, nbytes, arrived)
+    t.done(NODE, NODE, node_only=True)
+
+
+Message = tuple[Part, int, int]
+"""A row of blocks, the bytes of one, how many."""
+
+
+def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) -> list[Message]:
+    """A node's blocks, cut into messages: where they are in `area`.
+
+    At home they are each on its own thread, elsewhere in the node root's dst.
+    """
+    out = []
+    for run in t.mates(node):
+        for block, count, offset, size in pieces(run.count, nbytes, t.tuning["chunk"]):
+            rank = run.first + block * run.step
+            if home:
+                row = Part(area.index, rank, offset, run.step, 0)
+            else:
+                row = Part(area.index, t.me, rank * nbytes + offset, 0, run.step * nbytes)
+            out.append((row, size, count))
+    return out
+
+
+def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
+    """All node roots to all: own blocks out, the others' in."""
+    nodes = t.tree.node_count
+    others = [(t.my_node + k) % nodes for k in range(1, nodes)]
+    tickets = []
+    for node in _arrival_order(t):
+        of = t.tree.node_root(node)
+        for row, size, count in _messages(t, dst, node, nbytes, home=False):
+            tickets.append(t.recv(of, row, size, count, bounded=False))
+    for node in others:
+        for row, size, count in _messages(t, src, t.my_node, nbytes, home=True):
+            t.send(t.tree.node_root(node), row, size, count)
+    for i, ticket in enumerate(tickets):
+        t.need(ticket)
+        t.signal(arrived, t.mates(), i + 1)
+
+
+def _ring(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
+    """What came last round goes on this round, message by message."""
+    nodes = t.tree.node_count
+    order = _arrival_order(t)
+    to = t.tree.node_root((t.my_node + 1) % nodes)
+    of = t.tree.node_root((t.my_node - 1) % nodes)
+    incoming = [(n, m) for n in order for m in _messages(t, dst, n, nbytes, home=False)]
+    window = t.tuning["window"]
+    tickets: list[int] = []
+
+    def post(most: int) -> None:
+        while len(tickets) < min(most, len(incoming)):
+            row, size, count = incoming[len(tickets)][1]
+            tickets.append(t.recv(of, row, size, count, bounded=False))
+
+    for i, (row, size, count) in enumerate(_messages(t, src, t.my_node, nbytes, home=True)):
+        post(i + window)
+        t.send(to, row, size, count)
+    for i, (node, (row, size, count)) in enumerate(incoming):
+        post(i + window)
+        t.need(tickets[i])
+        t.signal(arrived, t.mates(), i + 1)
+        if node != order[-1]:
+            t.send(to, row, size, count)
+
+
+def _arrival_order(t: Recorder) -> list[int]:
+    """The other nodes, nearest behind first: the order of a ring's rounds."""
+    nodes = t.tree.node_count
+    return [(t.my_node - k) % nodes for k in range(1, nodes)]
+
+
+def _pull_arrivals(t: Recorder, dst: Operand, nbytes: int, arrived: int) -> None:
+    """Copy what the node root has received, message by message."""
+    i = 0
+    for node in _arrival_order(t):
+        for row, size, count in _messages(t, dst, node, nbytes, home=False):
+            i += 1
+            t.wait(arrived, t.node_root, i)
+            t.copy(row, row._replace(thread=t.node_root), size, count)

@@ -1,0 +1,75 @@
+"""Who talks to whom: integer arithmetic that sends nothing.
+
+Positions are virtual ranks ``0 .. n-1`` with the root at 0; callers rotate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["binomial", "chain", "chunks", "dissemination", "pieces", "rotate"]
+
+
+def rotate(rank: int, root: int, n: int) -> int:
+    """The virtual rank of `rank` when `root` is 0."""
+    return (rank - root) % n
+
+
+def binomial(v: int, n: int) -> tuple[int | None, list[int]]:
+    """Parent and children of virtual rank `v` in a binomial tree of `n`.
+
+    A node's parent clears its lowest set bit; children come largest subtree
+    first, so that the longest way starts first.
+
+    >>> binomial(0, 6)
+    (None, [4, 2, 1])
+    >>> binomial(4, 6)
+    (0, [5])
+    """
+    low = v & -v if v else 1 << max(n - 1, 0).bit_length()
+    children = []
+    bit = low >> 1
+    while bit:
+        if v + bit < n:
+            children.append(v + bit)
+        bit >>= 1
+    return (v - low if v else None), children
+
+
+def chain(v: int, n: int) -> tuple[int | None, list[int]]:
+    """Parent and children of `v` in a chain 0 -> 1 -> ... -> n-1."""
+    return (v - 1 if v else None), ([v + 1] if v + 1 < n else [])
+
+
+def dissemination(v: int, n: int) -> list[tuple[int, int]]:
+    """``(to, from)`` of each round of a dissemination among `n`.
+
+    After round k everybody has heard of the 2^(k+1) - 1 before him.
+    """
+    rounds = []
+    step = 1
+    while step < n:
+        rounds.append(((v + step) % n, (v - step) % n))
+        step *= 2
+    return rounds
+
+
+def chunks(nbytes: int, chunk: int) -> list[tuple[int, int]]:
+    """``(offset, size)`` of the chunks of `nbytes`, all but the last of size `chunk`."""
+    return [(o, min(chunk, nbytes - o)) for o in range(0, nbytes, chunk)]
+
+
+def pieces(count: int, nbytes: int, chunk: int) -> Iterator[tuple[int, int, int, int]]:
+    """Cut a row of `count` blocks of `nbytes` into messages of at most `chunk` bytes.
+
+    Yields ``(first block, blocks, offset in block, bytes per block)``: several whole
+    blocks while they are small, parts of one block when it is larger than a chunk.
+    """
+    if nbytes <= chunk:
+        per = max(1, chunk // nbytes)
+        for first in range(0, count, per):
+            yield first, min(per, count - first), 0, nbytes
+    else:
+        for block in range(count):
+            for offset, size in chunks(nbytes, chunk):
+                yield block, 1, offset, size

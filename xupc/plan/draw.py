@@ -1,0 +1,96 @@
+"""A plan as text: one line per step, the two lanes side by side in order."""
+
+from __future__ import annotations
+
+from .steps import (
+    LANES,
+    Barrier,
+    Copy,
+    Fused,
+    Get,
+    Need,
+    NetSignal,
+    NetWait,
+    Part,
+    Plan,
+    Post,
+    Recv,
+    Send,
+    Signal,
+    Step,
+    Wait,
+)
+
+__all__ = ["draw", "step_text"]
+
+OPERANDS = ("dst", "src")
+
+
+def _part(p: Part, count: int, nbytes: int) -> str:
+    name = OPERANDS[p.operand] if p.operand < len(OPERANDS) else f"operand{p.operand}"
+    thread = str(p.thread)
+    if count > 1 and p.thread_step:
+        last = p.thread + (count - 1) * p.thread_step
+        thread += f"..{last}" + (f":{p.thread_step}" if p.thread_step != 1 else "")
+    where = f"{p.offset}:{p.offset + nbytes}"
+    if count > 1 and p.offset_step:
+        where += f" step {p.offset_step}"
+    return f"{name}@{thread}[{where}]"
+
+
+def _row(a: Part, b: Part, nbytes: int, count: int) -> str:
+    times = f"{count} x " if count > 1 else ""
+    return f"{times}{nbytes} B  {_part(a, count, nbytes)} <- {_part(b, count, nbytes)}"
+
+
+def step_text(step: Step) -> str:
+    """One line that says what the step does."""
+    match step:
+        case Copy():
+            return "copy     " + _row(step.dst, step.src, step.nbytes, step.count)
+        case Get():
+            text = _row(step.dst, step.src, step.nbytes, step.count)
+            return f"get      {text}  => t{step.ticket}"
+        case Send():
+            times = f"{step.count} x " if step.count > 1 else ""
+            part = _part(step.src, step.count, step.nbytes)
+            return f"send     {times}{step.nbytes} B  {part} -> thread {step.to}  => t{step.ticket}"
+        case Recv():
+            times = f"{step.count} x " if step.count > 1 else ""
+            part = _part(step.dst, step.count, step.nbytes)
+            return f"recv     {times}{step.nbytes} B  {part} <- thread {step.of}  => t{step.ticket}"
+        case Signal():
+            return f"signal   channel {step.channel} = {step.value} for {step.to}"
+        case Wait():
+            return f"wait     channel {step.channel} >= {step.value} of {step.of}"
+        case NetSignal():
+            return f"notify   {step.to} off my node (channel {step.channel})  => t{step.ticket}"
+        case NetWait():
+            return f"await    {step.of} off my node (channel {step.channel})  => t{step.ticket}"
+        case Need():
+            return f"need     t{step.ticket}"
+        case Post():
+            return f"post     t{step.ticket}"
+        case Barrier():
+            return "barrier  all threads of the team, same call"
+        case Fused():
+            by = "the last to arrive" if step.by is None else f"thread {step.by}"
+            inside = "; ".join(step_text(s) for s in step.body)
+            return f"fused    all arrive, {by} does [{inside}], all are released"
+    return repr(step)
+
+
+def draw(plan: Plan) -> str:
+    """The plan as lines of text."""
+    head = (
+        f"{plan.collective} by {plan.algorithm}, thread {plan.rank} of {plan.size}, "
+        f"IN_{plan.sync[0].upper()}SYNC OUT_{plan.sync[1].upper()}SYNC"
+    )
+    lines = [head]
+    for name, lane in zip(LANES, plan.lanes, strict=True):
+        if lane:
+            lines.append(f"  {name} lane")
+            lines += [f"    {i:3d}  {step_text(step)}" for i, step in enumerate(lane)]
+    if len(lines) == 1:
+        lines.append("  nothing to do")
+    return "\n".join(lines)

@@ -1,0 +1,354 @@
+"""The recorder: algorithms run once against it and leave a plan.
+
+An algorithm is a function ``f(t, *operands, nbytes)`` in direct style, run on
+every thread with the same arguments; `t` is a :class:`Recorder`.  It moves data
+with `copy`, `fetch`, `send`, `recv`; it says whose data may be touched with
+`ready` and `done`, which become signals only under MYSYNC: under ALLSYNC the
+recorder puts barriers around the call, under NOSYNC nothing.  What an algorithm
+must order for its own sake it orders with `signal`, `wait` and tickets, always.
+
+All threads must make the same sequence of `ready`, `done`, `channel` and `alone`
+calls: that is how they agree on channels without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from .steps import (
+    Barrier,
+    Copy,
+    Fused,
+    Get,
+    Need,
+    NetSignal,
+    NetWait,
+    Part,
+    Plan,
+    Post,
+    Ranks,
+    Recv,
+    Send,
+    Signal,
+    Step,
+    Wait,
+)
+
+if TYPE_CHECKING:
+    from ..topology import Tree
+
+__all__ = ["ALL", "CHANNELS", "NODE", "Operand", "Recorder", "trace"]
+
+ALL: Final = "all"
+"""All threads of the team."""
+NODE: Final = "node"
+"""The threads of my node."""
+CHANNELS: Final = 5
+"""Signal channels of one operation (a cache line's worth)."""
+
+Who = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A symmetric piece of shared memory that a call names."""
+
+    index: int
+
+    def on(self, thread: int, offset: int = 0) -> Part:
+        """The operand's memory on one thread."""
+        return Part(self.index, thread, offset)
+
+    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> Part:
+        """A row: a block on each of `ranks`, `step` bytes further on each time."""
+        return Part(self.index, ranks.first, offset, ranks.step, step)
+
+    def row(self, thread: int, offset: int, step: int) -> Part:
+        """A row of blocks `step` bytes apart on one thread."""
+        return Part(self.index, thread, offset, 0, step)
+
+
+class Recorder:
+    """What an algorithm sees while it is traced for thread `me`.
+
+    Attributes
+    ----------
+    me, size
+        My rank in the team and the number of its threads.
+    tree
+        The team's node tree over ranks.
+    tuning
+        Sizes from the tuning table: ``chunk``, ``window``, ...
+    """
+
+    def __init__(
+        self, me: int, tree: Tree, sync: tuple[str, str], tuning: Mapping[str, int]
+    ) -> None:
+        self.me = me
+        self.size = tree.size
+        self.tree = tree
+        self.tuning = tuning
+        self.sync = sync
+        self.my_node = tree.node_of(me)
+        self.node_root = tree.node_root(self.my_node)
+        self._lanes: tuple[list[Step], list[Step]] = ([], [])
+        self._lane = 0
+        self._tickets = 0
+        self._outstanding: tuple[list[int], list[int]] = ([], [])
+        self._windows: dict[tuple[int, str], list[int]] = {}
+        self._channels = 0
+        self._forked = False
+        self._joined = True
+
+    # -- topology in an algorithm's words ------------------------------------------
+    @property
+    def one_node(self) -> bool:
+        """Whether the whole team shares memory."""
+        return self.tree.node_count == 1
+
+    def on_my_node(self, rank: int) -> bool:
+        """Whether load and store reach `rank`."""
+        return self.tree.node_of(rank) == self.my_node
+
+    def mates(self, node: int | None = None) -> tuple[Ranks, ...]:
+        """The ranks of a node (default mine) as a few arithmetic runs."""
+        runs = self.tree.runs(self.my_node if node is None else node)
+        return tuple(Ranks(r.first, r.count, r.step) for r in runs)
+
+    def acting_root(self, node: int, root: int) -> int:
+        """Who speaks for `node` when `root` is the call's root: the root itself at home."""
+        return root if self.tree.node_of(root) == node else self.tree.node_root(node)
+
+    # -- steps ---------------------------------------------------------------------
+    def _add(self, step: Step) -> None:
+        self._lanes[self._lane].append(step)
+
+    def _ticket(self) -> int:
+        """A ticket that the step recorded next will set."""
+        ticket = self._tickets
+        self._tickets += 1
+        self._outstanding[self._lane].append(ticket)
+        self._joined = False
+        return ticket
+
+    def _bounded(self, kind: str) -> int:
+        """A ticket like the above, with at most `window` of its kind open at a time."""
+        open_here = self._windows.setdefault((self._lane, kind), [])
+        while len(open_here) >= self.tuning["window"]:
+            oldest = open_here.pop(0)
+            if oldest in self._outstanding[self._lane]:
+                self.need(oldest)
+        ticket = self._ticket()
+        open_here.append(ticket)
+        return ticket
+
+    def copy(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> None:
+        """Load/store copy of a row of blocks."""
+        if nbytes and count:
+            self._add(Copy(dst, src, nbytes, count))
+
+    def send(
+        self, to: Ranks | int, src: Part, nbytes: int, count: int = 1, peer_step: int = 0
+    ) -> None:
+        """One message to each of `to` off my node; completed before the call ends."""
+        ranks = Ranks(to) if isinstance(to, int) else to
+        ticket = self._bounded("send")
+        self._add(Send(ranks, src, nbytes, ticket, count, peer_step))
+
+    def recv(
+        self,
+        of: Ranks | int,
+        dst: Part,
+        nbytes: int,
+        count: int = 1,
+        peer_step: int = 0,
+        *,
+        bounded: bool = True,
+    ) -> int:
+        """Take one message from each of `of` off my node; returns the ticket.
+
+        Not `bounded`: the algorithm itself keeps the number of open ones small.
+        """
+        ranks = Ranks(of) if isinstance(of, int) else of
+        ticket = self._bounded("recv") if bounded else self._ticket()
+        self._add(Recv(ranks, dst, nbytes, ticket, count, peer_step))
+        return ticket
+
+    def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> None:
+        """One-sided read of blocks off my node, in pieces that the network likes."""
+        piece = self.tuning["get_piece"]
+        for offset in range(0, nbytes, piece):
+            n = min(piece, nbytes - offset)
+            ticket = self._bounded("get")
+            self._add(Get(dst + offset, src + offset, n, ticket, count))
+
+    def fetch(self, dst: Part, src: Part, nbytes: int) -> None:
+        """One block from wherever it is into my node's memory."""
+        if self.on_my_node(src.thread):
+            self.copy(dst, src, nbytes)
+        else:
+            self.get(dst, src, nbytes)
+
+    def need(self, ticket: int) -> None:
+        """Go on only when the ticket is set."""
+        self._add(Need(ticket))
+        for open_here in self._outstanding:
+            if ticket in open_here:
+                open_here.remove(ticket)
+
+    def channel(self) -> int:
+        """A new signal channel of this call."""
+        self._channels += 1
+        if self._channels > CHANNELS:
+            raise AssertionError("an algorithm may use five channels")
+        return self._channels - 1
+
+    def signal(self, channel: int, to: Sequence[Ranks], value: int = 1) -> None:
+        """My channel now stands at `value`, for those in `to`."""
+        for ranks in to:
+            self._add(Signal(channel, ranks, value))
+
+    def wait(self, channel: int, of: Sequence[Ranks] | int, value: int = 1) -> None:
+        """Until each of `of` on my node has signalled `value`."""
+        for ranks in (Ranks(of),) if isinstance(of, int) else of:
+            self._add(Wait(channel, ranks, value))
+
+    @contextmanager
+    def net(self) -> Iterator[None]:
+        """Record on the net lane, which starts where the node lane now stands."""
+        if not self._forked:
+            self._forked = True
+            fork = self._tickets
+            self._tickets += 1
+            self._add(Post(fork))
+            self._lanes[1].append(Need(fork))
+        self._joined = False
+        self._lane = 1
+        try:
+            yield
+        finally:
+            self._lane = 0
+
+    def join(self) -> None:
+        """The node lane goes on only when everything posted on both lanes is done."""
+        if self._joined:
+            return
+        for lane in (1, 0):
+            self._lane = lane
+            for ticket in list(self._outstanding[lane]):
+                self.need(ticket)
+        if self._forked:
+            end = self._tickets
+            self._tickets += 1
+            self._lanes[1].append(Post(end))
+            self._lanes[0].append(Need(end))
+        self._joined = True
+
+    # -- synchronisation of the caller's data ---------------------------------------
+    def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
+        """Before `users` touch data of `owners`: under MYSYNC wait until those entered."""
+        if self.sync[0] == "my":
+            self._handshake(owners, users, node_only)
+
+    def done(self, users: Who, owners: Who, *, node_only: bool = False) -> None:
+        """After `users` touched data of `owners`: under MYSYNC tell those."""
+        if self.sync[1] == "my":
+            self.join()
+            self._handshake(users, owners, node_only)
+
+    def _is(self, who: Who) -> bool:
+        return who in (ALL, NODE) or who == self.me
+
+    def _mates_in(self, who: Who) -> tuple[Ranks, ...]:
+        if isinstance(who, int):
+            return (Ranks(who),) if self.on_my_node(who) and who != self.me else ()
+        return self.mates() if self.tree.node_size(self.my_node) > 1 else ()
+
+    def _handshake(self, givers: Who, takers: Who, node_only: bool) -> None:
+        if givers == ALL and takers == ALL and not node_only:
+            self._add(Barrier())  # everybody waits for everybody: that is one
+            return
+        channel = self.channel()
+        across = not node_only and not self.one_node and NODE not in (givers, takers)
+        if self._is(givers):
+            self.signal(channel, self._mates_in(takers))
+            if across and (takers == ALL or not self._is_near(takers)):
+                self._add(NetSignal(channel, self._ranks(takers), self._ticket()))
+        if self._is(takers):
+            self.wait(channel, self._mates_in(givers))
+            if across and (givers == ALL or not self._is_near(givers)):
+                ticket = self._ticket()
+                self._add(NetWait(channel, self._ranks(givers), ticket))
+                self.need(ticket)
+
+    def _is_near(self, who: Who) -> bool:
+        return isinstance(who, int) and self.on_my_node(who)
+
+    def _ranks(self, who: Who) -> Ranks:
+        return Ranks(who) if isinstance(who, int) else Ranks(0, self.size)
+
+    @contextmanager
+    def alone(self, by: int, owners: Who = ALL, *, anyone: bool = False) -> Iterator[None]:
+        """One thread of the node moves all data; the whole of a one-node algorithm.
+
+        Under ALLSYNC both ways this is one fan-in and one fan-out with the data
+        moved in between; `anyone` then lets the last to arrive do it.
+        """
+        assert self.one_node
+        fused = self.sync == ("all", "all") and self.size > 1
+        self.ready(owners, by)
+        mark = len(self._lanes[0])
+        yield
+        body = self._lanes[0][mark:]
+        del self._lanes[0][mark:]
+        mine = body if self.me == by or (anyone and fused) else []
+        if fused:
+            assert all(isinstance(s, Copy) for s in body)
+            self._add(Fused(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
+        else:
+            self._lanes[0].extend(mine)
+        self.done(by, owners)
+
+    # -- the end ---------------------------------------------------------------------
+    def plan(self, collective: str, algorithm: str) -> Plan:
+        """What was recorded, with the barriers of ALLSYNC around it."""
+        node, net = self._lanes
+        if self.sync[1] == "all":
+            self.join()
+        if not (len(node) == 1 and isinstance(node[0], Fused)) and self.size > 1:
+            assert not any(isinstance(s, Fused) for s in node)
+            if self.sync[0] == "all":
+                node.insert(0, Barrier())
+            if self.sync[1] == "all":
+                node.append(Barrier())
+        return Plan(
+            collective,
+            algorithm,
+            self.me,
+            self.size,
+            (tuple(node), tuple(net)),
+            self._tickets,
+            self.sync,
+        )
+
+
+Algorithm = Callable[..., None]
+
+
+def trace(
+    algorithm: Algorithm,
+    name: str,
+    collective: str,
+    me: int,
+    tree: Tree,
+    sync: tuple[str, str],
+    tuning: Mapping[str, int],
+    arguments: Sequence[object],
+) -> Plan:
+    """Run `algorithm` for thread `me` and return the plan that it leaves."""
+    recorder = Recorder(me, tree, sync, tuning)
+    algorithm(recorder, *arguments)
+    return recorder.plan(collective, name)

@@ -1,0 +1,270 @@
+"""The vocabulary of plans: what one thread does in one call, as data.
+
+A plan has two lanes, ``node`` and ``net``, each a straight list of steps that is
+done in order; the lanes are tied by tickets.  Steps name operands and offsets,
+never addresses: those are bound at the call.  Threads are ranks in the team.
+
+Meaning, for every interpreter (native, Python, simulated, drawn):
+
+============  ==================================================================
+Copy          load/store copy between two threads of my node
+Signal        count up my channel; those in `to` on my node may be waiting for it
+Wait          until each of `of` on my node has counted its channel up to `value`
+NetSignal     an empty message to each of `to` that is not on my node
+NetWait       an empty message from each of `of` that is not on my node
+Send, Recv    one message per peer off my node; does not block, sets `ticket` when
+              its memory is free (Send) or filled (Recv)
+Get           one-sided read from a thread off my node; sets `ticket` when filled
+Need          until `ticket` is set
+Post          set `ticket` (from one lane to the other)
+Barrier       until all threads of the team are in the same barrier
+Fused         barrier whose middle one thread carries out: all arrive, the
+              executor does `body`, all are released
+============  ==================================================================
+
+A Get, Send or Recv over several peers sets its ticket when all of them are done.
+An operation is over when both lanes are at their end and every ticket is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "LANES",
+    "Barrier",
+    "Copy",
+    "Fused",
+    "Get",
+    "Need",
+    "NetSignal",
+    "NetWait",
+    "Part",
+    "Plan",
+    "Post",
+    "Ranks",
+    "Recv",
+    "Send",
+    "Signal",
+    "Step",
+    "Wait",
+]
+
+LANES = ("node", "net")
+
+
+class Ranks(NamedTuple):
+    """``first, first + step, ...``: `count` ranks of the team."""
+
+    first: int
+    count: int = 1
+    step: int = 1
+
+    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+        return iter(range(self.first, self.first + self.count * self.step, self.step))
+
+    def __contains__(self, rank: object) -> bool:
+        return rank in range(self.first, self.first + self.count * self.step, self.step)
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return str(self.first)
+        last = self.first + (self.count - 1) * self.step
+        return f"{self.first}-{last}" + (f":{self.step}" if self.step != 1 else "")
+
+
+class Part(NamedTuple):
+    """A block of an operand's memory on one thread, or a row of such blocks.
+
+    Block i of a row is on thread ``thread + i * thread_step``, at
+    ``offset + i * offset_step`` bytes from the operand's address there.
+    """
+
+    operand: int
+    thread: int
+    offset: int = 0
+    thread_step: int = 0
+    offset_step: int = 0
+
+    def block(self, i: int) -> Part:
+        """The i-th block of the row alone."""
+        return Part(
+            self.operand,
+            self.thread + i * self.thread_step,
+            self.offset + i * self.offset_step,
+        )
+
+    def __add__(self, nbytes: object) -> Part:  # type: ignore[override]
+        assert isinstance(nbytes, int)
+        return self._replace(offset=self.offset + nbytes)
+
+
+class Step:
+    """Base of all steps."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Step):
+    """`count` blocks of `nbytes`, row to row."""
+
+    dst: Part
+    src: Part
+    nbytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Step):
+    """My channel now stands at `value`."""
+
+    channel: int
+    to: Ranks
+    value: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Step):
+    """Until the channel of each of `of` on my node stands at `value` or above."""
+
+    channel: int
+    of: Ranks
+    value: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NetSignal(Step):
+    """An empty message to each of `to` that is off my node."""
+
+    channel: int
+    to: Ranks
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetWait(Step):
+    """Take an empty message from each of `of` that is off my node."""
+
+    channel: int
+    of: Ranks
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Step):
+    """To each of `to` off my node `count` blocks as one message.
+
+    The i-th peer's message starts `i * peer_step` bytes further on.
+    """
+
+    to: Ranks
+    src: Part
+    nbytes: int
+    ticket: int
+    count: int = 1
+    peer_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recv(Step):
+    """From each of `of` off my node one message of `count` blocks."""
+
+    of: Ranks
+    dst: Part
+    nbytes: int
+    ticket: int
+    count: int = 1
+    peer_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Step):
+    """One-sided: `count` blocks into my node's memory; blocks on my node are skipped."""
+
+    dst: Part
+    src: Part
+    nbytes: int
+    ticket: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Need(Step):
+    """Until the ticket is set."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Post(Step):
+    """Set the ticket."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Step):
+    """Until all threads of the team have arrived, with equal fingerprints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(Step):
+    """All arrive; one thread does `body`; all are released.
+
+    `by` None: any thread may do it (all have the body).  Only on teams that are
+    inside one node.
+    """
+
+    by: int | None
+    body: tuple[Copy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One thread's steps for one call.
+
+    Attributes
+    ----------
+    collective, algorithm
+        What it does and how; `algorithm` begins pull, push or multicore.
+    rank, size
+        Whose plan it is, in a team of how many.
+    lanes
+        The node lane and the net lane.
+    tickets
+        Number of tickets in use.
+    sync
+        ``(in, out)``: each of ``"no"``, ``"my"``, ``"all"``.
+    """
+
+    collective: str
+    algorithm: str
+    rank: int
+    size: int
+    lanes: tuple[tuple[Step, ...], tuple[Step, ...]]
+    tickets: int
+    sync: tuple[str, str]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All steps of both lanes."""
+        for lane in self.lanes:
+            yield from lane
+
+    @property
+    def barriers(self) -> int:
+        """How many full barriers (fused ones included) the call makes."""
+        return sum(isinstance(s, Barrier | Fused) for s in self.steps)
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether it reads other nodes' memory, which needs their polling."""
+        return any(isinstance(s, Get) for s in self.steps)
+
+    def __str__(self) -> str:
+        from .draw import draw
+
+        return draw(self)
