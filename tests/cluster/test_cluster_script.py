@@ -1,0 +1,320 @@
+"""scripts/cluster itself: nodes look like hosts, the link is shaped, nothing is left behind.
+
+Times are only ever bounded from below: the wire cannot be faster than its rate, but a loaded
+machine may be as slow as it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster"
+
+HOSTID = "import ctypes; print(f'{ctypes.CDLL(None).gethostid() & 0xFFFFFFFF:08x}')"
+
+RECEIVE = """
+import socket
+server = socket.create_server(("", 5000))
+print("ready", flush=True)
+peer, _ = server.accept()
+while peer.recv(1 << 20):
+    pass
+peer.sendall(b"!")
+"""
+
+SEND = """
+import socket, sys, time
+peer = socket.create_connection((sys.argv[1], 5000))
+begin = time.perf_counter()
+peer.sendall(bytes(int(sys.argv[2])))
+peer.shutdown(socket.SHUT_WR)
+peer.recv(1)
+print(time.perf_counter() - begin)
+"""
+
+HELLO = """
+import ctypes, json, os, socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+node = world.Split_type(MPI.COMM_TYPE_SHARED)
+hostid = ctypes.CDLL(None).gethostid() & 0xFFFFFFFF
+found = world.gather((socket.gethostname(), f"{hostid:08x}", node.size, os.getcwd()))
+if world.rank == 0:
+    print(json.dumps(found))
+"""
+
+SEND_BY_MPI = """
+import sys, time
+import numpy as np
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+data = np.zeros(int(sys.argv[1]), "u1")
+world.Barrier()
+begin = time.perf_counter()
+if world.rank == 0:
+    world.Send(data, 1)
+    world.recv(source=1)
+    print(time.perf_counter() - begin)
+else:
+    world.Recv(data, 0)
+    world.send(None, 0)
+"""
+
+# Ranks that ignore polite signals, each with a child in a session of its own.
+STUBBORN = """
+import os, signal, time
+from mpi4py import MPI
+for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(signum, signal.SIG_IGN)
+MPI.COMM_WORLD.Barrier()
+if os.fork() == 0:
+    os.setsid()
+elif MPI.COMM_WORLD.rank == 0:
+    print("hanging", flush=True)
+time.sleep(1000)
+"""
+
+
+def load_script() -> ModuleType:
+    """The script as a module, for its pure functions."""
+    loader = importlib.machinery.SourceFileLoader("cluster_script", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("cluster_script", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["cluster_script"] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+def wire_seconds(nbytes: int, rate: float) -> float:
+    """The least time for nbytes at a rate in bit/s, less what the shapers let through at once."""
+    return max(0, nbytes - 128 * 1024) * 8 / rate
+
+
+def processes_with(word: str) -> list[str]:
+    """The command lines of all processes that have a word in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if word.encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_text())
+    return found
+
+
+def traces_of(name: str) -> list[str]:
+    """Everything on this machine that is named after a cluster."""
+    namespaces = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
+    places = [Path("/sys/class/net"), Path("/etc/netns"), Path("/run/xupc-cluster")]
+    found = [line for line in namespaces.stdout.splitlines() if line.startswith(name)]
+    found += [str(path) for place in places for path in place.glob(f"{name}*")]
+    found += [str(path) for path in Path("/tmp").glob("hydra_hwloc_xmlfile_*")
+              if name in path.read_text()]
+    return found + processes_with(f"XUPC_CLUSTER={name}")
+
+
+@pytest.fixture(scope="module")
+def small(make_cluster: Any) -> Any:
+    """Three nodes at 100 Mbit/s, slow enough that few bytes prove the shaping."""
+    return make_cluster(3, "100mbit")
+
+
+# ---- nodes look like hosts ---------------------------------------------------------------------
+
+
+def test_every_node_has_its_own_host_id_and_name(small: Any) -> None:
+    ids = [small.execute(node, sys.executable, "-c", HOSTID).strip() for node in range(3)]
+    assert len(set(ids)) == 3
+    names = [small.execute(node, "hostname").strip() for node in range(3)]
+    assert names == [f"{small.name}-{node}" for node in range(3)]
+
+
+def test_nodes_find_each_other_by_name(small: Any) -> None:
+    look_up = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+    seen = {small.execute(node, sys.executable, "-c", look_up, f"{small.name}-1")
+            for node in range(3)}
+    assert len(seen) == 1
+
+
+def test_dev_shm_is_private_and_fresh(small: Any) -> None:
+    mark = f"mark-{uuid.uuid4().hex}"
+    assert small.execute(0, "sh", "-c", f"echo > /dev/shm/{mark}; ls /dev/shm").strip() == mark
+    assert small.execute(1, "ls", "/dev/shm") == ""
+    assert small.execute(0, "ls", "/dev/shm") == ""
+    assert not (Path("/dev/shm") / mark).exists()
+
+
+def test_working_directory_environment_and_arguments_arrive(small: Any, mpi_python: str) -> None:
+    show = "import os, sys; print([os.getcwd(), os.environ['WORDS'], sys.argv[1:]])"
+    words = ["two words", "$HOME", "'\""]
+    done = small.run(1, ["python", "-c", show, *words], env={"WORDS": 'a "b" $c'},
+                     python=mpi_python)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([os.getcwd(), 'a "b" $c', words])
+
+
+# ---- the wire ----------------------------------------------------------------------------------
+
+
+def test_the_link_is_shaped(small: Any) -> None:
+    nbytes = 2_000_000
+    receiver = subprocess.Popen(
+        [str(SCRIPT), "exec", "--name", small.name, "1", "--", sys.executable, "-c", RECEIVE],
+        stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == "ready\n"
+        took = small.execute(0, sys.executable, "-c", SEND, f"{small.name}-1", str(nbytes))
+    finally:
+        receiver.kill()
+        receiver.communicate()
+    assert float(took) >= wire_seconds(nbytes, 100e6)
+
+
+def test_mpi_between_nodes_uses_the_wire(cluster: Any, mpi_python: str) -> None:
+    nbytes = 8_000_000
+    done = cluster.run(2, ["python", "-c", SEND_BY_MPI, str(nbytes)], python=mpi_python)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) >= wire_seconds(nbytes, 1e9)
+
+
+# ---- jobs --------------------------------------------------------------------------------------
+
+
+def test_ranks_are_placed_in_blocks_on_real_hosts(cluster: Any, mpi_python: str) -> None:
+    done = cluster.run(None, ["python", "-c", HELLO], hosts=[2, 0, 1, 3], python=mpi_python)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    nodes = [0, 0, 2, 3, 3, 3]
+    assert [name for name, *_ in found] == [f"{cluster.name}-{node}" for node in nodes]
+    assert [size for *_, size, _ in found] == [2, 2, 1, 3, 3, 3]
+    assert len({(name, hostid) for name, hostid, *_ in found}) == 3
+    assert len({hostid for _, hostid, *_ in found}) == 3
+    assert {cwd for *_, cwd in found} == {os.getcwd()}
+
+
+def test_the_program_s_status_passes_through(small: Any, mpi_python: str) -> None:
+    leave = "import sys; from mpi4py import MPI; MPI.Finalize(); sys.exit(7)"
+    assert small.run(3, ["python", "-c", leave], python=mpi_python).returncode == 7
+
+
+def test_a_timeout_leaves_no_process(small: Any, mpi_python: str) -> None:
+    mark = uuid.uuid4().hex
+    done = small.run(6, ["python", "-c", STUBBORN], timeout=5, env={"MARK": mark},
+                     python=mpi_python)
+    assert (done.returncode, done.stdout) == (124, "hanging\n")
+    assert "killed after 5 s" in done.stderr
+    assert processes_with(mark) == []
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_killed_run_leaves_no_process(
+    small: Any, mpi_python: str, signum: signal.Signals, status: int
+) -> None:
+    mark = uuid.uuid4().hex
+    run = subprocess.Popen(
+        [sys.executable, str(SCRIPT), "run", "--name", small.name, "--python", mpi_python,
+         "--env", f"MARK={mark}", "-n", "6", "--", "python", "-c", STUBBORN],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "hanging\n"
+    assert processes_with(mark)
+    run.send_signal(signum)
+    run.stdout.read()  # the guard holds this pipe until it has cleaned up
+    assert run.wait() == status
+    assert processes_with(mark) == []
+    assert list(Path(f"/run/xupc-cluster/{small.name}.jobs").iterdir()) == []
+
+
+# ---- up and down -------------------------------------------------------------------------------
+
+
+def test_up_twice_is_fine_if_it_asks_for_the_same(small: Any) -> None:
+    small.up()
+    other = small.call("up", "--nodes", "2")
+    assert other.returncode == 2
+    assert "3 nodes, rate 100mbit" in other.stderr
+
+
+def test_down_kills_what_runs_and_leaves_nothing(make_cluster: Any) -> None:
+    shared = [path for path in ("/etc/hostid", "/etc/netns") if Path(path).exists()]
+    before = subprocess.check_output(["hostid"])
+    cluster = make_cluster(2)
+    assert subprocess.check_output(["hostid"]) == before
+    sleeper = subprocess.Popen(
+        [str(SCRIPT), "exec", "--name", cluster.name, "0", "--", "sleep", "1000"])
+    while "sleep\0001000\0" not in processes_with(f"XUPC_CLUSTER={cluster.name}"):
+        assert sleeper.poll() is None
+        time.sleep(0.01)
+    cluster.down()
+    assert sleeper.wait() == -signal.SIGKILL
+    assert traces_of(cluster.name) == []
+    assert [path for path in ("/etc/hostid", "/etc/netns") if Path(path).exists()] == shared
+    cluster.down()
+
+
+def test_a_failed_up_leaves_nothing(make_cluster: Any) -> None:
+    name = "t" + uuid.uuid4().hex[:8]
+    done = subprocess.run([str(SCRIPT), "up", "--name", name, "--rate", "fast"],
+                          check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "rate" in done.stderr
+    assert traces_of(name) == []
+
+
+def test_without_its_programs_it_says_so(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT), "available"], check=False,
+                          capture_output=True, text=True, env={"PATH": str(tmp_path)})
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1
+    assert "the emulated cluster needs" in done.stderr
+
+
+# ---- placement, which needs no cluster ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "ppn", "hosts", "nodes", "expected"),
+    [
+        (16, None, None, 4, [4, 4, 4, 4]),
+        (10, None, None, 4, [3, 3, 2, 2]),
+        (2, None, None, 4, [1, 1, 0, 0]),
+        (10, 4, None, 4, [4, 4, 2, 0]),
+        (None, None, "4,0,1", 4, [4, 0, 1, 0]),
+        (7, None, "4,2,1", 3, [4, 2, 1]),
+    ],
+)
+def test_place(
+    n: int | None, ppn: int | None, hosts: str | None, nodes: int, expected: list[int]
+) -> None:
+    assert load_script().place(n, ppn, hosts, nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "ppn", "hosts", "nodes"),
+    [(None, None, None, 4), (0, None, None, 4), (9, 2, None, 4), (4, 0, None, 4),
+     (5, None, "2,2", 4), (None, None, "0,0", 4), (None, None, "1,1,1", 2),
+     (None, None, "a", 2), (2, 1, "1,1", 2)],
+)
+def test_place_refuses(n: int | None, ppn: int | None, hosts: str | None, nodes: int) -> None:
+    script = load_script()
+    with pytest.raises(script.ClusterError):
+        script.place(n, ppn, hosts, nodes)
