@@ -12,7 +12,7 @@ from ..patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
-from .scatter import blocks_for
+from .scatter import blocks_for, node_pieces
 
 
 @algorithm("gather", PULL, "the root reads every thread's block")
@@ -89,19 +89,17 @@ def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -
     """Every other node's blocks into place, the nodes in turn."""
     nodes = t.tree.node_count
     waiting = [
-        (t.tree.node_root(node), run, pieces(run.count, nbytes, message))
+        (t.tree.node_root(node), node_pieces(t, node, nbytes, message))
         for node in range(nodes)
         if node != t.my_node
-        for run in t.mates(node)
     ]
     while waiting:
         still = []
-        for of, run, rest in waiting:
-            piece = next(rest, None)
-            if piece is None:
+        for of, rest in waiting:
+            run, (block, count, offset, size) = next(rest, (None, (0, 0, 0, 0)))
+            if run is None:
                 continue
-            block, count, offset, size = piece
             row = dst.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
             t.recv(of, row + offset, size, count)
-            still.append((of, run, rest))
+            still.append((of, rest))
         waiting = still

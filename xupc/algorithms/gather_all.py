@@ -143,11 +143,14 @@ def _ring(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) ->
             row, size, count = incoming[len(tickets)][1]
             tickets.append(t.recv(of, row, size, count, bounded=False))
 
-    for i, (row, size, count) in enumerate(_messages(t, src, t.my_node, nbytes, home=True)):
+    # Always as many receives open as messages sent: a ring whose nodes all waited for
+    # the next one to take a message would stand still.
+    own = _messages(t, src, t.my_node, nbytes, home=True)
+    for i, (row, size, count) in enumerate(own):
         post(i + window)
         t.send(to, row, size, count)
     for i, (node, (row, size, count)) in enumerate(incoming):
-        post(i + window)
+        post(len(own) + i + window)
         t.need(tickets[i])
         t.signal(arrived, t.mates(), i + 1)
         if node != order[-1]:

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
@@ -87,22 +89,29 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         t.done(speaker, NODE, node_only=True)
 
 
+def node_pieces(
+    t: Recorder, node: int, nbytes: int, message: int
+) -> Iterator[tuple[Ranks, tuple[int, int, int, int]]]:
+    """A node's blocks cut into messages, run after run: the order both ends keep."""
+    for run in t.mates(node):
+        for piece in pieces(run.count, nbytes, message):
+            yield run, piece
+
+
 def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -> None:
     """Every other node's blocks, the nodes in turn so that all of them keep busy."""
     nodes = t.tree.node_count
     waiting = [
-        (t.tree.node_root(node), run, pieces(run.count, nbytes, message))
+        (t.tree.node_root(node), node_pieces(t, node, nbytes, message))
         for node in ((t.my_node + k) % nodes for k in range(1, nodes))
-        for run in t.mates(node)
     ]
     while waiting:
         still = []
-        for to, run, rest in waiting:
-            piece = next(rest, None)
-            if piece is None:
+        for to, rest in waiting:
+            run, (block, count, offset, size) = next(rest, (None, (0, 0, 0, 0)))
+            if run is None:
                 continue
-            block, count, offset, size = piece
             row = src.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
             t.send(to, row + offset, size, count)
-            still.append((to, run, rest))
+            still.append((to, rest))
         waiting = still

@@ -263,9 +263,11 @@ class Recorder:
         return who in (ALL, NODE) or who == self.me
 
     def _mates_in(self, who: Who) -> tuple[Ranks, ...]:
-        if isinstance(who, int):
-            return (Ranks(who),) if self.on_my_node(who) and who != self.me else ()
-        return self.mates() if self.tree.node_size(self.my_node) > 1 else ()
+        if self.tree.node_size(self.my_node) == 1:
+            return ()
+        if isinstance(who, int):  # myself too: I may be about to wait for all, me included
+            return (Ranks(who),) if self.on_my_node(who) else ()
+        return self.mates()
 
     def _handshake(self, givers: Who, takers: Who, node_only: bool) -> None:
         if givers == ALL and takers == ALL and not node_only:
@@ -277,7 +279,7 @@ class Recorder:
             self.signal(channel, self._mates_in(takers))
             if across and (takers == ALL or not self._is_near(takers)):
                 self._add(NetSignal(channel, self._ranks(takers), self._ticket()))
-        if self._is(takers):
+        if self._is(takers) and givers != self.me:
             self.wait(channel, self._mates_in(givers))
             if across and (givers == ALL or not self._is_near(givers)):
                 ticket = self._ticket()

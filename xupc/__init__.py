@@ -1,0 +1,161 @@
+"""xupc: a partitioned global address space and machine-aware collectives for Python.
+
+>>> import xupc                                                  # doctest: +SKIP
+>>> with xupc.init() as team:                                    # doctest: +SKIP
+...     A = xupc.all_alloc(4 * xupc.THREADS, "f8", 4)
+...     B = xupc.all_alloc(4 * xupc.THREADS, "f8", 4)
+...     A.local[:] = xupc.MYTHREAD
+...     xupc.all_broadcast(B, A + 4, 32)
+
+Importing it starts nothing; MPI starts at :func:`init`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import runtime as _runtime
+from .allocation import (
+    all_alloc,
+    all_free,
+    alloc,
+    barrier,
+    fence,
+    free,
+    global_alloc,
+    node_array,
+    node_broadcast,
+    notify,
+    wait,
+)
+from .collectives import all_broadcast, all_gather, all_gather_all, all_scatter
+from .errors import (
+    AffinityError,
+    CollectiveMismatchError,
+    DeadThreadError,
+    FlagError,
+    HangError,
+    HeapError,
+    NotInitializedError,
+    OverlapError,
+    XupcError,
+)
+from .flags import Flags
+from .ops import Op, vectorized
+from .runtime import finalize, init
+from .shared import (
+    SharedArray,
+    SharedPointer,
+    forall,
+    memcpy,
+    memget,
+    memput,
+    memset,
+    pointer_dtype,
+)
+from .team import Team
+
+__version__ = "0.1.0"
+
+IN_NOSYNC = Flags.IN_NOSYNC
+IN_MYSYNC = Flags.IN_MYSYNC
+IN_ALLSYNC = Flags.IN_ALLSYNC
+OUT_NOSYNC = Flags.OUT_NOSYNC
+OUT_MYSYNC = Flags.OUT_MYSYNC
+OUT_ALLSYNC = Flags.OUT_ALLSYNC
+PULL = Flags.PULL
+PUSH = Flags.PUSH
+MULTICORE = Flags.MULTICORE
+IN_PLACE = Flags.IN_PLACE
+ASYNC = Flags.ASYNC
+REPRODUCIBLE = Flags.REPRODUCIBLE
+
+ADD = Op.ADD
+MULT = Op.MULT
+AND = Op.AND
+OR = Op.OR
+XOR = Op.XOR
+LOGAND = Op.LOGAND
+LOGOR = Op.LOGOR
+MIN = Op.MIN
+MAX = Op.MAX
+FUNC = Op.FUNC
+NONCOMM_FUNC = Op.NONCOMM_FUNC
+
+THREADS: int
+MYTHREAD: int
+
+
+def __getattr__(name: str) -> Any:
+    if name == "THREADS":
+        return _runtime.world().size
+    if name == "MYTHREAD":
+        return _runtime.world().rank
+    raise AttributeError(f"module 'xupc' has no attribute {name!r}")
+
+
+__all__ = [
+    "ADD",
+    "AND",
+    "ASYNC",
+    "FUNC",
+    "IN_ALLSYNC",
+    "IN_MYSYNC",
+    "IN_NOSYNC",
+    "IN_PLACE",
+    "LOGAND",
+    "LOGOR",
+    "MAX",
+    "MIN",
+    "MULT",
+    "MULTICORE",
+    "MYTHREAD",
+    "NONCOMM_FUNC",
+    "OR",
+    "OUT_ALLSYNC",
+    "OUT_MYSYNC",
+    "OUT_NOSYNC",
+    "PULL",
+    "PUSH",
+    "REPRODUCIBLE",
+    "THREADS",
+    "XOR",
+    "AffinityError",
+    "CollectiveMismatchError",
+    "DeadThreadError",
+    "FlagError",
+    "Flags",
+    "HangError",
+    "HeapError",
+    "NotInitializedError",
+    "Op",
+    "OverlapError",
+    "SharedArray",
+    "SharedPointer",
+    "Team",
+    "XupcError",
+    "all_alloc",
+    "all_broadcast",
+    "all_free",
+    "all_gather",
+    "all_gather_all",
+    "all_scatter",
+    "alloc",
+    "barrier",
+    "fence",
+    "finalize",
+    "forall",
+    "free",
+    "global_alloc",
+    "init",
+    "memcpy",
+    "memget",
+    "memput",
+    "memset",
+    "node_array",
+    "node_broadcast",
+    "notify",
+    "pointer_dtype",
+    "vectorized",
+    "wait",
+]

@@ -1,0 +1,318 @@
+"""Allocating and freeing shared memory, and the barriers as functions."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from . import runtime
+from .collectives import _describe, _HotCall
+from .engine import job as engine_job
+from .engine.live import barrier_plan
+from .engine.reports import Record
+from .errors import HeapError, XupcError
+from .fingerprint import fingerprint
+from .pointer import local_count, resolve_blocksize
+from .shared import (
+    Allocation,
+    SharedArray,
+    SharedPointer,
+    as_address,
+    check_dtype,
+    pointer_to,
+)
+from .team import Team
+
+__all__ = [
+    "all_alloc",
+    "all_free",
+    "alloc",
+    "barrier",
+    "fence",
+    "free",
+    "global_alloc",
+    "node_array",
+    "node_broadcast",
+    "notify",
+    "wait",
+]
+
+
+def _nelems(value: Any, call: str) -> int:
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{call}: nelems: expected an int, got {value!r}")
+    n = int(value.__index__())
+    if n < 0 or n >= 1 << 60:
+        raise ValueError(f"{call}: nelems: expected 0 to 2**60, got {n}")
+    return n
+
+
+def _layout(
+    nelems: Any, dtype: DTypeLike, blocksize: Any, threads: int, call: str
+) -> tuple[int, np.dtype[Any], int, int]:
+    """(nelems, dtype, blocksize, bytes of the largest part)."""
+    n = _nelems(nelems, call)
+    kind = check_dtype(dtype, call)
+    block = resolve_blocksize(blocksize, n, threads)
+    part = n if block == 0 else local_count(0, n, block, threads)
+    return n, kind, block, part * kind.itemsize
+
+
+def all_alloc(
+    nelems: SupportsIndex,
+    dtype: DTypeLike = np.uint8,
+    blocksize: int | str | None = 1,
+    *,
+    team: Team | None = None,
+) -> SharedArray:
+    """Allocate a shared array on all threads together (UPC ``upc_all_alloc``).
+
+    Parameters
+    ----------
+    nelems : int
+        Elements of the whole array.
+    dtype : dtype
+    blocksize : int, "*" or None
+        Elements per block, dealt round robin from thread 0; 0 or None: all on thread
+        0; ``"*"``: one block per thread.
+
+    Returns
+    -------
+    SharedArray
+        Zero-filled. Acts as a barrier.
+
+    Raises
+    ------
+    HeapError
+        On every thread, naming size and free space.
+    """
+    world = runtime.world()
+    world.enter("all_alloc")
+    record = Record(
+        "all_alloc",
+        [("nelems", repr(nelems)), ("dtype", str(dtype)), ("blocksize", repr(blocksize))],
+    )
+    try:
+        if team is not None and team is not world:
+            raise TypeError(f"all_alloc: team: expected the world team, got {team!r}")
+        n, kind, block, nbytes = _layout(nelems, dtype, blocksize, world.size, "all_alloc")
+    except (TypeError, ValueError) as e:
+        return world.fail(e, record)  # type: ignore[no-any-return]
+    _together(world, record, fingerprint("all_alloc", n, kind.str, block))
+    offset = _collective_room(world, nbytes, n, kind, block)
+    return SharedArray(world.job.heap.adopt(offset, n, kind, block))
+
+
+def _together(world: Team, record: Record, hash: int) -> None:
+    """A barrier that proves that all threads make this call."""
+    plan = world.plan_for("barrier", lambda: barrier_plan(world.rank, world.size))
+    world.make(plan, [], hash, record).execute()
+
+
+def _collective_room(world: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
+    """An offset whose pages every thread has taken; HeapError on all of them."""
+    job = world.job
+    heap = job.heap
+    _reap(world)
+    mates = world.tree.members(world.node_number)
+    parts = [_part_bytes(int(t), n, dtype, block, world.size) for t in mates]
+    _agree(world, heap.room_for(sum(parts), "all_alloc"))
+    offset = heap.find_room(nbytes)
+    if offset is None:
+        offset = heap.grow(nbytes)
+    mine = parts[world.tree.local_index(world.rank)]
+    why = None
+    try:
+        heap.take(offset, mine, "all_alloc")
+    except HeapError as e:
+        why = str(e)
+    try:
+        _agree(world, why)
+    except HeapError:
+        heap.drop(offset, mine)
+        heap.unfind(offset)
+        raise
+    return offset
+
+
+def _part_bytes(thread: int, n: int, dtype: np.dtype[Any], block: int, threads: int) -> int:
+    if block == 0:
+        return n * dtype.itemsize if thread == 0 else 0
+    return local_count(thread, n, block, threads) * dtype.itemsize
+
+
+def _agree(world: Team, why: str | None) -> None:
+    """HeapError on every thread if any has a reason; a barrier besides."""
+    first = world.size - min([world.rank] if why else [world.size])
+    worst = world.size - world.job.agree([first])[0]
+    if worst < world.size:
+        text = world.job.network.share(why, worst)
+        raise HeapError(f"{text} (thread {worst})")
+
+
+def _reap(world: Team) -> None:
+    """Release quarantined memory that no thread views any more."""
+    heap = world.job.heap
+    if not heap.quarantined:
+        return
+    viewed = [int(heap.viewed_anywhere(*entry)) for entry in heap.quarantined]
+    for index, still in reversed(list(enumerate(world.job.agree(viewed)))):
+        if not still:
+            heap.release(index)
+
+
+def _allocation(x: Any, call: str) -> tuple[Allocation, int, int]:
+    try:
+        address = as_address(x)
+    except TypeError as e:
+        raise TypeError(f"{call}: {e}") from None
+    address[0].check_live(call, "x")
+    if address[2] != address[0].offset or address[1] != address[0].first:
+        raise ValueError(f"{call}: x: expected a pointer to the start of an allocation, got {x!r}")
+    return address
+
+
+def all_free(x: SharedArray | SharedPointer) -> None:
+    """Free what `all_alloc` made; collective, acts as a barrier.
+
+    Views stay readable: memory under a live view is not used again.
+    """
+    world = runtime.world()
+    world.enter("all_free")
+    record = Record("all_free", [("x", _describe(x))])
+    try:
+        allocation, _, offset = _allocation(x, "all_free")
+        if allocation.kind == "alloc":
+            raise ValueError("all_free: x: made by alloc: free it with xupc.free")
+    except (TypeError, ValueError) as e:
+        return world.fail(e, record)  # type: ignore[no-any-return]
+    _together(world, record, fingerprint("all_free", allocation.serial, offset))
+    heap = world.job.heap
+    allocation.retire()
+    if engine_job.core is not None:
+        engine_job.core.invalidate()
+    if allocation.kind == "global":
+        if world.rank == 0:
+            world.job.global_zone.free(offset)
+        world.job.agree([0])
+        return None
+    viewed = world.job.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
+    heap.retire(allocation, bool(viewed))
+    _reap(world)
+    return None
+
+
+def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
+    """Allocate memory with affinity to the calling thread; not collective.
+
+    Raises
+    ------
+    HeapError
+        The individual zone (``heap_size`` per thread) is full.
+    """
+    world = runtime.world()
+    n, kind, _, _ = _layout(nelems, dtype, 0, world.size, "alloc")
+    return pointer_to(world.job.heap.alloc(n, kind))
+
+
+def global_alloc(
+    nelems: SupportsIndex, dtype: DTypeLike = np.uint8, blocksize: int | str | None = 1
+) -> SharedPointer:
+    """Allocate memory spread over all threads; called by one thread alone.
+
+    Raises
+    ------
+    HeapError
+        The global zone (a quarter of ``heap_size`` per thread) is full.
+    """
+    world = runtime.world()
+    n, kind, block, nbytes = _layout(nelems, dtype, blocksize, world.size, "global_alloc")
+    zone = world.job.global_zone
+    offset = zone.alloc(nbytes)
+    allocation = Allocation(world.job.heap, -2 - offset, offset, n, kind, block, kind="global")
+    for thread in range(world.size if block else 1):
+        start, size = allocation.part(thread)
+        zone.clear(thread, start, size)
+    return pointer_to(allocation)
+
+
+def free(x: SharedArray | SharedPointer) -> None:
+    """Free what `alloc` or `global_alloc` made; called by one thread alone."""
+    world = runtime.world()
+    allocation, thread, offset = _allocation(x, "free")
+    if allocation.kind == "all":
+        raise ValueError("free: x: made by all_alloc: free it with xupc.all_free")
+    if allocation.kind == "global":
+        world.job.global_zone.free(offset)
+        allocation.retire()
+    elif thread == world.rank:
+        world.job.heap.free_own(allocation)
+    else:
+        raise XupcError(
+            f"free: x: has affinity to thread {thread}, which alone can free it "
+            f"(this is thread {world.rank})"
+        )
+    if engine_job.core is not None:
+        engine_job.core.invalidate()
+
+
+class Barrier(_HotCall):  # type: ignore[misc]
+    """``barrier(value=None)``: wait until all threads are in the same barrier.
+
+    Values that differ between threads raise CollectiveMismatchError on all of them;
+    None matches any.
+    """
+
+    __name__ = "barrier"
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A barrier that is not in the cache: the first, or one with a value."""
+        value = self._value(*args, **kwargs)
+        world = runtime.world()
+        world.barrier(value)
+        if not args and not kwargs and world.job.native:
+            self.remember((), world.plain_barrier)
+
+    def _value(self, value: object = None) -> object:
+        return value
+
+
+barrier = Barrier()
+
+
+def notify(value: object = None) -> None:
+    """First half of a split-phase barrier (``upc_notify``)."""
+    runtime.world().notify(value)
+
+
+def wait(value: object = None) -> None:
+    """Second half of a split-phase barrier (``upc_wait``)."""
+    runtime.world().wait(value)
+
+
+def fence() -> None:
+    """Order my shared accesses: what I wrote is visible to others afterwards."""
+    world = runtime.world()
+    for segment in world.job.heap.segments:
+        if segment.remote is not None:
+            segment.remote.window.sync()
+    if engine_job.core is not None:
+        engine_job.core.fence()
+
+
+def node_array(
+    shape: int | tuple[int, ...], dtype: DTypeLike, *, team: Team | None = None
+) -> np.ndarray[Any, Any]:
+    """One ordinary ndarray per node, shared by its threads."""
+    raise NotImplementedError("node_array comes with the arrays-of-values issue")
+
+
+def node_broadcast(
+    array: np.ndarray[Any, Any] | None, root: int = 0, *, team: Team | None = None
+) -> np.ndarray[Any, Any]:
+    """A private array of the root, once per node."""
+    raise NotImplementedError("node_broadcast comes with the arrays-of-values issue")
+
+

@@ -1,0 +1,202 @@
+"""The command line: ``xupc``, also ``python -m xupc``.
+
+Exit status: 0 good, 1 wrong data or a failed comparison, 2 usage, 3 timeout, 4 environment; `run`
+exits with its program's status.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import uuid
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import host, info
+from .launcher import (
+    EXIT_ENVIRONMENT,
+    job_command,
+    job_environment,
+    run_job,
+    thread_command,
+)
+from .mpi import LaunchError, find_mpi
+
+__all__ = ["main"]
+
+# Set by the launchers for each of their threads.
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+class EnvironmentProblem(click.ClickException):
+    """Something is missing on this machine; nothing was wrong with the command."""
+
+    exit_code = EXIT_ENVIRONMENT
+
+
+def _version() -> str:
+    try:
+        return metadata.version("xupc")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(_version(), prog_name="xupc")
+def main() -> None:
+    """xupc: a partitioned global address space of numpy data, and collectives over it."""
+
+
+@main.command("info")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for MPI to answer.",
+)
+def info_command(timeout: float) -> None:
+    """Show what is in use and what is wrong with it.
+
+    Exits with 4 if xupc cannot work here.
+    """
+    facts = info.collect(timeout=timeout)
+    click.echo(info.render(facts))
+    if info.unusable(facts):
+        sys.exit(EXIT_ENVIRONMENT)
+
+
+def _nodes_option(command: Any) -> Any:
+    return click.option(
+        "--nodes",
+        metavar="SPEC",
+        help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
+    )(command)
+
+
+@main.command("run", context_settings={"ignore_unknown_options": True})
+@click.option("-n", "threads", type=click.IntRange(min=1), required=True, help="Threads.")
+@_nodes_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Raise HangError in a wait that takes longer (XUPC_TIMEOUT).",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Kill the job and exit with 3 if it takes longer.",
+)
+@click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_command(
+    threads: int,
+    nodes: str | None,
+    timeout: float | None,
+    time_limit: float | None,
+    mpiexec_args: str,
+    verbose: bool,
+    program: tuple[str, ...],
+) -> None:
+    """Run a Python program as N threads.
+
+    PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
+    mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
+    to fail, 128 + signal if a signal killed it.
+    """
+    python = [sys.executable, *_checked_program(program)]
+    status = _run(
+        threads,
+        python,
+        nodes=nodes,
+        timeout=timeout,
+        time_limit=time_limit,
+        extra=shlex.split(mpiexec_args),
+        verbose=verbose,
+    )
+    sys.exit(status)
+
+
+# The program's own options are not ours: everything after its name is left alone.
+run_command.allow_interspersed_args = False
+
+
+def _checked_program(program: Sequence[str]) -> list[str]:
+    """Return what follows `python`, or raise UsageError: better once here than on every thread."""
+    first = program[0]
+    if first == "-m":
+        if len(program) < 2:
+            raise click.UsageError("-m needs the name of a module")
+    elif first.startswith("-"):
+        raise click.NoSuchOption(first)
+    elif not Path(first).exists():
+        raise click.UsageError(f"there is no program {first}")
+    return list(program)
+
+
+def _check_nodes(nodes: str | None, threads: int) -> None:
+    if nodes is not None:
+        from xupc.topology import parse_nodes
+
+        try:
+            parse_nodes(nodes, threads)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--nodes") from None
+
+
+def _run(
+    threads: int,
+    python: Sequence[str],
+    *,
+    nodes: str | None = None,
+    timeout: float | None = None,
+    time_limit: float | None = None,
+    extra: Sequence[str] = (),
+    verbose: bool = False,
+) -> int:
+    """Run a job and return its status; what went wrong is said on stderr."""
+    _check_nodes(nodes, threads)
+    try:
+        mpi = find_mpi()
+        environment = job_environment(
+            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
+        )
+        command = job_command(
+            mpi, threads, thread_command(python), extra=extra, environment=environment
+        )
+        if verbose:
+            click.echo(f"xupc run: {shlex.join(command)}", err=True)
+        outcome = run_job(command, environment, time_limit=time_limit, forward=True)
+    except LaunchError as error:
+        raise EnvironmentProblem(str(error)) from None
+    if outcome.status or outcome.survivors:
+        click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
+    return outcome.status
+
+
+@main.command("topo")
+@click.option(
+    "-n", "threads", type=click.IntRange(min=1), help="Threads; the available cores by default."
+)
+@_nodes_option
+def topo_command(threads: int | None, nodes: str | None) -> None:
+    """Draw the node tree: which threads share a machine.
+
+    Started by mpiexec itself, it draws that job's.
+    """
+    if any(name in os.environ for name in RANK_VARIABLES):
+        from .topo import main as draw
+
+        draw()
+        return
+    count = host.available_cores() if threads is None else threads
+    sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))

@@ -1,0 +1,323 @@
+"""`xupc info`: what is in use on this machine, and what is wrong with it.
+
+`collect` asks the system and never hangs or starts MPI in this process; everything after it is a
+function of the `Facts` it returns.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from xupc.topology import diagnose, read_host_record
+
+from . import host
+from .mpi import (
+    FAMILY_NAMES,
+    LaunchError,
+    Mpi,
+    Probe,
+    family_of,
+    find_mpi,
+    parse_version,
+    probe_mpi,
+)
+
+__all__ = ["Facts", "Heap", "collect", "problems", "render", "unusable"]
+
+CORE = "xupc.engine._core"
+SHM_DEFAULT = "/dev/shm"
+MIN_PYTHON = (3, 11)
+MIN_FREE = 64 << 20  # less free shared memory than this is worth a word
+REQUIRED = {"numpy": (1, 26), "mpi4py": (4, 0)}
+
+# For spotting a misspelt one. Those of the test harness and the emulated cluster are known too.
+VARIABLES = frozenset(
+    f"XUPC_{name}"
+    for name in (
+        "CLUSTER",
+        "CLUSTER_JOB",
+        "ENGINE",
+        "HEAP_SIZE",
+        "JOB",
+        "MPI",
+        "NODES",
+        "NO_CORE",
+        "SHM_DIR",
+        "TEST_DUMP_AFTER",
+        "TEST_JOB",
+        "TEST_RUN",
+        "TIMEOUT",
+        "TUNING",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """The file system that shared segments are made on."""
+
+    directory: str
+    free: int | None = None
+    size: int | None = None
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that `xupc info` knows."""
+
+    python: str = platform.python_version()
+    executable: str = sys.executable
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    probe: Probe = field(default_factory=Probe)
+    mpi: Mpi | None = None
+    mpi_error: str = ""
+    core: str = ""
+    core_error: str = ""
+    compiler: str | None = None
+    heap: Heap = field(default_factory=lambda: Heap(SHM_DEFAULT))
+    memory_limit: int | None = None
+    cpus: int = 1
+    cpus_allowed: int = 1
+    cpu_limit: float | None = None
+    hostname: str = ""
+    hostid: int | None = None
+    hostid_notes: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+# --- asking the system ----------------------------------------------------------------------------
+
+
+def collect(
+    *,
+    probe: Callable[..., Probe] = probe_mpi,
+    find: Callable[[], Mpi] = find_mpi,
+    timeout: float = 30.0,
+) -> Facts:
+    """Return the facts; `probe` and `find` are replaceable for tests."""
+    found = probe(start=True, timeout=timeout)
+    if found.error:  # which library it is can be told even if it does not start
+        loaded = probe(start=False, timeout=timeout)
+        found = Probe(loaded.library, loaded.path, "", found.error)
+    mpi, mpi_error = None, ""
+    try:
+        mpi = find()
+    except LaunchError as error:
+        mpi_error = str(error)
+    core, core_error = _core()
+    heap = _heap(os.environ.get("XUPC_SHM_DIR") or SHM_DEFAULT)
+    hostname, hostid, notes = _host_identity(heap.directory)
+    return Facts(
+        versions={name: _version(name) for name in ("xupc", "numpy", "mpi4py", "psutil", "click")},
+        probe=found,
+        mpi=mpi,
+        mpi_error=mpi_error,
+        core=core,
+        core_error=core_error,
+        compiler=host.c_compiler(),
+        heap=heap,
+        memory_limit=host.memory_limit(),
+        cpus=os.cpu_count() or 1,
+        cpus_allowed=host.cpus_allowed(),
+        cpu_limit=host.cpu_limit(),
+        hostname=hostname,
+        hostid=hostid,
+        hostid_notes=notes,
+        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("XUPC_")},
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _core() -> tuple[str, str]:
+    """Return the native core's file, or "" and the reason for its absence."""
+    try:
+        spec = importlib.util.find_spec(CORE)
+        if spec is None:
+            return "", "not built"
+        importlib.import_module(CORE)
+    except Exception as error:  # whatever a broken extension raises, it is a finding
+        return "", f"does not load: {error}"
+    return spec.origin or "built in", ""
+
+
+def _heap(directory: str) -> Heap:
+    try:
+        stat = os.statvfs(directory)
+    except OSError:
+        return Heap(directory)
+    writable = os.access(directory, os.W_OK | os.X_OK)
+    return Heap(directory, stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize, writable)
+
+
+def _host_identity(shm_dir: str) -> tuple[str, int | None, tuple[str, ...]]:
+    try:
+        record = read_host_record(shm_dir)
+    except OSError:
+        return platform.node(), None, ()
+    return record.hostname, record.hostid, tuple(diagnose([record]))
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def unusable(facts: Facts) -> list[str]:
+    """Return what keeps xupc from working here at all."""
+    return list(_unusable(facts))
+
+
+def _unusable(facts: Facts) -> Iterator[str]:
+    if tuple(int(part) for part in facts.python.split(".")[:2]) < MIN_PYTHON:
+        yield f"Python {facts.python} is too old: {_dotted(MIN_PYTHON)} is needed"
+    for package, least in REQUIRED.items():
+        version = facts.versions.get(package)
+        if version is None:
+            yield f"{package} is not installed"
+        elif _release(version) < least:
+            yield f"{package} {version} is too old: {_dotted(least)} is needed"
+    if facts.versions.get("mpi4py") is not None:
+        if not facts.probe.library:
+            yield (
+                f"mpi4py cannot load an MPI library ({facts.probe.error}): install one, "
+                "for example with pip install 'xupc[mpich]'"
+            )
+        elif facts.probe.error:
+            yield f"MPI does not start: {facts.probe.error}"
+    if facts.heap.free is None:
+        yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
+    elif not facts.heap.writable:
+        yield f"{facts.heap.directory} is not writable: set XUPC_SHM_DIR"
+
+
+def problems(facts: Facts) -> list[str]:
+    """Return everything that is wrong, the fatal first."""
+    return [*_unusable(facts), *_impaired(facts)]
+
+
+def _impaired(facts: Facts) -> Iterator[str]:
+    if facts.probe.library:
+        if facts.mpi is None:
+            yield f"xupc run does not work: {facts.mpi_error}"
+        elif facts.mpi.family != family_of(facts.probe.library):
+            yield (
+                f"mpi4py loads {_library(facts.probe)}, but the launcher {facts.mpi.mpiexec} "
+                f"belongs to {facts.mpi}"
+            )
+    if not facts.core:
+        hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
+        yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"
+    free = facts.heap.free
+    if free is not None and free < MIN_FREE:
+        yield f"only {_size(free)} of shared memory are free on {facts.heap.directory}"
+    engine = facts.variables.get("XUPC_ENGINE", "")
+    if engine == "python" and facts.core:
+        yield "XUPC_ENGINE=python: the native core is there but not used"
+    for name in facts.variables:
+        if name not in VARIABLES:
+            yield f"{name} is set, but xupc knows no such variable"
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def render(facts: Facts) -> str:
+    """Return the report that `xupc info` prints."""
+    lines = [f"{name:<15}{text}" for name, text in _rows(facts)]
+    found = problems(facts)
+    lines.append("")
+    if found:
+        lines.append(f"{len(found)} problem{'s'[: len(found) != 1]}")
+        lines += [f"  - {problem}" for problem in found]
+    else:
+        lines.append("nothing wrong")
+    return "\n".join(lines)
+
+
+def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield "xupc", facts.versions.get("xupc") or "not installed as a package"
+    yield "Python", f"{facts.python}  {facts.executable}"
+    yield "numpy", facts.versions.get("numpy") or "missing"
+    yield "mpi4py", facts.versions.get("mpi4py") or "missing"
+    yield "MPI", _mpi_row(facts)
+    if facts.mpi is not None:
+        yield "mpiexec", f"{facts.mpi.mpiexec}  ({facts.mpi.origin})"
+    else:
+        yield "mpiexec", "none"
+    yield "native core", facts.core or f"none ({facts.core_error}): the Python engine is used"
+    yield "shared memory", _heap_row(facts.heap)
+    limit = facts.memory_limit
+    yield "memory limit", "none" if limit is None else f"{_size(limit)} (cgroup)"
+    yield "cores", _cores_row(facts)
+    yield "host", facts.hostname
+    yield "host id", "unknown" if facts.hostid is None else f"0x{facts.hostid:08x}"
+    for note in facts.hostid_notes:
+        yield "", f"{note}; xupc does not rely on it alone"
+    if not facts.variables:
+        yield "variables", "no XUPC_* set"
+    for number, (name, value) in enumerate(facts.variables.items()):
+        yield "" if number else "variables", f"{name}={value}"
+
+
+def _mpi_row(facts: Facts) -> str:
+    if not facts.probe.library:
+        return "none"
+    level = facts.probe.thread_level
+    return _library(facts.probe) + (f", threads: {level}" if level else "")
+
+
+def _library(probe: Probe) -> str:
+    name = FAMILY_NAMES.get(family_of(probe.library), probe.library.splitlines()[0][:60])
+    where = f"  {Path(probe.path)}" if probe.path else ""
+    return f"{name} {parse_version(probe.library)}{where}"
+
+
+def _heap_row(heap: Heap) -> str:
+    if heap.free is None or heap.size is None:
+        return f"{heap.directory} is not there"
+    return f"{heap.directory}, {_size(heap.free)} free of {_size(heap.size)}"
+
+
+def _cores_row(facts: Facts) -> str:
+    text = str(facts.cpus)
+    if facts.cpus_allowed != facts.cpus:
+        text += f", {facts.cpus_allowed} allowed by the affinity mask"
+    if facts.cpu_limit is not None:
+        text += f", quota {facts.cpu_limit:g} (cgroup)"
+    return text
+
+
+def _size(count: float) -> str:
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while count >= 1024 and len(units) > 1:
+        count /= 1024
+        units.pop(0)
+    return f"{count:.4g} {units[0]}"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, two of them at most."""
+    numbers = []
+    for part in version.split(".")[:2]:
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)

@@ -1,0 +1,436 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""The native core's binding: teams, programs, instances, and the call cache.
+
+The protocol itself is in core.h; here are only Python objects around it.  A call
+that finds its bound instance in the cache runs from argument check to return
+without a line of Python; anything else goes to ``slow`` or ``drive``.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from cpython.object cimport PyObject
+from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+
+
+cdef extern from "core.h" nogil:
+    ctypedef struct xu_step:
+        int32_t kind
+        int32_t count
+        int32_t dst
+        int32_t src
+        int32_t dst_local
+        int32_t src_local
+        int32_t dst_lstep
+        int32_t src_lstep
+        int64_t dst_off
+        int64_t src_off
+        int64_t dst_ostep
+        int64_t src_ostep
+        int64_t nbytes
+    ctypedef struct xu_status:
+        uint64_t op
+        uint64_t call
+    ctypedef struct xu_team:
+        xu_status *status
+        int32_t n
+        int32_t me
+        int32_t counter_mode
+        int32_t spins
+        int32_t yields
+        int32_t verdict
+        uint64_t epoch
+        uint64_t op
+        uint64_t fp
+        uint64_t value
+        uint64_t unsynced
+        uint64_t node_min
+        uint64_t node_max
+        uint64_t node_value
+        uint64_t node_conflict
+        uint64_t nt_min
+    ctypedef struct xu_program:
+        const xu_step *steps
+        int32_t first[2]
+        int32_t end[2]
+        int32_t barriers
+    ctypedef struct xu_inst:
+        xu_team *team
+        const xu_program *prog
+        char *base[4]
+        int64_t stride[4]
+        uint8_t *tickets
+        int32_t pc[2]
+        int32_t sub[2]
+        uint64_t op
+        uint64_t fp
+    ctypedef struct xu_blocked:
+        void *word
+    int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
+    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE
+    void xu_begin(xu_inst *, uint64_t, uint64_t)
+    void xu_end(xu_inst *)
+    int xu_run(xu_inst *, uint64_t)
+    int xu_advance(xu_inst *, xu_blocked *, int *)
+    uint64_t xu_sync_bytes(uint64_t)
+    void xu_attach(xu_team *, char *, int32_t, int32_t)
+    uint64_t xu_mix(uint64_t, uint64_t)
+    int xu_arrive(xu_team *, uint64_t)
+    void xu_release(xu_team *, int)
+    void xu_fence()
+    void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+
+DONE = XU_DONE
+PENDING = XU_PENDING
+CALL_PYTHON = XU_CALL_PYTHON
+MISMATCH = XU_MISMATCH
+
+STEP_FIELDS = (
+    "kind", "count", "dst", "src", "dst_local", "src_local", "dst_lstep", "src_lstep",
+    "dst_off", "src_off", "dst_ostep", "src_ostep", "nbytes",
+)
+
+cdef enum:
+    BUCKETS = 256
+    RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
+
+cdef uint64_t _generation = 1
+cdef object _drive = None
+
+
+def set_drive(drive):
+    """`drive(instance, status)`: what finishes a call that did not finish at once."""
+    global _drive
+    _drive = drive
+
+
+def invalidate():
+    """Forget every cached call: something was freed, or the job's state changed."""
+    global _generation
+    _generation += 1
+
+
+def sync_bytes(int n):
+    """Size of the shared sync area of a team with `n` members on a node."""
+    return xu_sync_bytes(n)
+
+
+def mix(uint64_t a, uint64_t b):
+    """The fingerprint `a` after the call `b`."""
+    return xu_mix(a, b)
+
+
+def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, uint64_t nt_min):
+    """memcpy between two addresses, without the GIL when large."""
+    if nbytes < 65536:
+        xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
+    else:
+        with nogil:
+            xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
+
+
+def fence():
+    """Order this thread's loads and stores."""
+    xu_fence()
+
+
+cdef class Team:
+    """My side of a team's sync area on my node."""
+
+    cdef xu_team t
+    cdef object keep
+    cdef public bint blocked  # between notify and wait: no cached call may run
+
+    def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint counter_mode,
+                  int spins, int yields, uint64_t nt_min, keep):
+        memset(&self.t, 0, sizeof(xu_team))
+        xu_attach(&self.t, <char *>area, n, me)
+        self.t.status = <xu_status *>status
+        self.t.counter_mode = counter_mode
+        self.t.spins = spins
+        self.t.yields = yields
+        self.t.nt_min = nt_min
+        self.keep = keep
+
+    @property
+    def op(self):
+        return self.t.op
+
+    @property
+    def fp(self):
+        return self.t.fp
+
+    @property
+    def epoch(self):
+        return self.t.epoch
+
+    @property
+    def unsynced(self):
+        return self.t.unsynced
+
+    @property
+    def node_result(self):
+        """(min, max, value, conflict) over my node's arrivals."""
+        return self.t.node_min, self.t.node_max, self.t.node_value, self.t.node_conflict
+
+    def set_verdict(self, bint verdict):
+        self.t.verdict = verdict
+
+    def set_value(self, uint64_t value):
+        """The value that the next barrier carries; 0 matches any."""
+        self.t.value = value
+
+    def restart(self, uint64_t op, uint64_t epoch):
+        """After a mismatch: all threads agree on where to go on."""
+        self.t.op = op
+        self.t.epoch = epoch
+        self.t.fp = 0
+        self.t.unsynced = 0
+        self.t.value = 0
+
+    def mix(self, uint64_t hash):
+        """Mix something into the running fingerprint without a call."""
+        self.t.fp = xu_mix(self.t.fp, hash)
+
+
+cdef class Program:
+    """A lowered plan."""
+
+    cdef xu_program p
+    cdef xu_step *steps
+    cdef readonly int tickets
+    cdef readonly bint large
+    cdef readonly object plan
+    cdef readonly tuple python_steps
+
+    def __cinit__(self, plan, lanes, tuple python_steps, int barriers, bint large):
+        cdef int total = len(lanes[0]) + len(lanes[1])
+        cdef int i = 0
+        cdef int lane
+        cdef xu_step *s
+        self.steps = <xu_step *>calloc(max(total, 1), sizeof(xu_step))
+        if not self.steps:
+            raise MemoryError
+        for lane in range(2):
+            self.p.first[lane] = i
+            for row in lanes[lane]:
+                s = &self.steps[i]
+                (s.kind, s.count, s.dst, s.src, s.dst_local, s.src_local, s.dst_lstep,
+                 s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
+                i += 1
+            self.p.end[lane] = i
+        self.p.steps = self.steps
+        self.p.barriers = barriers
+        self.tickets = plan.tickets
+        self.plan = plan
+        self.python_steps = python_steps
+        self.large = large
+
+    def __dealloc__(self):
+        free(self.steps)
+
+
+cdef class Instance:
+    """A program bound to operands, ready to run again and again."""
+
+    cdef xu_inst i
+    cdef readonly Team team
+    cdef readonly Program program
+    cdef readonly tuple operands
+    cdef readonly uint64_t hash
+    cdef readonly uint64_t call
+    cdef readonly object record
+    cdef public object net
+    cdef public object owner
+    cdef public bint active
+
+    def __cinit__(self, Team team, Program program, operands, bases, uint64_t hash,
+                  uint64_t call, record):
+        cdef int k
+        self.team = team
+        self.program = program
+        self.operands = tuple(operands)
+        self.i.team = &team.t
+        self.i.prog = &program.p
+        for k, (base, stride) in enumerate(bases):
+            self.i.base[k] = <char *><uintptr_t>base
+            self.i.stride[k] = stride
+        self.i.tickets = <uint8_t *>calloc(max(program.tickets, 1), 1)
+        if not self.i.tickets:
+            raise MemoryError
+        self.hash = hash
+        self.call = call
+        self.record = record
+
+    def __dealloc__(self):
+        free(self.i.tickets)
+
+    @property
+    def plan(self):
+        return self.program.plan
+
+    @property
+    def op(self):
+        return self.i.op
+
+    @property
+    def fp(self):
+        return self.i.fp
+
+    @property
+    def bases(self):
+        return [(<uintptr_t>self.i.base[k], self.i.stride[k]) for k in range(len(self.operands))]
+
+    cdef inline void _begin(self) noexcept:
+        if self.program.tickets:
+            memset(self.i.tickets, 0, self.program.tickets)
+        xu_begin(&self.i, self.hash, self.call)
+
+    cpdef begin(self):
+        self.active = True
+        self._begin()
+
+    cpdef int run(self, uint64_t sleep_ns):
+        """Go on; sleeps only if sleep_ns > 0, and then for about that long."""
+        cdef int r
+        if sleep_ns or self.program.large:
+            with nogil:
+                r = xu_run(&self.i, sleep_ns)
+        else:
+            r = xu_run(&self.i, 0)
+        return r
+
+    def poll(self):
+        """As far as it goes without any waiting."""
+        cdef xu_blocked b
+        cdef int lanes
+        return xu_advance(&self.i, &b, &lanes)
+
+    def end(self):
+        self.active = False
+        xu_end(&self.i)
+
+    def python_step(self, int lane):
+        """The Python-side step at which a lane stands, or None."""
+        if self.i.pc[lane] >= self.program.p.end[lane]:
+            return None
+        cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
+        if s.kind != XS_PYTHON:
+            return None
+        return self.program.python_steps[s.dst]
+
+    @property
+    def at_barrier(self):
+        """Whether I have arrived at the team's current barrier in this call."""
+        if self.i.pc[0] >= self.program.p.end[0]:
+            return False
+        cdef int kind = self.program.steps[self.i.pc[0]].kind
+        if kind == XS_BARRIER or kind == XS_FUSE:
+            return self.i.sub[0] > 0
+        return kind in (XS_GATHER, XS_RELEASE, XS_AWAIT)
+
+    def advance(self, int lane):
+        self.i.pc[lane] += 1
+
+    def set_ticket(self, int ticket):
+        self.i.tickets[ticket] = 1
+
+    def arrive(self, uint64_t fp):
+        """Arrive at the team's next barrier out of order, with a poisoned fingerprint."""
+        xu_arrive(&self.team.t, fp)
+
+    cpdef execute(self):
+        """The whole call."""
+        cdef int r
+        self._begin()
+        if self.program.large:
+            with nogil:
+                r = xu_run(&self.i, 0)
+        else:
+            r = xu_run(&self.i, 0)
+        if r == XU_DONE:
+            xu_end(&self.i)
+            return None
+        self.active = True
+        return _drive(self, r)
+
+
+cdef class _Entry:
+    cdef tuple args
+    cdef Instance instance
+    cdef uint64_t generation
+
+
+cdef class HotCall:
+    """A callable with a cache from argument identity to bound instance.
+
+    Arguments match by identity, exact ints by value.
+    """
+
+    cdef list table
+    cdef object __weakref__
+    cdef dict __dict__
+
+    def __cinit__(self, *args, **kwargs):
+        self.table = [None] * BUCKETS
+
+    cdef inline uint64_t _hash(self, tuple args) noexcept:
+        cdef uint64_t h = 0
+        cdef object a
+        for a in args:
+            if PyLong_CheckExact(a):
+                h = h * 31 + <uint64_t>(<uintptr_t>hash(a))
+            else:
+                h = h * 31 + (<uintptr_t><PyObject *>a >> 4)
+        return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
+
+    def __call__(self, *args, **kwargs):
+        cdef _Entry e
+        cdef int k, n
+        cdef object a, b
+        cdef bint same
+        if not kwargs:
+            found = self.table[self._hash(args)]
+            if found is not None:
+                e = <_Entry>found
+                n = len(args)
+                if e.generation == _generation and len(e.args) == n:
+                    same = True
+                    for k in range(n):
+                        a = args[k]
+                        b = e.args[k]
+                        if a is not b and not (
+                            PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b
+                        ):
+                            same = False
+                            break
+                    if (same and e.instance.team.t.unsynced < RUN_AHEAD
+                            and not e.instance.team.blocked):
+                        return e.instance.execute()
+        return self.slow(args, kwargs)
+
+    def remember(self, tuple args, Instance instance):
+        cdef _Entry e = _Entry()
+        e.args = args
+        e.instance = instance
+        e.generation = _generation
+        self.table[self._hash(args)] = e
+
+
+cdef class HotPlan:
+    """A plan's own call: no look-up at all."""
+
+    cdef Instance instance
+    cdef uint64_t generation
+    cdef object __weakref__
+    cdef dict __dict__
+
+    def bind(self, Instance instance):
+        self.instance = instance
+        self.generation = _generation
+
+    def __call__(self):
+        if (self.instance is not None and self.generation == _generation and self.instance.team.t.unsynced < RUN_AHEAD
+                and not self.instance.team.blocked):
+            return self.instance.execute()
+        return self.slow()

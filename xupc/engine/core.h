@@ -1,0 +1,611 @@
+/* core.h: the node-local protocol and the loop that runs a plan's steps.
+ *
+ * Knows no MPI and no Python.  Compiles alone (C11), so that a model checker or
+ * ThreadSanitizer can drive it with plain threads.
+ *
+ * What is shared.  Each team has, on each node, one `xu_sync` area:
+ *
+ *   counter    arrivals so far, all epochs together      many writers (fetch_add)
+ *   release    epoch << 1 | verdict                      one writer per epoch
+ *   arrival    [2][n] lines {seq, fp, value}             one writer per line
+ *   slot       [XU_SLOTS][n] lines {entered, fp, chan}   one writer per line
+ *
+ * All words only grow; waiters test >=; nothing is ever reset.
+ *
+ * A barrier (number b, the team's epoch) in five steps:
+ *   1. write fp and value into my arrival line of parity b & 1     (relaxed)
+ *   2. publish seq = b in the same line                            (seq_cst)
+ *   3. flat mode: wait until every line of that parity has seq >= b (acquire);
+ *      counter mode: fetch_add the counter (seq_cst); the last to arrive goes on
+ *      to 4, the others to 5
+ *   4. compare the fps; counter mode: publish release = b << 1 | verdict (seq_cst)
+ *   5. counter mode: wait until release >= b << 1 (acquire), read the verdict
+ * Two parities are enough: nobody writes a line for b + 2 before everybody has
+ * arrived at b + 1, hence has finished reading the lines of b.
+ *
+ * A fused call is the same with a body between 4 and the release: one executor,
+ * the named one or (counter mode) the last to arrive, moves the data.
+ *
+ * A signal is chan[c] of the writer's line in slot op % XU_SLOTS, its value
+ * op << XU_COUNT_BITS | count.  The team runs a full barrier at least every
+ * XU_SLOTS / 2 operations, so a slot is not taken again while anybody may still
+ * read it.
+ *
+ * Sleeping.  A waiter adds itself to the line's `sleepers`, looks at the word
+ * again, then futex-waits; a writer publishes with a seq_cst exchange and wakes
+ * if it sees sleepers.  Either the writer sees the sleeper or the sleeper sees
+ * the word: both are seq_cst, so no wake-up is lost.
+ */
+#ifndef XUPC_CORE_H
+#define XUPC_CORE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define XU_LINE 64
+#define XU_SLOTS 64
+#define XU_CHANNELS 5
+#define XU_COUNT_BITS 24
+#define XU_LANES 2
+#define XU_OPERANDS 4
+
+typedef _Atomic uint64_t xu_word;
+typedef _Atomic uint32_t xu_half;
+
+/* ---- shared lines, one cache line each ------------------------------------ */
+typedef struct {
+    xu_word word;
+    xu_half sleepers;
+    uint32_t pad0;
+    uint64_t pad[6];
+} xu_line;
+
+typedef struct {
+    xu_word seq;
+    xu_half sleepers;
+    uint32_t pad0;
+    _Atomic uint64_t fp;    /* running fingerprint of the calls so far */
+    _Atomic uint64_t value; /* hash of the barrier's value, 0 matches any */
+    uint64_t pad[4];
+} xu_arrival;
+
+typedef struct {
+    xu_word entered; /* operation number + 1 */
+    _Atomic uint64_t fp;
+    xu_half sleepers;
+    uint32_t pad0;
+    xu_word chan[XU_CHANNELS];
+} xu_slot;
+
+typedef struct { /* one per thread of the machine: for reports only */
+    xu_word op;
+    xu_word call; /* number of the call's text, + 1 */
+    xu_word done; /* the last operation that is over; == op: not in a call */
+    uint64_t pad[5];
+} xu_status;
+
+/* ---- private state --------------------------------------------------------- */
+typedef struct {
+    xu_line *counter;
+    xu_line *release;
+    xu_arrival *arrival; /* [2][n] */
+    xu_slot *slot;       /* [XU_SLOTS][n] */
+    xu_status *status;
+    int32_t n;  /* team members on this node */
+    int32_t me; /* my index among them */
+    int32_t counter_mode;
+    int32_t spins;
+    int32_t yields;
+    int32_t verdict; /* of the last barrier */
+    uint64_t epoch;
+    uint64_t op;
+    uint64_t fp;
+    uint64_t value;
+    uint64_t unsynced; /* calls since the last full barrier */
+    uint64_t node_min, node_max, node_value, node_conflict;
+    uint64_t nt_min; /* copies of at least so many bytes bypass the cache */
+} xu_team;
+
+enum { /* steps; must agree with native.py */
+    XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
+    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_PYTHON
+};
+enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
+
+typedef struct {
+    int32_t kind;
+    int32_t count;
+    int32_t dst, src;             /* operands */
+    int32_t dst_local, src_local; /* thread on this node */
+    int32_t dst_lstep, src_lstep;
+    int64_t dst_off, src_off;
+    int64_t dst_ostep, src_ostep;
+    int64_t nbytes;
+} xu_step;
+/* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
+ * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
+ * NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps. */
+
+typedef struct {
+    const xu_step *steps;
+    int32_t first[XU_LANES], end[XU_LANES];
+    int32_t barriers; /* full barriers in the plan */
+} xu_program;
+
+typedef struct {
+    xu_team *team;
+    const xu_program *prog;
+    char *base[XU_OPERANDS];
+    int64_t stride[XU_OPERANDS];
+    uint8_t *tickets;
+    int32_t pc[XU_LANES];
+    int32_t sub[XU_LANES]; /* progress inside the step */
+    int32_t executor;
+    uint64_t op;
+    uint64_t fp;
+} xu_inst;
+
+/* ---- waiting --------------------------------------------------------------- */
+static inline void xu_pause(void) {
+#if defined(__SSE2__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static inline uint64_t xu_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline xu_half *xu_low(xu_word *w) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (xu_half *)w;
+#else
+    return (xu_half *)w + 1;
+#endif
+}
+
+static inline void xu_wake(xu_word *w) {
+#if defined(__linux__)
+    syscall(SYS_futex, xu_low(w), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+#else
+    (void)w;
+#endif
+}
+
+static inline void xu_publish(xu_word *w, xu_half *sleepers, uint64_t value) {
+    atomic_exchange_explicit(w, value, memory_order_seq_cst);
+    if (atomic_load_explicit(sleepers, memory_order_seq_cst)) xu_wake(w);
+}
+
+/* Sleep until *w >= target or about ns have passed.  Interrupts end it early. */
+static inline void xu_sleep(xu_word *w, xu_half *sleepers, uint64_t target, uint64_t ns) {
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    atomic_fetch_add_explicit(sleepers, 1, memory_order_seq_cst);
+    uint64_t seen = atomic_load_explicit(w, memory_order_seq_cst);
+    if (seen < target) {
+#if defined(__linux__)
+        syscall(SYS_futex, xu_low(w), FUTEX_WAIT, (uint32_t)seen, &t, NULL, 0);
+#else
+        if (ns > 50000) t = (struct timespec){0, 50000};
+        nanosleep(&t, NULL);
+#endif
+    }
+    atomic_fetch_sub_explicit(sleepers, 1, memory_order_seq_cst);
+}
+
+typedef struct { /* what a blocked step waits for */
+    xu_word *word;
+    xu_half *sleepers;
+    uint64_t target;
+} xu_blocked;
+
+static inline int xu_ready(xu_word *w, xu_half *sleepers, uint64_t target, xu_blocked *b) {
+    if (atomic_load_explicit(w, memory_order_acquire) >= target) return 1;
+    b->word = w;
+    b->sleepers = sleepers;
+    b->target = target;
+    return 0;
+}
+
+/* ---- copying --------------------------------------------------------------- */
+static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, uint64_t nt_min) {
+    if (n == 8) { /* the commonest small value, without a call */
+        memcpy(dst, src, 8);
+        return;
+    }
+#if defined(__SSE2__)
+    if ((uint64_t)n >= nt_min && nt_min) {
+        int64_t head = (int64_t)((64 - ((uintptr_t)dst & 63)) & 63);
+        memcpy(dst, src, (size_t)head);
+        dst += head, src += head, n -= head;
+        for (; n >= 64; n -= 64, dst += 64, src += 64) {
+            __m128i a = _mm_loadu_si128((const __m128i *)src);
+            __m128i b = _mm_loadu_si128((const __m128i *)(src + 16));
+            __m128i c = _mm_loadu_si128((const __m128i *)(src + 32));
+            __m128i d = _mm_loadu_si128((const __m128i *)(src + 48));
+            _mm_prefetch(src + 1024, _MM_HINT_NTA);
+            _mm_stream_si128((__m128i *)dst, a);
+            _mm_stream_si128((__m128i *)(dst + 16), b);
+            _mm_stream_si128((__m128i *)(dst + 32), c);
+            _mm_stream_si128((__m128i *)(dst + 48), d);
+        }
+        _mm_sfence(); /* streaming stores are not ordered by the later publish */
+    }
+#else
+    (void)nt_min;
+#endif
+    memcpy(dst, src, (size_t)n);
+}
+
+static inline void xu_copy(const xu_inst *in, const xu_step *s) {
+    int64_t ds = in->stride[s->dst], ss = in->stride[s->src];
+    char *d = in->base[s->dst] + ds * s->dst_local + s->dst_off;
+    const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
+    ds = ds * s->dst_lstep + s->dst_ostep;
+    ss = ss * s->src_lstep + s->src_ostep;
+    for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
+        xu_copy_bytes(d, p, s->nbytes, in->team->nt_min);
+}
+
+/* ---- barrier pieces -------------------------------------------------------- */
+static inline xu_arrival *xu_lines(const xu_team *t) {
+    return t->arrival + (t->epoch & 1) * (uint64_t)t->n;
+}
+
+/* Steps 1-3.  Returns 1 to the last arriver of counter mode. */
+static inline int xu_arrive(xu_team *t, uint64_t fp) {
+    t->epoch++;
+    xu_arrival *mine = xu_lines(t) + t->me;
+    atomic_store_explicit(&mine->fp, fp, memory_order_relaxed);
+    atomic_store_explicit(&mine->value, t->value, memory_order_relaxed);
+    if (!t->counter_mode) {
+        xu_publish(&mine->seq, &mine->sleepers, t->epoch);
+        return 0;
+    }
+    atomic_store_explicit(&mine->seq, t->epoch, memory_order_release); /* nobody sleeps on it */
+    uint64_t full = (uint64_t)t->n * t->epoch;
+    uint64_t now = atomic_fetch_add_explicit(&t->counter->word, 1, memory_order_seq_cst) + 1;
+    if (now != full) return 0;
+    if (atomic_load_explicit(&t->counter->sleepers, memory_order_seq_cst))
+        xu_wake(&t->counter->word);
+    return 1;
+}
+
+/* Have all arrived?  `from` remembers how far a flat scan has come. */
+static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
+    if (t->counter_mode)
+        return xu_ready(&t->counter->word, &t->counter->sleepers,
+                        (uint64_t)t->n * t->epoch, b);
+    xu_arrival *line = xu_lines(t);
+    for (; *from < t->n; ++*from)
+        if (!xu_ready(&line[*from].seq, &line[*from].sleepers, t->epoch, b)) return 0;
+    return 1;
+}
+
+/* Step 4's comparison over the lines of those who have arrived. */
+static inline int xu_compare(xu_team *t, uint64_t fp) {
+    xu_arrival *line = xu_lines(t);
+    uint64_t lo = fp, hi = fp, value = t->value, conflict = 0;
+    for (int32_t j = 0; j < t->n; j++) {
+        if (atomic_load_explicit(&line[j].seq, memory_order_acquire) != t->epoch) continue;
+        uint64_t f = atomic_load_explicit(&line[j].fp, memory_order_relaxed);
+        uint64_t v = atomic_load_explicit(&line[j].value, memory_order_relaxed);
+        if (f < lo) lo = f;
+        if (f > hi) hi = f;
+        if (v && value && v != value) conflict = 1;
+        if (v) value = v;
+    }
+    t->node_min = lo;
+    t->node_max = hi;
+    t->node_value = value;
+    t->node_conflict = conflict;
+    return lo != hi || conflict;
+}
+
+static inline void xu_release(xu_team *t, int verdict) {
+    t->verdict = verdict;
+    xu_publish(&t->release->word, &t->release->sleepers, t->epoch << 1 | (uint64_t)(verdict != 0));
+}
+
+static inline int xu_released(xu_team *t, xu_blocked *b) {
+    if (!xu_ready(&t->release->word, &t->release->sleepers, t->epoch << 1, b)) return 0;
+    uint64_t r = atomic_load_explicit(&t->release->word, memory_order_acquire);
+    t->verdict = (int)(r & 1);
+    return 1;
+}
+
+/* ---- the step loop --------------------------------------------------------- */
+enum { XT_NEXT, XT_BLOCKED, XT_PYTHON, XT_MISMATCH };
+
+static inline void xu_synced(xu_team *t) { t->unsynced = 0; t->value = 0; }
+
+static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
+    xu_team *t = in->team;
+    const xu_step *s = &in->prog->steps[in->pc[lane]];
+    int32_t *sub = &in->sub[lane];
+    b->word = NULL;
+    switch (s->kind) {
+    case XS_COPY:
+        xu_copy(in, s);
+        break;
+    case XS_SIGNAL: {
+        xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
+        xu_publish(&mine->chan[s->dst], &mine->sleepers,
+                   in->op << XU_COUNT_BITS | (uint64_t)s->nbytes);
+        break;
+    }
+    case XS_WAIT: {
+        xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
+        uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
+        for (; *sub < s->count; ++*sub) {
+            xu_slot *who = row + s->src_local + *sub * s->src_lstep;
+            if (!xu_ready(&who->chan[s->dst], &who->sleepers, target, b)) return XT_BLOCKED;
+        }
+        break;
+    }
+    case XS_BARRIER: /* all members are on this node */
+        if (*sub == 0) {
+            int last = xu_arrive(t, in->fp);
+            *sub = 1;
+            if (last) {
+                int odd = xu_compare(t, in->fp);
+                xu_release(t, odd);
+                xu_synced(t);
+                if (odd) return XT_MISMATCH;
+                break;
+            }
+        }
+        if (t->counter_mode) {
+            if (!xu_released(t, b)) return XT_BLOCKED;
+        } else {
+            int32_t from = *sub - 1;
+            int here = xu_all_here(t, &from, b);
+            *sub = from + 1;
+            if (!here) return XT_BLOCKED;
+            t->verdict = xu_compare(t, in->fp);
+        }
+        xu_synced(t);
+        if (t->verdict) return XT_MISMATCH;
+        break;
+    case XS_ARRIVE:
+        xu_arrive(t, in->fp);
+        break;
+    case XS_GATHER:
+        if (!xu_all_here(t, sub, b)) return XT_BLOCKED;
+        xu_compare(t, in->fp);
+        break;
+    case XS_RELEASE: /* Python has put the verdict of all nodes into t->verdict */
+        xu_release(t, t->verdict);
+        xu_synced(t);
+        if (t->verdict) return XT_MISMATCH;
+        break;
+    case XS_AWAIT:
+        if (!xu_released(t, b)) return XT_BLOCKED;
+        xu_synced(t);
+        if (t->verdict) return XT_MISMATCH;
+        break;
+    case XS_FUSE: /* FUSE body... FUSE_END AWAIT */
+        if (*sub == 0) {
+            int last = xu_arrive(t, in->fp);
+            in->executor = s->dst_local >= 0 ? s->dst_local == t->me
+                           : t->counter_mode ? last : t->me == 0;
+            *sub = 1;
+        }
+        if (!in->executor) {
+            in->pc[lane] += s->count + 1;
+            break;
+        }
+        {
+            int32_t from = *sub - 1;
+            int here = xu_all_here(t, &from, b);
+            *sub = from + 1;
+            if (!here) return XT_BLOCKED;
+        }
+        if (xu_compare(t, in->fp)) {
+            xu_release(t, 1);
+            xu_synced(t);
+            return XT_MISMATCH;
+        }
+        break;
+    case XS_FUSE_END:
+        xu_release(t, 0);
+        xu_synced(t);
+        in->pc[lane]++; /* past the AWAIT */
+        break;
+    case XS_NEED:
+        if (!in->tickets[s->dst]) return XT_BLOCKED;
+        break;
+    case XS_POST:
+        in->tickets[s->dst] = 1;
+        break;
+    default:
+        return XT_PYTHON;
+    }
+    in->pc[lane]++;
+    *sub = 0;
+    return XT_NEXT;
+}
+
+/* Every lane as far as it goes, the net lane first; a copy gives the net lane a
+ * turn. XU_PENDING: *b is what the last blocked lane waits for (word NULL: a ticket). */
+static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
+    int python, moved, blocked;
+    do {
+        moved = python = blocked = 0;
+        for (int lane = XU_LANES - 1; lane >= 0; lane--) {
+            while (in->pc[lane] < in->prog->end[lane]) {
+                xu_blocked here;
+                int copy = in->prog->steps[in->pc[lane]].kind == XS_COPY;
+                int r = xu_try(in, lane, &here);
+                if (r == XT_NEXT) {
+                    moved = 1;
+                    if (copy && lane == 0 && in->pc[1] < in->prog->end[1]) {
+                        blocked++; /* not blocked, but not done either */
+                        b->word = NULL;
+                        break;
+                    }
+                    continue;
+                }
+                if (r == XT_MISMATCH) return XU_MISMATCH;
+                if (r == XT_PYTHON) {
+                    python = 1;
+                } else {
+                    *b = here;
+                    blocked++;
+                }
+                break;
+            }
+        }
+    } while (moved && !python && blocked);
+    *blocked_lanes = blocked;
+    if (python) return XU_CALL_PYTHON;
+    return blocked ? XU_PENDING : XU_DONE;
+}
+
+/* A waiter that sees a member at the same point with another fingerprint, or the
+ * one it waits for gone past its operation, knows that the calls differ. */
+static inline int xu_suspect(const xu_inst *in) {
+    xu_team *t = in->team;
+    for (int lane = 0; lane < XU_LANES; lane++) {
+        if (in->pc[lane] >= in->prog->end[lane]) continue;
+        const xu_step *s = &in->prog->steps[in->pc[lane]];
+        if (s->kind == XS_AWAIT || s->kind == XS_FUSE || s->kind == XS_BARRIER) {
+            if (s->kind != XS_AWAIT && in->sub[lane] == 0) continue;
+            xu_arrival *line = xu_lines(t);
+            for (int32_t j = 0; j < t->n; j++)
+                if (atomic_load_explicit(&line[j].seq, memory_order_acquire) == t->epoch &&
+                    atomic_load_explicit(&line[j].fp, memory_order_relaxed) != in->fp)
+                    return 1;
+        } else if (s->kind == XS_WAIT) {
+            xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
+            xu_arrival *next = t->arrival + ((t->epoch + 1) & 1) * (uint64_t)t->n;
+            int32_t j = s->src_local + in->sub[lane] * s->src_lstep;
+            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
+            int gone = 0; /* read before the word: the writer signals, then goes on */
+            if (atomic_load_explicit(&row[j].entered, memory_order_acquire) == in->op + 1 &&
+                atomic_load_explicit(&row[j].fp, memory_order_relaxed) != in->fp)
+                return 1;
+            xu_slot *later = t->slot + ((in->op + 1) % XU_SLOTS) * (uint64_t)t->n;
+            gone = atomic_load_explicit(&later[j].entered, memory_order_acquire) > in->op + 1;
+            /* arrived at the next barrier with the fingerprint of other calls */
+            if (atomic_load_explicit(&next[j].seq, memory_order_acquire) == t->epoch + 1 &&
+                atomic_load_explicit(&next[j].fp, memory_order_relaxed) != in->fp)
+                gone = 1;
+            if (gone && atomic_load_explicit(&row[j].chan[s->dst], memory_order_acquire) < target)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Run what can be run.  Spins and yields as the team's policy says; sleeps only if
+ * sleep_ns > 0, in slices, until about that much time has passed. */
+static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
+    xu_team *t = in->team;
+    xu_blocked b;
+    int lanes, r;
+    r = xu_advance(in, &b, &lanes);
+    if (r != XU_PENDING) return r;
+    for (int i = 0; i < t->spins; i++) {
+        if (lanes == 1 && b.word) {
+            if (atomic_load_explicit(b.word, memory_order_acquire) < b.target) {
+                xu_pause();
+                continue;
+            }
+        } else {
+            xu_pause();
+        }
+        r = xu_advance(in, &b, &lanes);
+        if (r != XU_PENDING) return r;
+    }
+    for (int i = 0; i < t->yields; i++) {
+        sched_yield();
+        r = xu_advance(in, &b, &lanes);
+        if (r != XU_PENDING) return r;
+    }
+    if (xu_suspect(in)) return XU_MISMATCH;
+    if (!sleep_ns) return XU_PENDING;
+    uint64_t end = xu_now_ns() + sleep_ns, slice = 1000000u;
+    for (;;) {
+        uint64_t now = xu_now_ns();
+        if (now >= end) return XU_PENDING;
+        if (!b.word) return XU_PENDING; /* a ticket: only Python can set it */
+        uint64_t left = end - now, most = lanes > 1 ? 100000u : slice;
+        if (slice < 64000000u) slice *= 2;
+        xu_sleep(b.word, b.sleepers, b.target, left < most ? left : most);
+        r = xu_advance(in, &b, &lanes);
+        if (r != XU_PENDING) return r;
+        if (xu_suspect(in)) return XU_MISMATCH;
+    }
+}
+
+static inline void xu_fence(void) { atomic_thread_fence(memory_order_seq_cst); }
+
+/* ---- a call ---------------------------------------------------------------- */
+static inline uint64_t xu_mix(uint64_t a, uint64_t b) {
+    a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
+    a *= 0xff51afd7ed558ccdu;
+    return a ^ (a >> 32);
+}
+
+static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
+    xu_team *t = in->team;
+    in->op = ++t->op;
+    in->fp = t->fp = xu_mix(t->fp, hash);
+    t->unsynced++;
+    for (int lane = 0; lane < XU_LANES; lane++) {
+        in->pc[lane] = in->prog->first[lane];
+        in->sub[lane] = 0;
+    }
+    atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
+    atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
+    if (in->prog->barriers < 2) { /* others may have to judge my signals */
+        xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
+        atomic_store_explicit(&mine->fp, in->fp, memory_order_relaxed);
+        atomic_store_explicit(&mine->entered, in->op + 1, memory_order_release);
+    }
+}
+
+static inline void xu_end(xu_inst *in) {
+    atomic_store_explicit(&in->team->status->done, in->op, memory_order_relaxed);
+}
+
+static inline uint64_t xu_sync_bytes(uint64_t n) {
+    return 2 * sizeof(xu_line) + (2 * sizeof(xu_arrival) + XU_SLOTS * sizeof(xu_slot)) * n;
+}
+
+static inline void xu_attach(xu_team *t, char *area, int32_t n, int32_t me) {
+    t->counter = (xu_line *)area;
+    t->release = t->counter + 1;
+    t->arrival = (xu_arrival *)(t->release + 1);
+    t->slot = (xu_slot *)(t->arrival + 2 * (uint64_t)n);
+    t->n = n;
+    t->me = me;
+}
+
+_Static_assert(sizeof(xu_line) == XU_LINE, "line");
+_Static_assert(sizeof(xu_arrival) == XU_LINE, "arrival");
+_Static_assert(sizeof(xu_slot) == XU_LINE, "slot");
+_Static_assert(sizeof(xu_status) == XU_LINE, "status");
+
+#endif

@@ -1,0 +1,383 @@
+"""The live engine: real threads, real memory, real messages.
+
+A call is an *instance*: a lowered plan bound to addresses. The native core runs its
+node-local steps; this module posts the MPI steps, waits, and watches. There is one
+wait, `Engine.drive`; everything that can go wrong in a wait is handled there and
+nowhere else.
+
+How a waiting thread spends its time:
+
+* pure node-local call in a one-node job: in the core (spin or yield, then futex);
+* messages or one-sided accesses under way: test MPI, give the core away
+  (`sched_yield`) for the first 2 ms, then every 100 us; while one-sided accesses may
+  be under way never less than that, since their target must poll;
+* otherwise in a job of several nodes: in the core, MPI looked at every 10 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..patterns import dissemination
+from ..plan.steps import (
+    Barrier,
+    Get,
+    NetSignal,
+    NetWait,
+    Part,
+    Plan,
+    Ranks,
+    Recv,
+    Send,
+    Step,
+)
+from .mpi import BARRIER, DATA, SIGNAL, Network, tag
+
+if TYPE_CHECKING:
+    from .job import Job
+
+__all__ = ["CALL_PYTHON", "DONE", "MISMATCH", "PENDING", "Bound", "Engine", "NetContext"]
+
+DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
+HOT_NS = 2_000_000
+POLL_NS = 100_000
+SLICE_NS = 50_000_000
+NODE_SLICE_NS = 10_000_000
+FLAT_NODES = 8
+_EXCHANGE = struct.Struct("<QQQQ")
+
+
+class Bound:
+    """An operand bound to memory: what plans need to find its bytes."""
+
+    __slots__ = ("address", "displacement", "offset", "remote", "stride")
+
+    def __init__(self, heap: Any, offset: int) -> None:
+        self.offset = offset
+        self.address, self.stride = heap.bind(offset)
+        self.remote = heap.segment_of(offset).remote
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the core wants."""
+        return self.address, self.stride
+
+
+class NetContext:
+    """The MPI side of one instance: what it has posted and what is still open."""
+
+    def __init__(self, job: Job, team: Any, bounds: Sequence[Bound]) -> None:
+        self.job = job
+        self.network: Network = job.network
+        self.team = team
+        self.bounds = bounds
+        self.open = 0
+        self.barrier: NetBarrier | None = None
+
+    def start(self) -> None:
+        """A new run of the instance."""
+        self.open = 0
+        self.barrier = None
+
+    # -- addresses -------------------------------------------------------------------
+    def address(self, part: Part) -> int:
+        """Of a block on my node."""
+        bound = self.bounds[part.operand]
+        return bound.address + bound.stride * self.team.tree.local_index(part.thread) + part.offset
+
+    def row(self, part: Part, count: int) -> tuple[int, int]:
+        """(address, bytes from block to block) of a row on my node."""
+        stride = part.offset_step
+        if part.thread_step and count > 1:
+            stride += self.bounds[part.operand].stride
+        return self.address(part), stride
+
+    # -- steps -----------------------------------------------------------------------
+    def far(self, ranks: Ranks) -> list[tuple[int, int]]:
+        """(position, rank) of those not on my node."""
+        tree, node = self.team.tree, self.team.node_number
+        if ranks.count == 1:
+            return [] if tree.node_of(ranks.first) == node else [(0, ranks.first)]
+        index = tree.node_index
+        return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
+
+    def post(self, step: Step, instance: Any) -> None:
+        """Start an MPI step; its ticket is set when all its messages are done."""
+        team, op = self.team, instance.op
+        requests: list[Any] = []
+        keep: list[Any] = []
+        match step:
+            case Send():
+                address, stride = self.row(step.src, step.count)
+                for i, rank in self.far(step.to):
+                    here = address + i * step.peer_step
+                    requests.append(
+                        self.network.send(
+                            team.thread(rank), team.tag(op, DATA), here,
+                            step.nbytes, step.count, stride,
+                        )
+                    )
+            case Recv():
+                address, stride = self.row(step.dst, step.count)
+                for i, rank in self.far(step.of):
+                    here = address + i * step.peer_step
+                    requests.append(
+                        self.network.recv(
+                            team.thread(rank), team.tag(op, DATA), here,
+                            step.nbytes, step.count, stride,
+                        )
+                    )
+            case Get():
+                address, stride = self.row(step.dst, step.count)
+                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+                for i, rank in self.far(ranks):
+                    part = step.src.block(i)
+                    requests.append(self._get(part, rank, address + i * stride, step.nbytes))
+            case NetSignal():
+                for _, rank in self.far(step.to):
+                    requests.append(
+                        self.network.send_bytes(
+                            team.thread(rank), team.tag(op, SIGNAL + step.channel), b""
+                        )
+                    )
+            case NetWait():
+                for _, rank in self.far(step.of):
+                    buffer = bytearray(1)
+                    keep.append(buffer)
+                    requests.append(
+                        self.network.recv_into(
+                            team.thread(rank), team.tag(op, SIGNAL + step.channel), buffer
+                        )
+                    )
+            case _:
+                raise TypeError(f"not an MPI step: {step!r}")
+        self._track(requests, step.ticket, instance, keep)
+
+    def _get(self, part: Part, rank: int, address: int, nbytes: int) -> Any:
+        bound = self.bounds[part.operand]
+        thread = self.team.thread(rank)
+        remote, displacement = self.job.heap.displacement(thread, bound.offset + part.offset)
+        return remote.window.get(thread, displacement, address, nbytes)
+
+    def _track(self, requests: list[Any], ticket: int, instance: Any, keep: list[Any]) -> None:
+        if not requests:
+            instance.set_ticket(ticket)
+            return
+        left = [len(requests)]
+        self.open += 1
+
+        def finished(_keep: list[Any] = keep) -> None:
+            left[0] -= 1
+            if not left[0]:
+                self.open -= 1
+                instance.set_ticket(ticket)
+
+        for request in requests:
+            self.network.track(request, finished)
+
+    def go_on(self, instance: Any) -> bool:
+        """Carry out the MPI steps at which lanes stand; True if a lane moved."""
+        moved = False
+        for lane in (1, 0):
+            step = instance.python_step(lane)
+            while step is not None:
+                if isinstance(step, Barrier):
+                    if not self._exchange(instance):
+                        break
+                else:
+                    self.post(step, instance)
+                instance.advance(lane)
+                moved = True
+                step = instance.python_step(lane)
+        return moved
+
+    def _exchange(self, instance: Any) -> bool:
+        """The barrier between nodes; True when the verdict is there."""
+        if self.barrier is None:
+            core = instance.team
+            self.barrier = NetBarrier(
+                self.network, self.team.exchange_group, self.team.exchange_index,
+                self.team.tag(core.epoch, BARRIER), core.node_result,
+            )
+        if not self.barrier.poll():
+            return False
+        instance.team.set_verdict(self.barrier.differs)
+        self.barrier = None
+        return True
+
+
+class NetBarrier:
+    """All node roots to all (few nodes), or dissemination in log2 rounds.
+
+    Carries (min, max) of the fingerprints and the barrier's value in 32 bytes.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        group: Sequence[int],
+        me: int,
+        tag: int,
+        result: tuple[int, int, int, int],
+    ) -> None:
+        self.network = network
+        self.tag = tag
+        self.low, self.high, self.value, self.conflict = result
+        n = len(group)
+        if n <= FLAT_NODES:
+            others = [group[(me + k) % n] for k in range(1, n)]
+            self.rounds = [(others, others)] if others else []
+        else:
+            self.rounds = [([group[to]], [group[of]]) for to, of in dissemination(me, n)]
+        self.round = -1
+        self.waiting: dict[int, tuple[Any, bytearray]] = {}
+        self.sends: list[Any] = []
+        self._next_round()
+
+    @property
+    def differs(self) -> bool:
+        """The verdict."""
+        return self.low != self.high or bool(self.conflict)
+
+    @property
+    def missing(self) -> list[int]:
+        """Threads whose message has not come."""
+        return sorted(self.waiting)
+
+    def _next_round(self) -> None:
+        self.round += 1
+        if self.round >= len(self.rounds):
+            return
+        to, of = self.rounds[self.round]
+        for rank in of:
+            buffer = bytearray(_EXCHANGE.size)
+            self.waiting[rank] = self.network.recv_into(rank, self.tag, buffer), buffer
+        data = _EXCHANGE.pack(self.low, self.high, self.value, self.conflict)
+        self.sends += [self.network.send_bytes(rank, self.tag, data) for rank in to]
+
+    def poll(self) -> bool:
+        """Test once; True when all rounds are done."""
+        while self.round < len(self.rounds):
+            for rank, (request, buffer) in list(self.waiting.items()):
+                if request.Test():
+                    del self.waiting[rank]
+                    self._merge(*_EXCHANGE.unpack(buffer))
+            if self.waiting:
+                return False
+            self._next_round()
+        return all(request.Test() for request in self.sends)
+
+    def _merge(self, low: int, high: int, value: int, conflict: int) -> None:
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        if conflict or (value and self.value and value != self.value):
+            self.conflict = 1
+        self.value = self.value or value
+
+
+class Engine:
+    """Runs instances to their end, and is the one place that waits."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.network = job.network
+        self.several_nodes = job.tree.node_count > 1 or not job.native
+        self.one_sided_until_barrier = False
+
+    # -- a call ------------------------------------------------------------------------
+    def drive(self, instance: Any, status: int | None = None) -> None:
+        """Finish a call that has begun; raises what went wrong."""
+        net: NetContext | None = instance.net
+        if net is not None:
+            net.start()
+        self.resume(instance, instance.run(0) if status is None else status)
+
+    def resume(self, instance: Any, status: int) -> None:
+        """Finish a call whose MPI steps may have begun."""
+        self.job.control.ensure(instance.call, instance.record.call)
+        net: NetContext | None = instance.net
+        if net is not None and instance.plan.one_sided:
+            self.one_sided_until_barrier = True
+        try:
+            self._finish(instance, net, status)
+        except KeyboardInterrupt:
+            self.job.interrupted(instance)
+            raise
+        instance.end()
+        if instance.plan.sync[1] == "all":
+            self.one_sided_until_barrier = False
+
+    def _finish(self, instance: Any, net: NetContext | None, status: int) -> None:
+        wait = Waiting(self.job, instance)
+        while True:
+            if status == DONE and (net is None or not net.open):
+                return
+            if status == MISMATCH:
+                self.job.mismatch(instance)
+            moved = False
+            if status == CALL_PYTHON:
+                assert net is not None
+                moved = net.go_on(instance)
+            if self.several_nodes and self.network.progress():
+                moved = True
+            if moved:
+                wait.moved()
+                status = instance.run(0)
+                continue
+            status = instance.run(wait.pause(net))
+
+    def wait_for(self, done: Callable[[], bool], what: str) -> None:
+        """Wait for something that is no instance: a request, an agreement."""
+        wait = Waiting(self.job, None, what)
+        while not done():
+            if not self.network.progress():
+                wait.pause(None)
+
+
+class Waiting:
+    """One wait: how long so far, how to pass the time, when to look round."""
+
+    def __init__(self, job: Job, instance: Any, what: str = "") -> None:
+        self.job = job
+        self.instance = instance
+        self.what = what
+        self.since = time.monotonic_ns()
+        self.hot_until = self.since + HOT_NS
+        self.next_watch = self.since + SLICE_NS
+
+    def moved(self) -> None:
+        """Something happened: poll eagerly again."""
+        self.hot_until = time.monotonic_ns() + HOT_NS
+
+    def pause(self, net: NetContext | None) -> int:
+        """Pass a little time here or return how long the core may sleep."""
+        job, now = self.job, time.monotonic_ns()
+        if now >= self.next_watch:
+            job.watch(self)
+            self.next_watch = now + SLICE_NS
+        if not job.engine.several_nodes and self.instance is not None:
+            return SLICE_NS
+        busy = (
+            self.instance is None
+            or (net is not None and (net.open or net.barrier is not None))
+            or not job.native
+        )
+        if not busy and not job.engine.one_sided_until_barrier:
+            return NODE_SLICE_NS
+        if now < self.hot_until or job.engine.one_sided_until_barrier:
+            os.sched_yield()
+            return 0
+        if busy:
+            time.sleep(POLL_NS * 1e-9)
+            return 0
+        return POLL_NS
+
+
+def barrier_plan(rank: int, size: int, name: str = "barrier") -> Plan:
+    """A plan that is one barrier."""
+    steps: tuple[Step, ...] = (Barrier(),) if size > 1 else ()
+    return Plan(name, name, rank, size, (steps, ()), 0, ("all", "all"))

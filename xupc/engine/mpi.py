@@ -1,0 +1,246 @@
+"""MPI, and nothing but MPI: the only module that imports mpi4py.
+
+Everything here is non-blocking and tested from `progress`; a wait is the engine's
+business (one wait function).  Exceptions: communicator and window creation, which
+MPI offers only in blocking form.
+
+Tags: ``operation % 2048 * 8 + kind``; kind 0 is data, 1-5 the empty messages of
+signal channels, 6 barriers, 7 control messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["BARRIER", "CONTROL", "DATA", "SIGNAL", "Network", "Window", "tag"]
+
+DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
+
+
+def tag(operation: int, kind: int) -> int:
+    """The tag of one operation's messages of a kind."""
+    return operation % 2048 * 8 + kind
+
+
+class Network:
+    """A duplicated communicator, its requests in flight, and its datatypes.
+
+    Attributes
+    ----------
+    rank, size
+        Mine, and how many.
+    family
+        ``"mpich"``, ``"openmpi"`` or ``"other"``.
+    """
+
+    def __init__(self, comm: Any = None) -> None:
+        from mpi4py import MPI
+
+        self.mpi = MPI
+        self.started_mpi = MPI.Is_initialized()
+        source = MPI.COMM_WORLD if comm is None else comm
+        self._check(source)
+        self.comm: MPI.Intracomm = source.Dup()
+        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.rank = self.comm.Get_rank()
+        self.size = self.comm.Get_size()
+        self.version = MPI.Get_library_version().strip("\0\n ")
+        self.family = _family(self.version)
+        self.threads_multiple = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self._requests: list[MPI.Request] = []
+        self._finished: list[Callable[[], None]] = []
+        self._types: dict[tuple[int, int, int], MPI.Datatype] = {}
+
+    def _check(self, comm: Any) -> None:
+        if not isinstance(comm, self.mpi.Intracomm):
+            raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {comm!r}")
+        if comm == self.mpi.COMM_NULL:
+            raise ValueError("init: comm: it is MPI.COMM_NULL")
+
+    # -- requests ------------------------------------------------------------------
+    @property
+    def in_flight(self) -> int:
+        """Requests not yet done."""
+        return len(self._requests)
+
+    def track(self, request: Any, finished: Callable[[], None]) -> None:
+        """Call `finished` when the request is done."""
+        self._requests.append(request)
+        self._finished.append(finished)
+
+    def progress(self) -> bool:
+        """Test everything in flight once; True if something finished.
+
+        Without anything in flight it still enters MPI, which is what serves the
+        one-sided accesses of others.
+        """
+        if not self._requests:
+            self.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
+            return False
+        done = self.mpi.Request.Testsome(self._requests)
+        if not done:
+            return False
+        finished = [self._finished[i] for i in done]
+        keep = set(range(len(self._requests))) - set(done)
+        order = sorted(keep)
+        self._requests = [self._requests[i] for i in order]
+        self._finished = [self._finished[i] for i in order]
+        for call in finished:
+            call()
+        return True
+
+    def forget(self) -> None:
+        """Give up on everything in flight (after a mismatch)."""
+        for request in self._requests:
+            request.Cancel()
+            request.Free()
+        self._requests, self._finished = [], []
+
+    # -- messages ------------------------------------------------------------------
+    def _spec(self, address: int, nbytes: int, count: int, stride: int) -> list[Any]:
+        """A buffer description: `count` blocks of `nbytes`, `stride` bytes apart."""
+        if count == 1 or stride == nbytes:
+            total = nbytes * count
+            return [self.mpi.buffer.fromaddress(address, total), total, self.mpi.BYTE]
+        key = (nbytes, count, stride)
+        datatype = self._types.get(key)
+        if datatype is None:
+            if len(self._types) >= 256:
+                self._types.pop(next(iter(self._types))).Free()
+            datatype = self.mpi.BYTE.Create_hvector(count, nbytes, stride).Commit()
+            self._types[key] = datatype
+        # a negative stride never happens: runs ascend
+        span = stride * (count - 1) + nbytes
+        return [self.mpi.buffer.fromaddress(address, span), 1, datatype]
+
+    def send(
+        self, to: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
+    ) -> Any:
+        """Start a message of `count` blocks."""
+        return self.comm.Isend(self._spec(address, nbytes, count, stride), to, tag)
+
+    def recv(
+        self, of: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
+    ) -> Any:
+        """Start taking a message of `count` blocks."""
+        return self.comm.Irecv(self._spec(address, nbytes, count, stride), of, tag)
+
+    def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
+        """Start a small message; the request keeps the bytes."""
+        return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
+
+    def recv_into(self, of: int, tag: int, buffer: bytearray) -> Any:
+        """Start taking a small message of at most the buffer's size."""
+        return self.comm.Irecv([buffer, len(buffer), self.mpi.BYTE], of, tag)
+
+    def take(self, of: int, tag: int) -> bytes | None:
+        """A small message of unknown size if one is there."""
+        status = self.mpi.Status()
+        message = self.comm.Improbe(of, tag, status)
+        if message is None:
+            return None
+        data = bytearray(status.Get_count(self.mpi.BYTE))
+        message.Recv([data, len(data), self.mpi.BYTE])
+        return bytes(data)
+
+    def take_any(self, tag: int) -> tuple[int, bytes] | None:
+        """A small message from anybody: (sender, bytes)."""
+        status = self.mpi.Status()
+        message = self.comm.Improbe(self.mpi.ANY_SOURCE, tag, status)
+        if message is None:
+            return None
+        data = bytearray(status.Get_count(self.mpi.BYTE))
+        message.Recv([data, len(data), self.mpi.BYTE])
+        return status.Get_source(), bytes(data)
+
+    # -- start-up, rare calls ---------------------------------------------------------
+    def split(self, color: int) -> Any:
+        """Blocking split (start-up only)."""
+        return self.comm.Split(color, self.rank)
+
+    def share(self, text: str | None, root: int) -> str:
+        """Blocking: the root's text on all threads."""
+        return str(self.comm.bcast(text, root=root))
+
+    def window(self, address: int, nbytes: int) -> Window:
+        """Blocking: expose my node's mapping of a segment to all threads."""
+        memory = self.mpi.buffer.fromaddress(address, nbytes)
+        win = self.mpi.Win.Create(memory, 1, self.mpi.INFO_NULL, self.comm)
+        win.Set_errhandler(self.mpi.ERRORS_RETURN)
+        win.Lock_all(self.mpi.MODE_NOCHECK)
+        return Window(self, win)
+
+    def abort(self, status: int) -> None:
+        """End the whole job at once."""
+        self.comm.Abort(status)
+
+    def free(self) -> None:
+        """Blocking: give types and communicator back; finalize MPI if we started it."""
+        for datatype in self._types.values():
+            datatype.Free()
+        self._types.clear()
+        self.comm.Free()
+
+
+class Window:
+    """One-sided access to a segment on every thread."""
+
+    def __init__(self, network: Network, win: Any) -> None:
+        self.network = network
+        self.win = win
+
+    def get(self, target: int, displacement: int, address: int, nbytes: int) -> Any:
+        """Start reading."""
+        mpi = self.network.mpi
+        spec = [mpi.buffer.fromaddress(address, nbytes), nbytes, mpi.BYTE]
+        return self.win.Rget(spec, target, [displacement, nbytes, mpi.BYTE])
+
+    def put(self, target: int, displacement: int, address: int, nbytes: int) -> tuple[Any, Any]:
+        """Start writing; the request is done when the bytes are there.
+
+        As a get-accumulate that replaces: its answer comes after the write at the
+        target, so no blocking flush is needed.
+        """
+        mpi = self.network.mpi
+        old = bytearray(nbytes)
+        spec = [mpi.buffer.fromaddress(address, nbytes), nbytes, mpi.BYTE]
+        where = [displacement, nbytes, mpi.BYTE]
+        request = self.win.Rget_accumulate(
+            spec, [old, nbytes, mpi.BYTE], target, where, op=mpi.REPLACE
+        )
+        return request, old
+
+    def fetch_add(self, target: int, displacement: int, value: int) -> tuple[Any, bytearray]:
+        """Start adding to an int64 atomically; the old value arrives in the buffer."""
+        mpi = self.network.mpi
+        old = bytearray(8)
+        request = self.win.Rget_accumulate(
+            [np.array([value], np.int64), 1, mpi.INT64_T],
+            [old, 1, mpi.INT64_T],
+            target,
+            [displacement, 1, mpi.INT64_T],
+            op=mpi.SUM,
+        )
+        return request, old
+
+    def sync(self) -> None:
+        """Order my loads and stores with one-sided accesses to my memory."""
+        self.win.Sync()
+
+    def free(self) -> None:
+        """Blocking: all threads together."""
+        self.win.Unlock_all()
+        self.win.Free()
+
+
+def _family(version: str) -> str:
+    text = version.lower()
+    if "mpich" in text:
+        return "mpich"
+    return "openmpi" if "open mpi" in text else "other"

@@ -1,0 +1,160 @@
+"""Lowering: a plan's steps to the rows that the native core runs.
+
+Steps that need MPI become PYTHON rows; the live engine carries them out. A barrier
+of a team that spans nodes becomes arrive, (node root:) gather, exchange between
+node roots, release, (others:) await.
+"""
+
+from __future__ import annotations
+
+from ..plan.steps import (
+    Barrier,
+    Copy,
+    Fused,
+    Get,
+    Need,
+    NetSignal,
+    NetWait,
+    Part,
+    Plan,
+    Post,
+    Ranks,
+    Recv,
+    Send,
+    Signal,
+    Step,
+    Wait,
+)
+from ..topology import Tree
+
+__all__ = ["LARGE", "lower"]
+
+(COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
+ PYTHON) = range(13)
+LARGE = 65536
+"""A plan that copies at least so many bytes runs without the GIL."""
+
+Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def _row(
+    kind: int,
+    *,
+    count: int = 0,
+    dst: int = 0,
+    src: int = 0,
+    dst_local: int = 0,
+    src_local: int = 0,
+    dst_lstep: int = 0,
+    src_lstep: int = 0,
+    dst_off: int = 0,
+    src_off: int = 0,
+    dst_ostep: int = 0,
+    src_ostep: int = 0,
+    nbytes: int = 0,
+) -> Row:
+    return (
+        kind, count, dst, src, dst_local, src_local, dst_lstep, src_lstep,
+        dst_off, src_off, dst_ostep, src_ostep, nbytes,
+    )
+
+
+class Lowering:
+    """The rows of one plan's lanes."""
+
+    def __init__(self, plan: Plan, tree: Tree) -> None:
+        self.tree = tree
+        self.me = plan.rank
+        self.node_root = tree.root_of(plan.rank)
+        self.one_node = tree.node_count == 1
+        self.python: list[Step] = []
+        self.copied = 0
+
+    def lane(self, steps: tuple[Step, ...]) -> list[Row]:
+        """All rows of a lane."""
+        return [row for step in steps for row in self.step(step)]
+
+    def step(self, step: Step) -> list[Row]:
+        """The rows of one step."""
+        match step:
+            case Copy():
+                return [self.copy(step)]
+            case Signal():
+                return [_row(SIGNAL, dst=step.channel, nbytes=step.value)]
+            case Wait():
+                first, lstep = self.members(step.of)
+                return [
+                    _row(
+                        WAIT, dst=step.channel, src_local=first, src_lstep=lstep,
+                        count=step.of.count, nbytes=step.value,
+                    )
+                ]
+            case Barrier():
+                return self.barrier()
+            case Fused():
+                return self.fused(step)
+            case Need():
+                return [_row(NEED, dst=step.ticket)]
+            case Post():
+                return [_row(POST, dst=step.ticket)]
+            case Send() | Recv() | Get() | NetSignal() | NetWait():
+                return [self.to_python(step)]
+        raise TypeError(f"no lowering for {step!r}")
+
+    def to_python(self, step: Step) -> Row:
+        self.python.append(step)
+        return _row(PYTHON, dst=len(self.python) - 1)
+
+    def members(self, ranks: Ranks) -> tuple[int, int]:
+        """(local index of the first, local step): ranks of my node, neighbours in it."""
+        first = self.tree.local_index(ranks.first)
+        if ranks.count > 1:
+            last = ranks.first + (ranks.count - 1) * ranks.step
+            assert self.tree.local_index(last) == first + ranks.count - 1, ranks
+        return first, 1
+
+    def part(self, part: Part, count: int) -> tuple[int, int]:
+        """(local index, local step) of a row of blocks on my node."""
+        local = self.tree.local_index(part.thread)
+        if count == 1 or part.thread_step == 0:
+            return local, 0
+        return self.members(Ranks(part.thread, count, part.thread_step))
+
+    def copy(self, step: Copy) -> Row:
+        dst_local, dst_lstep = self.part(step.dst, step.count)
+        src_local, src_lstep = self.part(step.src, step.count)
+        self.copied += step.nbytes * step.count
+        return _row(
+            COPY,
+            count=step.count,
+            dst=step.dst.operand,
+            src=step.src.operand,
+            dst_local=dst_local,
+            src_local=src_local,
+            dst_lstep=dst_lstep,
+            src_lstep=src_lstep,
+            dst_off=step.dst.offset,
+            src_off=step.src.offset,
+            dst_ostep=step.dst.offset_step,
+            src_ostep=step.src.offset_step,
+            nbytes=step.nbytes,
+        )
+
+    def barrier(self) -> list[Row]:
+        if self.one_node:
+            return [_row(BARRIER)]
+        if self.me != self.node_root:
+            return [_row(ARRIVE), _row(AWAIT)]
+        return [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(RELEASE)]
+
+    def fused(self, step: Fused) -> list[Row]:
+        body = [self.copy(copy) for copy in step.body]
+        by = -1 if step.by is None else self.tree.local_index(step.by)
+        return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
+
+
+def lower(plan: Plan, tree: Tree) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
+    """(rows of each lane, Python-side steps, whether much is copied)."""
+    lowering = Lowering(plan, tree)
+    lanes = [lowering.lane(lane) for lane in plan.lanes]
+    return lanes, tuple(lowering.python), lowering.copied >= LARGE

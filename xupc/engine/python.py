@@ -1,0 +1,264 @@
+"""The Python engine: the same plans with numpy-sized steps and MPI alone.
+
+The readable reference, and what runs where nothing can be compiled. Copies are
+load/store as in the native core; Python has no atomics, so signals are empty MPI
+messages and barriers exchange fingerprints between all threads. No speed is asked
+of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ..plan.steps import Barrier, Copy, Fused, Need, Plan, Post, Signal, Step, Wait
+from .live import CALL_PYTHON, DONE, MISMATCH, PENDING, Bound
+from .mpi import SIGNAL
+
+if TYPE_CHECKING:
+    from .control import Control
+
+__all__ = ["HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
+
+_MASK = (1 << 64) - 1
+
+
+def mix(a: int, b: int) -> int:
+    """The fingerprint `a` after the call `b`; the same as the native core's."""
+    a ^= (b + 0x9E3779B97F4A7C15 + (a << 6) + (a >> 2)) & _MASK
+    a = (a * 0xFF51AFD7ED558CCD) & _MASK
+    return a ^ (a >> 32)
+
+
+class Team:
+    """Counters and fingerprint of a team on this thread."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+        self.op = 0
+        self.epoch = 0
+        self.fp = 0
+        self.value = 0
+        self.unsynced = 0
+        self.verdict = False
+        self.blocked = False
+
+    @property
+    def node_result(self) -> tuple[int, int, int, int]:
+        """(min, max, value, conflict): my own, since nothing is gathered first."""
+        return self.fp, self.fp, self.value, 0
+
+    def set_verdict(self, verdict: bool) -> None:
+        """The outcome of the barrier under way."""
+        self.verdict = verdict
+
+    def set_value(self, value: int) -> None:
+        """The value that the next barrier carries; 0 matches any."""
+        self.value = value
+
+    def mix(self, hash: int) -> None:
+        """Mix something into the running fingerprint without a call."""
+        self.fp = mix(self.fp, hash)
+
+    def restart(self, op: int, epoch: int) -> None:
+        """After a mismatch: all threads agree on where to go on."""
+        self.op, self.epoch = op, epoch
+        self.fp = self.value = self.unsynced = 0
+        self.verdict = False
+
+
+class Program:
+    """A plan with its fused steps taken apart."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lanes = tuple(
+            [part for step in lane for part in self._expand(step)] for lane in plan.lanes
+        )
+
+    def _expand(self, step: Step) -> list[Step]:
+        if not isinstance(step, Fused):
+            return [step]
+        executor = 0 if step.by is None else step.by
+        body = list(step.body) if self.plan.rank == executor else []
+        return [Barrier(), *body, Barrier()]
+
+
+class Instance:
+    """A program bound to operands; the same interface as the native core's."""
+
+    def __init__(
+        self,
+        team: Team,
+        program: Program,
+        bounds: list[Bound],
+        hash: int,
+        call: int,
+        record: Any,
+    ) -> None:
+        self.team = team
+        self.program = program
+        self.plan = program.plan
+        self.bounds = bounds
+        self.hash = hash
+        self.call = call
+        self.record = record
+        self.net: Any = None
+        self.owner: Any = None
+        self.active = False
+        self.op = 0
+        self.fp = 0
+
+    def begin(self) -> None:
+        """Start a call."""
+        team = self.team
+        team.op += 1
+        team.fp = mix(team.fp, self.hash)
+        team.unsynced += 1
+        self.op, self.fp = team.op, team.fp
+        self.pc = [0, 0]
+        self.tickets: set[int] = set()
+        self.arrived = False
+        self.signals: dict[tuple[int, int], int] = {}
+        self.pending: dict[tuple[int, int], Any] = {}
+        self.active = True
+        status = team.control.status[team.control.index]
+        status["op"], status["call"] = self.op, self.call
+
+    def end(self) -> None:
+        """The call is over."""
+        self.active = False
+        self.team.control.status[self.team.control.index]["done"] = self.op
+
+    def execute(self) -> None:
+        """The whole call."""
+        self.begin()
+        self.owner.job.engine.drive(self)
+
+    def poll(self) -> int:
+        """As far as it goes without any waiting."""
+        return self.run(0)
+
+    def run(self, sleep_ns: int) -> int:
+        """As far as both lanes go; never sleeps."""
+        if self.team.verdict:
+            self.team.verdict = False
+            return MISMATCH
+        moved = True
+        while moved:
+            moved = False
+            for lane in (1, 0):
+                while (step := self._step(lane)) is not None and self._try(step):
+                    self.pc[lane] += 1
+                    moved = True
+        if any(self.python_step(lane) is not None for lane in (0, 1)):
+            return CALL_PYTHON
+        if self._step(0) is None and self._step(1) is None:
+            return DONE
+        return PENDING
+
+    def _step(self, lane: int) -> Step | None:
+        steps = self.program.lanes[lane]
+        return steps[self.pc[lane]] if self.pc[lane] < len(steps) else None
+
+    def python_step(self, lane: int) -> Step | None:
+        """The MPI step at which a lane stands, or None."""
+        step = self._step(lane)
+        if step is None or isinstance(step, Copy | Signal | Wait | Need | Post):
+            return None
+        if isinstance(step, Barrier) and not self.arrived:
+            self.arrived = True
+            self.team.epoch += 1
+        return step
+
+    def advance(self, lane: int) -> None:
+        """Past the MPI step at which a lane stands."""
+        if isinstance(self._step(lane), Barrier):
+            self.arrived = False
+            self.team.unsynced = 0
+            self.team.value = 0
+        self.pc[lane] += 1
+
+    def set_ticket(self, ticket: int) -> None:
+        """Set a ticket."""
+        self.tickets.add(ticket)
+
+    def _try(self, step: Step) -> bool:
+        match step:
+            case Copy():
+                self._copy(step)
+            case Signal():
+                self._signal(step)
+            case Wait():
+                return self._wait(step)
+            case Need():
+                return step.ticket in self.tickets
+            case Post():
+                self.tickets.add(step.ticket)
+            case _:
+                return False
+        return True
+
+    def _copy(self, step: Copy) -> None:
+        dst, dst_step = self.net.row(step.dst, step.count)
+        src, src_step = self.net.row(step.src, step.count)
+        for i in range(step.count):
+            ctypes.memmove(dst + i * dst_step, src + i * src_step, step.nbytes)
+
+    def _signal(self, step: Signal) -> None:
+        network, owner = self.net.network, self.owner
+        for rank in step.to:
+            if rank != owner.rank:
+                request = network.send_bytes(
+                    owner.thread(rank), owner.tag(self.op, SIGNAL + step.channel), b""
+                )
+                network.track(request, lambda: None)
+
+    def _wait(self, step: Wait) -> bool:
+        here = True
+        for rank in step.of:
+            if rank != self.owner.rank and not self._heard(step.channel, rank, step.value):
+                here = False
+        return here
+
+    def _heard(self, channel: int, rank: int, value: int) -> bool:
+        key = (channel, rank)
+        network, owner = self.net.network, self.owner
+        while self.signals.get(key, 0) < value:
+            if key not in self.pending:
+                self.pending[key] = network.recv_into(
+                    owner.thread(rank), owner.tag(self.op, SIGNAL + channel), bytearray(1)
+                )
+            if not self.pending[key].Test():
+                return False
+            del self.pending[key]
+            self.signals[key] = self.signals.get(key, 0) + 1
+        return True
+
+
+class HotCall:
+    """The same interface as the native call cache, without the cache."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.slow(args, kwargs)
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Overridden by the collectives."""
+        raise NotImplementedError
+
+    def remember(self, args: tuple[Any, ...], instance: Any) -> None:
+        """Nothing is cached here."""
+
+
+class HotPlan:
+    """The same interface as the native bound plan."""
+
+    def bind(self, instance: Any) -> None:
+        """Nothing is kept here."""
+
+    def __call__(self) -> Any:
+        return self.slow()
+
+    def slow(self) -> Any:
+        """Overridden by the plans."""
+        raise NotImplementedError

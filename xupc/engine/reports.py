@@ -1,0 +1,133 @@
+"""What each thread says of its call, and the verdict when they differ.
+
+A record is exchanged only after a mismatch was found; until then the call is known
+by its fingerprint alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import errors
+from ..errors import CollectiveMismatchError, XupcError
+
+__all__ = ["Record", "Verdict", "compare"]
+
+
+@dataclass(slots=True)
+class Record:
+    """One thread's call.
+
+    Attributes
+    ----------
+    name
+        Of the collective.
+    arguments
+        (name, value as text) in order.
+    error
+        What this thread itself found wrong, else None.
+    shared_error
+        Whether the others raise the same type (HeapError), not a mismatch.
+    """
+
+    name: str
+    arguments: list[tuple[str, str]] = field(default_factory=list)
+    error: BaseException | None = None
+    shared_error: bool = False
+
+    @property
+    def call(self) -> str:
+        """``all_gather(dst=..., nbytes=8)``."""
+        return f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
+
+    def as_data(self) -> dict[str, Any]:
+        """For the wire."""
+        error = None
+        if self.error is not None:
+            error = [type(self.error).__name__, str(self.error)]
+        return {
+            "name": self.name,
+            "arguments": self.arguments,
+            "error": error,
+            "shared": self.shared_error,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Record:
+        """From the wire."""
+        error = None
+        if data["error"]:
+            error = XupcError(": ".join(data["error"]))
+        arguments = [(n, v) for n, v in data["arguments"]]
+        return cls(data["name"], arguments, error, data["shared"])
+
+
+def compare(records: list[Record]) -> dict[str, Any]:
+    """Who is odd, and in what: plain data for the wire."""
+    failed = {i: str(r.error) for i, r in enumerate(records) if r.error is not None}
+    if failed:
+        shared = any(records[i].shared_error for i in failed)
+        return {"failed": {str(i): t for i, t in failed.items()}, "shared": shared}
+    return {"text": _difference(records)}
+
+
+def _difference(records: list[Record]) -> str:
+    names = [r.name for r in records]
+    if len(set(names)) > 1:
+        return "the threads are in different calls: " + _groups([r.call for r in records])
+    for k, (argument, _) in enumerate(records[0].arguments):
+        values = [r.arguments[k][1] if k < len(r.arguments) else "?" for r in records]
+        if len(set(values)) > 1:
+            return f"{names[0]}: {argument} differs: " + _groups(values)
+    return (
+        f"{names[0]}: the calls since the last synchronising one differ in number or kind "
+        "between threads"
+    )
+
+
+def _groups(values: list[str]) -> str:
+    """``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both sides."""
+    counts = Counter(values).most_common()
+    common = counts[0][0]
+    tie = len(counts) > 1 and counts[1][1] == counts[0][1]
+    parts = []
+    for value, _ in reversed(counts):
+        who = [i for i, v in enumerate(values) if v == value]
+        if value == common and not tie:
+            parts.append(f"the other threads ({_ranks(who)}): {value}")
+        else:
+            parts.append(f"thread{'s' * (len(who) > 1)} {_ranks(who)}: {value}")
+    return "; ".join(parts)
+
+
+def _ranks(who: list[int]) -> str:
+    runs: list[list[int]] = []
+    for rank in who:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+class Verdict:
+    """What the team's first thread found."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def error_for(self, rank: int, record: Record) -> BaseException:
+        """What this thread raises."""
+        if record.error is not None:
+            return record.error
+        failed = self.data.get("failed")
+        if not failed:
+            return CollectiveMismatchError(self.data["text"])
+        text = "; ".join(f"thread {r}: {t}" for r, t in failed.items())
+        if self.data.get("shared"):
+            kind, _, message = next(iter(failed.values())).partition(": ")
+            error = getattr(errors, kind, CollectiveMismatchError)
+            return error(f"{message} (thread {', '.join(failed)})")  # type: ignore[no-any-return]
+        return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")

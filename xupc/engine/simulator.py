@@ -1,0 +1,658 @@
+"""All threads' plans in one process over plain memory: any placement, no MPI.
+
+Each lane of each thread is an actor that does its steps in order; messages in
+flight are actors too.  Besides moving the bytes, the simulator decides three
+things that a run on a real machine can at best stumble over:
+
+* **races**: two accesses to the same bytes, one of them a write, that nothing
+  orders (`races`), the user's own between the calls included;
+* **deadlock**: nobody can move;
+* **misuse of the protocol**: messages that do not fit, a wait for somebody who
+  signals to others only, threads in different calls at a barrier.
+
+Waits are deterministic, so none of the three depends on the schedule.  Where an
+engine has a choice, the worst is assumed:
+
+1. A Send reads its source from posting to its ticket, and its ticket is set only
+   when the message has been taken; yet the ticket tells the sender nothing about
+   the receiver.  A Recv writes from posting to its ticket, which tells the receiver
+   all that the sender knew when it posted.
+2. A Get reads and writes from posting to its ticket; its target learns nothing.
+3. A Wait for v is woken by the first signal of v or more, and by the v-th that names
+   the waiter (engines without shared words count messages), whichever comes later; it
+   learns what the writer knew at the earlier of the two.
+4. Messages match in order per sender, receiver, operation and channel.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..plan.steps import Ranks
+from ..topology import Tree
+from .programs import (
+    BARRIER,
+    COPY,
+    DATA,
+    FUSED,
+    GET,
+    NEED,
+    POST,
+    RECV,
+    SEND,
+    SIGNAL,
+    WAIT,
+    Exchange,
+    Message,
+    Moves,
+    Program,
+    ProtocolError,
+    SimulationError,
+    Span,
+)
+from .races import Race, Shadow, Where
+
+__all__ = [
+    "Call",
+    "DeadlockError",
+    "Program",
+    "ProtocolError",
+    "RaceError",
+    "Simulation",
+    "SimulationError",
+    "UserBarrier",
+    "UserRead",
+    "UserWrite",
+    "WrongBytesError",
+]
+
+
+class RaceError(SimulationError):
+    """Accesses that nothing orders; `findings` are Race tuples."""
+
+
+class DeadlockError(SimulationError):
+    """Nobody can move; `findings` name each blocked actor and its step."""
+
+
+class WrongBytesError(SimulationError):
+    """A user read something else than it should have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A collective call: every thread's program, and where operand i is: (array, base)."""
+
+    programs: Sequence[Program]
+    operands: tuple[tuple[Hashable, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserWrite:
+    """The thread's own program stores bytes into an array on any thread."""
+
+    array: Hashable
+    thread: int
+    lo: int
+    data: bytes
+
+    def __str__(self) -> str:
+        hi = self.lo + len(self.data)
+        return f"user writes {self.array}@{self.thread}[{self.lo}:{hi}]"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRead:
+    """The thread's own program reads bytes, and expects these."""
+
+    array: Hashable
+    thread: int
+    lo: int
+    expected: bytes
+
+    def __str__(self) -> str:
+        hi = self.lo + len(self.expected)
+        return f"user reads {self.array}@{self.thread}[{self.lo}:{hi}]"
+
+
+@dataclass(frozen=True, slots=True)
+class UserBarrier:
+    """A barrier of the user's own."""
+
+    def __str__(self) -> str:
+        return "user barrier"
+
+
+Action = Call | UserWrite | UserRead | UserBarrier
+Memory = Mapping[Hashable, Sequence[bytearray]]
+
+
+class _Lane:
+    """An actor: one lane of the call that a thread is in."""
+
+    __slots__ = ("at", "epoch", "known", "lane", "owner", "steps", "sub")
+
+    def __init__(self, owner: _Thread, lane: int) -> None:
+        self.owner = owner
+        self.lane = lane
+        self.steps: list[tuple[int, Any]] = []
+        self.at = 0
+        self.sub = 0  # how many of a Wait's threads have been seen
+        self.known = 0
+        self.epoch = 0  # the bit of my accesses since I last told anybody anything
+
+
+class _Thread:
+    """A thread: its script, and the call that it is in."""
+
+    __slots__ = (
+        "call",
+        "calls",
+        "known",
+        "lanes",
+        "next",
+        "open",
+        "program",
+        "rank",
+        "running",
+        "script",
+        "tickets",
+        "told",
+        "unset",
+        "waiting",
+    )
+
+    def __init__(self, rank: int, script: Sequence[Action]) -> None:
+        self.rank = rank
+        self.script = script
+        self.next = 0
+        self.calls = 0
+        self.known = 0
+        self.call: Call | None = None
+        self.program: Program | None = None
+        self.lanes = (_Lane(self, 0), _Lane(self, 1))
+        self.running = 0  # lanes not at their end
+        self.unset = 0  # tickets not set
+        self.tickets: list[int] = []  # messages to come before it is set; 0: set; -1: not begun
+        self.told: list[int] = []  # what a ticket tells
+        self.waiting: dict[int, _Lane] = {}
+        self.open: dict[int, Where] = {}  # who will set the ticket
+
+
+class _Posted:
+    """A message posted by one side."""
+
+    __slots__ = ("known", "message", "thread", "ticket", "where")
+
+    def __init__(
+        self, thread: _Thread, ticket: int, message: Message, known: int, where: Where
+    ) -> None:
+        self.thread = thread
+        self.ticket = ticket
+        self.message = message
+        self.known = known
+        self.where = where
+
+
+class _Transfer:
+    """A matched pair of messages, under way."""
+
+    __slots__ = ("key", "recv", "send")
+
+    def __init__(self, key: tuple[int, ...], send: _Posted, recv: _Posted) -> None:
+        self.key = key
+        self.send = send
+        self.recv = recv
+
+
+class _Reading:
+    """A Get under way."""
+
+    __slots__ = ("known", "moves", "thread", "ticket")
+
+    def __init__(self, thread: _Thread, ticket: int, moves: Moves, known: int) -> None:
+        self.thread = thread
+        self.ticket = ticket
+        self.moves = moves
+        self.known = known
+
+
+_Actor = _Lane | _Thread | _Transfer | _Reading
+
+
+class Simulation:
+    """Scripts of calls and user accesses, one per thread, run to their end.
+
+    Parameters
+    ----------
+    tree
+        Who is on which node.
+    memory
+        ``memory[array][thread]`` are the bytes of an array on a thread.
+    scripts
+        ``scripts[thread]``: its actions in order.  The calls must be the same on all.
+        There is no barrier between them but what the calls or `UserBarrier` make.
+    seed
+        None: round robin, each actor as far as it goes. A number: a random actor
+        takes one step, again and again.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        memory: Memory,
+        scripts: Sequence[Sequence[Action]],
+        seed: int | None = None,
+    ) -> None:
+        if len(scripts) != tree.size:
+            raise ValueError(f"{tree.size} threads, {len(scripts)} scripts")
+        self._size = tree.size
+        self._memory = memory
+        self._threads = [_Thread(rank, script) for rank, script in enumerate(scripts)]
+        self._random = None if seed is None else random.Random(seed)
+        self._queue: deque[_Actor] = deque()
+        self._pool: list[_Actor] = []
+        self._bit = 1
+        self._races: dict[tuple[Where, Where], Race] = {}
+        self._shadows = {
+            array: [Shadow(array, t, self._races) for t in range(tree.size)] for array in memory
+        }
+        self._signals: dict[tuple[int, int, int], list[tuple[int, Ranks, int]]] = {}
+        self._listening: dict[tuple[int, int, int], list[_Lane]] = {}
+        self._sends: dict[tuple[int, ...], deque[_Posted]] = {}
+        self._recvs: dict[tuple[int, ...], deque[_Posted]] = {}
+        self._arrived: list[tuple[_Thread, str]] = []
+        self._protocol: list[str] = []
+        self._wrong: list[str] = []
+
+    # -- running ---------------------------------------------------------------------
+    def run(self) -> None:
+        """Run everything; ProtocolError, RaceError, DeadlockError or WrongBytesError, or none."""
+        for thread in self._threads:
+            self._push(thread)
+        if self._random is None:
+            queue = self._queue
+            while queue:
+                self._turn(queue.popleft())
+        else:
+            pool = self._pool
+            while pool:
+                i = self._random.randrange(len(pool))
+                pool[i], pool[-1] = pool[-1], pool[i]
+                self._turn(pool.pop())
+        self._judge()
+
+    def _push(self, actor: _Actor) -> None:
+        if self._random is None:
+            self._queue.append(actor)
+        else:
+            self._pool.append(actor)
+
+    def _turn(self, actor: _Actor) -> None:
+        if isinstance(actor, _Lane):
+            self._advance(actor)
+        elif isinstance(actor, _Thread):
+            self._user(actor)
+        elif isinstance(actor, _Transfer):
+            self._deliver(actor)
+        else:
+            thread = actor.thread
+            assert thread.call is not None
+            self._move(thread.call, actor.moves)
+            self._complete(thread, actor.ticket, actor.known)
+
+    def _judge(self) -> None:
+        stuck = self._stuck()
+        if self._protocol:
+            raise ProtocolError(*self._protocol)
+        if self._races:
+            raise RaceError(*self._races.values())
+        if stuck:
+            raise DeadlockError(f"deadlock: {len(stuck)} blocked", *stuck)
+        if self._wrong:
+            raise WrongBytesError(*self._wrong)
+
+    def _new_bit(self) -> int:
+        self._bit <<= 1
+        return self._bit
+
+    # -- the user between calls --------------------------------------------------------
+    def _user(self, thread: _Thread) -> None:
+        """The next action of the script; calls start here."""
+        while thread.next < len(thread.script):
+            action = thread.script[thread.next]
+            thread.next += 1
+            if isinstance(action, Call):
+                self._start(thread, action)
+                return
+            if isinstance(action, UserBarrier):
+                self._arrive(thread, f"user barrier before call {thread.calls}")
+                return
+            writes = isinstance(action, UserWrite)
+            data = action.data if isinstance(action, UserWrite) else action.expected
+            where = Where(thread.rank, thread.calls, -1, thread.next - 1, str(action), "")
+            lo, hi = action.lo, action.lo + len(data)
+            bit = self._new_bit()
+            shadow = self._shadows[action.array][action.thread]
+            shadow.touch(lo, hi, writes, thread.known, bit, where)
+            thread.known |= bit
+            memory = self._memory[action.array][action.thread]
+            if writes:
+                memory[lo:hi] = data
+            elif memory[lo:hi] != data:
+                odd = [i for i in range(lo, hi) if memory[i] != data[i - lo]]
+                self._wrong.append(
+                    f"{where}: {len(odd)} of {hi - lo} bytes are wrong, the first at {odd[0]}: "
+                    f"expected {data[odd[0] - lo]:#04x}, found {memory[odd[0]]:#04x}"
+                )
+            if self._random is not None:
+                self._push(thread)
+                return
+
+    def _start(self, thread: _Thread, call: Call) -> None:
+        program = call.programs[thread.rank]
+        thread.call = call
+        thread.program = program
+        thread.tickets = [-1] * program.plan.tickets
+        thread.told = [0] * program.plan.tickets
+        thread.unset = program.plan.tickets
+        thread.running = 2
+        for lane, steps in zip(thread.lanes, program.lanes, strict=True):
+            lane.steps = steps
+            lane.at = lane.sub = lane.epoch = 0
+            lane.known = thread.known
+            self._push(lane)
+
+    def _maybe_over(self, thread: _Thread) -> None:
+        """An operation is over when both lanes are at their end and every ticket is set."""
+        if thread.running or thread.unset:
+            return
+        thread.known |= thread.lanes[0].known | thread.lanes[1].known
+        for told in thread.told:
+            thread.known |= told
+        thread.call = None
+        thread.calls += 1
+        thread.open.clear()
+        self._push(thread)
+
+    # -- steps ---------------------------------------------------------------------
+    def _advance(self, lane: _Lane) -> None:
+        """Steps of a lane until one blocks (or, at random, one step)."""
+        thread = lane.owner
+        steps = lane.steps
+        while lane.at < len(steps):
+            kind, arg = steps[lane.at]
+            if kind == COPY:
+                self._copy(lane, arg)
+            elif kind == SIGNAL:
+                self._signal(lane, arg)
+            elif kind == WAIT:
+                if not self._wait(lane, arg):
+                    return
+            elif kind == NEED:
+                if thread.tickets[arg]:
+                    thread.waiting[arg] = lane
+                    return
+                lane.known |= thread.told[arg]
+            elif kind == POST:
+                self._begin(thread, arg, 1, self._where(lane))
+                lane.epoch = 0
+                self._complete(thread, arg, lane.known)
+            elif kind in (SEND, RECV):
+                self._exchange(lane, arg, kind == SEND)
+            elif kind == GET:
+                self._get(lane, arg)
+            else:
+                self._arrive(thread, f"call {thread.calls}")
+                return
+            lane.at += 1
+            if self._random is not None:
+                self._push(lane)
+                return
+        thread.running -= 1
+        self._maybe_over(thread)
+
+    def _where(self, lane: _Lane) -> Where:
+        thread = lane.owner
+        assert thread.program is not None
+        step = thread.program.plan.lanes[lane.lane][lane.at]
+        return Where(thread.rank, thread.calls, lane.lane, lane.at, step, thread.program.name)
+
+    def _touch(
+        self, call: Call, spans: Sequence[Span], writes: bool, known: int, bit: int, where: Where
+    ) -> None:
+        for operand, rank, lo, hi in spans:
+            array, base = call.operands[operand]
+            self._shadows[array][rank].touch(lo + base, hi + base, writes, known, bit, where)
+
+    def _move(self, call: Call, moves: Moves) -> None:
+        memory, operands = self._memory, call.operands
+        for (op, rank, lo, hi), (from_op, from_rank, from_lo, from_hi) in moves.blocks:
+            array, base = operands[op]
+            from_array, from_base = operands[from_op]
+            source = memory[from_array][from_rank]
+            memory[array][rank][lo + base : hi + base] = source[
+                from_lo + from_base : from_hi + from_base
+            ]
+
+    def _copy(self, lane: _Lane, moves: Moves) -> None:
+        call = lane.owner.call
+        assert call is not None
+        if not lane.epoch:
+            lane.epoch = self._new_bit()
+            lane.known |= lane.epoch
+        where = self._where(lane)
+        self._touch(call, moves.reads, False, lane.known, lane.epoch, where)
+        self._touch(call, moves.writes, True, lane.known, lane.epoch, where)
+        self._move(call, moves)
+
+    def _signal(self, lane: _Lane, arg: tuple[int, int, Ranks]) -> None:
+        channel, value, to = arg
+        thread = lane.owner
+        key = (thread.calls, thread.rank, channel)
+        given = self._signals.setdefault(key, [])
+        if given and given[-1][0] > value:
+            self._protocol.append(
+                f"{self._where(lane)}: the channel stood at {given[-1][0]} already"
+            )
+        given.append((value, to, lane.known))
+        lane.epoch = 0
+        for listener in self._listening.pop(key, ()):
+            self._push(listener)
+
+    def _wait(self, lane: _Lane, arg: tuple[int, int, tuple[int, ...]]) -> bool:
+        channel, value, of = arg
+        thread = lane.owner
+        while lane.sub < len(of):
+            key = (thread.calls, of[lane.sub], channel)
+            given = self._signals.get(key, ())
+            enough = [known for stands, _, known in given if stands >= value]
+            named = [known for _, to, known in given if thread.rank in to]
+            if not enough or len(named) < value:
+                self._listening.setdefault(key, []).append(lane)
+                return False
+            lane.known |= enough[0] & named[value - 1]
+            lane.sub += 1
+        lane.sub = 0
+        return True
+
+    # -- tickets, messages, one-sided reads -------------------------------------------
+    def _complete(self, thread: _Thread, ticket: int, told: int) -> None:
+        """One of the things that the ticket waits for is done."""
+        thread.told[ticket] |= told
+        left = thread.tickets[ticket]
+        thread.tickets[ticket] = left - 1 if left > 0 else 0
+        if left > 1:
+            return
+        thread.unset -= 1
+        waiter = thread.waiting.pop(ticket, None)
+        if waiter is not None:
+            self._push(waiter)
+        self._maybe_over(thread)
+
+    def _begin(self, thread: _Thread, ticket: int, parts: int, where: Where) -> None:
+        if thread.tickets[ticket] != -1:
+            self._protocol.append(f"{where}: ticket t{ticket} was in use already")
+            thread.unset += thread.tickets[ticket] == 0
+        thread.tickets[ticket] = parts
+        thread.open[ticket] = where
+
+    def _exchange(self, lane: _Lane, arg: Exchange, sends: bool) -> None:
+        thread = lane.owner
+        call = thread.call
+        assert call is not None
+        where = self._where(lane)
+        bit = self._new_bit()
+        self._touch(call, arg.spans, not sends, lane.known, bit, where)
+        self._begin(thread, arg.ticket, len(arg.messages), where)
+        thread.told[arg.ticket] |= lane.known | bit
+        lane.epoch = 0
+        if not arg.messages:
+            self._complete(thread, arg.ticket, 0)
+        mine, theirs = (self._sends, self._recvs) if sends else (self._recvs, self._sends)
+        for message in arg.messages:
+            pair = (thread.rank, message.peer) if sends else (message.peer, thread.rank)
+            key = (*pair, thread.calls, arg.channel)
+            posted = _Posted(thread, arg.ticket, message, lane.known, where)
+            if theirs.get(key):
+                other = theirs[key].popleft()
+                send, recv = (posted, other) if sends else (other, posted)
+                self._push(_Transfer(key, send, recv))
+            else:
+                mine.setdefault(key, deque()).append(posted)
+
+    def _deliver(self, transfer: _Transfer) -> None:
+        send, recv = transfer.send, transfer.recv
+        if send.message.nbytes != recv.message.nbytes:
+            self._protocol.append(
+                f"message of {send.message.nbytes} B meets a receive of {recv.message.nbytes} B:\n"
+                f"    {send.where}\n    {recv.where}"
+            )
+        elif transfer.key[-1] == DATA:
+            source, target = send.thread.call, recv.thread.call
+            assert source is not None
+            assert target is not None
+            data = bytearray()
+            for operand, rank, lo, hi in send.message.blocks:
+                array, base = source.operands[operand]
+                data += self._memory[array][rank][lo + base : hi + base]
+            at = 0
+            for operand, rank, lo, hi in recv.message.blocks:
+                array, base = target.operands[operand]
+                self._memory[array][rank][lo + base : hi + base] = data[at : at + hi - lo]
+                at += hi - lo
+        self._complete(recv.thread, recv.ticket, send.known)
+        self._complete(send.thread, send.ticket, 0)
+
+    def _get(self, lane: _Lane, arg: tuple[int, Moves]) -> None:
+        ticket, moves = arg
+        thread = lane.owner
+        assert thread.call is not None
+        where = self._where(lane)
+        bit = self._new_bit()
+        self._touch(thread.call, moves.reads, False, lane.known, bit, where)
+        self._touch(thread.call, moves.writes, True, lane.known, bit, where)
+        self._begin(thread, ticket, 1, where)
+        lane.epoch = 0
+        self._push(_Reading(thread, ticket, moves, lane.known | bit))
+
+    # -- barriers --------------------------------------------------------------------
+    def _arrive(self, thread: _Thread, what: str) -> None:
+        self._arrived.append((thread, what))
+        if len(self._arrived) < self._size:
+            return
+        first, expected = self._arrived[0]
+        if any(what != expected for _, what in self._arrived):
+            seen = ", ".join(f"thread {t.rank} in {what}" for t, what in self._arrived)
+            self._protocol.append(f"different calls at a barrier: {seen}")
+            return  # nobody goes on
+        known = 0
+        in_call = first.call is not None
+        for t, _ in self._arrived:
+            known |= t.lanes[0].known if in_call else t.known
+        kinds = {t.lanes[0].steps[t.lanes[0].at][0] for t, _ in self._arrived} if in_call else set()
+        if len(kinds) > 1:
+            self._protocol.append(f"a barrier meets a fused one: {self._where(first.lanes[0])}")
+            return
+        if kinds == {FUSED}:
+            known |= self._fused(known)
+        arrived, self._arrived = self._arrived, []
+        for t, _ in arrived:
+            if in_call:
+                lane = t.lanes[0]
+                lane.known |= known
+                lane.epoch = 0
+                lane.at += 1
+                self._push(lane)
+            else:
+                t.known |= known
+                self._push(t)
+
+    def _fused(self, known: int) -> int:
+        """The middle of a fused barrier, done by somebody who knows what all knew."""
+        last = self._arrived[-1][0]
+        by, _, body = last.lanes[0].steps[last.lanes[0].at][1]
+        for t, _ in self._arrived:
+            other, _, others = t.lanes[0].steps[t.lanes[0].at][1]
+            if other != by or (by is None and others != body):
+                self._protocol.append(f"fused differently: {self._where(t.lanes[0])}")
+        executor = last if by is None else self._threads[by]
+        lane = executor.lanes[0]
+        moves: Moves = lane.steps[lane.at][1][1]
+        call = executor.call
+        assert call is not None
+        bit = self._new_bit()
+        where = self._where(lane)
+        self._touch(call, moves.reads, False, known | bit, bit, where)
+        self._touch(call, moves.writes, True, known | bit, bit, where)
+        self._move(call, moves)
+        return bit
+
+    # -- the end ---------------------------------------------------------------------
+    def _stuck(self) -> list[str]:
+        """Everybody who has not come to his end, and what he waits for."""
+        out = []
+        for thread in self._threads:
+            if thread.call is None:
+                if thread.next < len(thread.script) or any(t is thread for t, _ in self._arrived):
+                    out.append(f"thread {thread.rank}: user barrier before call {thread.calls}")
+                continue
+            for lane in thread.lanes:
+                if lane.at < len(lane.steps):
+                    out.append(f"{self._where(lane)}{self._because(lane)}")
+            if not thread.running:
+                out.append(
+                    f"thread {thread.rank}, call {thread.calls}: at the end of both lanes"
+                    + "".join(
+                        f", t{i} is not set ({thread.open.get(i, 'nobody sets it')})"
+                        for i, left in enumerate(thread.tickets)
+                        if left
+                    )
+                )
+        return out
+
+    def _because(self, lane: _Lane) -> str:
+        thread = lane.owner
+        kind, arg = lane.steps[lane.at]
+        if kind == NEED:
+            where = thread.open.get(arg)
+            return f" (set by {where})" if where is not None else " (which nobody has begun)"
+        if kind == WAIT:
+            channel, value, of = arg
+            of_whom = of[lane.sub]
+            given = self._signals.get((thread.calls, of_whom, channel), ())
+            if any(v >= value for v, _, _ in given):
+                text = (
+                    f"{self._where(lane)}: thread {of_whom} has signalled {value}, "
+                    f"but not {value} times for thread {thread.rank}"
+                )
+                self._protocol.append(text)
+            return f" (thread {of_whom} stands at {max((v for v, _, _ in given), default=0)})"
+        if kind in (BARRIER, FUSED):
+            here = sorted(t.rank for t, _ in self._arrived)
+            return f" (here: {here})"
+        return ""

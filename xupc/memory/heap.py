@@ -1,0 +1,362 @@
+"""The shared heap: symmetric addresses over a few segments per node.
+
+An address is (thread, offset); offsets are virtual and the same everywhere. Three
+zones lie one after the other in the offsets:
+
+==========  ====================================================================
+individual  each thread allocates in its own part, alone
+global      one thread allocates a part of every thread's memory; its table is
+            kept by thread 0 (`xupc.memory.global_zone`)
+collective  all threads allocate together: the same deterministic allocator
+            everywhere, no message; grows by further segments
+==========  ====================================================================
+
+A segment covers a range of offsets for all threads of a node: thread with local
+index i has its part at ``address + i * size``. Pages are taken when something is
+allocated and given back when it is freed, so an empty heap costs nothing.
+
+Memory under a live view is not reused: `view` hands out arrays whose buffer is
+watched by weak reference; freed memory with a live one is quarantined.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import HeapError, NotInitializedError
+from ..shared import Allocation
+from ..topology import Tree
+from .allocator import Allocator
+from .segment import Segment, free_space, shm_dir
+
+__all__ = ["Heap", "HeapSegment", "RemoteAccess"]
+
+ALIGN = 64
+PAGE = 65536
+
+
+class RemoteAccess(Protocol):
+    """One-sided access to a segment on another node."""
+
+    def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None: ...
+    def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None: ...
+
+
+@dataclass(slots=True)
+class HeapSegment:
+    """Offsets ``start .. start + size`` of every thread of the node."""
+
+    start: int
+    size: int
+    segment: Segment
+    remote: Any  # RemoteAccess, None on a single node
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class Heap:
+    """The job's memory as one thread sees it.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of all threads.
+    me : int
+    make_segment : callable
+        ``(nbytes per thread) -> (Segment, RemoteAccess | None)``, collective.
+    individual, global_, collective : int
+        Bytes per thread of the three zones to begin with.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        me: int,
+        make_segment: Callable[[int], tuple[Segment, Any]],
+        individual: int,
+        global_: int,
+        collective: int,
+    ) -> None:
+        self.tree = tree
+        self.me = me
+        self.threads = tree.size
+        self.node = tree.node_of(me)
+        self.local = tree.local_index(me)
+        self.node_threads = tree.node_size(self.node)
+        self._local_of: dict[int, int] = {
+            int(t): i for i, t in enumerate(tree.members(self.node))
+        }
+        self.world: Any = None
+        self.alive: Callable[[], None] = lambda: None
+        self._make_segment = make_segment
+        self.individual_end = round_up(individual)
+        self.global_end = self.individual_end + round_up(global_)
+        self.first_size = self.global_end + round_up(collective)
+        self._segments: list[HeapSegment] = []
+        self._starts: list[int] = []
+        self._own = Allocator(self.individual_end, ALIGN)
+        self._zone = Allocator(self.global_end, ALIGN)
+        self._zone.alloc(self.global_end)  # the two zones before it are not its to give
+        self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
+        self._live: dict[int, Allocation] = {}  # offset -> collective allocation
+        self._quarantine: list[tuple[int, int]] = []
+        self._own_quarantine: list[tuple[int, int]] = []
+        self._serial = 0
+        self._add_segment(self.first_size)
+        self._zone.extend(self.first_size - self.global_end)
+
+    # -- segments --------------------------------------------------------------------
+    def _add_segment(self, size: int) -> None:
+        start = self._segments[-1].end if self._segments else 0
+        segment, remote = self._make_segment(size)
+        self._segments.append(HeapSegment(start, size, segment, remote))
+        self._starts.append(start)
+
+    def segment_of(self, offset: int) -> HeapSegment:
+        """The segment that holds an offset."""
+        return self._segments[bisect_right(self._starts, offset) - 1]
+
+    @property
+    def segments(self) -> list[HeapSegment]:
+        """All segments, by offset."""
+        return self._segments
+
+    def bind(self, offset: int) -> tuple[int, int]:
+        """(address on my node's first thread, bytes from thread to thread)."""
+        s = self.segment_of(offset)
+        return s.segment.address + offset - s.start, s.size
+
+    def displacement(self, thread: int, offset: int) -> tuple[Any, int]:
+        """(remote access, displacement in the target's exposed memory)."""
+        s = self.segment_of(offset)
+        return s.remote, self.tree.local_index(thread) * s.size + offset - s.start
+
+    # -- the Memory protocol of shared.py ---------------------------------------------
+    def check(self) -> None:
+        """NotInitializedError after finalize or in a forked child."""
+        self.alive()
+
+    def view(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
+        """Bytes of a thread on my node; None off my node."""
+        local = self._local_of.get(thread)
+        if local is None:
+            return None
+        s = self.segment_of(offset)
+        at = local * s.size + offset - s.start
+        if nbytes == 0:
+            return np.empty(0, np.uint8)
+        array: NDArray[np.uint8] = np.frombuffer(s.segment.map, np.uint8, nbytes, at)
+        if len(self._anchors) > 256:
+            self._anchors = [a for a in self._anchors if a[3]() is not None]
+        self._anchors.append((thread, offset, offset + nbytes, weakref.ref(array)))
+        return array
+
+    def _raw(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
+        """Like `view`, for use inside one call: not watched."""
+        local = self._local_of.get(thread)
+        if local is None:
+            return None
+        s = self.segment_of(offset)
+        at = local * s.size + offset - s.start
+        return s.segment.array[at : at + nbytes]
+
+    def get(self, thread: int, offset: int, out: NDArray[np.uint8]) -> None:
+        """Read contiguous bytes from anywhere."""
+        raw = self._raw(thread, offset, out.nbytes)
+        if raw is not None:
+            out[...] = raw
+            return
+        remote, displacement = self.displacement(thread, offset)
+        remote.get(thread, displacement, out)
+
+    def put(self, thread: int, offset: int, data: NDArray[np.uint8]) -> None:
+        """Write contiguous bytes anywhere; they are there on return."""
+        raw = self._raw(thread, offset, data.nbytes)
+        if raw is not None:
+            raw[...] = data
+            return
+        remote, displacement = self.displacement(thread, offset)
+        remote.put(thread, displacement, data)
+
+    def allocation_at(self, thread: int, offset: int) -> Allocation | None:
+        """The live collective allocation that starts at an offset, if there is one."""
+        return self._live.get(offset)
+
+    # -- the individual zone ------------------------------------------------------------
+    def alloc(self, nelems: int, dtype: np.dtype[Any]) -> Allocation:
+        """Memory with affinity to me; no other thread takes part."""
+        nbytes = nelems * dtype.itemsize
+        self._reap_own()
+        offset = self._own.alloc(max(1, nbytes))
+        if offset is None:
+            raise HeapError(
+                f"alloc: {nbytes} bytes do not fit the individual zone of "
+                f"{self.individual_end} bytes, {self._own.free_bytes} of them free "
+                "(heap_size makes it larger; all_alloc grows by itself)"
+            )
+        try:
+            self._take(offset, nbytes, threads=1, call="alloc")
+        except HeapError:
+            self._own.free(offset)
+            raise
+        return Allocation(
+            memory=self,
+            serial=-1,
+            offset=offset,
+            nelems=nelems,
+            dtype=dtype,
+            blocksize=0,
+            first=self.me,
+            kind="alloc",
+        )
+
+    def free_own(self, allocation: Allocation) -> None:
+        """Give back what `alloc` gave."""
+        nbytes = allocation.nbytes
+        allocation.retire()
+        if self.viewed(self.me, allocation.offset, nbytes):
+            self._own.quarantine(allocation.offset)
+            self._own_quarantine.append((allocation.offset, nbytes))
+            return
+        self._drop(allocation.offset, nbytes)
+        self._own.free(allocation.offset)
+
+    def _reap_own(self) -> None:
+        for entry in list(self._own_quarantine):
+            if not self.viewed(self.me, *entry):
+                self._drop(*entry)
+                self._own.release(entry[0])
+                self._own_quarantine.remove(entry)
+
+    # -- the collective zone: every thread makes the same calls ---------------------------
+    def find_room(self, nbytes: int) -> int | None:
+        """An offset for `nbytes` of every thread, or None: the heap must grow."""
+        return self._zone.alloc(max(1, nbytes))
+
+    def unfind(self, offset: int) -> None:
+        """Take `find_room` back."""
+        self._zone.free(offset)
+
+    def grow(self, nbytes: int) -> int:
+        """Add a segment that holds `nbytes` and allocate in it (collective)."""
+        size = round_up(max(nbytes + ALIGN, 2 * self._segments[-1].size))
+        self._add_segment(size)
+        self._zone.extend(size)
+        offset = self._zone.alloc(max(1, nbytes))
+        assert offset is not None
+        return offset
+
+    def room_for(self, nbytes: int, call: str) -> str | None:
+        """Why `nbytes` more on my node do not fit, None if they do."""
+        free = free_space()
+        if nbytes <= free:
+            return None
+        return (
+            f"{call}: {nbytes} bytes on this node do not fit: {free} bytes are free in {shm_dir()}"
+        )
+
+    def take(self, offset: int, nbytes: int, call: str) -> None:
+        """Take the pages of my part; HeapError if there are none."""
+        self._take(offset, nbytes, threads=1, call=call)
+
+    def _take(self, offset: int, nbytes: int, threads: int, call: str) -> None:
+        why = self.room_for(nbytes * threads, call)
+        if why:
+            raise HeapError(why)
+        s = self.segment_of(offset)
+        s.segment.reserve(self.local * s.size + offset - s.start, nbytes)
+
+    def _drop(self, offset: int, nbytes: int) -> None:
+        s = self.segment_of(offset)
+        at = self.local * s.size + offset - s.start
+        first, last = -(-at // 4096) * 4096, (at + nbytes) // 4096 * 4096
+        if first >= last:
+            s.segment.array[at : at + nbytes] = 0
+            return
+        s.segment.array[at:first] = 0
+        s.segment.array[last : at + nbytes] = 0
+        s.segment.give_back(first, last - first)
+
+    drop = _drop
+
+    def adopt(
+        self, offset: int, nelems: int, dtype: np.dtype[Any], blocksize: int, kind: str = "all"
+    ) -> Allocation:
+        """Register a collective allocation."""
+        self._serial += 1
+        allocation = Allocation(
+            memory=self,
+            serial=self._serial,
+            offset=offset,
+            nelems=nelems,
+            dtype=dtype,
+            blocksize=blocksize,
+            kind=kind,
+        )
+        self._live[offset] = allocation
+        return allocation
+
+    def viewed(self, thread: int, offset: int, nbytes: int) -> bool:
+        """Whether a view of mine on these bytes is alive."""
+        return any(
+            t == thread and a < offset + nbytes and offset < b and ref() is not None
+            for t, a, b, ref in self._anchors
+        )
+
+    def viewed_anywhere(self, offset: int, nbytes: int) -> bool:
+        """Whether a view of mine on this range of any thread is alive."""
+        return any(
+            a < offset + nbytes and offset < b and ref() is not None
+            for _, a, b, ref in self._anchors
+        )
+
+    @property
+    def quarantined(self) -> list[tuple[int, int]]:
+        """Freed ranges that some thread still views."""
+        return self._quarantine
+
+    def retire(self, allocation: Allocation, viewed: bool) -> None:
+        """End a collective allocation; `viewed`: on some thread a view is alive."""
+        del self._live[allocation.offset]
+        nbytes = self._zone.size_of(allocation.offset)
+        if viewed:
+            self._zone.quarantine(allocation.offset)
+            self._quarantine.append((allocation.offset, nbytes))
+        else:
+            self._drop(allocation.offset, nbytes)
+            self._zone.free(allocation.offset)
+
+    def size_of(self, offset: int) -> int:
+        """Bytes per thread of a collective allocation."""
+        return self._zone.size_of(offset)
+
+    def release(self, index: int) -> None:
+        """A quarantined range is viewed no more, on any thread."""
+        offset, nbytes = self._quarantine.pop(index)
+        self._drop(offset, nbytes)
+        self._zone.release(offset)
+
+    def close(self) -> None:
+        """No more new accesses; mappings stay while views are alive."""
+
+        def gone() -> None:
+            raise NotInitializedError("xupc has been finalized")
+
+        self.alive = gone
+        for allocation in self._live.values():
+            allocation.retire()
+        self._live.clear()
+
+
+def round_up(nbytes: int) -> int:
+    """To whole pages of 64 KiB."""
+    return -(-nbytes // PAGE) * PAGE

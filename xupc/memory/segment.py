@@ -1,0 +1,306 @@
+"""Shared-memory segments of our own: nameless files that a node's threads map.
+
+1. The creator opens a file without a name in ``XUPC_SHM_DIR`` (O_TMPFILE, so a
+   killed job leaves nothing) and gives it a size; that costs no memory yet.
+2. Its peers open ``/proc/PID/fd/N`` of the creator and map the same file.
+3. Once all have mapped it the creator may close its descriptor.
+
+Where O_TMPFILE or the peer's /proc is out of reach (macOS, another pid
+namespace) a named file stands in: created exclusively, mode 0600, random name,
+unlinked as soon as all have mapped it.
+
+Pages are taken by `reserve` (fallocate), which fails with HeapError, never with
+SIGBUS; what is free is asked of statvfs **and** of the cgroup first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import secrets
+import struct
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import HeapError
+
+__all__ = [
+    "Segment",
+    "attach",
+    "cgroup_folders",
+    "create",
+    "drop_lock",
+    "free_space",
+    "hold_lock",
+    "lock_holder",
+    "shm_dir",
+    "sweep_stale",
+    "try_lock",
+]
+
+NAME_PREFIX = "xupc-"
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
+_FALLOC_PUNCH = 0x02 | 0x01  # PUNCH_HOLE | KEEP_SIZE
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def shm_dir() -> str:
+    """Where segments are made: ``XUPC_SHM_DIR``, default /dev/shm, else the temp directory."""
+    wanted = os.environ.get("XUPC_SHM_DIR")
+    if wanted:
+        return wanted
+    return "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+
+
+@dataclass(slots=True)
+class Segment:
+    """A mapped file of `nbytes` bytes at `address`."""
+
+    fd: int
+    path: str
+    named: bool
+    nbytes: int
+    map: mmap.mmap
+    array: NDArray[np.uint8]
+
+    @property
+    def address(self) -> int:
+        """Where it is mapped in this process."""
+        return int(self.array.__array_interface__["data"][0])
+
+    def settle(self) -> None:
+        """All peers have mapped it: the name, if any, can go."""
+        if self.named:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+            self.named = False
+
+    def close_fd(self) -> None:
+        """Keep the mapping, give the descriptor back (not for a file that carries locks)."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def reserve(self, offset: int, nbytes: int) -> None:
+        """Take the pages of a range, zero-filled where they are new.
+
+        Raises
+        ------
+        HeapError
+            If the file system has no space.
+        """
+        if nbytes <= 0:
+            return
+        try:
+            os.posix_fallocate(self.map_fd, offset, nbytes)
+        except OSError as e:
+            if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+                raise HeapError(
+                    f"no space for {nbytes} bytes in {shm_dir()}: {free_space()} bytes are free"
+                ) from e
+            raise
+        except AttributeError:  # macOS has no posix_fallocate
+            self.array[offset : offset + nbytes] = 0
+
+    @property
+    def map_fd(self) -> int:
+        """A descriptor for fallocate."""
+        if self.fd < 0:
+            raise ValueError("the segment's descriptor is closed")
+        return self.fd
+
+    def give_back(self, offset: int, nbytes: int) -> None:
+        """Return the pages of a range; it reads as zeros afterwards."""
+        if nbytes <= 0:
+            return
+        if sys.platform == "linux" and _punch_hole(self.map_fd, offset, nbytes):
+            return
+        self.array[offset : offset + nbytes] = 0
+
+
+def _punch_hole(fd: int, offset: int, nbytes: int) -> bool:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = libc.fallocate
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return int(call(fd, _FALLOC_PUNCH, offset, nbytes)) == 0
+
+
+def create(nbytes: int) -> Segment:
+    """A new nameless segment of `nbytes` (sparse: pages come with `reserve`)."""
+    where = shm_dir()
+    fd, path, named = _open_new(where)
+    try:
+        os.ftruncate(fd, nbytes)
+        return _map(fd, path, named, nbytes)
+    except OSError as e:
+        os.close(fd)
+        raise HeapError(f"cannot make a segment of {nbytes} bytes in {where}: {e}") from e
+
+
+def _open_new(where: str) -> tuple[int, str, bool]:
+    flags = getattr(os, "O_TMPFILE", 0)
+    if flags and os.environ.get("XUPC_NAMED_SEGMENTS") != "1":
+        try:
+            fd = os.open(where, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            return fd, f"/proc/{os.getpid()}/fd/{fd}", False
+        except OSError as e:
+            if e.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+                raise HeapError(f"cannot make a segment in {where}: {e}") from e
+    path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{secrets.token_hex(16)}")
+    try:
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise HeapError(f"cannot make a segment in {where}: {e}") from e
+    hold_lock(fd, 0)  # a stale name is one whose lock is free
+    return fd, path, True
+
+
+def sweep_stale() -> None:
+    """Unlink our own user's named segments that no process holds any more."""
+    pattern = f"{NAME_PREFIX}{os.getuid()}-*"
+    for path in Path(shm_dir()).glob(pattern):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if lock_holder(fd, 0) is None:
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+        finally:
+            os.close(fd)
+
+
+def attach(path: str, nbytes: int) -> Segment:
+    """Map a peer's segment.
+
+    Raises
+    ------
+    OSError
+        If the file is out of reach: then the two do not share a node.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    if os.fstat(fd).st_size != nbytes:
+        os.close(fd)
+        raise OSError(errno.ESTALE, f"{path} is not the segment it should be")
+    return _map(fd, path, False, nbytes)
+
+
+def _map(fd: int, path: str, named: bool, nbytes: int) -> Segment:
+    mapping = mmap.mmap(fd, nbytes)
+    return Segment(fd, path, named, nbytes, mapping, np.frombuffer(mapping, dtype=np.uint8))
+
+
+# -- locks: who is alive -------------------------------------------------------------------------
+
+
+def hold_lock(fd: int, byte: int) -> None:
+    """Take a write lock on a byte; the kernel drops it when this process ends, however."""
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
+
+
+def try_lock(fd: int, byte: int) -> bool:
+    """Take a write lock on a byte if it is free."""
+    try:
+        hold_lock(fd, byte)
+    except OSError as e:
+        if e.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise
+    return True
+
+
+def drop_lock(fd: int, byte: int) -> None:
+    """Give a lock back."""
+    fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte, os.SEEK_SET)
+
+
+def lock_holder(fd: int, byte: int) -> int | None:
+    """The pid that holds a lock on a byte (0 if it is in another pid namespace), else None.
+
+    Also right for zombies (their locks are gone) and across pid namespaces, where
+    asking after a pid is not.  Locks of my own process are not seen.
+    """
+    if sys.platform != "linux":
+        return 0  # cannot be asked; take it for alive
+    ask = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, ask))
+    return None if answer[0] == fcntl.F_UNLCK else int(answer[4])
+
+
+# -- how much there is ---------------------------------------------------------------------------
+
+
+def free_space() -> int:
+    """Bytes that can still be taken for segments: file system and cgroup, the smaller."""
+    vfs = os.statvfs(shm_dir())
+    free = vfs.f_bavail * vfs.f_frsize
+    group = cgroup_headroom()
+    return free if group is None else min(free, group)
+
+
+def cgroup_headroom() -> int | None:
+    """Bytes until the memory limit of my cgroup or one above it; None without a limit."""
+    least: int | None = None
+    for folder in cgroup_folders():
+        limit = _number(folder / "memory.max") or _number(folder / "memory.limit_in_bytes")
+        used = _number(folder / "memory.current") or _number(folder / "memory.usage_in_bytes")
+        if limit is None or limit >= 1 << 60:
+            continue
+        room = max(0, limit - (used or 0) + _inactive_file(folder))
+        least = room if least is None else min(least, room)
+    return least
+
+
+def cgroup_folders() -> list[Path]:
+    """My cgroups' folders and those above, innermost first."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    folders = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base = CGROUP
+        elif "memory" in controllers.split(","):
+            base = CGROUP / "memory"
+        else:
+            continue
+        here = base / path.lstrip("/")
+        while True:
+            folders.append(here)
+            if here == base or base not in here.parents:
+                break
+            here = here.parent
+    return folders
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _inactive_file(folder: Path) -> int:
+    """File cache that the kernel would drop first."""
+    try:
+        for line in (folder / "memory.stat").read_text().splitlines():
+            name, value = line.split()
+            if name in ("inactive_file", "total_inactive_file"):
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,222 @@
+"""Start and end: `init`, `finalize`, and the one job that a process can be part of."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+from . import shared
+from .engine import job as engine_job
+from .engine.job import Job, Settings
+from .engine.live import barrier_plan
+from .errors import NotInitializedError, XupcError
+from .fingerprint import fingerprint
+from .engine.reports import Record
+from .selection import load
+from .team import Team
+
+__all__ = ["barrier_plan", "finalize", "init", "world"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
+
+_world: Team | None = None
+_failed = False
+_hooked = False
+
+
+def world() -> Team:
+    """The team of all threads.
+
+    Raises
+    ------
+    NotInitializedError
+        Before `init` and after `finalize`, and in a forked child.
+    """
+    if _world is None:
+        raise NotInitializedError("call xupc.init() first")
+    _world.job.check()
+    return _world
+
+
+def init(
+    comm: Any = None,
+    *,
+    heap_size: int | str | None = None,
+    nodes: str | None = None,
+    timeout: float | None = None,
+) -> Team:
+    """Start xupc on all threads; collective, once per thread.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Whose processes become the threads; duplicated, never used itself. Default
+        COMM_WORLD.
+    heap_size : int or str, optional
+        Bytes per thread, or text like ``"64MiB"`` (environment ``XUPC_HEAP_SIZE``).
+        The heap grows when a collective allocation does not fit.
+    nodes : str, optional
+        Split machines further: ``"4x2"``, ``"3,1,4"``, ``"cyclic:3"`` (``XUPC_NODES``).
+    timeout : float, optional
+        Seconds before a wait raises HangError (``XUPC_TIMEOUT``). Default none, with a
+        warning that names the missing threads after 60 s.
+
+    Returns
+    -------
+    Team
+        All threads. A second call returns the same.
+
+    Raises
+    ------
+    ValueError
+        An argument is wrong, or differs from the first call's.
+    HeapError
+        The shared memory directory cannot hold the heap; on every thread.
+    """
+    global _world
+    settings = _settings(heap_size, nodes, timeout)
+    if _world is not None:
+        _world.job.check()
+        explicit = (heap_size, nodes, timeout) != (None, None, None) or comm is not None
+        if explicit and (settings != _world.job.settings or comm is not _world.job.settings_comm):
+            raise ValueError("init: xupc is initialized already, with other arguments")
+        return _world
+    table = load()
+    job = Job(comm, settings)
+    job.settings_comm = comm
+    _world = Team(job, table)
+    job.heap.world = _world
+    job.heap.alive = job.check
+    shared.set_memory(job.heap)
+    if engine_job.core is not None:
+        engine_job.core.set_drive(job.engine.drive)
+    _install_hooks()
+    _world.barrier()
+    return _world
+
+
+def _settings(
+    heap_size: int | str | None, nodes: str | None, timeout: float | None
+) -> Settings:
+    env = os.environ
+    size = heap_size if heap_size is not None else env.get("XUPC_HEAP_SIZE")
+    spec = nodes if nodes is not None else env.get("XUPC_NODES")
+    limit: float | str | None = timeout if timeout is not None else env.get("XUPC_TIMEOUT")
+    return Settings(_bytes(size), spec or None, _seconds(limit), heap_size is not None)
+
+
+def _bytes(value: int | str | None) -> int | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError(f"init: heap_size: expected an int or text like '64MiB', got {value!r}")
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value)
+        if not match:
+            raise ValueError(f"init: heap_size: expected text like '64MiB', got {value!r}")
+        value = int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+    if not 0 < value < 1 << 46:
+        raise ValueError(f"init: heap_size: expected 1 byte to 64 TiB, got {value}")
+    return value
+
+
+def _seconds(value: float | str | None) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"init: timeout: expected seconds, got {value!r}") from None
+    if not seconds > 0:
+        raise ValueError(f"init: timeout: expected a positive number of seconds, got {value!r}")
+    return seconds
+
+
+def finalize() -> None:
+    """End xupc on all threads; collective. Views of shared memory stay readable.
+
+    Raises
+    ------
+    CollectiveMismatchError
+        If calls that do not synchronise differed since the last one that does.
+    """
+    global _world
+    team = world()
+    if team.notified is not None:
+        raise XupcError("finalize: not allowed between notify and wait")
+    last = team.make(
+        barrier_plan(team.rank, team.size), [], fingerprint("finalize"), Record("finalize")
+    )
+    last.execute()
+    _world = None
+    shared.set_memory(None)
+    team.job.close()
+
+
+def leave(
+    kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+) -> None:
+    """The end of ``with xupc.init() as team``."""
+    if kind is None:
+        if _world is not None:
+            finalize()
+        return
+    traceback.print_exception(kind, value, tb)
+    if _world is not None:
+        _world.job.end_job(_status_of(value))
+
+
+def _status_of(value: BaseException | None) -> int:
+    if isinstance(value, SystemExit):
+        code = value.code
+        return code if isinstance(code, int) else 1
+    return 130 if isinstance(value, KeyboardInterrupt) else 1
+
+
+def _install_hooks() -> None:
+    global _hooked
+    if _hooked:
+        return
+    _hooked = True
+    previous = sys.excepthook
+
+    def uncaught(
+        kind: type[BaseException], value: BaseException, tb: TracebackType | None
+    ) -> None:
+        global _failed
+        _failed = True
+        team = _world
+        if team is not None and team.size > 1:
+            sys.stderr.write(f"xupc: thread {team.rank} of {team.size}:\n")
+        previous(kind, value, tb)
+
+    sys.excepthook = uncaught
+    atexit.register(_at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    if engine_job.core is not None:
+        engine_job.core.invalidate()
+
+
+def _at_exit() -> None:
+    team = _world
+    if team is None or os.getpid() != team.job.pid:
+        return
+    if _failed or team.job.broken is not None:
+        team.job.end_job(1)
+    try:
+        finalize()
+    except BaseException:
+        traceback.print_exc()
+        with contextlib.suppress(Exception):
+            team.job.end_job(1)

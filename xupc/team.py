@@ -1,0 +1,294 @@
+"""Teams: threads that make collective calls together, and their barriers.
+
+A team owns what its calls share: the running fingerprint and operation number (in
+the core), its plans, and where its messages go.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .engine import job as engine_job
+from .engine import python as python_engine
+from .engine.live import Bound, NetContext, barrier_plan
+from .engine.mpi import tag
+from .engine.native import lower
+from .engine.reports import Record
+from .errors import CollectiveMismatchError, XupcError
+from .fingerprint import fingerprint
+from .plan.steps import Plan
+from .selection import Place, Table
+from .topology import Tree
+
+if TYPE_CHECKING:
+    from .engine.job import Job
+
+__all__ = ["Team"]
+
+RUN_AHEAD = 32
+PLANS = 512
+INSTANCES = 512
+_ERROR = fingerprint("error")
+_POISON = fingerprint("poison")
+
+
+class Team:
+    """A group of threads; the world team is what `xupc.init` returns.
+
+    Attributes
+    ----------
+    size, rank : int
+        Number of threads and my place among them.
+    threads : sequence of int
+        Thread ids by rank.
+    tree : Tree
+        Which of them share a node.
+    """
+
+    def __init__(self, job: Job, table: Table) -> None:
+        self.job = job
+        self.tree: Tree = job.tree
+        self.size = job.threads
+        self.rank = job.me
+        self.threads: Sequence[int] = range(job.threads)
+        self.node_number = job.node
+        several = self.tree.node_count > 1
+        self.place = Place(
+            "many" if several else "one", job.network.family, _transport(job), job.oversubscribed
+        )
+        self.table = table
+        self.tuning = table.tuning(self.place)
+        job.tuning = self.tuning
+        if job.native:
+            self.exchange_group: Sequence[int] = [int(t) for t in self.tree.node_roots]
+            self.exchange_index = self.node_number
+        else:
+            self.exchange_group = self.threads
+            self.exchange_index = self.rank
+        self.core = self._make_core(several)
+        self.notified: Any = None
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._programs: dict[int, Any] = {}
+        self._instances: OrderedDict[Any, Any] = OrderedDict()
+        self._barriers: dict[Any, Any] = {}
+
+    def _make_core(self, several: bool) -> Any:
+        job = self.job
+        if not job.native:
+            return python_engine.Team(job.control)
+        n = self.tree.node_size(self.node_number)
+        spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
+        if several:
+            spins, yields = (0, 1) if job.oversubscribed else (200, 1)
+        counter_mode = job.oversubscribed or n > 16
+        return engine_job.core.Team(
+            job.sync_address,
+            n,
+            self.tree.local_index(self.rank),
+            job.control.status_address,
+            counter_mode,
+            spins,
+            yields,
+            self.tuning["nt_min"],
+            job.control,
+        )
+
+    def __repr__(self) -> str:
+        return f"<xupc team of {self.size} threads on {self.tree.node_count} nodes>"
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        from . import runtime
+
+        runtime.leave(kind, value, traceback)
+
+    @property
+    def node(self) -> Team:
+        """The threads of my node."""
+        raise NotImplementedError("team.node comes with the teams issue")
+
+    @property
+    def roots(self) -> Team | None:
+        """All node roots; None elsewhere."""
+        raise NotImplementedError("team.roots comes with the teams issue")
+
+    def split(self, color: int | None, key: int = 0) -> Team | None:
+        """Split into disjoint teams."""
+        raise NotImplementedError("team.split comes with the teams issue")
+
+    def free(self) -> None:
+        """The world team ends with `finalize` alone."""
+        raise ValueError("the world team cannot be freed: call xupc.finalize()")
+
+    # -- what the engine asks ---------------------------------------------------------
+    def thread(self, rank: int) -> int:
+        """The thread id of a rank."""
+        return self.threads[rank]
+
+    def tag(self, operation: int, kind: int) -> int:
+        """The tag of an operation's messages."""
+        return tag(operation, kind)
+
+    def arrive_if_absent(self, instance: Any) -> None:
+        """Bring a thread that saw a mismatch in mid-call to the barrier where all meet."""
+        if instance.record.name in ("poison",) or self._arrived(instance):
+            return
+        poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, Record("poison"))
+        poison.begin()
+        net = poison.net
+        if net is not None:
+            net.start()
+        try:
+            self.job.engine._finish(poison, net, poison.run(0))
+        except CollectiveMismatchError:
+            pass
+
+    def _arrived(self, instance: Any) -> bool:
+        return not self.job.native or instance.at_barrier
+
+    # -- plans and instances -------------------------------------------------------------
+    def make(
+        self, plan: Plan, bounds: Sequence[Bound], hash: int, record: Record
+    ) -> Any:
+        """An instance of a plan bound to operands."""
+        job = self.job
+        call = job.control.note(record.call)
+        instance: Any
+        if job.native:
+            key = id(plan)
+            program = self._programs.get(key)
+            if program is None or program.plan is not plan:
+                lanes, steps, large = lower(plan, self.tree)
+                program = engine_job.core.Program(plan, lanes, steps, plan.barriers, large)
+                self._programs[key] = program
+            pairs = [b.pair for b in bounds]
+            instance = engine_job.core.Instance(
+                self.core, program, bounds, pairs, hash, call, record
+            )
+        else:
+            program = python_engine.Program(plan)
+            instance = python_engine.Instance(
+                self.core, program, list(bounds), hash, call, record
+            )
+        instance.owner = self
+        if self.tree.node_count > 1 or not job.native:
+            instance.net = NetContext(job, self, list(bounds))
+        return instance
+
+    def plan_for(self, key: Any, build: Any) -> Plan:
+        """The cached plan of a signature; `build()` makes it."""
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = build()
+            self._plans[key] = plan
+            if len(self._plans) > PLANS:
+                _, old = self._plans.popitem(last=False)
+                self._programs.pop(id(old), None)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    # -- calls ---------------------------------------------------------------------------
+    def enter(self, call: str) -> None:
+        """Before any call on this team: usable, not between notify and wait, not too far ahead."""
+        self.job.check()
+        if self.notified is not None:
+            raise XupcError(f"{call}: not allowed between notify and wait")
+        if self.core.unsynced >= RUN_AHEAD:
+            self._barrier("run-ahead", None).execute()
+
+    def fail(self, error: BaseException, record: Record, synchronising: bool = True) -> Any:
+        """A call with a bad argument: raise it here and let no other thread hang.
+
+        Where the call synchronises, all threads meet: if every one of them has an
+        error each raises its own, else the others raise CollectiveMismatchError.
+        """
+        record.error = error
+        if self.size > 1 and synchronising:
+            plan = barrier_plan(self.rank, self.size)
+            instance = self.make(plan, [], _ERROR, record)
+            instance.begin()
+            self.job.engine.drive(instance)
+        else:
+            self.core.mix(_ERROR)
+        raise error
+
+    def _barrier(self, name: str, value: Any) -> Any:
+        """A barrier's instance, kept by name; its value travels beside it."""
+        instance = self._barriers.get((name, value is None))
+        if instance is None or value is not None:
+            record = Record(name, [("value", repr(value))])
+            plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
+            instance = self.make(plan, [], fingerprint(name), record)
+            self._barriers[name, value is None] = instance
+        return instance
+
+    @property
+    def plain_barrier(self) -> Any:
+        """The instance of a barrier without a value."""
+        return self._barriers["barrier", True]
+
+    def barrier(self, value: object = None) -> None:
+        """Wait until all threads of the team are in the same barrier.
+
+        Parameters
+        ----------
+        value : int or str, optional
+            Must be equal on all threads that give one.
+
+        Raises
+        ------
+        CollectiveMismatchError
+            On every thread, if values differ or a thread is in another call.
+        """
+        self.enter("barrier")
+        instance = self._barrier("barrier", value)
+        self.core.set_value(_value_hash(value))
+        instance.execute()
+
+    def notify(self, value: object = None) -> None:
+        """First half of a split-phase barrier: arrive and go on."""
+        self.enter("notify")
+        instance = self._barrier("barrier", value)
+        self.core.set_value(_value_hash(value))
+        instance.begin()
+        if instance.net is not None:
+            instance.net.start()
+        status = instance.poll()
+        if instance.net is not None:
+            instance.net.go_on(instance)
+        self.notified = (instance, status, value)
+        self.core.blocked = True
+
+    def wait(self, value: object = None) -> None:
+        """Second half of a split-phase barrier: wait until all have notified."""
+        self.job.check()
+        if self.notified is None:
+            raise XupcError("wait: there was no notify")
+        instance, status, given = self.notified
+        self.notified = None
+        self.core.blocked = False
+        if status != engine_job.MISMATCH:
+            status = instance.run(0)
+        self.job.engine.resume(instance, status)
+        if value is not None and given is not None and value != given:
+            raise CollectiveMismatchError(
+                f"wait: value {value!r} on thread {self.rank}, whose notify had {given!r}"
+            )
+
+
+def _value_hash(value: object) -> int:
+    return 0 if value is None else fingerprint("value", repr(value)) | 1
+
+
+def _transport(job: Job) -> str:
+    """``shm`` on one machine, ``fabric`` with an RDMA device, else ``tcp``."""
+    import os
+
+    if len(job.machine) == job.threads:
+        return "shm"
+    return "fabric" if os.path.isdir("/sys/class/infiniband") else "tcp"
