@@ -135,17 +135,13 @@ class Team:
 
     def arrive_if_absent(self, instance: Any) -> None:
         """Bring a thread that saw a mismatch in mid-call to the barrier where all meet."""
-        if instance.record.name in ("poison",) or self._arrived(instance):
+        if self._arrived(instance):
             return
-        poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, Record("poison"))
+        poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
         poison.begin()
-        net = poison.net
-        if net is not None:
-            net.start()
-        try:
-            self.job.engine._finish(poison, net, poison.run(0))
-        except CollectiveMismatchError:
-            pass
+        if poison.net is not None:
+            poison.net.start()
+        self.job.engine.reach_end(poison, poison.run(0))
 
     def _arrived(self, instance: Any) -> bool:
         return not self.job.native or instance.at_barrier

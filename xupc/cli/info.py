@@ -51,7 +51,7 @@ VARIABLES = frozenset(
         "NODES",
         "NO_CORE",
         "SHM_DIR",
-        "TEST_DUMP_AFTER",
+        "TEST_DUMP_AT",
         "TEST_JOB",
         "TEST_RUN",
         "TIMEOUT",

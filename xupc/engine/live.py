@@ -303,7 +303,8 @@ class Engine:
         if net is not None and instance.plan.one_sided:
             self.one_sided_until_barrier = True
         try:
-            self._finish(instance, net, status)
+            if self.reach_end(instance, status) == MISMATCH:
+                self.job.mismatch(instance)
         except KeyboardInterrupt:
             self.job.interrupted(instance)
             raise
@@ -311,13 +312,13 @@ class Engine:
         if instance.plan.sync[1] == "all":
             self.one_sided_until_barrier = False
 
-    def _finish(self, instance: Any, net: NetContext | None, status: int) -> None:
+    def reach_end(self, instance: Any, status: int) -> int:
+        """Wait until the call is done or found to differ: DONE or MISMATCH."""
+        net: NetContext | None = instance.net
         wait = Waiting(self.job, instance)
         while True:
-            if status == DONE and (net is None or not net.open):
-                return
-            if status == MISMATCH:
-                self.job.mismatch(instance)
+            if status == MISMATCH or (status == DONE and (net is None or not net.open)):
+                return status
             moved = False
             if status == CALL_PYTHON:
                 assert net is not None
