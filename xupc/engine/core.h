@@ -113,6 +113,7 @@ typedef struct {
     int32_t spins;
     int32_t yields;
     int32_t verdict; /* of the last barrier */
+    int32_t giving_up; /* a mismatch is known: only the verdict ends a wait */
     uint64_t epoch;
     uint64_t op;
     uint64_t fp;
@@ -393,6 +394,8 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     case XS_GATHER:
         if (!xu_all_here(t, sub, b)) return XT_BLOCKED;
         xu_compare(t, in->fp);
+        if (atomic_load_explicit(&t->release->word, memory_order_relaxed) == (t->epoch << 1 | 1))
+            t->node_conflict = 1; /* given up early */
         break;
     case XS_RELEASE: /* Python has put the verdict of all nodes into t->verdict */
         xu_release(t, t->verdict);
@@ -486,6 +489,16 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
  * one it waits for gone past its operation, knows that the calls differ. */
 static inline int xu_suspect(const xu_inst *in) {
     xu_team *t = in->team;
+    if (t->giving_up) return 0;
+    /* a verdict on a barrier at which I have not arrived: my node root gave up */
+    uint64_t released = atomic_load_explicit(&t->release->word, memory_order_acquire);
+    if (released == ((t->epoch + 1) << 1 | 1)) return 1;
+    /* a member in the same operation with another fingerprint */
+    const xu_slot *same = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
+    for (int32_t j = 0; in->prog->barriers < 2 && j < t->n; j++)
+        if (atomic_load_explicit(&same[j].entered, memory_order_acquire) == in->op + 1 &&
+            atomic_load_explicit(&same[j].fp, memory_order_relaxed) != in->fp)
+            return 1;
     for (int lane = 0; lane < XU_LANES; lane++) {
         if (in->pc[lane] >= in->prog->end[lane]) continue;
         const xu_step *s = &in->prog->steps[in->pc[lane]];
@@ -501,12 +514,9 @@ static inline int xu_suspect(const xu_inst *in) {
             xu_arrival *next = t->arrival + ((t->epoch + 1) & 1) * (uint64_t)t->n;
             int32_t j = s->src_local + in->sub[lane] * s->src_lstep;
             uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
-            int gone = 0; /* read before the word: the writer signals, then goes on */
-            if (atomic_load_explicit(&row[j].entered, memory_order_acquire) == in->op + 1 &&
-                atomic_load_explicit(&row[j].fp, memory_order_relaxed) != in->fp)
-                return 1;
+            /* read before the word: the writer signals, then goes on */
             xu_slot *later = t->slot + ((in->op + 1) % XU_SLOTS) * (uint64_t)t->n;
-            gone = atomic_load_explicit(&later[j].entered, memory_order_acquire) > in->op + 1;
+            int gone = atomic_load_explicit(&later[j].entered, memory_order_acquire) > in->op + 1;
             /* arrived at the next barrier with the fingerprint of other calls */
             if (atomic_load_explicit(&next[j].seq, memory_order_acquire) == t->epoch + 1 &&
                 atomic_load_explicit(&next[j].fp, memory_order_relaxed) != in->fp)

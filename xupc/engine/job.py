@@ -50,12 +50,11 @@ from ..memory.segment import (
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .control import Control, control_bytes
 from .live import Engine, Waiting
-from .mpi import CONTROL, Network, Window, tag
+from .mpi import CONTROL, NOTICE, Network, Window
 from .reports import Record, compare
 
 __all__ = ["Job", "Settings"]
 
-NOTICE = tag(0, CONTROL)
 RESYNC = 2048 * 8
 WARN_AFTER = 60.0
 GRACE = 1.5
@@ -508,7 +507,7 @@ class Job:
         """
         team = instance.owner
         self.network.forget()
-        team.arrive_if_absent(instance)
+        team.give_up(instance)
         verdict = self._resync(team, instance)
         instance.end()
         error = verdict.error_for(team.rank, instance.record)

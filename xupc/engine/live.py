@@ -47,6 +47,7 @@ HOT_NS = 2_000_000
 POLL_NS = 100_000
 SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
+STALL_NS = 500_000_000
 FLAT_NODES = 8
 _EXCHANGE = struct.Struct("<QQQQ")
 
@@ -107,7 +108,7 @@ class NetContext:
 
     def post(self, step: Step, instance: Any) -> None:
         """Start an MPI step; its ticket is set when all its messages are done."""
-        team, op = self.team, instance.op
+        team = self.team
         requests: list[Any] = []
         keep: list[Any] = []
         match step:
@@ -117,7 +118,7 @@ class NetContext:
                     here = address + i * step.peer_step
                     requests.append(
                         self.network.send(
-                            team.thread(rank), team.tag(op, DATA), here,
+                            team.thread(rank), team.call_tag(instance, DATA), here,
                             step.nbytes, step.count, stride,
                         )
                     )
@@ -127,7 +128,7 @@ class NetContext:
                     here = address + i * step.peer_step
                     requests.append(
                         self.network.recv(
-                            team.thread(rank), team.tag(op, DATA), here,
+                            team.thread(rank), team.call_tag(instance, DATA), here,
                             step.nbytes, step.count, stride,
                         )
                     )
@@ -141,7 +142,7 @@ class NetContext:
                 for _, rank in self.far(step.to):
                     requests.append(
                         self.network.send_bytes(
-                            team.thread(rank), team.tag(op, SIGNAL + step.channel), b""
+                            team.thread(rank), team.call_tag(instance, SIGNAL + step.channel), b""
                         )
                     )
             case NetWait():
@@ -150,7 +151,7 @@ class NetContext:
                     keep.append(buffer)
                     requests.append(
                         self.network.recv_into(
-                            team.thread(rank), team.tag(op, SIGNAL + step.channel), buffer
+                            team.thread(rank), team.call_tag(instance, SIGNAL + step.channel), buffer
                         )
                     )
             case _:
@@ -254,6 +255,10 @@ class NetBarrier:
             return
         to, of = self.rounds[self.round]
         for rank in of:
+            early = self.network.early.pop((rank, self.tag), None)
+            if early is not None:
+                self._merge(*_EXCHANGE.unpack(early))
+                continue
             buffer = bytearray(_EXCHANGE.size)
             self.waiting[rank] = self.network.recv_into(rank, self.tag, buffer), buffer
         data = _EXCHANGE.pack(self.low, self.high, self.value, self.conflict)
@@ -277,6 +282,12 @@ class NetBarrier:
         if conflict or (value and self.value and value != self.value):
             self.conflict = 1
         self.value = self.value or value
+
+
+def differs(data: bytes, fingerprint: int) -> bool:
+    """Whether a barrier message comes from threads in another call than mine."""
+    low, high, _, conflict = _EXCHANGE.unpack(data)
+    return bool(low != fingerprint or high != fingerprint or conflict)
 
 
 class Engine:
@@ -312,8 +323,11 @@ class Engine:
         if instance.plan.sync[1] == "all":
             self.one_sided_until_barrier = False
 
-    def reach_end(self, instance: Any, status: int) -> int:
-        """Wait until the call is done or found to differ: DONE or MISMATCH."""
+    def reach_end(self, instance: Any, status: int, *, look: bool = True) -> int:
+        """Wait until the call is done or found to differ: DONE or MISMATCH.
+
+        `look`: after a while, look for signs from other nodes that their calls differ.
+        """
         net: NetContext | None = instance.net
         wait = Waiting(self.job, instance)
         while True:
@@ -329,7 +343,10 @@ class Engine:
                 wait.moved()
                 status = instance.run(0)
                 continue
-            status = instance.run(wait.pause(net))
+            pause = wait.pause(net)
+            if wait.look and look and instance.owner.others_differ(instance, wait):
+                return MISMATCH
+            status = instance.run(pause)
 
     def wait_for(self, done: Callable[[], bool], what: str) -> None:
         """Wait for something that is no instance: a request, an agreement."""
@@ -349,14 +366,24 @@ class Waiting:
         self.since = time.monotonic_ns()
         self.hot_until = self.since + HOT_NS
         self.next_watch = self.since + SLICE_NS
+        self.look = False
+        self.moved_at = self.since
+        self.told = False
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing has happened for a long time by a computer's clock."""
+        return time.monotonic_ns() - self.moved_at > STALL_NS
 
     def moved(self) -> None:
         """Something happened: poll eagerly again."""
-        self.hot_until = time.monotonic_ns() + HOT_NS
+        self.moved_at = time.monotonic_ns()
+        self.hot_until = self.moved_at + HOT_NS
 
     def pause(self, net: NetContext | None) -> int:
         """Pass a little time here or return how long the core may sleep."""
         job, now = self.job, time.monotonic_ns()
+        self.look = now >= self.next_watch and job.engine.several_nodes
         if now >= self.next_watch:
             job.watch(self)
             self.next_watch = now + SLICE_NS

@@ -4,8 +4,10 @@ Everything here is non-blocking and tested from `progress`; a wait is the engine
 business (one wait function).  Exceptions: communicator and window creation, which
 MPI offers only in blocking form.
 
-Tags: ``operation % 2048 * 8 + kind``; kind 0 is data, 1-5 the empty messages of
-signal channels, 6 barriers, 7 control messages.
+Tags: ``operation % 2048 * 8 + kind`` in the low 14 bits; kind 0 is data, 1-5 the
+empty messages of signal channels, 6 barriers, 7 control messages. Where MPI's tags are
+wide enough, bits of the call's fingerprint lie above: messages of calls that differ
+never meet, so a mismatch cannot truncate or corrupt anything.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import numpy as np
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["BARRIER", "CONTROL", "DATA", "SIGNAL", "Network", "Window", "tag"]
+__all__ = ["BARRIER", "CONTROL", "DATA", "NOTICE", "SIGNAL", "STALL", "Network", "Window", "tag"]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
+LOW_BITS = 15
+NOTICE, STALL = 2048 * 8 + 2048 * 8 - 1, 2048 * 8 + 2048 * 8 - 2
 
 
 def tag(operation: int, kind: int) -> int:
-    """The tag of one operation's messages of a kind."""
+    """The low bits of the tag of one operation's messages of a kind."""
     return operation % 2048 * 8 + kind
 
 
@@ -53,6 +57,9 @@ class Network:
         self.version = MPI.Get_library_version().strip("\0\n ")
         self.family = _family(self.version)
         self.threads_multiple = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        wide = int(self.comm.Get_attr(MPI.TAG_UB) or 32767)
+        self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
+        self.early: dict[tuple[int, int], bytes] = {}
         self._requests: list[MPI.Request] = []
         self._finished: list[Callable[[], None]] = []
         self._types: dict[tuple[int, int, int], MPI.Datatype] = {}
@@ -96,11 +103,37 @@ class Network:
         return True
 
     def forget(self) -> None:
-        """Give up on everything in flight (after a mismatch)."""
+        """Give up on everything in flight (after a mismatch).
+
+        Tags carry fingerprints, so nothing else will match a message that stays
+        behind. One-sided requests cannot be cancelled; they finish by themselves.
+        """
+        still = []
         for request in self._requests:
-            request.Cancel()
-            request.Free()
-        self._requests, self._finished = [], []
+            if request.Test():
+                continue
+            try:
+                request.Cancel()
+                request.Free()
+            except self.mpi.Exception:
+                still.append(request)
+        self._requests = still
+        self._finished = [lambda: None] * len(still)
+
+    def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
+        """The tag of a call's own messages."""
+        high = fingerprint & ((1 << self.tag_bits) - 1)
+        return high << LOW_BITS | tag(operation, kind)
+
+    def peek(self, of: int, tag: int) -> bytes | None:
+        """A small message that somebody will `expect` later, if it is there already."""
+        key = (of, tag)
+        if key not in self.early:
+            data = self.take(of, tag)
+            if data is None:
+                return None
+            self.early[key] = data
+        return self.early[key]
 
     # -- messages ------------------------------------------------------------------
     def _spec(self, address: int, nbytes: int, count: int, stride: int) -> list[Any]:

@@ -60,6 +60,9 @@ class Team:
         """Mix something into the running fingerprint without a call."""
         self.fp = mix(self.fp, hash)
 
+    def give_up(self) -> None:
+        """A mismatch is known; barriers are all that counts here anyway."""
+
     def restart(self, op: int, epoch: int) -> None:
         """After a mismatch: all threads agree on where to go on."""
         self.op, self.epoch = op, epoch
@@ -171,10 +174,15 @@ class Instance:
             self.team.epoch += 1
         return step
 
+    @property
+    def at_barrier(self) -> bool:
+        """Whether I have arrived at the team's current barrier in this call."""
+        return self.arrived
+
     def advance(self, lane: int) -> None:
         """Past the MPI step at which a lane stands."""
         if isinstance(self._step(lane), Barrier):
-            self.arrived = False
+            self.arrived = self.team.verdict  # the call ends here if the verdict is bad
             self.team.unsynced = 0
             self.team.value = 0
         self.pc[lane] += 1
@@ -210,7 +218,7 @@ class Instance:
         for rank in step.to:
             if rank != owner.rank:
                 request = network.send_bytes(
-                    owner.thread(rank), owner.tag(self.op, SIGNAL + step.channel), b""
+                    owner.thread(rank), owner.call_tag(self, SIGNAL + step.channel), b""
                 )
                 network.track(request, lambda: None)
 
@@ -227,7 +235,7 @@ class Instance:
         while self.signals.get(key, 0) < value:
             if key not in self.pending:
                 self.pending[key] = network.recv_into(
-                    owner.thread(rank), owner.tag(self.op, SIGNAL + channel), bytearray(1)
+                    owner.thread(rank), owner.call_tag(self, SIGNAL + channel), bytearray(1)
                 )
             if not self.pending[key].Test():
                 return False

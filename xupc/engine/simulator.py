@@ -467,7 +467,7 @@ class Simulation:
     def _wait(self, lane: _Lane, arg: tuple[int, int, tuple[int, ...]]) -> bool:
         channel, value, of = arg
         thread = lane.owner
-        while lane.sub < len(of):
+        while lane.sub < len(of) and value > 0:
             key = (thread.calls, of[lane.sub], channel)
             given = self._signals.get(key, ())
             enough = [known for stands, _, known in given if stands >= value]

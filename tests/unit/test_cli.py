@@ -1,0 +1,295 @@
+"""The command line, without starting jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from xupc import cli
+from xupc.cli import host, info
+from xupc.cli.launcher import Failure, Outcome
+from xupc.cli.mpi import LaunchError, Mpi, Probe
+
+MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
+GOOD = info.Facts(
+    python="3.12.1",
+    versions={"xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0"},
+    probe=Probe("MPICH Version:      5.0.2", "/env/lib/libmpi.so.12", "multiple"),
+    mpi=MPICH,
+    core="/x/_core.so",
+    compiler="/usr/bin/cc",
+    heap=info.Heap("/dev/shm", 8 << 30, 16 << 30, True),
+    hostname="here",
+    hostid=0x1234,
+)
+
+
+def xupc(*args: str, **options: Any) -> Result:
+    return CliRunner().invoke(cli.main, args, **options)
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Stands in for `run_job`."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.command: Sequence[str] = ()
+        self.environment: dict[str, str] = {}
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, command: Sequence[str], env: dict[str, str], **options: Any) -> Outcome:
+        self.command, self.environment, self.options = command, env, options
+        return self.outcome
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder(Outcome(0))
+    monkeypatch.setattr(cli, "run_job", recorder)
+    monkeypatch.setattr(cli, "find_mpi", lambda: MPICH)
+    return recorder
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    file = tmp_path / "program.py"
+    file.touch()
+    return str(file)
+
+
+def test_run_passes_everything_on(job: Recorder, program: str) -> None:
+    own = ["--nodes", "2x2", "--timeout", "9", "-n", "7", "-x"]
+    done = xupc("run", "-n", "4", "--nodes", "2x2", "--timeout", "5", program, *own)
+    assert done.exit_code == 0, done.output
+    assert list(job.command[:4]) == ["/env/bin/mpiexec", "-disable-auto-cleanup", "-n", "4"]
+    assert list(job.command[-len(own) - 2 :]) == [sys.executable, program, *own]
+    assert job.environment["XUPC_NODES"] == "2x2"
+    assert job.environment["XUPC_TIMEOUT"] == "5"
+    assert job.environment["XUPC_JOB"]
+    assert job.options["forward"]
+
+
+def test_run_a_module_with_options_of_its_own(job: Recorder) -> None:
+    done = xupc("run", "-n", "2", "-m", "package.module", "-v", "--nodes", "x")
+    assert done.exit_code == 0, done.output
+    assert list(job.command[-5:]) == ["-m", "package.module", "-v", "--nodes", "x"]
+    assert "XUPC_NODES" not in job.environment
+
+
+def test_run_shows_the_command(job: Recorder, program: str) -> None:
+    done = xupc("run", "-n", "2", "-v", "--mpiexec-args", "-iface 'e 0'", program)
+    assert "-iface 'e 0'" in done.stderr
+
+
+def test_each_run_has_a_mark_of_its_own(job: Recorder, program: str) -> None:
+    marks = set()
+    for _ in range(2):
+        xupc("run", "-n", "1", program)
+        marks.add(job.environment["XUPC_JOB"])
+    assert len(marks) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Outcome(137, failures=(Failure(1, 137),)), "thread 1 was killed by SIGKILL"),
+        (Outcome(3, timed_out=True), "not finished after 2 s"),
+    ],
+)
+def test_run_exits_with_the_jobs_status(
+    job: Recorder, program: str, outcome: Outcome, words: str
+) -> None:
+    job.outcome = outcome
+    done = xupc("run", "-n", "2", "--time-limit", "2", program)
+    assert done.exit_code == outcome.status
+    assert f"xupc run: {words}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["run"],
+        ["run", "-n", "2"],
+        ["run", "PROGRAM"],
+        ["run", "-n", "0", "PROGRAM"],
+        ["run", "-n", "two", "PROGRAM"],
+        ["run", "-n", "2", "nowhere.py"],
+        ["run", "-n", "2", "--bogus", "PROGRAM"],
+        ["run", "-n", "2", "-m"],
+        ["run", "-n", "2", "--timeout", "0", "PROGRAM"],
+        ["run", "-n", "4", "--nodes", "3x2", "PROGRAM"],
+        ["run", "-n", "4", "--nodes", "many", "PROGRAM"],
+        ["topo", "-n", "4", "--nodes", "2,1"],
+        ["unheard-of"],
+    ],
+)
+def test_usage_errors(job: Recorder, program: str, args: list[str]) -> None:
+    done = xupc(*[program if arg == "PROGRAM" else arg for arg in args])
+    assert done.exit_code == 2, done.output
+    assert job.command == ()
+
+
+def test_no_mpi_is_an_environment_error(
+    job: Recorder, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Mpi:
+        raise LaunchError("mpi4py uses MPICH 5.0.2, but there is no mpiexec of it")
+
+    monkeypatch.setattr(cli, "find_mpi", missing)
+    done = xupc("run", "-n", "2", program)
+    assert done.exit_code == 4
+    assert "there is no mpiexec of it" in done.stderr
+
+
+def test_topo_is_a_job(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(host, "available_cores", lambda: 6)
+    assert xupc("topo").exit_code == 0
+    assert list(job.command[2:4]) == ["-n", "6"]
+    assert list(job.command[-2:]) == ["-m", "xupc.cli.topo"]
+    assert xupc("topo", "-n", "4", "--nodes", "2x2").exit_code == 0
+    assert job.environment["XUPC_NODES"] == "2x2"
+
+
+def test_help_and_version() -> None:
+    done = xupc("--help")
+    assert done.exit_code == 0
+    for command in ("info", "run", "topo"):
+        assert command in done.output
+    assert xupc("--version").exit_code == 0
+    assert "-m MODULE" in xupc("run", "--help").output
+
+
+def test_python_m_xupc() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "xupc", "--help"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("Usage: python -m xupc")
+
+
+# --- info -----------------------------------------------------------------------------------------
+
+
+def test_info_of_this_machine() -> None:
+    done = xupc("info")
+    assert done.exit_code == 0, done.output
+    for row in ("Python", "mpi4py", "MPI", "mpiexec", "native core", "shared memory", "cores"):
+        assert f"\n{row} " in done.output
+
+
+def test_info_with_nothing_wrong() -> None:
+    assert info.problems(GOOD) == []
+    shown = info.render(GOOD)
+    assert shown.endswith("nothing wrong")
+    assert "MPICH 5.0.2  /env/lib/libmpi.so.12, threads: multiple" in shown
+    assert "8 GiB free of 16 GiB" in shown
+    assert "0x00001234" in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "fatal"),
+    [
+        ({"python": "3.10.4"}, "Python 3.10.4 is too old: 3.11", True),
+        ({"versions": {"numpy": "2.1.0"}}, "mpi4py is not installed", True),
+        ({"versions": {"numpy": "1.25.1", "mpi4py": "4.0.0"}}, "numpy 1.25.1 is too old", True),
+        ({"probe": Probe(error="cannot load libmpi")}, "cannot load libmpi", True),
+        ({"probe": Probe("MPICH Version: 5.0.2", error="no answer")}, "MPI does not start", True),
+        ({"heap": info.Heap("/nowhere")}, "there is no directory /nowhere", True),
+        ({"heap": info.Heap("/dev/shm", 1 << 30, 1 << 30, False)}, "is not writable", True),
+        ({"heap": info.Heap("/dev/shm", 1 << 20, 1 << 30, True)}, "only 1 MiB of shared", False),
+        ({"mpi": None, "mpi_error": "no mpiexec"}, "xupc run does not work: no mpiexec", False),
+        (
+            {"probe": Probe("Open MPI v5.0.11", thread_level="multiple")},
+            "mpi4py loads Open MPI 5.0.11, but the launcher /env/bin/mpiexec belongs to MPICH",
+            False,
+        ),
+        ({"core": "", "core_error": "not built"}, "reinstall xupc to build it", False),
+        ({"core": "", "compiler": None}, "no C compiler was found", False),
+        ({"variables": {"XUPC_ENGINE": "python"}}, "the native core is there but not used", False),
+        ({"variables": {"XUPC_HEAPSIZE": "1"}}, "xupc knows no such variable", False),
+    ],
+)
+def test_info_says_what_is_wrong(change: dict[str, Any], words: str, fatal: bool) -> None:
+    facts = dataclasses.replace(GOOD, **change)
+    found = info.problems(facts)
+    assert len(found) == 1
+    assert words in found[0]
+    assert bool(info.unusable(facts)) == fatal
+    assert "1 problem\n" in info.render(facts)
+
+
+def test_info_exits_with_4_where_xupc_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = dataclasses.replace(GOOD, probe=Probe(error="cannot load libmpi"))
+    monkeypatch.setattr(info, "collect", lambda timeout: facts)
+    assert xupc("info").exit_code == 4
+
+
+def test_info_when_mpi_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def probe(*, start: bool, timeout: float) -> Probe:
+        return Probe(error=f"no answer within {timeout:g} s") if start else Probe("MPICH 5.0.2")
+
+    facts = info.collect(probe=probe, find=lambda: MPICH, timeout=2)
+    assert any("MPI does not start: no answer within 2 s" in text for text in info.unusable(facts))
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def cgroup_tree(tmp_path: Path, files: dict[str, str], proc: str) -> tuple[Path, Path]:
+    for name, text in files.items():
+        file = tmp_path / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    proc_self = tmp_path / "self"
+    proc_self.mkdir()
+    (proc_self / "cgroup").write_text(proc + "\n")
+    return tmp_path / "cgroup", proc_self
+
+
+def test_the_tightest_limit_on_the_way_up_counts(tmp_path: Path) -> None:
+    files = {
+        "a/b/memory.max": "max",
+        "a/memory.max": "1048576",
+        "memory.max": "2097152",
+        "a/b/cpu.max": "250000 100000",
+        "a/cpu.max": "max 100000",
+    }
+    tree = cgroup_tree(tmp_path, files, "0::/a/b")
+    assert host.memory_limit(*tree) == 1 << 20
+    assert host.cpu_limit(*tree) == 2.5
+
+
+def test_version_1_cgroups(tmp_path: Path) -> None:
+    files = {
+        "memory/job/memory.limit_in_bytes": "4096",
+        "memory/memory.limit_in_bytes": "9223372036854771712",
+        "cpu/job/cpu.cfs_quota_us": "-1",
+        "cpu/cpu.cfs_quota_us": "50000",
+        "cpu/cpu.cfs_period_us": "100000",
+        "cpu/job/cpu.cfs_period_us": "100000",
+    }
+    tree = cgroup_tree(tmp_path, files, "5:cpu:/job\n4:memory:/job")
+    assert host.memory_limit(*tree) == 4096
+    assert host.cpu_limit(*tree) == 0.5
+
+
+def test_no_cgroups(tmp_path: Path) -> None:
+    assert host.memory_limit(tmp_path, tmp_path) is None
+    assert host.cpu_limit(tmp_path, tmp_path) is None
+
+
+def test_cores() -> None:
+    assert 1 <= host.available_cores() <= host.cpus_allowed() <= (os.cpu_count() or 1)

@@ -1,0 +1,353 @@
+"""Which MPI, which command, which environment: the parts that start nothing of MPI's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from xupc.cli import launcher, mpi
+from xupc.cli.launcher import (
+    Failure,
+    Outcome,
+    describe_status,
+    job_command,
+    job_environment,
+    launcher_options,
+    run_job,
+    thread_command,
+)
+from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
+from xupc.cli.processes import kill_tagged, tagged
+
+MPICH = """MPICH Version:      5.0.2
+MPICH Release date: Fri Sep 25 20:45:26 UTC 2026
+MPICH ABI:          17:2:5
+"""
+OPEN_MPI = "Open MPI v5.0.11, package: Open MPI user@host Distribution, ident: 5.0.11, Sep 16, 2026"
+HYDRA = "HYDRA build details:\n    Version:                                 5.0.2\n"
+PRTERUN = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
+INTEL = "Intel(R) MPI Library 2021.13 for Linux* OS"
+
+
+# --- which MPI ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "version"),
+    [
+        (MPICH, "mpich", "5.0.2"),
+        (HYDRA, "mpich", "5.0.2"),
+        (OPEN_MPI, "openmpi", "5.0.11"),
+        (PRTERUN, "openmpi", "5.0.11"),
+        ("mpiexec (OpenRTE) 4.1.4", "openmpi", "4.1.4"),
+        ("prterun (PRRTE) 3.0.13", "openmpi", "3.0.13"),
+        (INTEL, "intelmpi", "2021.13"),
+        ("MPICH Version: 4.3.0b1", "mpich", "4.3.0b1"),
+        ("something else", "unknown", ""),
+    ],
+)
+def test_descriptions(text: str, family: str, version: str) -> None:
+    assert family_of(text) == family
+    assert parse_version(text) == version
+
+
+def fake_mpiexec(directory: Path, says: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "mpiexec"
+    file.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return file
+
+
+@pytest.fixture
+def built_for_one_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An mpi4py that was built for one MPI: nothing can be told from packages."""
+    monkeypatch.setattr(mpi, "_from_wheel", lambda prefix: None)
+
+
+@pytest.mark.usefixtures("built_for_one_mpi")
+def test_the_launcher_beside_the_library_comes_first(tmp_path: Path) -> None:
+    own = fake_mpiexec(tmp_path / "mpi/bin", HYDRA)
+    fake_mpiexec(tmp_path / "env/bin", HYDRA)
+    probe = Probe(library=MPICH, path=str(tmp_path / "mpi/lib/libmpi.so.12"))
+    found = mpi.find_mpi(probe=lambda: probe, prefix=tmp_path / "env", search_path="")
+    assert found == Mpi("mpich", "5.0.2", own, "beside the MPI library")
+
+
+@pytest.mark.usefixtures("built_for_one_mpi")
+def test_a_foreign_launcher_on_path_is_passed_over(tmp_path: Path) -> None:
+    fake_mpiexec(tmp_path / "other", PRTERUN)
+    fake_mpiexec(tmp_path / "stale", HYDRA.replace("5.0.2", "3.4.1"))
+    right = fake_mpiexec(tmp_path / "right", HYDRA)
+    path = os.pathsep.join(str(tmp_path / name) for name in ("other", "stale", "missing", "right"))
+    found = mpi.find_mpi(probe=lambda: Probe(library=MPICH), prefix=tmp_path, search_path=path)
+    assert found.mpiexec == right
+    assert found.origin == "on PATH"
+
+
+@pytest.mark.usefixtures("built_for_one_mpi")
+def test_only_foreign_launchers_is_an_error_that_names_them(tmp_path: Path) -> None:
+    foreign = fake_mpiexec(tmp_path / "other", PRTERUN)
+    with pytest.raises(LaunchError, match=r"mpi4py uses MPICH 5\.0\.2") as caught:
+        mpi.find_mpi(
+            probe=lambda: Probe(library=MPICH), prefix=tmp_path, search_path=str(tmp_path / "other")
+        )
+    assert f"{foreign} (on PATH) belongs to Open MPI 5.0.11" in str(caught.value)
+
+
+@pytest.mark.usefixtures("built_for_one_mpi")
+def test_no_launcher_and_no_library(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="no mpiexec was found"):
+        mpi.find_mpi(probe=lambda: Probe(library=MPICH), prefix=tmp_path, search_path="")
+    with pytest.raises(LaunchError, match="cannot load an MPI library: no libmpi"):
+        mpi.find_mpi(probe=lambda: Probe(error="no libmpi"), prefix=tmp_path, search_path="")
+
+
+def test_an_explicit_library_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_LIBMPI", "/somewhere/libmpi.so")
+    asked = []
+
+    def probe() -> Probe:
+        asked.append(1)
+        return Probe(error="as expected")
+
+    with pytest.raises(LaunchError, match="as expected"):
+        mpi.find_mpi(probe=probe)
+    assert asked
+
+
+def test_no_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(LaunchError, match="mpi4py is not installed"):
+        mpi.find_mpi()
+
+
+def test_what_is_installed_here_agrees_with_what_loads() -> None:
+    found = mpi.find_mpi()
+    probe = mpi.probe_mpi()
+    assert (found.family, found.version) == (family_of(probe.library), parse_version(probe.library))
+    assert (found.family, found.version) == mpi.identify(found.mpiexec)
+
+
+def test_probe_reports_instead_of_raising(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no answer within" in mpi.probe_mpi(timeout=1e-3).error
+    environment = {**os.environ, "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    assert "/nowhere/libmpi.so" in mpi.probe_mpi(environment=environment).error
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert mpi.probe_mpi().error
+
+
+# --- commands and environments --------------------------------------------------------------------
+
+
+def test_options() -> None:
+    assert launcher_options("mpich") == ["-disable-auto-cleanup"]
+    assert launcher_options("mpich", recover=False) == []
+    assert launcher_options("openmpi") == [
+        "--enable-recovery",
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+    ]
+    assert launcher_options("openmpi", ["--bind-to", "core", "--map-by", "node"]) == [
+        "--enable-recovery",
+        "--bind-to",
+        "core",
+        "--map-by",
+        "node",
+    ]
+    assert launcher_options("unknown", ["-x"]) == ["-x"]
+
+
+def test_job_command() -> None:
+    mpich = Mpi("mpich", "5.0.2", Path("/m/mpiexec"), "")
+    assert job_command(mpich, 4, ["python", "a.py", "-n", "1"], recover=False) == [
+        *("/m/mpiexec", "-n", "4"),
+        *("python", "a.py", "-n", "1"),
+    ]
+    open_mpi = Mpi("openmpi", "5.0.11", Path("/m/mpiexec"), "")
+    environment = {"XUPC_NODES": "2x2", "HOME": "/", "XUPC_JOB": "1"}
+    command = job_command(open_mpi, 4, ["python", "a.py"], environment=environment)
+    assert command[-8:] == ["-x", "XUPC_JOB", "-x", "XUPC_NODES", "-n", "4", "python", "a.py"]
+
+
+def test_thread_command_ends_with_the_program() -> None:
+    command = thread_command(["python", "-m", "module"])
+    assert command[-3:] == ["python", "-m", "module"]
+
+
+def test_job_environment() -> None:
+    base = {"HOME": "/home", "PMI_RANK": "3", "XUPC_NODES": "4x1"}
+    environment = job_environment(base, "mpich", tag="t", timeout=2.5)
+    assert environment == {
+        "HOME": "/home",
+        "XUPC_NODES": "4x1",
+        "XUPC_JOB": "t",
+        "XUPC_TIMEOUT": "2.5",
+    }
+    assert job_environment(base, "mpich", tag="t", nodes="2x2")["XUPC_NODES"] == "2x2"
+    assert base["XUPC_NODES"] == "4x1"
+
+
+def test_clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    base = {"PMIX_RANK": "1", "PMIX_MCA_gds": "hash", "OMPI_COMM_WORLD_SIZE": "2", "A": "1"}
+    kept = {"PMIX_MCA_gds": "hash", "A": "1"}
+    monkeypatch.setattr(mpi, "_INFINIBAND", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert clean_environment(base, "openmpi") == kept
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert clean_environment(base, "openmpi")["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    assert clean_environment(base, "mpich") == kept
+
+
+def test_open_mpi_without_a_fast_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(mpi, "_INFINIBAND", tmp_path / "missing")
+    assert clean_environment({}, "openmpi")["OMPI_MCA_osc"] == "^ucx"
+    assert clean_environment({"OMPI_MCA_osc": "ucx"}, "openmpi")["OMPI_MCA_osc"] == "ucx"
+    assert "OMPI_MCA_osc" not in clean_environment({}, "mpich")
+
+
+# --- how jobs end ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (3, "exited with status 3"),
+        (137, "was killed by SIGKILL"),
+        (139, "was killed by SIGSEGV"),
+        (255, "exited with status 255"),
+    ],
+)
+def test_statuses_in_words(status: int, words: str) -> None:
+    assert describe_status(status) == words
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Outcome(0), ""),
+        (Outcome(5), "the job exited with status 5"),
+        (Outcome(137, failures=(Failure(1, 137),)), "thread 1 was killed by SIGKILL"),
+        (
+            Outcome(1, failures=(Failure(2, 1), Failure(0, 1), Failure(1, 1))),
+            "thread 2 exited with status 1; 2 other threads failed after it",
+        ),
+        (Outcome(3, timed_out=True, survivors=4), "not finished after 7 s; 4 processes still"),
+        (Outcome(130, interrupted=2), "ended by SIGINT"),
+        (Outcome(1, survivors=1), "1 process still running had to be killed"),
+    ],
+)
+def test_outcomes_in_words(outcome: Outcome, words: str) -> None:
+    assert outcome.explain(7).startswith(words)
+    assert bool(outcome.explain(7)) == bool(words)
+
+
+def run(program: str, **options: object) -> Outcome:
+    """Run a Python program as a job of one, without MPI."""
+    environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex, "PMI_RANK": "4"}
+    command = thread_command([sys.executable, "-c", program])
+    return run_job(command, environment, **options)  # type: ignore[arg-type]
+
+
+def test_a_good_job() -> None:
+    outcome = run("pass")
+    assert (outcome.status, outcome.launcher_status, outcome.failures) == (0, 0, ())
+
+
+def test_a_failed_thread_is_reported() -> None:
+    outcome = run("raise SystemExit(9)")
+    assert (outcome.status, outcome.failures) == (9, (Failure(4, 9),))
+
+
+def test_a_killed_thread_is_reported() -> None:
+    outcome = run("import os; os.kill(os.getpid(), 11)")
+    assert (outcome.status, outcome.failures) == (139, (Failure(4, 139),))
+
+
+def test_the_program_has_ordinary_signals() -> None:
+    program = """
+import signal
+assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
+"""
+    assert run(program).status == 0
+
+
+def test_time_limit() -> None:
+    outcome = run("import time; time.sleep(600)", time_limit=0.5)
+    assert (outcome.status, outcome.timed_out) == (3, True)
+    assert 0.4 < outcome.seconds < 5
+
+
+def test_a_survivor_is_killed_and_makes_the_job_fail() -> None:
+    outcome = run("import os, time\nif os.fork() == 0: time.sleep(600)", grace=0.2)
+    assert (outcome.status, outcome.launcher_status, outcome.survivors) == (1, 0, 1)
+
+
+def test_threads_left_waiting_for_a_failed_one_are_killed() -> None:
+    # The launcher is a shell that runs one thread which fails, and goes on for ever.
+    tag = uuid.uuid4().hex
+    thread = " ".join(thread_command([sys.executable, "-c", "'raise(SystemExit(6))'"]))
+    outcome = run_job(
+        ["sh", "-c", f"{thread}; sleep 600"], {**os.environ, "XUPC_JOB": tag}, failed_grace=0.3
+    )
+    assert (outcome.status, outcome.timed_out) == (6, False)
+    assert outcome.seconds < 5
+    assert tagged("XUPC_JOB", tag) == []
+
+
+def test_a_launcher_that_is_not_there() -> None:
+    with pytest.raises(LaunchError, match="cannot execute /nowhere/mpiexec"):
+        run_job(["/nowhere/mpiexec"], {"XUPC_JOB": "t"})
+
+
+def test_a_program_that_cannot_be_executed(capfd: pytest.CaptureFixture[str]) -> None:
+    environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex}
+    assert run_job(thread_command(["/nowhere/program"]), environment).status == 127
+    assert "cannot execute /nowhere/program" in capfd.readouterr().err
+
+
+# --- marked processes -----------------------------------------------------------------------------
+
+
+def test_marked_processes_are_found_and_killed() -> None:
+    mark = uuid.uuid4().hex
+    environment = {**os.environ, "XUPC_TEST_MARK": mark}
+    nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+    ours = [subprocess.Popen(nap, env=environment, start_new_session=True) for _ in range(2)]
+    # A longer value that begins like ours is another one's.
+    other = subprocess.Popen(nap, env={**environment, "XUPC_TEST_MARK": mark + "0"})
+    try:
+        deadline = time.monotonic() + 5
+        while len(tagged("XUPC_TEST_MARK", mark)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sorted(tagged("XUPC_TEST_MARK", mark)) == sorted(p.pid for p in ours)
+        assert sorted(kill_tagged("XUPC_TEST_MARK", mark)) == sorted(p.pid for p in ours)
+        assert [p.wait(5) for p in ours] == [-signal.SIGKILL] * 2
+        assert tagged("XUPC_TEST_MARK", mark) == []
+        assert other.poll() is None
+    finally:
+        for process in (*ours, other):
+            process.kill()
+            process.wait()
+
+
+def test_exit_statuses_are_the_documented_ones() -> None:
+    statuses = (
+        launcher.EXIT_WRONG,
+        launcher.EXIT_USAGE,
+        launcher.EXIT_TIMEOUT,
+        launcher.EXIT_ENVIRONMENT,
+    )
+    assert statuses == (1, 2, 3, 4)
