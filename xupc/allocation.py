@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike
 
 from . import runtime
 from .collectives import _describe, _HotCall
-from .engine import job as engine_job
 from .engine.live import barrier_plan
+from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import HeapError, XupcError
 from .fingerprint import fingerprint
@@ -105,10 +105,10 @@ def all_alloc(
     return SharedArray(world.job.heap.adopt(offset, n, kind, block))
 
 
-def _together(world: Team, record: Record, hash: int) -> None:
+def _together(world: Team, record: Record, signature: int) -> None:
     """A barrier that proves that all threads make this call."""
     plan = world.plan_for("barrier", lambda: barrier_plan(world.rank, world.size))
-    world.make(plan, [], hash, record).execute()
+    world.make(plan, [], signature, record).execute()
 
 
 def _collective_room(world: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
@@ -191,8 +191,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
     _together(world, record, fingerprint("all_free", allocation.serial, offset))
     heap = world.job.heap
     allocation.retire()
-    if engine_job.core is not None:
-        engine_job.core.invalidate()
+    invalidate()
     if allocation.kind == "global":
         if world.rank == 0:
             world.job.global_zone.free(offset)
@@ -254,8 +253,7 @@ def free(x: SharedArray | SharedPointer) -> None:
             f"free: x: has affinity to thread {thread}, which alone can free it "
             f"(this is thread {world.rank})"
         )
-    if engine_job.core is not None:
-        engine_job.core.invalidate()
+    invalidate()
 
 
 class Barrier(_HotCall):  # type: ignore[misc]
@@ -298,8 +296,8 @@ def fence() -> None:
     for segment in world.job.heap.segments:
         if segment.remote is not None:
             segment.remote.window.sync()
-    if engine_job.core is not None:
-        engine_job.core.fence()
+    if core is not None:
+        core.fence()
 
 
 def node_array(

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import algorithms, runtime
-from .engine import job as engine_job
 from .engine import python as python_engine
 from .engine.live import Bound
+from .engine.native_core import core
 from .engine.reports import Record
 from .errors import AffinityError, OverlapError, XupcError
 from .fingerprint import fingerprint
@@ -46,9 +46,8 @@ __all__ = [
     "all_scatter",
 ]
 
-_core = engine_job.core
-_HotCall: Any = _core.HotCall if _core is not None else python_engine.HotCall
-_HotPlan: Any = _core.HotPlan if _core is not None else python_engine.HotPlan
+_HotCall: Any = python_engine.HotCall if core is None else core.HotCall
+_HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +259,14 @@ class Collective(_HotCall):  # type: ignore[misc]
         record: Record,
     ) -> Any:
         plan = self.plan_of(team, n, root, full)
-        hash = fingerprint(
+        signature = fingerprint(
             self.name,
             *(v for t in targets for v in (t.allocation.serial, t.thread, t.offset)),
             n,
             int(flags),
         )
         heap = team.job.heap
-        return team.make(plan, [Bound(heap, t.offset) for t in targets], hash, record)
+        return team.make(plan, [Bound(heap, t.offset) for t in targets], signature, record)
 
     def plan_of(self, team: Team, n: int, root: int, full: int) -> Plan:
         """The team's cached plan for a signature."""

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from . import shared
-from .engine import job as engine_job
 from .engine.job import Job, Settings
 from .engine.live import barrier_plan
+from .engine.native_core import core, invalidate
+from .engine.reports import Record
 from .errors import NotInitializedError, XupcError
 from .fingerprint import fingerprint
-from .engine.reports import Record
 from .selection import load
 from .team import Team
 
@@ -95,8 +95,8 @@ def init(
     job.heap.world = _world
     job.heap.alive = job.check
     shared.set_memory(job.heap)
-    if engine_job.core is not None:
-        engine_job.core.set_drive(job.engine.drive)
+    if core is not None:
+        core.set_drive(job.engine.drive)
     _install_hooks()
     _world.barrier()
     return _world
@@ -204,8 +204,7 @@ def _install_hooks() -> None:
 
 
 def _after_fork() -> None:
-    if engine_job.core is not None:
-        engine_job.core.invalidate()
+    invalidate()
 
 
 def _at_exit() -> None:

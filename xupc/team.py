@@ -11,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .engine import job as engine_job
 from .engine import python as python_engine
-from .engine.live import Bound, NetContext, barrier_plan, differs
+from .engine.live import MISMATCH, Bound, NetContext, barrier_plan, differs
 from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
+from .engine.native_core import core
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError
 from .fingerprint import fingerprint
@@ -89,7 +89,7 @@ class Team:
         if several:
             spins, yields = (0, 1) if job.oversubscribed else (200, 1)
         counter_mode = job.oversubscribed or n > 16
-        return engine_job.core.Team(
+        return core.Team(
             job.sync_address,
             n,
             self.tree.local_index(self.rank),
@@ -194,7 +194,7 @@ class Team:
 
     # -- plans and instances -------------------------------------------------------------
     def make(
-        self, plan: Plan, bounds: Sequence[Bound], hash: int, record: Record
+        self, plan: Plan, bounds: Sequence[Bound], signature: int, record: Record
     ) -> Any:
         """An instance of a plan bound to operands."""
         job = self.job
@@ -205,16 +205,16 @@ class Team:
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
                 lanes, steps, large = lower(plan, self.tree)
-                program = engine_job.core.Program(plan, lanes, steps, plan.barriers, large)
+                program = core.Program(plan, lanes, steps, plan.barriers, large)
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]
-            instance = engine_job.core.Instance(
-                self.core, program, bounds, pairs, hash, call, record
+            instance = core.Instance(
+                self.core, program, bounds, pairs, signature, call, record
             )
         else:
             program = python_engine.Program(plan)
             instance = python_engine.Instance(
-                self.core, program, list(bounds), hash, call, record
+                self.core, program, list(bounds), signature, call, record
             )
         instance.owner = self
         if self.tree.node_count > 1 or not job.native:
@@ -314,7 +314,7 @@ class Team:
         instance, status, given = self.notified
         self.notified = None
         self.core.blocked = False
-        if status != engine_job.MISMATCH:
+        if status != MISMATCH:
             status = instance.run(0)
         self.job.engine.resume(instance, status)
         if value is not None and given is not None and value != given:

@@ -38,7 +38,7 @@ MIN_PYTHON = (3, 11)
 MIN_FREE = 64 << 20  # less free shared memory than this is worth a word
 REQUIRED = {"numpy": (1, 26), "mpi4py": (4, 0)}
 
-# For spotting a misspelt one. Those of the test harness and the emulated cluster are known too.
+# For spotting a misspelt one.
 VARIABLES = frozenset(
     f"XUPC_{name}"
     for name in (
@@ -48,16 +48,14 @@ VARIABLES = frozenset(
         "HEAP_SIZE",
         "JOB",
         "MPI",
+        "NAMED_SEGMENTS",
         "NODES",
         "NO_CORE",
         "SHM_DIR",
-        "TEST_DUMP_AT",
-        "TEST_JOB",
-        "TEST_RUN",
         "TIMEOUT",
-        "TUNING",
     )
 )
+TESTS_PREFIX = "XUPC_TEST_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +225,7 @@ def _impaired(facts: Facts) -> Iterator[str]:
     if engine == "python" and facts.core:
         yield "XUPC_ENGINE=python: the native core is there but not used"
     for name in facts.variables:
-        if name not in VARIABLES:
+        if name not in VARIABLES and not name.startswith(TESTS_PREFIX):
             yield f"{name} is set, but xupc knows no such variable"
 
 

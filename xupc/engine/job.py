@@ -51,7 +51,8 @@ from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .control import Control, control_bytes
 from .live import Engine, Waiting
 from .mpi import CONTROL, NOTICE, Network, Window
-from .reports import Record, compare
+from .native_core import core, invalidate
+from .reports import Record, Verdict, compare
 
 __all__ = ["Job", "Settings"]
 
@@ -60,14 +61,6 @@ WARN_AFTER = 60.0
 GRACE = 1.5
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
-
-try:
-    from . import _core as core
-except ImportError as e:  # no compiler when xupc was installed
-    core = None  # type: ignore[assignment]
-    NO_CORE: str = str(e)
-else:
-    NO_CORE = ""
 
 
 def _affinity() -> set[int]:
@@ -391,8 +384,7 @@ class Job:
         """From now on nothing works; the program's end will not wait for anybody."""
         if self.broken is None:
             self.broken = error
-        if core is not None:
-            core.invalidate()
+        invalidate()
 
     def interrupted(self, instance: Any) -> None:
         """A KeyboardInterrupt inside a call: no half call is ever resumed."""
@@ -533,7 +525,7 @@ class Job:
             sends = [
                 self.network.send_bytes(team.thread(r), tag, answer) for r in range(1, team.size)
             ]
-            self.engine.wait_for(lambda: all(s.Test() for s in sends), "the team's resync")
+            self.engine.wait_for(lambda: all(bool(s.Test()) for s in sends), "the team's resync")
         else:
             send = self.network.send_bytes(first, tag, mine)
             got: list[bytes] = []
@@ -542,14 +534,13 @@ class Job:
                 data = None if got else self.network.take(first, tag)
                 if data is not None:
                     got.append(data)
-                return bool(got) and bool(send.Test())
+                sent: bool = send.Test()
+                return sent and bool(got)
 
             self.engine.wait_for(arrived, f"the verdict of thread {first} on {record.call}")
             answer = got[0]
         result = json.loads(answer)
         core_team.restart(result["op"], core_team.epoch)
-        from .reports import Verdict
-
         return Verdict(result["verdict"])
 
     def _collect(self, team: Any, tag: int, rows: dict[int, bytes]) -> None:
@@ -559,7 +550,7 @@ class Job:
                     data = self.network.take(team.thread(rank), tag)
                     if data is not None:
                         rows[rank] = data
-            return len(rows) == team.size
+            return len(rows) == int(team.size)
 
         self.engine.wait_for(arrived, "the other threads' accounts of a mismatch")
 
@@ -577,8 +568,7 @@ class Job:
         """After the last barrier: give everything back."""
         self._stop.set()
         self.heap.close()
-        if core is not None:
-            core.invalidate()
+        invalidate()
         for segment in self.heap.segments:
             if segment.remote is not None:
                 segment.remote.window.free()

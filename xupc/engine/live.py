@@ -35,7 +35,7 @@ from ..plan.steps import (
     Send,
     Step,
 )
-from .mpi import BARRIER, DATA, SIGNAL, Network, tag
+from .mpi import BARRIER, DATA, SIGNAL, Network
 
 if TYPE_CHECKING:
     from .job import Job
@@ -88,7 +88,9 @@ class NetContext:
     def address(self, part: Part) -> int:
         """Of a block on my node."""
         bound = self.bounds[part.operand]
-        return bound.address + bound.stride * self.team.tree.local_index(part.thread) + part.offset
+        local: int = self.team.tree.local_index(part.thread)
+        address: int = bound.address + bound.stride * local + part.offset
+        return address
 
     def row(self, part: Part, count: int) -> tuple[int, int]:
         """(address, bytes from block to block) of a row on my node."""
@@ -149,11 +151,8 @@ class NetContext:
                 for _, rank in self.far(step.of):
                     buffer = bytearray(1)
                     keep.append(buffer)
-                    requests.append(
-                        self.network.recv_into(
-                            team.thread(rank), team.call_tag(instance, SIGNAL + step.channel), buffer
-                        )
-                    )
+                    tag = team.call_tag(instance, SIGNAL + step.channel)
+                    requests.append(self.network.recv_into(team.thread(rank), tag, buffer))
             case _:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step.ticket, instance, keep)

@@ -56,9 +56,9 @@ class Team:
         """The value that the next barrier carries; 0 matches any."""
         self.value = value
 
-    def mix(self, hash: int) -> None:
+    def mix(self, signature: int) -> None:
         """Mix something into the running fingerprint without a call."""
-        self.fp = mix(self.fp, hash)
+        self.fp = mix(self.fp, signature)
 
     def give_up(self) -> None:
         """A mismatch is known; barriers are all that counts here anyway."""
@@ -95,7 +95,7 @@ class Instance:
         team: Team,
         program: Program,
         bounds: list[Bound],
-        hash: int,
+        signature: int,
         call: int,
         record: Any,
     ) -> None:
@@ -103,7 +103,7 @@ class Instance:
         self.program = program
         self.plan = program.plan
         self.bounds = bounds
-        self.hash = hash
+        self.hash = signature
         self.call = call
         self.record = record
         self.net: Any = None

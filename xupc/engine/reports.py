@@ -129,5 +129,5 @@ class Verdict:
         if self.data.get("shared"):
             kind, _, message = next(iter(failed.values())).partition(": ")
             error = getattr(errors, kind, CollectiveMismatchError)
-            return error(f"{message} (thread {', '.join(failed)})")  # type: ignore[no-any-return]
+            return error(f"{message} (thread {', '.join(failed)})")
         return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")

@@ -427,6 +427,10 @@ class Simulation:
     ) -> None:
         for operand, rank, lo, hi in spans:
             array, base = call.operands[operand]
+            size = len(self._memory[array][rank])
+            if lo + base < 0 or hi + base > size:
+                text = f"{array}@{rank}[{lo + base}:{hi + base}] is beyond its {size} bytes"
+                self._protocol.append(f"{where}: {text}")
             self._shadows[array][rank].touch(lo + base, hi + base, writes, known, bit, where)
 
     def _move(self, call: Call, moves: Moves) -> None:

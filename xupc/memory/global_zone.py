@@ -49,7 +49,7 @@ class GlobalZone:
         with self.lock():
             data = np.empty(TABLE_BYTES, np.uint8)
             self.heap.get(0, self.start, data)
-            _, _, count = _HEAD.unpack_from(data)
+            _, _, count = _HEAD.unpack(data[: _HEAD.size].tobytes())
             numbers = data[_HEAD.size : _HEAD.size + 16 * count].view(np.int64).reshape(-1, 2)
             table = [(int(a), int(n)) for a, n in numbers]
             before = list(table)

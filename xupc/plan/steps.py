@@ -55,14 +55,15 @@ __all__ = [
 LANES = ("node", "net")
 
 
-class Ranks(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ranks:
     """``first, first + step, ...``: `count` ranks of the team."""
 
     first: int
     count: int = 1
     step: int = 1
 
-    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.first + self.count * self.step, self.step))
 
     def __contains__(self, rank: object) -> bool:
@@ -96,7 +97,7 @@ class Part(NamedTuple):
             self.offset + i * self.offset_step,
         )
 
-    def __add__(self, nbytes: object) -> Part:  # type: ignore[override]
+    def __add__(self, nbytes: object) -> Part:
         assert isinstance(nbytes, int)
         return self._replace(offset=self.offset + nbytes)
 

@@ -1,0 +1,103 @@
+# Shared by scripts/demo and scripts/test: Python environments with xupc and one MPI in them.
+#
+#   use_env FAMILY EXTRAS    FAMILY: mpich -> .venv, openmpi -> .venv-openmpi
+#                            EXTRAS: of pyproject.toml, for example "mpich,test"
+# leaves the environment's interpreter in $py. It is created when missing and brought up to date when
+# something that is compiled or declared has changed; otherwise that takes no time.
+# Sourced, not executed.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+py=
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 4; }
+
+# The Python to make environments with: $PYTHON, else the first that is new enough.
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3.11 python3 python3.12 python3.13 python}; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  die "Python 3.11 or newer is needed, but ${PYTHON:-python3} is" \
+    "$("${PYTHON:-python3}" --version 2>&1 || true); set PYTHON to a newer one"
+}
+
+# Whether the native core can be built: a C compiler, and Python's headers for it.
+can_compile() {
+  local cc=${CC:-}
+  [ -n "$cc" ] || cc=$(command -v cc || command -v gcc || command -v clang) || return 1
+  local include
+  include=$("$py" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  # shellcheck disable=SC2086 -- CC may hold options
+  printf '#include <Python.h>\n' | $cc -I"$include" -E -x c - >/dev/null 2>&1
+}
+
+core_works() { (cd / && "$py" -c 'import xupc.engine._core') 2>/dev/null; }
+
+core_expected() {
+  [ "${XUPC_NO_CORE:-0}" = 0 ] && [ -e "$root/xupc/engine/_core.pyx" ] && can_compile
+}
+
+# A hash of all that an installation depends on; Python sources are used from where they are.
+fingerprint() {
+  "$py" - "$root" "$1" "${XUPC_NO_CORE:-0}" <<'END'
+import hashlib, sys
+from pathlib import Path
+root = Path(sys.argv[1])
+files = [root / "pyproject.toml", root / "setup.py"]
+files += sorted(path for kind in ("*.pyx", "*.pxd", "*.h") for path in (root / "xupc").rglob(kind))
+digest = hashlib.sha256(repr((sys.version, sys.argv[1:])).encode())
+for path in files:
+    digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+print(digest.hexdigest())
+END
+}
+
+build_requirements() {
+  "$py" - "$root/pyproject.toml" <<'END'
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    print(*tomllib.load(file)["build-system"]["requires"], sep="\n")
+END
+}
+
+use_env() {
+  local family=$1 extras=$2 directory
+  case $family in
+    mpich) directory=$root/.venv ;;
+    openmpi) directory=$root/.venv-openmpi ;;
+    *) die "XUPC_MPI is '$family', expected mpich or openmpi" ;;
+  esac
+  py=$directory/bin/python
+  if ! "$py" -c 'import pip' 2>/dev/null; then
+    local base
+    base=$(find_python)
+    say "creating $directory with $("$base" --version)"
+    rm -rf "$directory"
+    "$base" -m venv "$directory" \
+      || die "$base -m venv failed: on Debian and Ubuntu, install the package python3-venv"
+  fi
+  local stamp="$directory/.xupc-${extras//,/-}" wanted
+  wanted=$(fingerprint "$extras")
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { core_expected && ! core_works; }; then
+    say "installing xupc[$extras] into $directory"
+    rm -f "$stamp"
+    # shellcheck disable=SC2046 -- one requirement per word
+    "$py" -m pip install --quiet $(build_requirements) || die "pip could not install the build tools"
+    # An editable install compiles the core anew, from these sources; no cached wheel is used.
+    "$py" -m pip install --quiet --no-build-isolation --editable "$root[$extras]" \
+      || die "pip could not install xupc[$extras]"
+    printf '%s\n' "$wanted" >"$stamp"
+  fi
+  if ! core_works; then
+    if core_expected; then
+      die "the native core was built but does not load: $("$py" -c 'import xupc.engine._core' 2>&1 |
+        tail -n 1)"
+    fi
+    say "notice: no native core (it needs a C compiler and Python's headers); the Python engine runs"
+  fi
+}

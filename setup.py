@@ -1,0 +1,79 @@
+"""Builds the optional native core, `xupc.engine._core`; the rest is in pyproject.toml.
+
+A machine without a C compiler, or with one that cannot build the core, gets xupc without it: then
+the Python engine runs. `XUPC_NO_CORE=1` leaves the core out on purpose.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
+
+ROOT = Path(__file__).resolve().parent
+ENGINE = Path("xupc/engine")
+SOURCE = ENGINE / "_core.pyx"
+
+# The same bits everywhere: signed overflow wraps and no multiply-add is contracted, so that a
+# reduction gives in C what it gives in numpy. For the same reason there is no -ffast-math.
+C_FLAGS = ["-O3", "-std=c11", "-fwrapv", "-ffp-contract=off"]
+
+
+def without_core(reason: object) -> None:
+    """Say in one line why there is no core; the source tree must not go on with an older one."""
+    print(f"xupc: building without the native core ({reason}); the Python engine will be used")
+    if {"editable_wheel", "develop", "--inplace"} & set(sys.argv):
+        for stale in (ROOT / ENGINE).glob("_core.*.so"):
+            stale.unlink()
+
+
+class BuildCore(build_ext):
+    """build_ext for which a failing compiler is a notice instead of an error."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except PlatformError as error:  # no compiler for this platform at all
+            self._give_up(error)
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except (CCompilerError, ExecError, PlatformError, OSError) as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        without_core(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        self.extensions = []  # nothing to copy into the source tree or the wheel
+
+
+def core() -> list[Extension]:
+    """Return the core as a list of one extension, or of none."""
+    if os.environ.get("XUPC_NO_CORE", "") not in ("", "0"):
+        without_core("XUPC_NO_CORE is set")
+        return []
+    if sys.platform == "win32":
+        without_core("not supported on Windows")
+        return []
+    if not (ROOT / SOURCE).exists():
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        without_core("Cython is not installed")
+        return []
+    extension = Extension(
+        "xupc.engine._core",
+        sources=[str(SOURCE)],
+        depends=[str(header) for header in sorted(ENGINE.glob("*.h"))],
+        include_dirs=[str(ENGINE)],
+        extra_compile_args=C_FLAGS,
+        optional=True,
+    )
+    # A mistake in the .pyx itself is no reason for a silent fallback: it stays an error.
+    return list(cythonize([extension], language_level=3))
+
+
+setup(ext_modules=core(), cmdclass={"build_ext": BuildCore})

@@ -1,0 +1,50 @@
+"""Shared by all tests: markers by folder, Hypothesis profiles, the fixture for real threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from launch import Result, launch
+
+HERE = Path(__file__).parent
+
+# Under "ci" every run tries the same examples, and a slow machine is no failure.
+settings.register_profile("default", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in tests/live and tests/cluster after its folder."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            folder = item.path.relative_to(HERE).parts[0]
+            if folder in ("live", "cluster"):
+                item.add_marker(folder)
+
+
+@pytest.fixture
+def live() -> Callable[..., Result]:
+    """Run a job that must end by itself, with the expected exit status, and leave nothing.
+
+    ``live(n, program, *, expect=0, **options)``: `expect` is an exit status, "failure" for any but
+    0, or None for all; the rest as for `launch.launch`. The failure's message shows all output.
+    """
+
+    def run(n: int, program: str | Path, *, expect: int | str | None = 0, **options: Any) -> Result:
+        __tracebackhide__ = True
+        result = launch(n, program, **options)
+        if expect == "failure":
+            good = result.returncode != 0
+        else:
+            good = expect is None or result.returncode == expect
+        if not (good and result.clean):
+            pytest.fail(f"expected {expect!r}\n{result.report()}", pytrace=False)
+        return result
+
+    return run

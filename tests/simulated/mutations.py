@@ -1,0 +1,186 @@
+"""Ways to break a plan on purpose, one at a time, to see whether the simulator notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import UnionType
+
+from xupc.plan import Plan
+from xupc.plan.draw import step_text
+from xupc.plan.steps import (
+    LANES,
+    Barrier,
+    Copy,
+    Fused,
+    Get,
+    Need,
+    NetSignal,
+    NetWait,
+    Part,
+    Post,
+    Ranks,
+    Recv,
+    Send,
+    Signal,
+    Step,
+    Wait,
+)
+
+__all__ = ["Mutation", "mutations"]
+
+Release = Signal | Post
+Data = Copy | Send | Recv | Get
+Channelled = Signal | Wait | NetSignal | NetWait
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Broken plans of all threads, and what was done to them."""
+
+    name: str
+    what: str
+    plans: tuple[Plan, ...]
+    at: tuple[int, int, int] | None = None  # thread, lane, index
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}"
+
+
+def _with_lane(plan: Plan, lane: int, steps: Sequence[Step]) -> Plan:
+    node, net = plan.lanes
+    return replace(plan, lanes=(tuple(steps), net) if lane == 0 else (node, tuple(steps)))
+
+
+def _places(plans: Sequence[Plan]) -> Iterator[tuple[int, int, int, Step]]:
+    for me, plan in enumerate(plans):
+        for lane, steps in enumerate(plan.lanes):
+            for i, step in enumerate(steps):
+                yield me, lane, i, step
+
+
+def mutations(plans: Sequence[Plan]) -> Iterator[Mutation]:
+    """Every mutation of a call."""
+    for me, lane, i, step in _places(plans):
+        plan = plans[me]
+        steps = plan.lanes[lane]
+        where = f"thread {me}, {LANES[lane]} lane, step {i}: {step_text(step)}"
+
+        def broken(
+            name: str,
+            new: Sequence[Step],
+            me: int = me,
+            lane: int = lane,
+            plan: Plan = plan,
+            where: str = where,
+            i: int = i,
+        ) -> Mutation:
+            changed = list(plans)
+            changed[me] = _with_lane(plan, lane, new)
+            return Mutation(name, where, tuple(changed), (me, lane, i))
+
+        yield broken(f"drop {type(step).__name__}", steps[:i] + steps[i + 1 :])
+        for name, other in _wrong(step, plan.size):
+            yield broken(name, (*steps[:i], other, *steps[i + 1 :]))
+        if isinstance(step, Wait | Barrier):
+            end = _while(steps, i + 1, 1, Data | Need)
+            if end > i + 1:
+                late = (*steps[:i], *steps[i + 1 : end], step, *steps[end:])
+                yield broken(f"{type(step).__name__} too late", late)
+        if isinstance(step, Release | Barrier):
+            start = _while(steps, i - 1, -1, Data) + 1
+            if start < i:
+                early = (*steps[:start], step, *steps[start:i], *steps[i + 1 :])
+                yield broken(f"{type(step).__name__} too early", early)
+    yield from _everywhere(plans)
+
+
+def _while(steps: Sequence[Step], at: int, way: int, kinds: UnionType) -> int:
+    """From `at` on as far as there are steps of some kinds."""
+    while 0 <= at < len(steps) and isinstance(steps[at], kinds):
+        at += way
+    return at
+
+
+def _shifted(part: Part) -> Part:
+    return part._replace(offset=part.offset + 1)
+
+
+def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
+    """The step with one thing wrong in it."""
+    match step:
+        case Copy():
+            yield "wrong target", replace(step, dst=_shifted(step.dst))
+            yield "wrong source", replace(step, src=_shifted(step.src))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.count > 1:
+                yield "a block short", replace(step, count=step.count - 1)
+        case Get():
+            yield "wrong target", replace(step, dst=_shifted(step.dst))
+            yield "wrong source", replace(step, src=_shifted(step.src))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+        case Send():
+            yield "wrong source", replace(step, src=_shifted(step.src))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.to.count == 1:
+                peer = Ranks((step.to.first + 1) % size)
+                yield "wrong peer", replace(step, to=peer)
+        case Recv():
+            yield "wrong target", replace(step, dst=_shifted(step.dst))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.of.count == 1:
+                peer = Ranks((step.of.first + 1) % size)
+                yield "wrong peer", replace(step, of=peer)
+        case Wait():
+            yield "Wait for less", replace(step, value=step.value - 1)
+        case Fused():
+            if step.body:
+                body = (*step.body[:-1], replace(step.body[-1], dst=_shifted(step.body[-1].dst)))
+                yield "wrong target", replace(step, body=body)
+                yield "drop fused Copy", replace(step, body=step.body[:-1])
+
+
+def _without_channel(plan: Plan, channel: int) -> Plan:
+    """Without its signals and waits; the tickets of those, which count at the end, are set."""
+    gone = {
+        s.ticket for s in plan.steps if isinstance(s, NetSignal | NetWait) and s.channel == channel
+    }
+
+    def keep(step: Step) -> bool:
+        if isinstance(step, Channelled):
+            return step.channel != channel
+        return not (isinstance(step, Need) and step.ticket in gone)
+
+    node, net = ([step for step in lane if keep(step)] for lane in plan.lanes)
+    return replace(plan, lanes=((*map(Post, sorted(gone)), *node), tuple(net)))
+
+
+def _everywhere(plans: Sequence[Plan]) -> Iterator[Mutation]:
+    """What an algorithm forgot on all threads."""
+    for which, name in ((0, "first"), (-1, "last")):
+        changed = []
+        for plan in plans:
+            node = list(plan.lanes[0])
+            barriers = [i for i, step in enumerate(node) if isinstance(step, Barrier)]
+            if barriers:
+                del node[barriers[which]]
+            changed.append(_with_lane(plan, 0, node))
+        if changed != list(plans):
+            yield Mutation("no Barrier", f"the {name}, on all threads", tuple(changed))
+    all_steps = [step for plan in plans for step in plan.steps]
+    for channel in sorted({s.channel for s in all_steps if isinstance(s, Channelled)}):
+        changed = [_without_channel(plan, channel) for plan in plans]
+        yield Mutation("no handshake", f"channel {channel}", tuple(changed))
+    for plan in plans:
+        posts = [
+            (lane, i, step.ticket)
+            for lane, steps in enumerate(plan.lanes)
+            for i, step in enumerate(steps)
+            if isinstance(step, Post)
+        ]
+        for lane, i, ticket in posts:
+            changed = list(plans)
+            untied = [tuple(s for s in steps if s != Need(ticket)) for steps in plan.lanes]
+            changed[plan.rank] = replace(plan, lanes=(untied[0], untied[1]))
+            what = f"thread {plan.rank}: t{ticket} is posted, but not needed"
+            yield Mutation("lanes not tied", what, tuple(changed), (plan.rank, lane, i))

@@ -1,0 +1,195 @@
+"""Every registered algorithm in sequences of calls, simulated, against oracles.
+
+By default a seeded sample of the matrix and every placement of up to five threads.
+``XUPC_FULL_MATRIX=1`` (or ``--full``) runs all of it, some minutes on two cores;
+``XUPC_MATRIX_SEED`` picks another sample.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import NamedTuple
+
+import pytest
+from simulated.matrix import (
+    MEANING,
+    SYNCS,
+    THREADS,
+    TUNINGS,
+    Case,
+    Planner,
+    Story,
+    Tally,
+    every_placement,
+    matrix,
+    partitions,
+    placements,
+    run_cases,
+    sample,
+)
+
+from xupc.algorithms import Entry, find, registered
+from xupc.engine.simulator import Call, UserBarrier, UserRead, UserWrite
+from xupc.flags import MULTICORE, PULL
+from xupc.plan.steps import Fused, Get, Recv, Send
+from xupc.topology import Tree
+
+WORKERS = 2
+SHARD = 400
+PER_STRATUM = 4
+
+ENTRIES = pytest.mark.parametrize(
+    "entry", registered(), ids=[f"{e.collective}-{e.name}" for e in registered()]
+)
+
+
+def _cases(entry: Entry, full: bool) -> list[Case]:
+    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
+    chosen = matrix(entry) if full else sample(entry, PER_STRATUM, seed)
+    return chosen + every_placement(entry)
+
+
+class Work(NamedTuple):
+    """The futures of each algorithm's shards."""
+
+    shards: dict[Entry, list[Future[Tally]]]
+    began: float
+
+
+@pytest.fixture(scope="module")
+def work(request: pytest.FixtureRequest) -> Iterator[Work]:
+    """All cases of all selected algorithms, on the way."""
+    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
+    selected = [
+        item.callspec.params["entry"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is test_matrix
+    ]
+    with ProcessPoolExecutor(WORKERS) as pool:
+        shards = {}
+        for entry in selected:
+            cases = _cases(entry, full)
+            shards[entry] = [
+                pool.submit(run_cases, cases[i : i + SHARD]) for i in range(0, len(cases), SHARD)
+            ]
+        yield Work(shards, time.monotonic())
+        pool.shutdown(cancel_futures=True)
+
+
+@ENTRIES
+def test_matrix(entry: Entry, work: Work, capsys: pytest.CaptureFixture[str]) -> None:
+    """No race, no deadlock, every byte right, in every case."""
+    tally = Tally()
+    for shard in work.shards[entry]:
+        tally.add(shard.result())
+    with capsys.disabled():
+        print(
+            f"\n{entry.collective} {entry.name}: {tally.cases} cases in {tally.stories} "
+            f"stories, {time.monotonic() - work.began:.0f} s since the start",
+            end="",
+        )
+    assert not tally.failures, f"{len(tally.failures)} stories fail:\n" + "\n".join(
+        tally.failures[:5]
+    )
+
+
+# --- that the matrix is what it says -------------------------------------------------------
+def test_every_collective_has_an_oracle() -> None:
+    """A collective without one would not be tested."""
+    assert {e.collective for e in registered()} <= set(MEANING)
+
+
+def test_placements_are_different_kinds() -> None:
+    """One node, one per node, blocks, uneven, cyclic and interleaved."""
+    for threads in THREADS:
+        trees = [Tree(labels) for labels in placements(threads).values()]
+        counts = {tree.node_count for tree in trees}
+        assert {1, threads} <= counts
+        assert len(set(trees)) == len(trees)
+    assert len(placements(11)) == 6
+    assert len(Tree(placements(11)["interleaved"]).runs(0)) > 1
+
+
+def test_partitions_are_all() -> None:
+    """Their number is Bell's."""
+    assert [len(list(partitions(n))) for n in range(1, 6)] == [1, 2, 5, 15, 52]
+    assert len({Tree(labels) for labels in partitions(5)}) == 52
+
+
+def test_tunings_reach_every_branch() -> None:
+    """Fused or not, chain or tree, ring or all to all, one message or many."""
+    one, many = Planner(Tree([0] * 4)), Planner(Tree([0, 0, 1, 1, 2, 2, 3]))
+    both = ("all", "all")
+    multicore, everywhere = find("broadcast", MULTICORE), find("gather_all", MULTICORE)
+    fused, chains, rings, pieces = set(), set(), set(), set()
+    for tuning, sizes in TUNINGS.values():
+        for n in sizes:
+            plan = one.plan(multicore, 1, both, tuning, 0, n)
+            fused.add(any(isinstance(s, Fused) for s in plan.steps))
+            plan = many.plan(multicore, 0, both, tuning, 0, n)
+            chains.add(len({s.to for s in plan.steps if isinstance(s, Send)}))
+            plan = many.plan(everywhere, 0, both, tuning, 0, n)
+            rings.add(len({s.of for s in plan.steps if isinstance(s, Recv)}))
+            plan = many.plan(find("broadcast", PULL), 6, both, tuning, 0, n)
+            pieces.add(sum(isinstance(s, Get) for s in plan.steps))
+    assert fused == {False, True}
+    assert chains == {1, 2}  # one child, or two of them
+    assert rings == {1, 3}  # the node behind, or all others
+    assert {1, 2, 6} <= pieces
+
+
+AFTER_1 = ("read dst@1", "write dst@1", "write src@1")
+BEFORE_1 = ("write src@1", "write dst@1")
+
+
+def _story(sync: tuple[str, str], tight: bool) -> Story:
+    planner = Planner(Tree([0, 0, 1]))
+    entry, (tuning, _) = find("gather", PULL), TUNINGS["large"]
+    story = Story(planner, 3 * 5)
+    for _ in range(3):
+        story.call(entry, 1, 5, sync, tuning, tight=tight)  # type: ignore[arg-type]
+    return story
+
+
+def _between(story: Story, thread: int) -> list[str]:
+    names = {UserRead: "read", UserWrite: "write", UserBarrier: "barrier", Call: "call"}
+    out = []
+    for action in story.scripts[thread]:
+        name = names[type(action)]
+        if isinstance(action, UserRead | UserWrite):
+            name += f" {action.array}@{action.thread}"
+        out.append(name)
+    return out[out.index("call") + 1 :][: out[out.index("call") + 1 :].index("call")]
+
+
+@pytest.mark.parametrize(
+    ("sync", "tight", "expected"),
+    [
+        (("all", "all"), True, {2: [*AFTER_1, *BEFORE_1], 0: ["write src@2"] * 2}),
+        (("my", "my"), True, {1: [*AFTER_1, *BEFORE_1], 2: ["write src@2"] * 2}),
+        (("no", "no"), True, {1: [], 2: []}),
+        (
+            ("my", "all"),
+            False,
+            {2: [*AFTER_1, "barrier", "write src@2"], 1: ["write src@0", "barrier"]},
+        ),
+        (("no", "my"), False, {1: [*AFTER_1, "barrier", "write src@0", "barrier"]}),
+        (("all", "no"), False, {2: ["barrier", *AFTER_1, *BEFORE_1], 1: ["barrier"]}),
+    ],
+)
+def test_users_do_what_the_modes_allow(
+    sync: tuple[str, str], tight: bool, expected: dict[int, list[str]]
+) -> None:
+    """Literal tables of what a thread does between two calls."""
+    story = _story(sync, tight)
+    for thread, actions in expected.items():
+        assert _between(story, thread)[: len(actions)] == actions
+    story.run()
+
+
+def test_sync_modes_are_all_nine() -> None:
+    """IN and OUT, each of three."""
+    assert len(set(SYNCS)) == 9

@@ -1,0 +1,103 @@
+"""Planning at 10,000 nodes x 128 threads: no plan is O(threads), none takes long."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from xupc.algorithms import Entry, registered
+from xupc.plan import Operand, Plan, trace
+from xupc.plan.steps import Send, Signal
+from xupc.topology import Tree
+
+NODES, PER_NODE = 10_000, 128
+TUNING = {
+    "chunk": 131072,
+    "message": 131072,
+    "get_piece": 65536,
+    "window": 16,
+    "fuse": 4096,
+    "chain": 65536,
+    "flat": 8,
+}
+ROOT = 5 * PER_NODE + 3
+THREADS = {
+    "the root": ROOT,
+    "its node root": 5 * PER_NODE,
+    "a node root": 7000 * PER_NODE,
+    "a plain thread": 7000 * PER_NODE + 77,
+    "the last thread": NODES * PER_NODE - 1,
+}
+SIZES = {"8 B": 8, "1 MiB": 1 << 20}
+MOST_BYTES = 10 * 10**6
+HANGS = 5.0
+
+PLACEMENTS = {
+    "blocks": lambda: np.repeat(np.arange(NODES, dtype=np.int32), PER_NODE),
+    "cyclic": lambda: np.tile(np.arange(NODES, dtype=np.int32), PER_NODE),
+}
+
+
+@pytest.fixture(scope="module", params=list(PLACEMENTS))
+def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
+    """10,000 nodes, their threads in a row or dealt round."""
+    return Tree(PLACEMENTS[request.param]())
+
+
+def _plan(entry: Entry, me: int, tree: Tree, nbytes: int) -> Plan:
+    operands = (Operand(0), Operand(1))
+    rooted = entry.collective in ("broadcast", "scatter", "gather")
+    arguments = (*operands, ROOT, nbytes) if rooted else (*operands, nbytes)
+    sync = ("my", "my")  # the most steps
+    name, what = entry.name, entry.collective
+    return trace(entry.function, name, what, me, tree, sync, TUNING, arguments)
+
+
+CASES = [
+    pytest.param(e, size, id=f"{e.collective}-{e.name}-{size}")
+    for e in registered()
+    for size in SIZES
+    if size == "8 B" or e.collective in ("broadcast", "scatter", "gather")
+]
+
+
+@pytest.mark.parametrize(("entry", "size"), CASES)
+def test_plans_stay_small(
+    entry: Entry, size: str, tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under 10 MB for each kind of thread; the time is printed."""
+    figures = []
+    for who, me in THREADS.items():
+        began = time.perf_counter()
+        _plan(entry, me, tree, SIZES[size])
+        seconds = time.perf_counter() - began
+        tracemalloc.start()
+        plan = _plan(entry, me, tree, SIZES[size])
+        nbytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        figures.append((who, sum(map(len, plan.lanes)), nbytes, seconds))
+    with capsys.disabled():
+        _, steps, nbytes, seconds = max(figures, key=lambda f: f[2])
+        slowest = max(f[3] for f in figures)
+        print(
+            f"\n{entry.collective} {entry.name} {size}: at most {steps} steps, "
+            f"{nbytes / 1e6:.3f} MB, {slowest * 1e3:.1f} ms",
+            end="",
+        )
+    for who, _, nbytes, seconds in figures:
+        assert nbytes < MOST_BYTES, f"{who}: {nbytes / 1e6:.1f} MB"
+        assert seconds < HANGS, f"{who}: {seconds:.1f} s"
+
+
+def test_the_measure_sees_a_large_plan() -> None:
+    """A plan of 100,000 steps would not pass unnoticed."""
+    tracemalloc.start()
+    plan = tuple(Signal(0, Send, i) for i in range(100_000))  # type: ignore[arg-type]
+    nbytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(plan) == 100_000
+    assert nbytes > 4 * 10**6

@@ -1,0 +1,15 @@
+"""Imported by every Python process of a live test, before its program.
+
+Prints whole lines at once, also into a file, so that a killed job has said what it said and lines
+of different threads do not mix; and shows where each thread is shortly before its time is up.
+"""
+
+import faulthandler
+import os
+import sys
+import time
+
+sys.stdout.reconfigure(line_buffering=True)
+_left = float(os.environ.get("XUPC_TEST_DUMP_AT", "0")) - time.monotonic()
+if _left > 0:
+    faulthandler.dump_traceback_later(_left)

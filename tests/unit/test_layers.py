@@ -1,0 +1,103 @@
+"""A module imports only from its own layer or those above it (DESIGN section 3)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xupc
+
+ROOT = Path(xupc.__file__).parent
+
+# First match counts; "a.b" covers everything under it.
+LAYERS = [
+    ("errors", 1),
+    ("flags", 1),
+    ("ops", 1),
+    ("fingerprint", 1),
+    ("pointer", 2),
+    ("topology", 2),
+    ("patterns", 2),
+    ("plan", 3),
+    ("algorithms", 4),
+    ("memory", 5),
+    ("shared", 5),
+    ("engine", 5),
+    ("selection", 6),
+    ("team", 7),
+    ("collectives", 7),
+    ("allocation", 7),
+    ("runtime", 7),
+    ("cli", 8),
+    ("__main__", 8),
+]
+
+
+def layer(module: str) -> int:
+    for name, number in LAYERS:
+        if module == name or module.startswith(f"{name}."):
+            return number
+    raise AssertionError(f"xupc.{module} is in no layer: add it to this table and to docs/design.md")
+
+
+def modules() -> list[Path]:
+    return sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+
+
+def module_name(path: Path) -> str:
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """(line, absolute name) of every import that is really executed."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        inner for node in ast.walk(tree) if is_type_checking(node) for inner in ast.walk(node)
+    }
+    package = ["xupc", *path.relative_to(ROOT).parent.parts]
+    found = []
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *((node.module or "").split(".") if node.module else [])])
+            found += [(node.lineno, f"{start}.{alias.name}") for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_imports_only_from_its_layer_or_above(path: Path) -> None:
+    mine = layer(module_name(path))
+    for line, name in imports(path):
+        if name.startswith("xupc.") and mine < 8:
+            target = name.removeprefix("xupc.")
+            assert layer(target) <= mine, f"{path}:{line} imports {name}, a lower layer"
+
+
+def test_mpi4py_is_imported_in_one_module_only() -> None:
+    users = {
+        module_name(path)
+        for path in modules()
+        if not module_name(path).startswith("cli")
+        for _, name in imports(path)
+        if name.split(".")[0] == "mpi4py"
+    }
+    assert users == {"engine.mpi"}
+
+
+def test_import_xupc_starts_no_mpi() -> None:
+    code = "import sys, xupc; print('mpi4py' in sys.modules, xupc.Flags.PULL, xupc.Op.ADD)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("False")
