@@ -165,15 +165,16 @@ class Collective(_HotCall):  # type: ignore[misc]
         world = runtime.world()
         call = self.__name__
         world.enter(call)
-        record = Record(
-            call,
-            [
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
                 ("dst", _describe(dst)),
                 ("src", _describe(src)),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
-            ],
-        )
+            ]
+
+        record = Record(call, arguments, title=f"{call}(nbytes={nbytes!r}, flags={flags!r})")
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:

@@ -7,6 +7,7 @@ microsecond.  UPC 1.3, section 7.4.1; the algorithm bits are the XUPC paper's.
 from __future__ import annotations
 
 from enum import IntFlag
+from functools import lru_cache
 from typing import Final
 
 from .errors import FlagError
@@ -62,8 +63,10 @@ def flag_names(flags: int) -> str:
     return "|".join(str(f.name) for f in Flags if flags & f) or "0"
 
 
+@lru_cache(maxsize=1024)
 def check_flags(flags: int, call: str) -> int:
     """The flags with both sync modes filled in; FlagError if they contradict."""
+    flags = int(flags)
     if flags & ~ALL_BITS:
         raise FlagError(f"{call}: flags: {flags:#x} has bits that are no xupc flag")
     for mask, what in ((IN_MASK, "IN"), (OUT_MASK, "OUT"), (ALGORITHM_MASK, "algorithm")):

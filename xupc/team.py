@@ -79,6 +79,7 @@ class Team:
         self._programs: dict[int, Any] = {}
         self._instances: OrderedDict[Any, Any] = OrderedDict()
         self._barriers: dict[Any, Any] = {}
+        self._titles: dict[str, int] = {}
 
     def _make_core(self, several: bool) -> Any:
         job = self.job
@@ -198,7 +199,7 @@ class Team:
     ) -> Any:
         """An instance of a plan bound to operands."""
         job = self.job
-        call = job.control.note(record.call)
+        call = self._call_number(record.title)
         instance: Any
         if job.native:
             key = id(plan)
@@ -220,6 +221,15 @@ class Team:
         if self.tree.node_count > 1 or not job.native:
             instance.net = NetContext(job, self, list(bounds))
         return instance
+
+    def _call_number(self, title: str) -> int:
+        """The published text of a kind of call."""
+        number = self._titles.get(title)
+        if number is None:
+            number = self.job.control.note(title)
+            if len(self._titles) < 4096:
+                self._titles[title] = number
+        return number
 
     def plan_for(self, key: Any, build: Any) -> Plan:
         """The cached plan of a signature; `build()` makes it."""

@@ -308,7 +308,7 @@ class Engine:
 
     def resume(self, instance: Any, status: int) -> None:
         """Finish a call whose MPI steps may have begun."""
-        self.job.control.ensure(instance.call, instance.record.call)
+        self.job.control.ensure(instance.call, instance.record.title)
         net: NetContext | None = instance.net
         if net is not None and instance.plan.one_sided:
             self.one_sided_until_barrier = True

@@ -12,6 +12,8 @@ never meet, so a mismatch cannot truncate or corrupt anything.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +46,12 @@ class Network:
     """
 
     def __init__(self, comm: Any = None) -> None:
+        if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
+            # Open MPI's UCX windows complain on stdout where there is no such device
+            os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         from mpi4py import MPI
 
         self.mpi = MPI
-        self.started_mpi = MPI.Is_initialized()
         source = MPI.COMM_WORLD if comm is None else comm
         self._check(source)
         self.comm: MPI.Intracomm = source.Dup()

@@ -7,7 +7,7 @@ by its fingerprint alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from .. import errors
@@ -16,26 +16,50 @@ from ..errors import CollectiveMismatchError, XupcError
 __all__ = ["Record", "Verdict", "compare"]
 
 
-@dataclass(slots=True)
+Arguments = list[tuple[str, str]]
+
+
 class Record:
     """One thread's call.
 
+    Parameters
+    ----------
+    name : str
+        Of the collective.
+    arguments : list of (name, text), or callable that returns it
+        In order. A callable is called only when somebody wants to read it.
+    title : str, optional
+        What others see of the call while it runs: shorter, the same for all calls of a
+        kind. Default: the whole call.
+
     Attributes
     ----------
-    name
-        Of the collective.
-    arguments
-        (name, value as text) in order.
     error
         What this thread itself found wrong, else None.
     shared_error
         Whether the others raise the same type (HeapError), not a mismatch.
     """
 
-    name: str
-    arguments: list[tuple[str, str]] = field(default_factory=list)
-    error: BaseException | None = None
-    shared_error: bool = False
+    __slots__ = ("_arguments", "error", "name", "shared_error", "title")
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Arguments | Callable[[], Arguments] | tuple[()] = (),
+        title: str = "",
+    ) -> None:
+        self.name = name
+        self._arguments = arguments if callable(arguments) else list(arguments)
+        self.error: BaseException | None = None
+        self.shared_error = False
+        self.title = title or self.call
+
+    @property
+    def arguments(self) -> Arguments:
+        """(name, value as text) in order."""
+        if callable(self._arguments):
+            self._arguments = self._arguments()
+        return self._arguments
 
     @property
     def call(self) -> str:
@@ -61,7 +85,9 @@ class Record:
         if data["error"]:
             error = XupcError(": ".join(data["error"]))
         arguments = [(n, v) for n, v in data["arguments"]]
-        return cls(data["name"], arguments, error, data["shared"])
+        record = cls(data["name"], arguments)
+        record.error, record.shared_error = error, data["shared"]
+        return record
 
 
 def compare(records: list[Record]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def shm_dir() -> str:
 
 @dataclass(slots=True)
 class Segment:
-    """A mapped file of `nbytes` bytes at `address`."""
+    """A file of `nbytes` bytes, mapped at `address` in this process."""
 
     fd: int
     path: str
@@ -70,11 +70,7 @@ class Segment:
     nbytes: int
     map: mmap.mmap
     array: NDArray[np.uint8]
-
-    @property
-    def address(self) -> int:
-        """Where it is mapped in this process."""
-        return int(self.array.__array_interface__["data"][0])
+    address: int
 
     def settle(self) -> None:
         """All peers have mapped it: the name, if any, can go."""
@@ -198,7 +194,9 @@ def attach(path: str, nbytes: int) -> Segment:
 
 def _map(fd: int, path: str, named: bool, nbytes: int) -> Segment:
     mapping = mmap.mmap(fd, nbytes)
-    return Segment(fd, path, named, nbytes, mapping, np.frombuffer(mapping, dtype=np.uint8))
+    array = np.frombuffer(mapping, dtype=np.uint8)
+    address = int(array.__array_interface__["data"][0])
+    return Segment(fd, path, named, nbytes, mapping, array, address)
 
 
 # -- locks: who is alive -------------------------------------------------------------------------
