@@ -148,7 +148,7 @@ def _agree(world: Team, why: str | None) -> None:
     first = world.size - min([world.rank] if why else [world.size])
     worst = world.size - world.job.agree([first])[0]
     if worst < world.size:
-        text = world.job.network.share(why, worst)
+        text = world.job.share(why or "", worst)
         raise HeapError(f"{text} (thread {worst})")
 
 
@@ -293,9 +293,7 @@ def wait(value: object = None) -> None:
 def fence() -> None:
     """Order my shared accesses: what I wrote is visible to others afterwards."""
     world = runtime.world()
-    for segment in world.job.heap.segments:
-        if segment.remote is not None:
-            segment.remote.window.sync()
+    world.job.sync_windows()
     if core is not None:
         core.fence()
 

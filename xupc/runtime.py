@@ -14,6 +14,7 @@ from typing import Any
 from . import shared
 from .engine.job import Job, Settings
 from .engine.live import barrier_plan
+from .engine.mpi import abort_all
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import NotInitializedError, XupcError
@@ -27,7 +28,8 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 2
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
 
 _world: Team | None = None
-_failed = False
+_starting = False  # init has begun and not come to its end
+_failed: BaseException | None = None  # what nobody has caught
 _hooked = False
 
 
@@ -80,7 +82,7 @@ def init(
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
     """
-    global _world
+    global _world, _starting
     settings = _settings(heap_size, nodes, timeout)
     if _world is not None:
         _world.job.check()
@@ -89,15 +91,17 @@ def init(
             raise ValueError("init: xupc is initialized already, with other arguments")
         return _world
     table = load()
+    _install_hooks()
+    _starting = True
     job = Job(comm, settings)
+    _starting = False
     job.settings_comm = comm
     _world = Team(job, table)
     job.heap.world = _world
     job.heap.alive = job.check
     shared.set_memory(job.heap)
     if core is not None:
-        core.set_drive(job.engine.drive)
-    _install_hooks()
+        core.set_drive(job.engine.drive, job.engine.interrupted)
     _world.barrier()
     return _world
 
@@ -170,7 +174,7 @@ def leave(
         return
     traceback.print_exception(kind, value, tb)
     if _world is not None:
-        _world.job.end_job(_status_of(value))
+        _world.job.end_job(_status_of(value), value)
 
 
 def _status_of(value: BaseException | None) -> int:
@@ -191,7 +195,7 @@ def _install_hooks() -> None:
         kind: type[BaseException], value: BaseException, tb: TracebackType | None
     ) -> None:
         global _failed
-        _failed = True
+        _failed = value
         team = _world
         if team is not None and team.size > 1:
             sys.stderr.write(f"xupc: thread {team.rank} of {team.size}:\n")
@@ -209,13 +213,17 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     team = _world
-    if team is None or os.getpid() != team.job.pid:
+    if team is None:
+        if _starting and _failed is not None:
+            abort_all(1)  # the others may wait in init, or would in MPI's end
         return
-    if _failed or team.job.broken is not None:
-        team.job.end_job(1)
+    if os.getpid() != team.job.pid:
+        return
+    if _failed is not None or team.job.broken is not None:
+        team.job.end_job(1, _failed)
     try:
         finalize()
-    except BaseException:
+    except BaseException as e:
         traceback.print_exc()
         with contextlib.suppress(Exception):
-            team.job.end_job(1)
+            team.job.end_job(1, e)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .engine import python as python_engine
-from .engine.live import MISMATCH, Bound, NetContext, barrier_plan, differs
+from .engine.live import MISMATCH, Bound, NetContext, Waiting, barrier_plan, differs
 from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
 from .engine.native_core import core
@@ -25,14 +25,14 @@ from .topology import Tree
 
 if TYPE_CHECKING:
     from .engine.job import Job
-    from .engine.live import Waiting
 
 __all__ = ["Team"]
 
 RUN_AHEAD = 32
 PLANS = 512
 INSTANCES = 512
-_STALL = struct.Struct("<QQ")  # operation, fingerprint
+_STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
+_QUESTION, _ANSWER, _FOUND = range(3)
 _ERROR = fingerprint("error")
 _POISON = fingerprint("poison")
 
@@ -74,7 +74,8 @@ class Team:
         self.exchanges = not job.native or self.rank == self.node_root
         self.core = self._make_core(several)
         self.notified: Any = None
-        self.stalled: dict[int, tuple[int, int]] = {}
+        self._asked: dict[int, tuple[int, int, int]] = {}
+        self._told: list[Any] = []
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._programs: dict[int, Any] = {}
         self._instances: OrderedDict[Any, Any] = OrderedDict()
@@ -148,12 +149,15 @@ class Team:
         """Bring a thread that saw a mismatch to the barrier where all meet.
 
         Whoever sees it in mid-call arrives at the next barrier with a fingerprint that
-        fits nobody's. A node root besides tells its node at once, whose threads may be
-        in mid-call too, and carries the bad verdict to the other nodes.
+        fits nobody's. A node root besides tells its node and the other node roots at
+        once, since their threads may be in mid-call too, and carries the bad verdict to
+        the other nodes.
         """
         engine = self.job.engine
         several = self.tree.node_count > 1
         self.core.give_up()
+        if self.exchanges and not (instance.at_barrier and instance.released):
+            self._tell_all(_FOUND, 0, 0)
         if not instance.at_barrier:
             poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
             poison.begin()
@@ -168,30 +172,63 @@ class Team:
             engine.reach_end(instance, instance.run(0), look=False)
 
     def others_differ(self, instance: Any, waiting: Waiting) -> bool:
-        """Whether messages from other nodes show that this call is not everybody's.
+        """Whether it can be seen or was heard that this call is not everybody's.
 
         Asked now and then by a thread that waits. Early messages for the next barrier
-        carry fingerprints; a thread that waits long in mid-call sends its own.
+        carry fingerprints, mine to compare if that barrier is this call's. A thread that
+        waits long in mid-call asks the others for theirs.
         """
-        network = self.job.network
-        if waiting.stalled and not waiting.told and not instance.at_barrier:
+        if instance.suspect():
+            return True
+        at_barrier = instance.at_barrier
+        if waiting.stalled and not waiting.told and not at_barrier:
             waiting.told = True
-            data = _STALL.pack(instance.op, instance.fp)
-            for thread in self.exchange_group:
-                if thread != self.job.me:
-                    request = network.send_bytes(thread, STALL, data)
-                    network.track(request, lambda: None)
+            self._tell_all(_QUESTION, instance.op, instance.fp)
         if not self.exchanges:
             return False
-        while (notice := network.take_any(STALL)) is not None:
-            self.stalled[notice[0]] = _STALL.unpack(notice[1])
-        if any(op == instance.op and fp != instance.fp for op, fp in self.stalled.values()):
+        if self._heard_of_difference():
             return True
-        if instance.net is not None and instance.net.barrier is not None:
+        under_way = instance.net is not None and instance.net.barrier is not None
+        if under_way or not (at_barrier or instance.plan.sync[1] == "all"):
             return False
-        tag = self.tag(self.core.epoch + (0 if instance.at_barrier else 1), BARRIER)
+        network, tag = self.job.network, self.tag(self.core.epoch + (not at_barrier), BARRIER)
         early = (network.peek(t, tag) for t in self.exchange_group if t != self.job.me)
         return any(data is not None and differs(data, instance.fp) for data in early)
+
+    def _tell_all(self, kind: int, op: int, fp: int) -> None:
+        for thread in self.exchange_group:
+            if thread != self.job.me:
+                self._tell(thread, kind, op, fp)
+
+    def _tell(self, thread: int, kind: int, op: int, fp: int) -> None:
+        """Send a word about differing calls; not tracked, since a mismatch would cancel it."""
+        self._told = [request for request in self._told if not request.Test()]
+        data = _STALL.pack(kind, self.core.since, op, fp)
+        self._told.append(self.job.network.send_bytes(thread, STALL, data))
+
+    def _heard_of_difference(self) -> bool:
+        """Read and answer what other threads tell that wait long.
+
+        A question is about one of my last calls, or about one that I shall make; then my
+        last one is the answer, and it is looked at again when I am there. Words from
+        before the last resync are void.
+        """
+        core, differ = self.core, False
+        while (notice := self.job.network.take_any(STALL)) is not None:
+            thread, (kind, since, op, fp) = notice[0], _STALL.unpack(notice[1])
+            if since != core.since:
+                continue
+            if kind == _QUESTION:
+                self._asked[thread] = since, op, fp
+                if op > core.op:
+                    self._tell(thread, _ANSWER, core.op, core.fp_after(core.op))
+            elif kind == _FOUND or (fp and core.fp_after(op) not in (0, fp)):
+                differ = True
+        for thread, (since, op, fp) in list(self._asked.items()):
+            if since != core.since or op <= core.op:
+                del self._asked[thread]
+                differ |= since == core.since and core.fp_after(op) not in (0, fp)
+        return differ
 
     # -- plans and instances -------------------------------------------------------------
     def make(
@@ -312,7 +349,8 @@ class Team:
             instance.net.start()
         status = instance.poll()
         if instance.net is not None:
-            instance.net.go_on(instance)
+            with self.job.engine.guarded(Waiting(self.job, instance)):
+                instance.net.go_on(instance)
         self.notified = (instance, status, value)
         self.core.blocked = True
 
@@ -322,11 +360,15 @@ class Team:
         if self.notified is None:
             raise XupcError("wait: there was no notify")
         instance, status, given = self.notified
-        self.notified = None
-        self.core.blocked = False
-        if status != MISMATCH:
-            status = instance.run(0)
-        self.job.engine.resume(instance, status)
+        try:
+            self.notified = None
+            self.core.blocked = False
+            if status != MISMATCH:
+                status = instance.run(0)
+            self.job.engine.resume(instance, status)
+        except KeyboardInterrupt:
+            self.job.engine.interrupted(instance)
+            raise
         if value is not None and given is not None and value != given:
             raise CollectiveMismatchError(
                 f"wait: value {value!r} on thread {self.rank}, whose notify had {given!r}"

@@ -152,6 +152,7 @@ def _tuning(
         "message": message,
         "get_piece": get_piece,
         "window": window,
+        "messages": 10000,
         "fuse": fuse,
         "chain": chain,
         "flat": flat,

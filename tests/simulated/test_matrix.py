@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 from simulated.matrix import (
@@ -63,8 +63,8 @@ class Work(NamedTuple):
 def work(request: pytest.FixtureRequest) -> Iterator[Work]:
     """All cases of all selected algorithms, on the way."""
     full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
-    selected = [
-        item.callspec.params["entry"]
+    selected: list[Entry] = [
+        cast(Entry, item.callspec.params["entry"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.function is test_matrix
     ]
@@ -150,7 +150,7 @@ def _story(sync: tuple[str, str], tight: bool) -> Story:
     entry, (tuning, _) = find("gather", PULL), TUNINGS["large"]
     story = Story(planner, 3 * 5)
     for _ in range(3):
-        story.call(entry, 1, 5, sync, tuning, tight=tight)  # type: ignore[arg-type]
+        story.call(entry, 1, 5, sync, tuning, tight=tight)
     return story
 
 

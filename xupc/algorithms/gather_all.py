@@ -36,7 +36,7 @@ def _copy_mates(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 @algorithm("gather_all", PUSH, "every thread writes its block to every thread")
 def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each thread copies its block to its node's threads and sends it to each other."""
-    t.ready(ALL, ALL)
+    t.ready(NODE, NODE, node_only=True)
     if not t.one_node:
         with t.net():
             for offset, size in chunks(nbytes, t.tuning["message"]):
@@ -45,7 +45,7 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     for run in t.mates():
         mine = src.across(Ranks(t.me, run.count, 0))
         t.copy(dst.across(run, t.me * nbytes), mine, nbytes, run.count)
-    t.done(ALL, ALL)
+    t.done(NODE, NODE, node_only=True)
 
 
 @algorithm("gather_all", MULTICORE, "node roots pass whole nodes' blocks round; threads pull")

@@ -69,7 +69,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
 
     home = t.on_my_node(root)
     speaker = t.acting_root(t.my_node, root)
-    message = t.tuning["message"]
+    message = t.message(nbytes)
     if home:
         t.ready(root, NODE, node_only=True)
     else:

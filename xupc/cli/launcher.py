@@ -52,7 +52,7 @@ EXIT_WRONG, EXIT_USAGE, EXIT_TIMEOUT, EXIT_ENVIRONMENT = 1, 2, 3, 4
 
 JOB_TAG = "XUPC_JOB"
 GRACE = 5.0  # seconds that a job which is ending anyway is given to end by itself
-FAILED_GRACE = 10.0  # seconds from the first failed thread to the end of the others
+FAILED_GRACE = 4.0  # seconds from the first failed thread to the end of the others
 
 _WATCH = Path(__file__).with_name("watch.py")
 _POLL = 0.02

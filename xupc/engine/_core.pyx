@@ -50,6 +50,7 @@ cdef extern from "core.h" nogil:
         uint64_t node_value
         uint64_t node_conflict
         uint64_t nt_min
+        uint64_t *history
     ctypedef struct xu_program:
         const xu_step *steps
         int32_t first[2]
@@ -67,12 +68,14 @@ cdef extern from "core.h" nogil:
         uint64_t fp
     ctypedef struct xu_blocked:
         void *word
+    int XU_SLOTS
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
     int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
     int xu_run(xu_inst *, uint64_t)
     int xu_advance(xu_inst *, xu_blocked *, int *)
+    int xu_suspect(const xu_inst *)
     uint64_t xu_sync_bytes(uint64_t)
     void xu_attach(xu_team *, char *, int32_t, int32_t)
     uint64_t xu_mix(uint64_t, uint64_t)
@@ -97,12 +100,18 @@ cdef enum:
 
 cdef uint64_t _generation = 1
 cdef object _drive = None
+cdef object _interrupted = None
 
 
-def set_drive(drive):
-    """`drive(instance, status)`: what finishes a call that did not finish at once."""
-    global _drive
+def set_drive(drive, interrupted):
+    """`drive(instance, status)`: what finishes a call that did not finish at once.
+
+    `interrupted(instance)` is told of a KeyboardInterrupt that may have come before the
+    first line of `drive`.
+    """
+    global _drive, _interrupted
     _drive = drive
+    _interrupted = interrupted
 
 
 def invalidate():
@@ -140,6 +149,7 @@ cdef class Team:
 
     cdef xu_team t
     cdef object keep
+    cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint counter_mode,
@@ -191,12 +201,18 @@ cdef class Team:
 
     def restart(self, uint64_t op, uint64_t epoch):
         """After a mismatch: all threads agree on where to go on."""
-        self.t.op = op
+        self.t.op = self.since = op
         self.t.epoch = epoch
         self.t.fp = 0
         self.t.giving_up = 0
         self.t.unsynced = 0
         self.t.value = 0
+
+    def fp_after(self, uint64_t op):
+        """The running fingerprint after one of the last operations; 0 if not known."""
+        if op <= self.since or op > self.t.op or self.t.op - op >= XU_SLOTS:
+            return 0
+        return self.t.history[op % XU_SLOTS]
 
     def mix(self, uint64_t hash):
         """Mix something into the running fingerprint without a call."""
@@ -341,6 +357,10 @@ cdef class Instance:
             return True
         return kind == XS_PYTHON and self.program.steps[self.i.pc[0] + 1].kind == XS_RELEASE
 
+    def suspect(self):
+        """Whether my node's shared memory shows that calls differ."""
+        return bool(xu_suspect(&self.i))
+
     @property
     def released(self):
         """Whether the nodes have exchanged their fingerprints at the barrier where I stand."""
@@ -370,7 +390,11 @@ cdef class Instance:
             xu_end(&self.i)
             return None
         self.active = True
-        return _drive(self, r)
+        try:
+            return _drive(self, r)
+        except KeyboardInterrupt:
+            _interrupted(self)
+            raise
 
 
 cdef class _Entry:

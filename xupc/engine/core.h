@@ -121,6 +121,7 @@ typedef struct {
     uint64_t unsynced; /* calls since the last full barrier */
     uint64_t node_min, node_max, node_value, node_conflict;
     uint64_t nt_min; /* copies of at least so many bytes bypass the cache */
+    uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
 
 enum { /* steps; must agree with native.py */
@@ -582,6 +583,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     xu_team *t = in->team;
     in->op = ++t->op;
     in->fp = t->fp = xu_mix(t->fp, hash);
+    t->history[in->op % XU_SLOTS] = in->fp;
     t->unsynced++;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];

@@ -1,12 +1,10 @@
-"""The job on this thread: start-up, what is watched while waiting, and the end.
+"""The job on this thread: start-up, agreement among all threads, and the end.
 
 Start-up, in order: duplicate the communicator; group threads into machines by host
 record and proof (DESIGN 5); split into nodes; agree on the engine; map the machine's
 control segment and take my lock in it; make the heap.
 
-Watching (`Job.watch`, from every wait, and once a second from a daemon thread so that
-a thread that only computes does not outlive the others): locks that became free
-(death), notices of deaths from other nodes, a launcher that is gone, the deadline.
+What can go wrong meanwhile is `xupc.engine.guard`'s business.
 """
 
 from __future__ import annotations
@@ -20,20 +18,13 @@ import socket
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import (
-    DeadThreadError,
-    HangError,
-    HeapError,
-    NotInitializedError,
-    XupcError,
-)
+from ..errors import HangError, HeapError, NotInitializedError, XupcError
 from ..memory.global_zone import TABLE_BYTES, GlobalZone
 from ..memory.heap import Heap
 from ..memory.segment import (
@@ -49,16 +40,17 @@ from ..memory.segment import (
 )
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .control import Control, control_bytes
+from .guard import Guard, Unguarded
+from .lifeline import Lifeline
 from .live import Engine, Waiting
-from .mpi import CONTROL, NOTICE, Network, Window
+from .mpi import CONTROL, Network, Window
 from .native_core import core, invalidate
 from .reports import Record, Verdict, compare
 
 __all__ = ["Job", "Settings"]
 
 RESYNC = 2048 * 8
-WARN_AFTER = 60.0
-GRACE = 1.5
+OFFER = 4096
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
 
@@ -108,22 +100,30 @@ class RemoteMemory:
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes."""
-        self._pieces(thread, displacement, out, self._get)
+        with self._guarded(thread):
+            self._pieces(thread, displacement, out, self._get)
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are there on return."""
-        self._pieces(thread, displacement, data, self._put)
+        with self._guarded(thread):
+            self._pieces(thread, displacement, data, self._put)
+
+    def _guarded(self, thread: int) -> Any:
+        wait = Waiting(self.job, None, f"an access to thread {thread}'s memory", (thread,))
+        return self.job.engine.guarded(wait)
 
     def _pieces(self, thread: int, displacement: int, array: Any, start: Any) -> None:
         piece = self.job.tuning["get_piece"]
         address = array.__array_interface__["data"][0]
         left = [0]
+        what = f"an access to thread {thread}'s memory"
+        wait_for = self.job.engine.wait_for
         for at in range(0, array.nbytes, piece):
             left[0] += 1
             start(thread, displacement + at, address + at, min(piece, array.nbytes - at), left)
             if left[0] >= self.job.tuning["window"]:
-                self.job.engine.wait_for(lambda: left[0] < self.job.tuning["window"], "memory")
-        self.job.engine.wait_for(lambda: not left[0], f"thread {thread}'s memory")
+                wait_for(lambda: left[0] < self.job.tuning["window"], what, threads=(thread,))
+        wait_for(lambda: not left[0], what, threads=(thread,))
 
     def _get(self, thread: int, displacement: int, address: int, n: int, left: list[int]) -> None:
         def finished() -> None:
@@ -149,36 +149,52 @@ class Job:
         Of all threads.
     native
         Whether the native core runs the plans (agreed by all threads).
+    machine
+        The threads of my machine; `machines` is how many there are.
     """
+
+    control: Control
+    guard: Guard | Unguarded
 
     def __init__(self, comm: Any, settings: Settings) -> None:
         self.settings = settings
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
         self.pid = os.getpid()
-        self.parent = os.getppid()
         self.tuning: dict[str, int] = {}
         self.team: Any = None
         self.host = socket.gethostname()
+        self._ignore_signals()
         sweep_stale()
-        self.network = Network(comm)
+        self.network = Network(comm, self._await_all)
         self.me, self.threads = self.network.rank, self.network.size
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
         self.native = self._agree_engine()
-        self.control = self._map_control()
+        self.guard = Unguarded()
         self.engine = Engine(self)
+        self.control = self._map_control()
+        self.lifeline = self._join_machines()
+        self.guard = Guard(self)
         self.node_comm = self.network.split(self.node)
         self.heap = self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
         self.settings_comm = comm
-        self._ignore_signals()
-        self._watcher = threading.Thread(target=self._watch_always, daemon=True)
-        self._stop = threading.Event()
-        self._watcher.start()
 
     # -- start-up ----------------------------------------------------------------------
+    def _await_all(self, request: Any) -> None:
+        """Wait until all threads have called init."""
+        since = time.monotonic()
+        while not request.Test():
+            waited = time.monotonic() - since
+            if self.timeout is not None and waited > self.timeout:
+                raise HangError(
+                    f"init: a thread on host {self.host} (pid {self.pid}) has waited "
+                    f"{waited:.1f} s for all threads of the communicator to call init"
+                )
+            time.sleep(min(1e-3, waited / 10))
+
     def _find_machine(self) -> tuple[list[int], list[str]]:
         """Threads that proved to share memory with me, and what is odd about host ids."""
         record = read_host_record(shm_dir())
@@ -240,10 +256,19 @@ class Job:
         """The node tree: machines, split as ``nodes`` asks."""
         of = np.empty(self.threads, np.int32)
         self.network.comm.Allgather(np.array([self.machine[0]], np.int32), of)
+        self._machine_roots = np.unique(of)
+        self.machines = len(self._machine_roots)
         if self.settings.nodes:
             wish = parse_nodes(self.settings.nodes, self.threads)
-            return Tree(of.astype(np.int64) * self.threads + wish)
-        return Tree(of)
+            tree = Tree(of.astype(np.int64) * self.threads + wish)
+        else:
+            tree = Tree(of)
+        self._machine_of_node = np.searchsorted(self._machine_roots, of[tree.node_roots])
+        return tree
+
+    def machine_of(self, thread: int) -> int:
+        """The number of a thread's machine."""
+        return int(self._machine_of_node[self.tree.node_of(thread)])
 
     def _agree_engine(self) -> bool:
         wish = core is not None and os.environ.get("XUPC_ENGINE", "native") != "python"
@@ -259,15 +284,32 @@ class Job:
         self.oversubscribed = mates > self.cores
         nodes = sorted({self.tree.node_of(t) for t in self.machine})
         sizes = [self._sync_bytes(self.tree.node_size(n)) for n in nodes]
-        total = control_bytes(mates, sum(sizes))
+        total = control_bytes(mates, self.machines, sum(sizes))
         segment = self._shared_segment(comm, total, whole=True)
-        control = Control(segment, index, mates)
+        control = Control(segment, index, mates, self.machines)
         control.introduce(self.me, self.host)
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
         comm.Barrier()
         comm.Free()
         return control
+
+    def _join_machines(self) -> Lifeline | None:
+        """The lowest threads of all machines hold on to each other."""
+        if self.machines == 1:
+            self.control.note_hosts([(self.pid, self.me, self.host)])
+            return None
+        lowest = self.me == self.machine[0]
+        comm = self.network.split(0 if lowest else 1)
+        line = None
+        if lowest:
+            me = {"thread": self.me, "host": self.host, "pid": self.pid}
+            control = self.control
+            doing = lambda: control.doing(control.index)  # noqa: E731
+            line = Lifeline(comm, me, doing, control.post, control.end_all)
+            control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in line.rows])
+        comm.Free()
+        return line
 
     def _sync_bytes(self, n: int) -> int:
         return int(core.sync_bytes(n)) if core is not None else 0
@@ -292,21 +334,40 @@ class Job:
                 offer = (segment.path, "")
             except HeapError as e:
                 offer = ("", str(e))
-        path, why = comm.bcast(offer)
+        path, why = self._share(comm, offer)
         self._agree_heap(why)
         if segment is None:
             segment = attach(path, nbytes)
-        comm.Barrier()
+        request = comm.Ibarrier()
+        self.engine.wait_for(request.Test, "the making of a shared segment")
         segment.settle()
         return segment
 
     def _agree_heap(self, why: str) -> None:
         """HeapError on every thread if any has a reason (start-up and growth only)."""
-        mine = self.me if why else self.threads
-        worst = self.network.comm.allreduce(mine, op=self.network.mpi.MIN)
-        if worst < self.threads:
-            why = self.network.comm.bcast(why if why else None, root=worst) or why
-            raise HeapError(f"{why} (thread {worst})")
+        first = np.array([self.me if why else self.threads], np.int32)
+        worst = np.empty_like(first)
+        request = self.network.comm.Iallreduce(first, worst, self.network.mpi.MIN)
+        self.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        if worst[0] < self.threads:
+            root = int(worst[0])
+            raise HeapError(f"{self.share(why, root)} (thread {root})")
+
+    def share(self, text: str, root: int) -> str:
+        """A thread's text on all threads."""
+        return str(self._share(self.network.comm, text, root))
+
+    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
+        """Something small that JSON can carry, from one thread to all of `comm`."""
+        buffer = bytearray(OFFER)
+        if comm.Get_rank() == root:
+            text = json.dumps(data).encode()
+            if len(text) > OFFER:
+                text = json.dumps(data[: OFFER // 8]).encode()
+            buffer[: len(text)] = text
+        request = comm.Ibcast([buffer, OFFER, self.network.mpi.BYTE], root)
+        self.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        return json.loads(buffer.rstrip(b"\0"))
 
     def _make_heap(self) -> Heap:
         size = self.settings.heap_size
@@ -358,11 +419,19 @@ class Job:
         finally:
             self._fetch_add(start + 8, 1)
 
+    def sync_windows(self) -> None:
+        """Order my loads and stores with one-sided accesses to my memory."""
+        for segment in self.heap.segments:
+            if segment.remote is not None:
+                segment.remote.window.sync()
+
     def _fetch_add(self, offset: int, value: int) -> int:
         """Atomically add to a word of thread 0's memory; the value before."""
         remote, displacement = self.heap.displacement(0, offset)
-        request, old = remote.window.fetch_add(0, displacement, value)
-        self.engine.wait_for(lambda: bool(request.Test()), "thread 0's memory")
+        what = "an access to thread 0's memory"
+        with self.engine.guarded(Waiting(self, None, what, (0,))):
+            request, old = remote.window.fetch_add(0, displacement, value)
+        self.engine.wait_for(request.Test, what, threads=(0,))
         return int.from_bytes(old, sys.byteorder, signed=True)
 
     def _ignore_signals(self) -> None:
@@ -385,111 +454,6 @@ class Job:
         if self.broken is None:
             self.broken = error
         invalidate()
-
-    def interrupted(self, instance: Any) -> None:
-        """A KeyboardInterrupt inside a call: no half call is ever resumed."""
-        what = instance.record.call if instance is not None else "a wait"
-        self.break_with(
-            XupcError(f"thread {self.me} was interrupted inside {what}; the team is unusable")
-        )
-
-    # -- watching ----------------------------------------------------------------------
-    def watch(self, waiting: Waiting) -> None:
-        """Called from every wait every 50 ms."""
-        dead = self.control.dead()
-        if dead:
-            self._dead([self._describe(i) for i in dead])
-        if self.tree.node_count > 1:
-            self._read_notices()
-        waited = (time.monotonic_ns() - waiting.since) * 1e-9
-        if self.timeout is not None and waited > self.timeout:
-            error = HangError(self._hang_text(waiting, waited))
-            self.break_with(error)
-            raise error
-        if self.timeout is None and waited > WARN_AFTER and not getattr(waiting, "warned", False):
-            waiting.warned = True  # type: ignore[attr-defined]
-            warnings.warn(self._hang_text(waiting, waited), RuntimeWarning, stacklevel=2)
-
-    def _describe(self, index: int) -> str:
-        pid, thread, host = self.control.who(index)
-        return f"thread {thread} (host {host}, pid {pid}) died {self.control.doing(index)}"
-
-    def _dead(self, texts: list[str]) -> None:
-        error = DeadThreadError("; ".join(texts))
-        first = self.broken is None
-        self.break_with(error)
-        if first:
-            self._send_notices(str(error))
-        raise error
-
-    def _send_notices(self, text: str) -> None:
-        """Tell the other nodes' roots, and mine theirs; nobody waits for an answer."""
-        data = text.encode()
-        targets = [int(t) for t in self.tree.node_roots if t not in self.machine]
-        with contextlib.suppress(Exception):
-            self._notices = [self.network.send_bytes(t, NOTICE, data) for t in targets]
-            self._notices += [
-                self.network.send_bytes(int(t), NOTICE, data)
-                for root in targets
-                for t in self.tree.members(self.tree.node_of(root))
-                if t != root
-            ]
-            self.network.progress()
-
-    def _read_notices(self) -> None:
-        notice = self.network.take_any(NOTICE)
-        if notice is not None:
-            error = DeadThreadError(f"{notice[1].decode()} (told by thread {notice[0]})")
-            self.break_with(error)
-            raise error
-
-    def _hang_text(self, waiting: Waiting, waited: float) -> str:
-        instance = waiting.instance
-        what = instance.record.call if instance is not None else waiting.what
-        lines = [f"thread {self.me} (host {self.host}) has waited {waited:.1f} s in {what}"]
-        missing = self._missing(instance)
-        if missing:
-            lines.append("not there: " + "; ".join(missing))
-        return "; ".join(lines)
-
-    def _missing(self, instance: Any) -> list[str]:
-        """Who has not come to this call, as far as it can be seen from here."""
-        if instance is None:
-            return []
-        out = []
-        for i in range(self.control.threads):
-            if i == self.control.index or self.control.operation_of(i) >= instance.op:
-                continue
-            pid, thread, host = self.control.who(i)
-            out.append(f"thread {thread} (host {host}, pid {pid}) is {self.control.doing(i)}")
-        net = instance.net
-        if net is not None and net.barrier is not None:
-            for thread in net.barrier.missing:
-                if thread not in self.machine:
-                    node = self.tree.node_of(thread)
-                    mates = ",".join(map(str, self.tree.members(node)))
-                    out.append(f"no word from node {node} (threads {mates})")
-        return out
-
-    def _watch_always(self) -> None:
-        """The daemon thread: deaths and a lost launcher while this thread computes."""
-        launched = self.threads > 1
-        while not self._stop.wait(1.0):
-            if launched and os.getppid() != self.parent:
-                self._end_now("the launcher of the job is gone")
-            dead = self.control.dead()
-            if dead and not self._stop.wait(GRACE):
-                text = "; ".join(self._describe(i) for i in dead)
-                self._end_now(f"DeadThreadError: {text}" if self.broken is None else "")
-
-    def _end_now(self, why: str) -> None:
-        """Print and end this process at once."""
-        if why:
-            sys.stderr.write(f"xupc: thread {self.me}: {why}\n")
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(1)
 
     # -- mismatch ----------------------------------------------------------------------
     def mismatch(self, instance: Any) -> None:
@@ -559,32 +523,35 @@ class Job:
         """Element-wise maximum over all threads, as a barrier of its own."""
         mine = np.array(values, np.int64)
         out = np.empty_like(mine)
-        request = self.network.comm.Iallreduce(mine, out, self.network.mpi.MAX)
-        self.engine.wait_for(lambda: bool(request.Test()), "all threads' agreement")
+        what = f"{self.control.last_call(self.control.index)}, the agreement of all threads"
+        number = self.control.agrees()
+        with self.engine.guarded(Waiting(self, None, what)):
+            request = self.network.comm.Iallreduce(mine, out, self.network.mpi.MAX)
+        self.engine.wait_for(request.Test, what, agreement=number)
         return [int(v) for v in out]
 
     # -- the end -----------------------------------------------------------------------
     def close(self) -> None:
         """After the last barrier: give everything back."""
-        self._stop.set()
+        guard = self.guard
+        assert isinstance(guard, Guard)
+        guard.finished()
         self.heap.close()
-        invalidate()
+        if core is not None:
+            core.invalidate()
         for segment in self.heap.segments:
             if segment.remote is not None:
                 segment.remote.window.free()
             segment.segment.close_fd()
         self.node_comm.Free()
         self.network.free()
+        guard.stop()
 
-    def end_job(self, status: int = 1) -> None:
-        """Never waits for others: end the whole job."""
-        self._stop.set()
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        threading.Timer(2.0, os._exit, (status,)).start()
-        with contextlib.suppress(Exception):
-            self.network.abort(status)
-        os._exit(status)
-
-
+    def end_job(self, status: int, error: BaseException | None = None) -> None:
+        """End the whole job without waiting for anybody, because of an error."""
+        why = ""
+        if error is not None:
+            kind = type(error).__name__
+            why = f"{kind}: {error}" if str(error) else kind
+        assert isinstance(self.guard, Guard)
+        self.guard.end_job(status, why, ours=isinstance(error, XupcError))

@@ -16,10 +16,11 @@ How a waiting thread spends its time:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..patterns import dissemination
@@ -78,11 +79,13 @@ class NetContext:
         self.bounds = bounds
         self.open = 0
         self.barrier: NetBarrier | None = None
+        self.posted: dict[int, Step] = {}
 
     def start(self) -> None:
         """A new run of the instance."""
         self.open = 0
         self.barrier = None
+        self.posted.clear()
 
     # -- addresses -------------------------------------------------------------------
     def address(self, part: Part) -> int:
@@ -155,7 +158,7 @@ class NetContext:
                     requests.append(self.network.recv_into(team.thread(rank), tag, buffer))
             case _:
                 raise TypeError(f"not an MPI step: {step!r}")
-        self._track(requests, step.ticket, instance, keep)
+        self._track(requests, step, instance, keep)
 
     def _get(self, part: Part, rank: int, address: int, nbytes: int) -> Any:
         bound = self.bounds[part.operand]
@@ -163,21 +166,40 @@ class NetContext:
         remote, displacement = self.job.heap.displacement(thread, bound.offset + part.offset)
         return remote.window.get(thread, displacement, address, nbytes)
 
-    def _track(self, requests: list[Any], ticket: int, instance: Any, keep: list[Any]) -> None:
+    def _track(self, requests: list[Any], step: Any, instance: Any, keep: list[Any]) -> None:
+        ticket = step.ticket
         if not requests:
             instance.set_ticket(ticket)
             return
         left = [len(requests)]
         self.open += 1
+        self.posted[ticket] = step
 
         def finished(_keep: list[Any] = keep) -> None:
             left[0] -= 1
             if not left[0]:
                 self.open -= 1
+                self.posted.pop(ticket, None)
                 instance.set_ticket(ticket)
 
         for request in requests:
             self.network.track(request, finished)
+
+    def awaited(self, instance: Any) -> set[int]:
+        """Threads off my node whose message or answer is still to come."""
+        found = set(self.barrier.missing) if self.barrier is not None else set()
+        for step in self.posted.values():
+            if isinstance(step, Get):
+                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+            elif isinstance(step, Recv | NetWait):
+                ranks = step.of
+            elif isinstance(step, Send | NetSignal):
+                ranks = step.to
+            else:
+                continue
+            found.update(self.team.thread(rank) for _, rank in self.far(ranks))
+        found.update(self.team.thread(rank) for _, rank in getattr(instance, "pending", ()))
+        return found
 
     def go_on(self, instance: Any) -> bool:
         """Carry out the MPI steps at which lanes stand; True if a lane moved."""
@@ -312,15 +334,24 @@ class Engine:
         net: NetContext | None = instance.net
         if net is not None and instance.plan.one_sided:
             self.one_sided_until_barrier = True
+            self.job.sync_windows()
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 self.job.mismatch(instance)
         except KeyboardInterrupt:
-            self.job.interrupted(instance)
+            self.interrupted(instance)
             raise
+        except self.network.mpi.Exception as e:
+            raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
         instance.end()
-        if instance.plan.sync[1] == "all":
-            self.one_sided_until_barrier = False
+        if self.one_sided_until_barrier:
+            self.job.sync_windows()
+            self.one_sided_until_barrier = instance.plan.sync[1] != "all"
+
+    def interrupted(self, instance: Any) -> None:
+        """A KeyboardInterrupt came out of a call: if it is not over, nothing goes on."""
+        if instance.active:
+            self.job.guard.interrupted(instance.record.call)
 
     def reach_end(self, instance: Any, status: int, *, look: bool = True) -> int:
         """Wait until the call is done or found to differ: DONE or MISMATCH.
@@ -331,6 +362,7 @@ class Engine:
         wait = Waiting(self.job, instance)
         while True:
             if status == MISMATCH or (status == DONE and (net is None or not net.open)):
+                wait.over()
                 return status
             moved = False
             if status == CALL_PYTHON:
@@ -344,30 +376,82 @@ class Engine:
                 continue
             pause = wait.pause(net)
             if wait.look and look and instance.owner.others_differ(instance, wait):
+                wait.over()
                 return MISMATCH
             status = instance.run(pause)
 
-    def wait_for(self, done: Callable[[], bool], what: str) -> None:
-        """Wait for something that is no instance: a request, an agreement."""
-        wait = Waiting(self.job, None, what)
-        while not done():
-            if not self.network.progress():
-                wait.pause(None)
+    def wait_for(
+        self,
+        done: Callable[[], bool],
+        what: str,
+        *,
+        threads: Sequence[int] = (),
+        agreement: int = 0,
+    ) -> None:
+        """Wait for something that is no instance: a request, an agreement.
+
+        `what`, in words, and the `threads` it comes from or the number of the
+        `agreement` serve reports.
+        """
+        with self.guarded(Waiting(self.job, None, what, threads, agreement)) as wait:
+            if agreement:
+                wait.publish(what)
+            while not done():
+                if not self.network.progress():
+                    wait.pause(None)
+            wait.over()
+
+    @contextlib.contextmanager
+    def guarded(self, wait: Waiting) -> Iterator[Waiting]:
+        """Around MPI calls outside of `drive`: the same errors as there."""
+        try:
+            yield wait
+        except KeyboardInterrupt:
+            self.job.guard.interrupted(wait.name)
+            raise
+        except self.network.mpi.Exception as e:
+            raise self.job.guard.mpi_failed(e, wait) from e
 
 
 class Waiting:
     """One wait: how long so far, how to pass the time, when to look round."""
 
-    def __init__(self, job: Job, instance: Any, what: str = "") -> None:
+    def __init__(
+        self,
+        job: Job,
+        instance: Any,
+        what: str = "",
+        threads: Sequence[int] = (),
+        agreement: int = 0,
+    ) -> None:
         self.job = job
         self.instance = instance
         self.what = what
+        self.threads = threads
+        self.agreement = agreement
+        self.warned = False
+        self.published = False
         self.since = time.monotonic_ns()
         self.hot_until = self.since + HOT_NS
         self.next_watch = self.since + SLICE_NS
         self.look = False
         self.moved_at = self.since
         self.told = False
+
+    @property
+    def name(self) -> str:
+        """What is waited for or in, in words."""
+        return self.instance.record.call if self.instance is not None else self.what
+
+    def publish(self, text: str) -> None:
+        """Tell the machine's threads what I wait for, in words."""
+        self.published = True
+        self.job.control.wait_begins(text)
+
+    def over(self) -> None:
+        """It has come."""
+        if self.published:
+            self.job.control.wait_ends()
 
     @property
     def stalled(self) -> bool:
@@ -384,7 +468,7 @@ class Waiting:
         job, now = self.job, time.monotonic_ns()
         self.look = now >= self.next_watch and job.engine.several_nodes
         if now >= self.next_watch:
-            job.watch(self)
+            job.guard.look(self)
             self.next_watch = now + SLICE_NS
         if not job.engine.several_nodes and self.instance is not None:
             return SLICE_NS

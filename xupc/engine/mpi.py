@@ -22,11 +22,11 @@ import numpy as np
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["BARRIER", "CONTROL", "DATA", "NOTICE", "SIGNAL", "STALL", "Network", "Window", "tag"]
+__all__ = ["BARRIER", "CONTROL", "DATA", "SIGNAL", "STALL", "Network", "Window", "abort_all", "tag"]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
 LOW_BITS = 15
-NOTICE, STALL = 2048 * 8 + 2048 * 8 - 1, 2048 * 8 + 2048 * 8 - 2
+STALL = 2048 * 8 + 2048 * 8 - 2
 
 
 def tag(operation: int, kind: int) -> int:
@@ -45,7 +45,7 @@ class Network:
         ``"mpich"``, ``"openmpi"`` or ``"other"``.
     """
 
-    def __init__(self, comm: Any = None) -> None:
+    def __init__(self, comm: Any, wait: Callable[[Any], None]) -> None:
         if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
             # Open MPI's UCX windows complain on stdout where there is no such device
             os.environ.setdefault("OMPI_MCA_osc", "^ucx")
@@ -54,7 +54,9 @@ class Network:
         self.mpi = MPI
         source = MPI.COMM_WORLD if comm is None else comm
         self._check(source)
-        self.comm: MPI.Intracomm = source.Dup()
+        self.comm: MPI.Intracomm
+        self.comm, request = source.Idup()
+        wait(request)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank = self.comm.Get_rank()
         self.size = self.comm.Get_size()
@@ -201,10 +203,6 @@ class Network:
         """Blocking split (start-up only)."""
         return self.comm.Split(color, self.rank)
 
-    def share(self, text: str | None, root: int) -> str:
-        """Blocking: the root's text on all threads."""
-        return str(self.comm.bcast(text, root=root))
-
     def window(self, address: int, nbytes: int) -> Window:
         """Blocking: expose my node's mapping of a segment to all threads."""
         memory = self.mpi.buffer.fromaddress(address, nbytes)
@@ -274,6 +272,14 @@ class Window:
         """Blocking: all threads together."""
         self.win.Unlock_all()
         self.win.Free()
+
+
+def abort_all(status: int) -> None:
+    """End all of MPI's processes, if MPI runs and I am not the only one."""
+    from mpi4py import MPI
+
+    if MPI.Is_initialized() and not MPI.Is_finalized() and MPI.COMM_WORLD.Get_size() > 1:
+        MPI.COMM_WORLD.Abort(status)
 
 
 def _family(version: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
+_SLOTS = 64
 
 
 def mix(a: int, b: int) -> int:
@@ -42,6 +43,8 @@ class Team:
         self.unsynced = 0
         self.verdict = False
         self.blocked = False
+        self.since = 0
+        self.history = [0] * _SLOTS
 
     @property
     def node_result(self) -> tuple[int, int, int, int]:
@@ -60,12 +63,18 @@ class Team:
         """Mix something into the running fingerprint without a call."""
         self.fp = mix(self.fp, signature)
 
+    def fp_after(self, op: int) -> int:
+        """The running fingerprint after one of the last operations; 0 if not known."""
+        known = self.since < op <= self.op < op + _SLOTS
+        return self.history[op % _SLOTS] if known else 0
+
     def give_up(self) -> None:
         """A mismatch is known; barriers are all that counts here anyway."""
 
     def restart(self, op: int, epoch: int) -> None:
         """After a mismatch: all threads agree on where to go on."""
         self.op, self.epoch = op, epoch
+        self.since = op
         self.fp = self.value = self.unsynced = 0
         self.verdict = False
 
@@ -109,6 +118,7 @@ class Instance:
         self.net: Any = None
         self.owner: Any = None
         self.active = False
+        self.released = False  # the barrier's verdict has come, and is bad
         self.op = 0
         self.fp = 0
 
@@ -119,9 +129,10 @@ class Instance:
         team.fp = mix(team.fp, self.hash)
         team.unsynced += 1
         self.op, self.fp = team.op, team.fp
+        team.history[team.op % _SLOTS] = team.fp
         self.pc = [0, 0]
         self.tickets: set[int] = set()
-        self.arrived = False
+        self.arrived = self.released = False
         self.signals: dict[tuple[int, int], int] = {}
         self.pending: dict[tuple[int, int], Any] = {}
         self.active = True
@@ -135,8 +146,13 @@ class Instance:
 
     def execute(self) -> None:
         """The whole call."""
-        self.begin()
-        self.owner.job.engine.drive(self)
+        engine = self.owner.job.engine
+        try:
+            self.begin()
+            engine.drive(self)
+        except KeyboardInterrupt:
+            engine.interrupted(self)
+            raise
 
     def poll(self) -> int:
         """As far as it goes without any waiting."""
@@ -179,10 +195,15 @@ class Instance:
         """Whether I have arrived at the team's current barrier in this call."""
         return self.arrived
 
+    def suspect(self) -> bool:
+        """There is no shared memory to look at."""
+        return False
+
     def advance(self, lane: int) -> None:
         """Past the MPI step at which a lane stands."""
         if isinstance(self._step(lane), Barrier):
-            self.arrived = self.team.verdict  # the call ends here if the verdict is bad
+            # the call ends here if the verdict is bad
+            self.arrived = self.released = self.team.verdict
             self.team.unsynced = 0
             self.team.value = 0
         self.pc[lane] += 1

@@ -13,7 +13,6 @@ newer one covers it, is forgotten.  So the lists stay as short as one call's.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import NamedTuple
 
 from ..plan.draw import step_text
@@ -28,7 +27,7 @@ class Where(NamedTuple):
     thread: int
     call: int
     lane: int
-    index: int
+    at: int
     step: Step | str
     name: str
 
@@ -37,14 +36,14 @@ class Where(NamedTuple):
             return f"thread {self.thread}, before call {self.call}: {self.step}"
         return (
             f"thread {self.thread}, call {self.call} ({self.name}), {LANES[self.lane]} lane, "
-            f"step {self.index}: {step_text(self.step)}"
+            f"step {self.at}: {step_text(self.step)}"
         )
 
 
 class Race(NamedTuple):
     """Two accesses to bytes ``lo:hi`` of an array on a thread that nothing orders."""
 
-    array: Hashable
+    array: str
     thread: int
     lo: int
     hi: int
@@ -74,7 +73,7 @@ class Shadow:
 
     __slots__ = ("_accesses", "_array", "_found", "_thread")
 
-    def __init__(self, array: Hashable, thread: int, found: dict[tuple[Where, Where], Race]):
+    def __init__(self, array: str, thread: int, found: dict[tuple[Where, Where], Race]):
         self._array = array
         self._thread = thread
         self._found = found

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,14 +88,14 @@ class Call:
     """A collective call: every thread's program, and where operand i is: (array, base)."""
 
     programs: Sequence[Program]
-    operands: tuple[tuple[Hashable, int], ...]
+    operands: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UserWrite:
     """The thread's own program stores bytes into an array on any thread."""
 
-    array: Hashable
+    array: str
     thread: int
     lo: int
     data: bytes
@@ -109,7 +109,7 @@ class UserWrite:
 class UserRead:
     """The thread's own program reads bytes, and expects these."""
 
-    array: Hashable
+    array: str
     thread: int
     lo: int
     expected: bytes
@@ -128,7 +128,7 @@ class UserBarrier:
 
 
 Action = Call | UserWrite | UserRead | UserBarrier
-Memory = Mapping[Hashable, Sequence[bytearray]]
+Memory = Mapping[str, Sequence[bytearray]]
 
 
 class _Lane:

@@ -46,6 +46,8 @@ ALL: Final = "all"
 """All threads of the team."""
 NODE: Final = "node"
 """The threads of my node."""
+MOST_BYTES: Final = 1 << 30
+"""No message is longer: MPI counts in 32 bits."""
 CHANNELS: Final = 5
 """Signal channels of one operation (a cache line's worth)."""
 
@@ -102,6 +104,7 @@ class Recorder:
         self._channels = 0
         self._forked = False
         self._joined = True
+        self._one_sided = False
 
     # -- topology in an algorithm's words ------------------------------------------
     @property
@@ -121,6 +124,18 @@ class Recorder:
     def acting_root(self, node: int, root: int) -> int:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
         return root if self.tree.node_of(root) == node else self.tree.node_root(node)
+
+    def message(self, nbytes: int) -> int:
+        """The largest message when each thread of every node has a block of `nbytes`.
+
+        The tuned size, or more where one plan would have too many messages: it has to
+        stay small at 10,000 nodes.
+        """
+        nodes = self.tree.node_count
+        largest = max(self.tree.node_size(node) for node in range(nodes))
+        per_node = max(1, self.tuning["messages"] // nodes)
+        needed = -(-largest * nbytes // per_node)
+        return min(max(self.tuning["message"], needed), MOST_BYTES)
 
     # -- steps ---------------------------------------------------------------------
     def _add(self, step: Step) -> None:
@@ -250,6 +265,8 @@ class Recorder:
     # -- synchronisation of the caller's data ---------------------------------------
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
         """Before `users` touch data of `owners`: under MYSYNC wait until those entered."""
+        if not node_only and not self.one_node:
+            self._one_sided = True  # data is touched across nodes: its owner must poll
         if self.sync[0] == "my":
             self._handshake(owners, users, node_only)
 
@@ -334,6 +351,7 @@ class Recorder:
             (tuple(node), tuple(net)),
             self._tickets,
             self.sync,
+            self._one_sided,
         )
 
 

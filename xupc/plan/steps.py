@@ -239,6 +239,8 @@ class Plan:
         Number of tickets in use.
     sync
         ``(in, out)``: each of ``"no"``, ``"my"``, ``"all"``.
+    one_sided
+        Whether threads read other nodes' memory in this call, so that all must poll.
     """
 
     collective: str
@@ -248,6 +250,7 @@ class Plan:
     lanes: tuple[tuple[Step, ...], tuple[Step, ...]]
     tickets: int
     sync: tuple[str, str]
+    one_sided: bool = False
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -259,11 +262,6 @@ class Plan:
     def barriers(self) -> int:
         """How many full barriers (fused ones included) the call makes."""
         return sum(isinstance(s, Barrier | Fused) for s in self.steps)
-
-    @property
-    def one_sided(self) -> bool:
-        """Whether it reads other nodes' memory, which needs their polling."""
-        return any(isinstance(s, Get) for s in self.steps)
 
     def __str__(self) -> str:
         from .draw import draw

@@ -1,0 +1,326 @@
+"""What can go wrong with the job as a whole: death, hang, interrupt, a failing MPI.
+
+Every wait comes to `Guard.look` every 50 ms, and a daemon thread looks four times a
+second, so that a thread that only computes does not outlive the others. What there is
+to see:
+
+1. a lock in the machine's control segment that is free: its thread has died;
+2. trouble that a thread of this machine has posted there: a death that it was told
+   of, a hang, an interrupt, an error of MPI;
+3. for the machine's lowest thread, the lifeline to other machines, which carries
+   deaths and troubles on (`xupc.engine.lifeline`);
+4. a launcher that is gone;
+5. the deadline of the wait.
+
+A thread that sees something raises; from then on nothing can be called. The end of a
+program with a broken job never waits for an answer: it lets those speak who are about
+to raise the same, for a moment, and ends the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+from ..errors import DeadThreadError, HangError, XupcError
+from ..memory.segment import lock_holder, try_lock
+from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+
+if TYPE_CHECKING:
+    from .job import Job
+    from .live import Waiting
+
+__all__ = ["Guard", "Unguarded"]
+
+TICK = 0.25  # seconds between two looks of the daemon thread
+WARN_AFTER = 60.0  # seconds of a wait without a timeout
+SPEAK = 1.0  # from a death to the end of a thread that computes
+LAST_WORD = 3.0  # from a death to the end of a thread that has raised
+OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
+FAR_SPEAK = 0.7  # the least, where they are on other machines
+ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
+MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
+OTHERS_END = 1.0  # for threads to end with the job by themselves
+ABORT = 4  # whole seconds for MPI to end the job
+ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
+
+
+class Unguarded:
+    """What stands in until the job has got far enough to be watched."""
+
+    def look(self, waiting: Waiting) -> None:
+        """There is nothing to see yet."""
+
+    def interrupted(self, what: str) -> None:
+        """Nothing can be called yet."""
+
+    def mpi_failed(self, error: Exception, waiting: Waiting) -> XupcError:
+        """The error to raise for one of MPI's."""
+        return XupcError(f"init: MPI failed in {waiting.name}: {error}")
+
+
+class Guard:
+    """Watches over the job on behalf of this thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.control = job.control
+        self.lifeline = job.lifeline
+        self.parent = os.getppid()
+        self.ending = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
+        self._thread.start()
+
+    # -- in a wait -----------------------------------------------------------------------
+    def look(self, waiting: Waiting) -> None:
+        """Called from every wait every 50 ms; raises what is wrong."""
+        self._raise_troubles(waiting)
+        waited = (time.monotonic_ns() - waiting.since) * 1e-9
+        waiting.publish(self._wait_text(waiting))
+        timeout = self.job.timeout
+        if timeout is not None and waited > timeout:
+            error = HangError(self._hang_text(waiting, waited))
+            self.control.post(HUNG, str(error))
+            self.job.break_with(error)
+            raise error
+        if timeout is None and waited > WARN_AFTER and not waiting.warned:
+            waiting.warned = True
+            warnings.warn(self._hang_text(waiting, waited), RuntimeWarning, stacklevel=2)
+
+    def _raise_troubles(self, waiting: Waiting) -> None:
+        trouble = self.control.trouble()
+        if trouble is None:
+            dead = self.control.dead()
+            if not dead:
+                return
+            trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
+            self.control.post(*trouble)
+        kind, text = trouble
+        error: XupcError
+        if kind == DEAD:
+            error = DeadThreadError(text)
+        elif kind == HUNG:
+            waited = (time.monotonic_ns() - waiting.since) * 1e-9
+            mine = self._hang_text(waiting, waited)
+            error = HangError(mine if self._missing(waiting) else f"{mine}; {text}")
+        else:
+            error = XupcError(text)
+        self.job.break_with(error)
+        raise error
+
+    def interrupted(self, what: str) -> None:
+        """A KeyboardInterrupt inside a call: no half call is ever resumed."""
+        text = f"{self._me} was interrupted inside {what}; the team is unusable"
+        self.control.post(INTERRUPTED, text)
+        self.job.break_with(XupcError(text))
+
+    def mpi_failed(self, error: Exception, waiting: Waiting) -> XupcError:
+        """The error to raise for one of MPI's: the death behind it, if one comes to light."""
+        deadline = time.monotonic() + MPI_TELLS
+        try:
+            while time.monotonic() < deadline:
+                self._raise_troubles(waiting)
+                time.sleep(0.02)
+        except XupcError as known:
+            return known
+        text = f"{self._me}: MPI failed in {waiting.name}: {error}"
+        self.control.post(BROKEN, text)
+        ours = XupcError(text)
+        self.job.break_with(ours)
+        return ours
+
+    # -- words ---------------------------------------------------------------------------
+    @property
+    def _me(self) -> str:
+        return f"thread {self.job.me} (host {self.job.host}, pid {self.job.pid})"
+
+    def _name(self, index: int) -> str:
+        pid, thread, host = self.control.who(index)
+        return f"thread {thread} (host {host}, pid {pid})"
+
+    def _wait_text(self, waiting: Waiting) -> str:
+        far = self._no_word(waiting)
+        return f"{waiting.name}: no word from {', '.join(far)}" if far else waiting.name
+
+    def _hang_text(self, waiting: Waiting, waited: float) -> str:
+        text = f"{self._me} has waited {waited:.1f} s in {waiting.name}"
+        missing = self._missing(waiting)
+        return f"{text}; not there: {'; '.join(missing)}" if missing else text
+
+    def _missing(self, waiting: Waiting) -> list[str]:
+        """Who has not come to this wait, as far as it can be seen from here."""
+        control = self.control
+        late = [i for i in range(control.threads) if i != control.index and self._late(i, waiting)]
+        out = [f"{self._name(i)} is {control.doing(i)}" for i in late]
+        out += [f"no word from {far}" for far in self._no_word(waiting)]
+        if not out:  # my node root may know more
+            others = [i for i in range(control.threads) if i != control.index]
+            texts = [(i, control.waits_for(i)) for i in others]
+            out = [f"{self._name(i)} is in {t}" for i, t in texts if "no word from" in t]
+        return out
+
+    def _late(self, index: int, waiting: Waiting) -> bool:
+        """Whether a thread of my machine is one that I wait for."""
+        if waiting.instance is not None:
+            return bool(self.control.operation_of(index) < waiting.instance.op)
+        if waiting.agreement:
+            return self.control.agreements_of(index) < waiting.agreement
+        _, thread, _ = self.control.who(index)
+        return thread in waiting.threads
+
+    def _no_word(self, waiting: Waiting) -> list[str]:
+        """Threads of other machines that I wait for, machine by machine."""
+        job = self.job
+        threads = set(waiting.threads)
+        net = waiting.instance.net if waiting.instance is not None else None
+        if net is not None:
+            threads |= net.awaited(waiting.instance)
+        nodes = sorted({job.tree.node_of(t) for t in threads - set(job.machine)})
+        return [self._node(node) for node in nodes]
+
+    def _node(self, node: int) -> str:
+        job = self.job
+        members = job.tree.members(node)
+        threads = f"thread{'s' if len(members) > 1 else ''} {', '.join(map(str, members[:16]))}"
+        threads += ", ..." if len(members) > 16 else ""
+        pid, first, host = self.control.host(job.machine_of(int(members[0])))
+        whose = f", pid {pid}" if [first] == [int(t) for t in members] else ""
+        return f"node {node} ({threads}; host {host}{whose})"
+
+    # -- while this thread computes ------------------------------------------------------
+    def _watch_always(self) -> None:
+        """The daemon thread."""
+        launched = self.job.threads > 1
+        since = 0.0
+        while not self._stop.is_set():
+            if self.lifeline is not None:
+                self.lifeline.turn(TICK)
+            else:
+                self._stop.wait(TICK)
+            if self._stop.is_set():
+                break
+            if launched and os.getppid() != self.parent:
+                self._end_now("the launcher of the job is gone", gone=True)
+            if self.ending:
+                continue
+            if (status := self.control.ended) is not None:
+                self._end_with_others(status)
+            if not (text := self._deaths()):
+                continue
+            now = time.monotonic()
+            since = since or now
+            if self.job.broken is None and now - since > SPEAK:
+                self._end_now(f"DeadThreadError: {text}")
+            elif now - since > LAST_WORD:
+                self._end_now("")
+        if self.lifeline is not None:
+            self.lifeline.close()
+
+    def _deaths(self) -> str:
+        """Deaths known on this machine, in words; passes troubles on to other machines."""
+        trouble = self.control.trouble()
+        if trouble is None:
+            dead = self.control.dead()
+            if not dead:
+                return ""
+            trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
+            self.control.post(*trouble)
+        if self.lifeline is not None:
+            self.lifeline.tell(*trouble)
+        return trouble[1] if trouble[0] == DEAD else ""
+
+    # -- the end -------------------------------------------------------------------------
+    def finished(self) -> None:
+        """All threads have passed the last barrier: nothing that ends now is a death."""
+        self.control.post(FINISHED)
+        if self.lifeline is not None:
+            self.lifeline.farewell()
+
+    def stop(self) -> None:
+        """No more watching."""
+        self._stop.set()
+
+    def _end_now(self, why: str, *, gone: bool = False) -> None:
+        """Print and end this process at once."""
+        if why:
+            sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
+        self.control.say()
+        _flush()
+        if why and not gone:  # a launcher may end the others with the first to end
+            self._let_others_speak()
+        os._exit(1)
+
+    def _end_with_others(self, status: int) -> None:
+        """The job ends: so do I, after the one who ends it, whose status counts."""
+        _flush()
+        self.control.say()
+        fd = self.control.segment.fd
+        if self.lifeline is not None and try_lock(fd, ABORT_BYTE):  # the end comes from another machine
+            self._end_others(status)
+            os._exit(status)
+        deadline = time.monotonic() + OTHERS_END
+        while lock_holder(fd, ABORT_BYTE) is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os._exit(status)
+
+    def end_job(self, status: int, why: str, *, ours: bool) -> None:
+        """End the whole job and this process; `ours`: for an error that others may have too."""
+        self.ending = True
+        _flush()
+        self.control.explain_end(why)
+        if self.lifeline is not None:
+            self.lifeline.explain_end(why)
+        self.control.say()
+        with contextlib.suppress(ValueError):  # whatever MPI does now, this process ends
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(OTHERS_SPEAK) + ABORT)
+        with contextlib.suppress(BaseException):
+            self._let_others_speak(ALIKE if ours else 0.0)
+        with contextlib.suppress(BaseException):
+            if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
+                self._end_others(status)
+                self.job.network.abort(status)
+            time.sleep(ALIKE)
+        os._exit(status)
+
+    def _end_others(self, status: int) -> None:
+        """End the threads of all machines: not every launcher does when one aborts."""
+        self.control.end_all(status)
+        if self.lifeline is not None:
+            self.lifeline.end_all(status)
+        deadline = time.monotonic() + OTHERS_END
+        while (silent := self.control.silent()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pid in silent.values():  # stopped, or in C code for long
+            if pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _let_others_speak(self, most: float = 0.0) -> None:
+        """Give those who are about to raise the same as I a moment to say it."""
+        trouble = self.control.trouble()
+        death = trouble is None or trouble[0] == DEAD
+        least = 0.0
+        if trouble is not None:
+            most = OTHERS_SPEAK
+            if self.job.machines > 1:
+                least = OTHERS_SPEAK if death else FAR_SPEAK
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < most:
+            silent = self.control.silent()
+            if waited >= least and not any(death or self.control.waits(i) for i in silent):
+                return
+            time.sleep(0.01)
+
+
+def _flush() -> None:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
