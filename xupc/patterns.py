@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["binomial", "chain", "chunks", "dissemination", "pieces", "rotate"]
+__all__ = ["binomial", "chain", "chunks", "dissemination", "pieces", "rotate", "star"]
 
 
 def rotate(rank: int, root: int, n: int) -> int:
@@ -39,6 +39,11 @@ def binomial(v: int, n: int) -> tuple[int | None, list[int]]:
 def chain(v: int, n: int) -> tuple[int | None, list[int]]:
     """Parent and children of `v` in a chain 0 -> 1 -> ... -> n-1."""
     return (v - 1 if v else None), ([v + 1] if v + 1 < n else [])
+
+
+def star(v: int, n: int) -> tuple[int | None, list[int]]:
+    """Parent and children of `v` where 0 sends to all the others itself."""
+    return (None, list(range(1, n))) if v == 0 else (0, [])
 
 
 def dissemination(v: int, n: int) -> list[tuple[int, int]]:

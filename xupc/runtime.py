@@ -101,7 +101,9 @@ def init(
     job.heap.alive = job.check
     shared.set_memory(job.heap)
     if core is not None:
-        core.set_drive(job.engine.drive, job.engine.interrupted)
+        core.set_drive(
+            job.engine.drive, job.engine.interrupted, lambda instance: instance.owner.catch_up()
+        )
     _world.barrier()
     return _world
 

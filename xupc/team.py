@@ -96,6 +96,7 @@ class Team:
             n,
             self.tree.local_index(self.rank),
             job.control.status_address,
+            self.size == 1,
             counter_mode,
             spins,
             yields,
@@ -288,7 +289,11 @@ class Team:
         if self.notified is not None:
             raise XupcError(f"{call}: not allowed between notify and wait")
         if self.core.unsynced >= RUN_AHEAD:
-            self._barrier("run-ahead", None).execute()
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Let all threads meet after many calls without a barrier."""
+        self._barrier("run-ahead", None).execute()
 
     def fail(self, error: BaseException, record: Record, synchronising: bool = True) -> Any:
         """A call with a bad argument: raise it here and let no other thread hang.

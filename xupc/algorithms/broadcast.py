@@ -8,7 +8,7 @@ T threads on N nodes, n bytes::
 from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial, chain, chunks, rotate
+from ..patterns import binomial, chain, chunks, rotate, star
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
@@ -53,7 +53,8 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     """Between node roots in chunks, inside each node chunk by chunk as they arrive.
 
     The network sees n bytes per node. Large blocks travel down a chain of nodes, a
-    chunk on every link at the same time; small ones down a binomial tree::
+    chunk on every link at the same time; small ones straight from the root to a few
+    nodes, down a binomial tree to many::
 
         root's node   c0 c1 c2 c3 ->              its threads read src
         next node        c0 c1 c2 ->              its threads read dst@node_root
@@ -102,8 +103,10 @@ def _between_nodes(
     """The network's half: take each chunk, tell my node, pass it on."""
     nodes = t.tree.node_count
     first = t.tree.node_of(root)
-    large = len(parts) > 1 or parts[0][1] >= t.tuning["chain"]
-    shape = chain if large else binomial
+    if len(parts) > 1 or parts[0][1] >= t.tuning["chain"]:
+        shape = chain
+    else:
+        shape = star if nodes <= t.tuning["flat"] else binomial
     parent, children = shape(rotate(t.my_node, first, nodes), nodes)
 
     def speaker(v: int) -> int:

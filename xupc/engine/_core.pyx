@@ -40,6 +40,7 @@ cdef extern from "core.h" nogil:
         int32_t yields
         int32_t verdict
         int32_t giving_up
+        int32_t solo
         uint64_t epoch
         uint64_t op
         uint64_t fp
@@ -100,16 +101,20 @@ cdef enum:
 
 cdef uint64_t _generation = 1
 cdef object _drive = None
+cdef object _catch_up = None
 cdef object _interrupted = None
 
 
-def set_drive(drive, interrupted):
+def set_drive(drive, interrupted, catch_up):
     """`drive(instance, status)`: what finishes a call that did not finish at once.
+
+    `catch_up(instance)` makes its team meet after many calls without a barrier.
 
     `interrupted(instance)` is told of a KeyboardInterrupt that may have come before the
     first line of `drive`.
     """
-    global _drive, _interrupted
+    global _drive, _interrupted, _catch_up
+    _catch_up = catch_up
     _drive = drive
     _interrupted = interrupted
 
@@ -152,11 +157,12 @@ cdef class Team:
     cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef public bint blocked  # between notify and wait: no cached call may run
 
-    def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint counter_mode,
-                  int spins, int yields, uint64_t nt_min, keep):
+    def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
+                  bint counter_mode, int spins, int yields, uint64_t nt_min, keep):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
+        self.t.solo = solo
         self.t.counter_mode = counter_mode
         self.t.spins = spins
         self.t.yields = yields
@@ -446,8 +452,9 @@ cdef class HotCall:
                         ):
                             same = False
                             break
-                    if (same and e.instance.team.t.unsynced < RUN_AHEAD
-                            and not e.instance.team.blocked):
+                    if same and not e.instance.team.blocked:
+                        if e.instance.team.t.unsynced >= RUN_AHEAD:
+                            _catch_up(e.instance)
                         return e.instance.execute()
         return self.slow(args, kwargs)
 
@@ -472,7 +479,9 @@ cdef class HotPlan:
         self.generation = _generation
 
     def __call__(self):
-        if (self.instance is not None and self.generation == _generation and self.instance.team.t.unsynced < RUN_AHEAD
+        if (self.instance is not None and self.generation == _generation
                 and not self.instance.team.blocked):
+            if self.instance.team.t.unsynced >= RUN_AHEAD:
+                _catch_up(self.instance)
             return self.instance.execute()
         return self.slow()

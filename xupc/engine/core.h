@@ -113,6 +113,7 @@ typedef struct {
     int32_t spins;
     int32_t yields;
     int32_t verdict; /* of the last barrier */
+    int32_t solo;      /* a team of one thread: nobody to run ahead of */
     int32_t giving_up; /* a mismatch is known: only the verdict ends a wait */
     uint64_t epoch;
     uint64_t op;
@@ -584,7 +585,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     in->op = ++t->op;
     in->fp = t->fp = xu_mix(t->fp, hash);
     t->history[in->op % XU_SLOTS] = in->fp;
-    t->unsynced++;
+    t->unsynced += !t->solo;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];
         in->sub[lane] = 0;

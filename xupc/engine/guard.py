@@ -262,7 +262,8 @@ class Guard:
         _flush()
         self.control.say()
         fd = self.control.segment.fd
-        if self.lifeline is not None and try_lock(fd, ABORT_BYTE):  # the end comes from another machine
+        if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
+            # nobody on this machine does it
             self._end_others(status)
             os._exit(status)
         deadline = time.monotonic() + OTHERS_END

@@ -108,6 +108,10 @@ class Network:
             call()
         return True
 
+    def all_done(self, requests: list[Any]) -> bool:
+        """Test some requests of one's own together."""
+        return bool(self.mpi.Request.Testall(requests))
+
     def forget(self) -> None:
         """Give up on everything in flight (after a mismatch).
 

@@ -127,7 +127,7 @@ class Instance:
         team = self.team
         team.op += 1
         team.fp = mix(team.fp, self.hash)
-        team.unsynced += 1
+        team.unsynced += self.owner.size > 1
         self.op, self.fp = team.op, team.fp
         team.history[team.op % _SLOTS] = team.fp
         self.pc = [0, 0]
