@@ -116,13 +116,13 @@ def _collective_room(world: Team, nbytes: int, n: int, dtype: np.dtype[Any], blo
     job = world.job
     heap = job.heap
     _reap(world)
-    mates = world.tree.members(world.node_number)
-    parts = [_part_bytes(int(t), n, dtype, block, world.size) for t in mates]
-    _agree(world, heap.room_for(sum(parts), "all_alloc"))
+    # All threads of this machine take from the same space, also where it is split into nodes.
+    parts = {t: _part_bytes(t, n, dtype, block, world.size) for t in job.machine}
+    _agree(world, heap.room_for(sum(parts.values()), "all_alloc"))
     offset = heap.find_room(nbytes)
     if offset is None:
         offset = heap.grow(nbytes)
-    mine = parts[world.tree.local_index(world.rank)]
+    mine = parts[world.rank]
     why = None
     try:
         heap.take(offset, mine, "all_alloc")

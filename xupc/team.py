@@ -176,8 +176,8 @@ class Team:
         """Whether it can be seen or was heard that this call is not everybody's.
 
         Asked now and then by a thread that waits. Early messages for the next barrier
-        carry fingerprints, mine to compare if that barrier is this call's. A thread that
-        waits long in mid-call asks the others for theirs.
+        carry fingerprints, which may contradict each other, or mine if that barrier is
+        this call's. A thread that waits long in mid-call asks the others for theirs.
         """
         if instance.suspect():
             return True
@@ -190,11 +190,12 @@ class Team:
         if self._heard_of_difference():
             return True
         under_way = instance.net is not None and instance.net.barrier is not None
-        if under_way or not (at_barrier or instance.plan.sync[1] == "all"):
+        if under_way:
             return False
+        mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
         network, tag = self.job.network, self.tag(self.core.epoch + (not at_barrier), BARRIER)
         early = (network.peek(t, tag) for t in self.exchange_group if t != self.job.me)
-        return any(data is not None and differs(data, instance.fp) for data in early)
+        return any(data is not None and differs(data, mine) for data in early)
 
     def _tell_all(self, kind: int, op: int, fp: int) -> None:
         for thread in self.exchange_group:

@@ -145,7 +145,14 @@ def partitions(threads: int) -> Iterator[list[int]]:
 
 
 def _tuning(
-    chunk: int, message: int, get_piece: int, window: int, fuse: int, chain: int, flat: int
+    chunk: int,
+    message: int,
+    get_piece: int,
+    window: int,
+    fuse: int,
+    chain: int,
+    flat: int,
+    lead: int,
 ) -> Tuning:
     return {
         "chunk": chunk,
@@ -156,18 +163,19 @@ def _tuning(
         "fuse": fuse,
         "chain": chain,
         "flat": flat,
+        "lead": lead,
     }
 
 
 TUNINGS: dict[str, tuple[Tuning, tuple[int, ...]]] = {
     # no fusing, always a chain and a ring, two messages at a time
-    "large": (_tuning(16, 16, 8, 2, 0, 1, 1), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
+    "large": (_tuning(16, 16, 8, 2, 0, 1, 1, 0), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
     # fused where possible, binomial, all to all
-    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20), (1, 8, 16, 17, 40)),
-    # thresholds in the middle of the sizes, odd pieces, one message at a time
-    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3), (4, 5, 6, 10, 12, 13, 21, 40)),
-    # everything in one message and one piece
-    "whole": (_tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8), (3, 24)),
+    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20, 0), (1, 8, 16, 17, 40)),
+    # thresholds in the middle of the sizes, odd pieces, one message at a time, some led
+    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3, 40), (4, 5, 6, 10, 12, 13, 21, 40)),
+    # everything in one message and one piece, led by node roots
+    "whole": (_tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8, 1 << 20), (3, 24)),
 }
 
 

@@ -22,6 +22,7 @@ TUNING = {
     "message": 131072,
     "get_piece": 65536,
     "window": 16,
+    "lead": 1024,
     "messages": 10000,
     "fuse": 4096,
     "chain": 65536,

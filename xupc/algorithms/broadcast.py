@@ -7,11 +7,16 @@ T threads on N nodes, n bytes::
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial, chain, chunks, rotate, star
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
+
+Shape = Callable[[int, int], tuple[int | None, list[int]]]
+"""A tree: ``(virtual rank, how many)`` -> parent, children."""
 
 
 @algorithm("broadcast", PULL, "every thread reads the root's block")
@@ -60,8 +65,8 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         next node        c0 c1 c2 ->              its threads read dst@node_root
         last node           c0 c1                  chunk by chunk behind the network
 
-    Inside one node: small blocks are written by whoever arrives last, large ones
-    are pulled.
+    Very small ones the node roots write to their threads themselves. Inside one node:
+    small blocks are written by whoever arrives last, large ones are pulled.
     """
     if t.one_node:
         if nbytes <= t.tuning["fuse"]:
@@ -73,6 +78,10 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
             pull(t, dst, src, root, nbytes)
         return
 
+    if t.lead(nbytes * t.largest_node):
+        if t.me == t.node_root:
+            _lead(t, dst, src, root, nbytes)
+        return
     home = t.on_my_node(root)
     speaker = t.acting_root(t.my_node, root)
     arrived = t.channel()
@@ -92,6 +101,28 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     t.done(NODE, speaker, node_only=True)
 
 
+def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """A node root's work when it does everything for its node."""
+    parent, children = _tree(t, root, star if t.tree.node_count <= t.tuning["flat"] else binomial)
+    if parent is None:
+        source, targets = src.on(root), t.mates()
+    else:
+        source, targets = dst.on(t.me), t.others()
+        t.need(t.recv(t.tree.node_root(parent), source, nbytes))
+    for child in children:
+        t.send(t.tree.node_root(child), source, nbytes)
+    for run in targets:
+        t.copy(dst.across(run), source, nbytes, run.count)
+
+
+def _tree(t: Recorder, root: int, shape: Shape) -> tuple[int | None, list[int]]:
+    """My node's parent and children in a tree of nodes with the root's at the top."""
+    nodes, first = t.tree.node_count, t.tree.node_of(root)
+    parent, children = shape(rotate(t.my_node, first, nodes), nodes)
+    back = [(v + first) % nodes for v in children]
+    return (None if parent is None else (parent + first) % nodes), back
+
+
 def _between_nodes(
     t: Recorder,
     dst: Operand,
@@ -101,16 +132,14 @@ def _between_nodes(
     arrived: int,
 ) -> None:
     """The network's half: take each chunk, tell my node, pass it on."""
-    nodes = t.tree.node_count
-    first = t.tree.node_of(root)
     if len(parts) > 1 or parts[0][1] >= t.tuning["chain"]:
-        shape = chain
+        shape: Shape = chain
     else:
-        shape = star if nodes <= t.tuning["flat"] else binomial
-    parent, children = shape(rotate(t.my_node, first, nodes), nodes)
+        shape = star if t.tree.node_count <= t.tuning["flat"] else binomial
+    parent, children = _tree(t, root, shape)
 
-    def speaker(v: int) -> int:
-        return t.acting_root((v + first) % nodes, root)
+    def speaker(node: int) -> int:
+        return t.acting_root(node, root)
 
     source = src.on(root) if parent is None else dst.on(t.me)
     with t.net():

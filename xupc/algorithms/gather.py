@@ -66,8 +66,12 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         return
 
     home = t.on_my_node(root)
-    speaker = t.acting_root(t.my_node, root)
     message = t.message(nbytes)
+    if t.lead(nbytes * t.largest_node):
+        if t.me == t.node_root:
+            _lead(t, dst, src, root, nbytes, message)
+        return
+    speaker = t.acting_root(t.my_node, root)
     if home:
         t.ready(root, NODE, node_only=True)
         if t.me == root:
@@ -78,11 +82,28 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         return
     t.ready(NODE, speaker, node_only=True)
     if t.me == speaker:
-        for run in t.mates():
-            for block, count, offset, size in pieces(run.count, nbytes, message):
-                part = src.across(run, offset).block(block)
-                t.send(root, part._replace(thread_step=run.step), size, count)
+        _send_all(t, src, root, nbytes, message)
     t.done(speaker, NODE, node_only=True)
+
+
+def _lead(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int
+) -> None:
+    """A node root's work when it does everything for its node."""
+    if not t.on_my_node(root):
+        _send_all(t, src, t.tree.root_of(root), nbytes, message)
+        return
+    _take_all(t, dst, root, nbytes, message)
+    for run in t.mates():
+        t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+
+
+def _send_all(t: Recorder, src: Operand, to: int, nbytes: int, message: int) -> None:
+    """My node's blocks, straight from its threads' heaps."""
+    for run in t.mates():
+        for block, count, offset, size in pieces(run.count, nbytes, message):
+            part = src.across(run, offset).block(block)
+            t.send(to, part._replace(thread_step=run.step), size, count)
 
 
 def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -> None:

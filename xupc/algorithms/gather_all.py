@@ -73,11 +73,14 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
             pull(t, dst, src, nbytes)
         return
 
+    few = t.tree.node_count <= t.tuning["flat"]
+    if few and t.lead(nbytes * t.size * t.largest_node):
+        if t.me == t.node_root:
+            _lead(t, dst, src, nbytes)
+        return
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
-    nodes = t.tree.node_count
-    largest = max(t.tree.node_size(node) for node in range(nodes))
-    small = nodes <= t.tuning["flat"] and nbytes * largest <= t.tuning["chain"]
+    small = few and nbytes * t.largest_node <= t.tuning["chain"]
     if t.me == t.node_root:
         with t.net():
             if small:
@@ -111,8 +114,25 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
     return out
 
 
+def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """A node root's work when it does everything for its node."""
+    tickets = _all_to_all(t, dst, src, nbytes)
+    _copy_mates(t, dst, src, nbytes)
+    for ticket in tickets:
+        t.need(ticket)
+    for run in t.others():
+        t.copy(dst.across(run), dst.on(t.me), nbytes * t.size, run.count)
+
+
 def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
-    """All node roots to all: own blocks out, the others' in."""
+    """All node roots to all, and word to my node of each message that comes."""
+    for i, ticket in enumerate(_all_to_all(t, dst, src, nbytes)):
+        t.need(ticket)
+        t.signal(arrived, t.mates(), i + 1)
+
+
+def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[int]:
+    """Own blocks out to all node roots, theirs in; the tickets of these."""
     nodes = t.tree.node_count
     others = [(t.my_node + k) % nodes for k in range(1, nodes)]
     tickets = []
@@ -123,9 +143,7 @@ def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) ->
     for node in others:
         for row, size, count in _messages(t, src, t.my_node, nbytes, home=True):
             t.send(t.tree.node_root(node), row, size, count)
-    for i, ticket in enumerate(tickets):
-        t.need(ticket)
-        t.signal(arrived, t.mates(), i + 1)
+    return tickets
 
 
 def _ring(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:

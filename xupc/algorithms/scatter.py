@@ -68,8 +68,12 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         return
 
     home = t.on_my_node(root)
-    speaker = t.acting_root(t.my_node, root)
     message = t.message(nbytes)
+    if t.lead(nbytes * t.largest_node):
+        if t.me == t.node_root:
+            _lead(t, dst, src, root, nbytes, message)
+        return
+    speaker = t.acting_root(t.my_node, root)
     if home:
         t.ready(root, NODE, node_only=True)
     else:
@@ -78,15 +82,32 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         with t.net():
             _send_all(t, src, root, nbytes, message)
     elif t.me == speaker:
-        for run in t.mates():
-            for block, count, offset, size in pieces(run.count, nbytes, message):
-                part = dst.across(run, offset).block(block)
-                t.recv(root, part._replace(thread_step=run.step), size, count)
+        _recv_all(t, dst, root, nbytes, message)
     if home:
         t.copy(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
         t.done(NODE, root, node_only=True)
     else:
         t.done(speaker, NODE, node_only=True)
+
+
+def _lead(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int
+) -> None:
+    """A node root's work when it does everything for its node."""
+    if not t.on_my_node(root):
+        _recv_all(t, dst, t.tree.root_of(root), nbytes, message)
+        return
+    _send_all(t, src, root, nbytes, message)
+    for run in t.mates():
+        t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+
+
+def _recv_all(t: Recorder, dst: Operand, of: int, nbytes: int, message: int) -> None:
+    """My node's blocks, straight into its threads' heaps."""
+    for run in t.mates():
+        for block, count, offset, size in pieces(run.count, nbytes, message):
+            part = dst.across(run, offset).block(block)
+            t.recv(of, part._replace(thread_step=run.step), size, count)
 
 
 def node_pieces(

@@ -71,7 +71,7 @@ cdef extern from "core.h" nogil:
         void *word
     int XU_SLOTS
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
-    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE
+    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
     int xu_run(xu_inst *, uint64_t)
@@ -97,6 +97,7 @@ STEP_FIELDS = (
 
 cdef enum:
     BUCKETS = 256
+    FIRST_SLEEP_NS = 5000000
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
 cdef uint64_t _generation = 1
@@ -232,6 +233,7 @@ cdef class Program:
     cdef xu_step *steps
     cdef readonly int tickets
     cdef readonly bint large
+    cdef readonly bint alone  # no step needs Python, nobody needs my polling
     cdef readonly object plan
     cdef readonly tuple python_steps
 
@@ -257,6 +259,7 @@ cdef class Program:
         self.plan = plan
         self.python_steps = python_steps
         self.large = large
+        self.alone = not python_steps and not plan.one_sided
 
     def __dealloc__(self):
         free(self.steps)
@@ -359,9 +362,11 @@ cdef class Instance:
         cdef int kind = self.program.steps[self.i.pc[0]].kind
         if kind == XS_BARRIER or kind == XS_FUSE:
             return self.i.sub[0] > 0
-        if kind in (XS_GATHER, XS_RELEASE, XS_AWAIT):
+        if kind in (XS_GATHER, XS_RELEASE, XS_AWAIT, XS_CHECK):
             return True
-        return kind == XS_PYTHON and self.program.steps[self.i.pc[0] + 1].kind == XS_RELEASE
+        if kind != XS_PYTHON or self.i.pc[0] + 1 >= self.program.p.end[0]:
+            return False
+        return self.program.steps[self.i.pc[0] + 1].kind in (XS_RELEASE, XS_CHECK)
 
     def suspect(self):
         """Whether my node's shared memory shows that calls differ."""
@@ -371,7 +376,7 @@ cdef class Instance:
     def released(self):
         """Whether the nodes have exchanged their fingerprints at the barrier where I stand."""
         return (self.i.pc[0] < self.program.p.end[0]
-                and self.program.steps[self.i.pc[0]].kind == XS_RELEASE)
+                and self.program.steps[self.i.pc[0]].kind in (XS_RELEASE, XS_CHECK))
 
     def advance(self, int lane):
         self.i.pc[lane] += 1
@@ -392,6 +397,10 @@ cdef class Instance:
                 r = xu_run(&self.i, 0)
         else:
             r = xu_run(&self.i, 0)
+        if r == XU_PENDING and self.program.alone:
+            # nothing here needs Python: sleep in the core before anybody looks round
+            with nogil:
+                r = xu_run(&self.i, FIRST_SLEEP_NS)
         if r == XU_DONE:
             xu_end(&self.i)
             return None

@@ -127,7 +127,7 @@ typedef struct {
 
 enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
-    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_PYTHON
+    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -404,6 +404,11 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
         break;
+    case XS_CHECK: /* like RELEASE if the verdict is bad; a good one waits for the end */
+        if (!t->verdict) break;
+        xu_release(t, 1);
+        xu_synced(t);
+        return XT_MISMATCH;
     case XS_AWAIT:
         if (!xu_released(t, b)) return XT_BLOCKED;
         xu_synced(t);

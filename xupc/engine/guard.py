@@ -250,7 +250,8 @@ class Guard:
     def _end_now(self, why: str, *, gone: bool = False) -> None:
         """Print and end this process at once."""
         if why:
-            sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
+            with contextlib.suppress(Exception):  # nobody may be there to read it
+                sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
         self.control.say()
         _flush()
         if why and not gone:  # a launcher may end the others with the first to end

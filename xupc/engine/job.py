@@ -164,9 +164,9 @@ class Job:
         self.tuning: dict[str, int] = {}
         self.team: Any = None
         self.host = socket.gethostname()
-        self._ignore_signals()
         sweep_stale()
         self.network = Network(comm, self._await_all)
+        self._ignore_signals()  # after MPI's start, which may install handlers
         self.me, self.threads = self.network.rank, self.network.size
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
@@ -371,12 +371,12 @@ class Job:
 
     def _make_heap(self) -> Heap:
         size = self.settings.heap_size
-        mates = self.tree.node_size(self.node)
+        mates = len(self.machine)
         why = ""
         if self.settings.explicit_heap and size * mates > free_space():
             why = (
-                f"init: heap_size: {size} bytes for each of {mates} threads on this node do not "
-                f"fit: {free_space()} bytes are free in {shm_dir()}"
+                f"init: heap_size: {size} bytes for each of {mates} threads on this machine do "
+                f"not fit: {free_space()} bytes are free in {shm_dir()}"
             )
         self._agree_heap(why)
         zone = max(size // 4, 4 * TABLE_BYTES)

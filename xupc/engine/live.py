@@ -36,7 +36,8 @@ from ..plan.steps import (
     Send,
     Step,
 )
-from .mpi import BARRIER, DATA, SIGNAL, Network
+from .mpi import BARRIER, DATA, LEAVE, SIGNAL, Network
+from .native import Leave
 
 if TYPE_CHECKING:
     from .job import Job
@@ -209,7 +210,7 @@ class NetContext:
             step = instance.python_step(lane)
             while step is not None:
                 if isinstance(step, Barrier):
-                    if not self._exchange(instance):
+                    if not self._exchange(instance, isinstance(step, Leave)):
                         break
                 else:
                     self.post(step, instance)
@@ -218,13 +219,13 @@ class NetContext:
                 step = instance.python_step(lane)
         return moved
 
-    def _exchange(self, instance: Any) -> bool:
+    def _exchange(self, instance: Any, leave: bool) -> bool:
         """The barrier between nodes; True when the verdict is there."""
         if self.barrier is None:
             core = instance.team
             self.barrier = NetBarrier(
                 self.network, self.team.exchange_group, self.team.exchange_index,
-                self.team.tag(core.epoch, BARRIER), core.node_result,
+                self.team.tag(core.epoch, LEAVE if leave else BARRIER), core.node_result,
             )
         if not self.barrier.poll():
             return False
@@ -314,10 +315,10 @@ class NetBarrier:
         self.value = self.value or value
 
 
-def differs(data: bytes, fingerprint: int) -> bool:
-    """Whether a barrier message comes from threads in another call than mine."""
+def differs(data: bytes, mine: int | None) -> bool:
+    """Whether a barrier message shows that calls differ: among the senders, or from mine."""
     low, high, _, conflict = _EXCHANGE.unpack(data)
-    return bool(low != fingerprint or high != fingerprint or conflict)
+    return bool(low != high or conflict or mine not in (None, low))
 
 
 class Engine:

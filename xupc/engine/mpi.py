@@ -22,9 +22,21 @@ import numpy as np
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["BARRIER", "CONTROL", "DATA", "SIGNAL", "STALL", "Network", "Window", "abort_all", "tag"]
+__all__ = [
+    "BARRIER",
+    "CONTROL",
+    "DATA",
+    "LEAVE",
+    "SIGNAL",
+    "STALL",
+    "Network",
+    "Window",
+    "abort_all",
+    "tag",
+]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
+LEAVE = CONTROL  # control messages lie higher, so the plain number is free
 LOW_BITS = 15
 STALL = 2048 * 8 + 2048 * 8 - 2
 

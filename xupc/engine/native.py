@@ -30,7 +30,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- PYTHON) = range(13)
+ CHECK, PYTHON) = range(14)
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -57,6 +57,10 @@ def _row(
         kind, count, dst, src, dst_local, src_local, dst_lstep, src_lstep,
         dst_off, src_off, dst_ostep, src_ostep, nbytes,
     )
+
+
+class Leave(Barrier):
+    """The second exchange of node roots in a plan that they lead."""
 
 
 class Lowering:
@@ -100,6 +104,22 @@ class Lowering:
             case Send() | Recv() | Get() | NetSignal() | NetWait():
                 return [self.to_python(step)]
         raise TypeError(f"no lowering for {step!r}")
+
+    def led(self, steps: tuple[Step, ...]) -> list[Row]:
+        """All rows of a plan that the node roots lead.
+
+        Between the two barriers the others have nothing to do: they arrive at the first
+        and are released from the second, one barrier to them.
+        """
+        first, *body, last = steps
+        assert isinstance(first, Barrier)
+        assert isinstance(last, Barrier)
+        if self.me != self.node_root:
+            assert not body
+            return [_row(ARRIVE), _row(AWAIT)]
+        enter = [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(CHECK)]
+        middle = self.lane(tuple(body))
+        return [*enter, *middle, self.to_python(Leave()), _row(RELEASE)]
 
     def to_python(self, step: Step) -> Row:
         self.python.append(step)
@@ -156,5 +176,9 @@ class Lowering:
 def lower(plan: Plan, tree: Tree) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
     """(rows of each lane, Python-side steps, whether much is copied)."""
     lowering = Lowering(plan, tree)
-    lanes = [lowering.lane(lane) for lane in plan.lanes]
+    if plan.led:
+        assert not plan.lanes[1]
+        lanes: list[list[Row]] = [lowering.led(plan.lanes[0]), []]
+    else:
+        lanes = [lowering.lane(lane) for lane in plan.lanes]
     return lanes, tuple(lowering.python), lowering.copied >= LARGE

@@ -256,12 +256,13 @@ class Heap:
         return offset
 
     def room_for(self, nbytes: int, call: str) -> str | None:
-        """Why `nbytes` more on my node do not fit, None if they do."""
+        """Why `nbytes` more on my machine do not fit, None if they do."""
         free = free_space()
         if nbytes <= free:
             return None
         return (
-            f"{call}: {nbytes} bytes on this node do not fit: {free} bytes are free in {shm_dir()}"
+            f"{call}: {nbytes} bytes on this machine do not fit: "
+            f"{free} bytes are free in {shm_dir()}"
         )
 
     def take(self, offset: int, nbytes: int, call: str) -> None:

@@ -50,6 +50,7 @@ NAME_PREFIX = "xupc-"
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _FALLOC_PUNCH = 0x02 | 0x01  # PUNCH_HOLE | KEEP_SIZE
 CGROUP = Path("/sys/fs/cgroup")
+RESERVE = 32 << 20  # of a limit, or an eighth of it: for what the threads need besides the heap
 
 
 def shm_dir() -> str:
@@ -248,14 +249,18 @@ def free_space() -> int:
 
 
 def cgroup_headroom() -> int | None:
-    """Bytes until the memory limit of my cgroup or one above it; None without a limit."""
+    """Bytes that the heap may take of my cgroup's memory, or of one above it; None without a limit.
+
+    Beyond the limit the kernel kills, and counts late: hence a reserve.
+    """
     least: int | None = None
     for folder in cgroup_folders():
         limit = _number(folder / "memory.max") or _number(folder / "memory.limit_in_bytes")
         used = _number(folder / "memory.current") or _number(folder / "memory.usage_in_bytes")
         if limit is None or limit >= 1 << 60:
             continue
-        room = max(0, limit - (used or 0) + _inactive_file(folder))
+        reserve = min(limit // 8, RESERVE)
+        room = max(0, limit - reserve - (used or 0) + _inactive_file(folder))
         least = room if least is None else min(least, room)
     return least
 

@@ -105,6 +105,7 @@ class Recorder:
         self._forked = False
         self._joined = True
         self._one_sided = False
+        self._led = False
 
     # -- topology in an algorithm's words ------------------------------------------
     @property
@@ -125,6 +126,18 @@ class Recorder:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
         return root if self.tree.node_of(root) == node else self.tree.node_root(node)
 
+    @property
+    def largest_node(self) -> int:
+        """How many threads the largest node has."""
+        return max(self.tree.node_size(node) for node in range(self.tree.node_count))
+
+    def others(self) -> tuple[Ranks, ...]:
+        """My node's threads without me, who am their node root: the first of them."""
+        first, *rest = self.mates()
+        if first.count == 1:
+            return tuple(rest)
+        return (Ranks(first.first + first.step, first.count - 1, first.step), *rest)
+
     def message(self, nbytes: int) -> int:
         """The largest message when each thread of every node has a block of `nbytes`.
 
@@ -132,9 +145,8 @@ class Recorder:
         stay small at 10,000 nodes.
         """
         nodes = self.tree.node_count
-        largest = max(self.tree.node_size(node) for node in range(nodes))
         per_node = max(1, self.tuning["messages"] // nodes)
-        needed = -(-largest * nbytes // per_node)
+        needed = -(-self.largest_node * nbytes // per_node)
         return min(max(self.tuning["message"], needed), MOST_BYTES)
 
     # -- steps ---------------------------------------------------------------------
@@ -262,6 +274,17 @@ class Recorder:
             self._lanes[0].append(Need(end))
         self._joined = True
 
+    def lead(self, nbytes: int) -> bool:
+        """Whether the node roots are to move everything, the others only arrive and leave.
+
+        Across nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node. Waking
+        a thread costs more than to copy a small block for it.
+        """
+        self._led = (
+            not self.one_node and self.sync == ("all", "all") and nbytes <= self.tuning["lead"]
+        )
+        return self._led
+
     # -- synchronisation of the caller's data ---------------------------------------
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
         """Before `users` touch data of `owners`: under MYSYNC wait until those entered."""
@@ -352,6 +375,7 @@ class Recorder:
             self._tickets,
             self.sync,
             self._one_sided,
+            self._led,
         )
 
 

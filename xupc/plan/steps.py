@@ -241,6 +241,9 @@ class Plan:
         ``(in, out)``: each of ``"no"``, ``"my"``, ``"all"``.
     one_sided
         Whether threads read other nodes' memory in this call, so that all must poll.
+    led
+        Whether node roots alone have anything to do between the first and the last
+        barrier: then an engine may wake the others only once.
     """
 
     collective: str
@@ -251,6 +254,7 @@ class Plan:
     tickets: int
     sync: tuple[str, str]
     one_sided: bool = False
+    led: bool = False
 
     @property
     def steps(self) -> Iterator[Step]:
