@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from launch import Result, launch
+from launch import PROJECT, TEST_TAG, Result, launch, leftovers, mpi_family, shared_files
 
-__all__ = ["End", "bring_about"]
+from xupc.cli.launcher import job_command
+from xupc.cli.mpi import clean_environment, find_mpi
+from xupc.cli.processes import kill_tagged
+
+__all__ = ["End", "Started", "bring_about", "started"]
 
 PROGRAM = "tests/live/programs/trouble.py"
 ALL_GONE = 5.0  # seconds after the blow
@@ -72,3 +83,58 @@ def bring_about(
     if blow:
         assert seconds < ALL_GONE, f"{seconds:.1f} s after the blow\n{result.report()}"
     return End(result, name, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job that runs while the test goes on."""
+
+    launcher: subprocess.Popen[bytes]
+    tag: str
+    files: set[str]
+
+    def left_after(self, seconds: float) -> list[str]:
+        """What is left of it after at most that time."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.launcher.wait(seconds)
+        left = max(0.0, deadline - time.monotonic())
+        return leftovers(self.tag, grace=left, files_before=self.files)
+
+
+@contextlib.contextmanager
+def started(
+    scenario: str, victim: int, *, up: int, via: str = "mpiexec", n: int = 4
+) -> Iterator[Started]:
+    """Start a scenario of programs/trouble.py and wait until `up` threads have said "up"."""
+    tag = f"started-{os.getpid()}-{time.monotonic_ns()}"
+    environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag}
+    path = [str(PROJECT), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    words = [sys.executable, PROGRAM, scenario, str(victim)]
+    if via == "mpiexec":
+        command = job_command(find_mpi(), n, words, environment=environment, recover=False)
+    else:
+        command = [sys.executable, "-m", "xupc", "run", "-n", str(n), *words[1:]]
+    with tempfile.TemporaryDirectory(prefix="xupc-test-") as folder:
+        said = Path(folder) / "said"
+        before = shared_files()
+        with said.open("wb") as out:
+            launcher = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                cwd=PROJECT, start_new_session=True, preexec_fn=_heed_interrupts,
+            )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 30
+            while said.read_bytes().count(b"up\n") < up:
+                assert time.monotonic() < deadline, said.read_text()
+                time.sleep(0.02)
+            yield Started(launcher, tag, before)
+        finally:
+            kill_tagged(TEST_TAG, tag)
+            launcher.wait()
+
+
+def _heed_interrupts() -> None:
+    """A shell has background jobs ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

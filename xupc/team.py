@@ -168,8 +168,9 @@ class Team:
             if self.job.native and several and self.exchanges:
                 self.core.release_early()
             engine.reach_end(poison, status, look=False)
-        elif self.job.native and several and self.exchanges and not instance.released:
-            self.core.release_early()
+        elif self.exchanges and (several or not self.job.native) and not instance.released:
+            if self.job.native:
+                self.core.release_early()
             engine.reach_end(instance, instance.run(0), look=False)
 
     def others_differ(self, instance: Any, waiting: Waiting) -> bool:

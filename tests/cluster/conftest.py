@@ -24,10 +24,11 @@ CLEANING_TIME = 60.0  # the most that scripts/cluster may take beyond a job's ow
 class EmulatedCluster:
     """One cluster of scripts/cluster: a thin wrapper that captures what commands print."""
 
-    def __init__(self, nodes: int, rate: str = "1gbit") -> None:
+    def __init__(self, nodes: int, rate: str = "1gbit", shm: str = "default") -> None:
         self.name = "t" + secrets.token_hex(4)
         self.nodes = nodes
         self.rate = rate
+        self.shm = shm
 
     def call(
         self, command: str, *words: str, timeout: float = CLEANING_TIME
@@ -43,7 +44,8 @@ class EmulatedCluster:
 
     def up(self) -> None:
         """Make it, or fail with the script's words."""
-        done = self.call("up", "--nodes", str(self.nodes), "--rate", self.rate)
+        size = ["--nodes", str(self.nodes), "--rate", self.rate, "--shm", self.shm]
+        done = self.call("up", *size)
         assert done.returncode == 0, done.stderr
 
     def down(self) -> None:
@@ -92,8 +94,8 @@ def make_cluster() -> Iterator[Callable[..., EmulatedCluster]]:
         pytest.skip(probe.stderr.strip())
     made: list[EmulatedCluster] = []
 
-    def make(nodes: int, rate: str = "1gbit") -> EmulatedCluster:
-        cluster = EmulatedCluster(nodes, rate)
+    def make(nodes: int, rate: str = "1gbit", shm: str = "default") -> EmulatedCluster:
+        cluster = EmulatedCluster(nodes, rate, shm)
         made.append(cluster)
         atexit.register(cluster.down)  # for a session that ends without finalisers
         cluster.up()

@@ -210,7 +210,7 @@ cdef class Team:
         """After a mismatch: all threads agree on where to go on."""
         self.t.op = self.since = op
         self.t.epoch = epoch
-        self.t.fp = 0
+        self.t.fp = xu_mix(0, op)  # so that no tag is as before
         self.t.giving_up = 0
         self.t.unsynced = 0
         self.t.value = 0

@@ -43,13 +43,12 @@ from .control import Control, control_bytes
 from .guard import Guard, Unguarded
 from .lifeline import Lifeline
 from .live import Engine, Waiting
-from .mpi import CONTROL, Network, Window
+from .mpi import CONTROL, RESYNC, Network, Window
 from .native_core import core, invalidate
 from .reports import Record, Verdict, compare
 
 __all__ = ["Job", "Settings"]
 
-RESYNC = 2048 * 8
 OFFER = 4096
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
@@ -495,6 +494,7 @@ class Job:
             got: list[bytes] = []
 
             def arrived() -> bool:
+                self.network.discard()
                 data = None if got else self.network.take(first, tag)
                 if data is not None:
                     got.append(data)
@@ -505,10 +505,13 @@ class Job:
             answer = got[0]
         result = json.loads(answer)
         core_team.restart(result["op"], core_team.epoch)
+        self.network.discard()
+        self.agree([0])  # nobody begins another call before all have discarded
         return Verdict(result["verdict"])
 
     def _collect(self, team: Any, tag: int, rows: dict[int, bytes]) -> None:
         def arrived() -> bool:
+            self.network.discard()
             for rank in range(1, team.size):
                 if rank not in rows:
                     data = self.network.take(team.thread(rank), tag)

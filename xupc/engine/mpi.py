@@ -27,6 +27,7 @@ __all__ = [
     "CONTROL",
     "DATA",
     "LEAVE",
+    "RESYNC",
     "SIGNAL",
     "STALL",
     "Network",
@@ -38,7 +39,8 @@ __all__ = [
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
 LEAVE = CONTROL  # control messages lie higher, so the plain number is free
 LOW_BITS = 15
-STALL = 2048 * 8 + 2048 * 8 - 2
+RESYNC = 2048 * 8  # added to CONTROL: accounts of a mismatch, and the verdict
+STALL = RESYNC + 2048 * 8 - 2
 
 
 def tag(operation: int, kind: int) -> int:
@@ -127,8 +129,8 @@ class Network:
     def forget(self) -> None:
         """Give up on everything in flight (after a mismatch).
 
-        Tags carry fingerprints, so nothing else will match a message that stays
-        behind. One-sided requests cannot be cancelled; they finish by themselves.
+        Messages to which nobody listens any more are left to `discard`. One-sided
+        requests cannot be cancelled; they finish by themselves.
         """
         still = []
         for request in self._requests:
@@ -141,6 +143,21 @@ class Network:
                 still.append(request)
         self._requests = still
         self._finished = [lambda: None] * len(still)
+
+    def discard(self) -> None:
+        """Take every message but accounts of a mismatch, and forget it.
+
+        For the time in which all threads have given up one call and none has begun
+        another. Tags come again after 2048 operations; a message that stayed would be
+        taken for one of a later call then.
+        """
+        status = self.mpi.Status()
+        while self.comm.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+            low = status.Get_tag() & ((1 << LOW_BITS) - 1)
+            if low >= RESYNC and low != STALL:
+                return
+            self.take(status.Get_source(), status.Get_tag())
+        self.early.clear()
 
     def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
         """The tag of a call's own messages."""

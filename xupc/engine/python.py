@@ -75,7 +75,8 @@ class Team:
         """After a mismatch: all threads agree on where to go on."""
         self.op, self.epoch = op, epoch
         self.since = op
-        self.fp = self.value = self.unsynced = 0
+        self.fp = mix(0, op)  # so that no tag is as before
+        self.value = self.unsynced = 0
         self.verdict = False
 
 
@@ -140,7 +141,10 @@ class Instance:
         status["op"], status["call"] = self.op, self.call
 
     def end(self) -> None:
-        """The call is over."""
+        """The call is over; if it was given up, it listens to no signal any more."""
+        for request in self.pending.values():
+            request.Cancel()
+            request.Free()
         self.active = False
         self.team.control.status[self.team.control.index]["done"] = self.op
 

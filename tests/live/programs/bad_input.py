@@ -1,0 +1,241 @@
+"""Every argument error: on all threads, and on each thread alone, with correct calls after each.
+
+A thread whose own arguments are bad raises what they deserve; the others, if theirs are good, hear
+of it by CollectiveMismatchError.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import ALGORITHMS, FUNCTIONS, SYNC, Usable, done, raises
+
+import xupc
+from xupc import AffinityError, CollectiveMismatchError, FlagError, OverlapError
+
+Case = tuple[str, type[BaseException], tuple[str, ...], Callable[[], Any]]
+PART = 1024
+FOREIGN = ">i4" if np.little_endian else "<i4"
+
+
+class Bad:
+    """Runs bad calls and checks who raises what."""
+
+    def __init__(self) -> None:
+        T = xupc.THREADS
+        self.A = xupc.all_alloc(PART * T, "u1", PART)
+        self.B = xupc.all_alloc(PART * T, "u1", PART)
+        self.freed = xupc.all_alloc(PART * T, "u1", PART)
+        xupc.all_free(self.freed)
+        self.usable = Usable()
+        self.turn = itertools.cycle(range(T))
+        self.count = 0
+
+    def run(self, cases: list[Case], good: Callable[[], Any], what: object) -> None:
+        """Each case on every thread, then on one thread while the others make the good call."""
+        me = xupc.MYTHREAD
+        for name, kind, words, bad in cases:
+            self.count += 1
+            raises(kind, words, bad, (what, name, "on every thread"))
+            self.usable((what, name, "on every thread"))
+            if xupc.THREADS == 1:
+                continue
+            odd = next(self.turn)
+            where = what, name, f"on thread {odd} alone"
+            if me == odd:
+                raises(kind, words, bad, where)
+            else:
+                raises(CollectiveMismatchError, (f"thread {odd}: {kind.__name__}",), good, where)
+            self.usable(where)
+
+    def collective(self, name: str, flags: int) -> None:
+        """The arguments of one collective."""
+        f, A, B, T = FUNCTIONS[name], self.A, self.B, xupc.THREADS
+        call = f"all_{name}"
+        cases: list[Case] = [
+            (f"nbytes {n!r}", kind, (call, "nbytes"), lambda n=n: f(B, A, n, flags))
+            for n, kind in [
+                (0, ValueError),
+                (-1, ValueError),
+                (PART + 1, ValueError),
+                (1 << 63, ValueError),
+                (1 << 80, ValueError),
+                (-(1 << 63), ValueError),
+                (8.0, TypeError),
+                (True, TypeError),
+                (None, TypeError),
+                ("8", TypeError),
+                ([8], TypeError),
+            ]
+        ]
+        for argument, other in (("dst", A), ("src", B)):
+            for x in (None, np.zeros(PART, "u1"), [1, 2], 0, "dst", bytearray(8)):
+                operands = (x, other) if argument == "dst" else (other, x)
+                cases.append(
+                    (
+                        f"{argument} {type(x).__name__}",
+                        TypeError,
+                        (call, argument),
+                        lambda o=operands: f(*o, 8, flags),
+                    )
+                )
+        F = self.freed
+        end, beyond = A.ptr(len(A)), (A + PART - 4).cast("u1", 0) + 1
+        before = A.ptr(0).cast("u1", 0) - 1
+        cases += [
+            ("dst freed", ValueError, (call, "dst", "freed"), lambda: f(F, A, 8, flags)),
+            ("src freed", ValueError, (call, "src", "freed"), lambda: f(B, F, 8, flags)),
+            ("src at the end", ValueError, (call, "src"), lambda: f(B, end, 8, flags)),
+            ("src beyond", ValueError, (call, "src"), lambda: f(B, beyond, 8, flags)),
+            ("src before", ValueError, (call, "src"), lambda: f(B, before, 8, flags)),
+            ("overlap", OverlapError, (call, "overlap"), lambda: f(A, A, 8, flags)),
+            ("overlap by one", OverlapError, (call,), lambda: f(A + 7, A, 8, flags)),
+            ("team", TypeError, (call, "team"), lambda: f(B, A, 8, flags, team=3)),
+        ]
+        far = B + PART * (T - 1)
+        if T > 1 and name != "gather":
+            cases.append(
+                ("dst", AffinityError, (call, "dst", "thread 0"), lambda: f(far, A, 8, flags))
+            )
+        if T > 1 and name.startswith("gather"):
+            cases.append(
+                ("src", AffinityError, (call, "src", "thread 0"), lambda: f(A, far, 8, flags))
+            )
+        self.run(cases, lambda: f(B, A, 8, flags), name)
+        f(B, A, np.int64(8), xupc.Flags(flags), team=xupc.init())
+        f(A + 8 * T, A, 8, flags)  # beside each other is no overlap
+
+    def flags(self, name: str) -> None:
+        """Flags that contradict each other, or are none."""
+        f, A, B = FUNCTIONS[name], self.A, self.B
+        call = f"all_{name}"
+        pairs = [
+            *itertools.combinations((xupc.PULL, xupc.PUSH, xupc.MULTICORE), 2),
+            *itertools.combinations((xupc.IN_NOSYNC, xupc.IN_MYSYNC, xupc.IN_ALLSYNC), 2),
+            *itertools.combinations((xupc.OUT_NOSYNC, xupc.OUT_MYSYNC, xupc.OUT_ALLSYNC), 2),
+        ]
+        cases: list[Case] = [
+            (f"{a!r} and {b!r}", FlagError, (call, "flags"), lambda x=a | b: f(B, A, 8, x))
+            for a, b in pairs
+        ]
+        cases += [
+            (f"flags {x!r}", FlagError, (call, "flags"), lambda x=x: f(B, A, 8, x))
+            for x in (1 << 12, 1 << 40, 1 << 70)
+        ]
+        cases += [
+            (f"flags {x!r}", TypeError, (call, "flags"), lambda x=x: f(B, A, 8, x))
+            for x in (None, "PULL", 64.0, True)
+        ]
+        cases += [
+            (f"{x!r}", NotImplementedError, (x.name,), lambda x=x: f(B, A, 8, x))
+            for x in (xupc.IN_PLACE, xupc.ASYNC)
+        ]
+        cases.append(
+            ("a bad plan", ValueError, ("nbytes",), lambda: f.plan(B, A, 0)),
+        )
+        self.run(cases, lambda: f(B, A, 8), (name, "flags"))
+
+    def signature(self) -> None:
+        """What Python itself refuses."""
+        for call in (
+            lambda: xupc.all_broadcast(self.B, self.A),
+            lambda: xupc.all_broadcast(),
+            lambda: xupc.all_broadcast(self.B, self.A, 8, 0, None),
+            lambda: xupc.all_broadcast(self.B, self.A, 8, colour=3),
+            lambda: xupc.all_alloc(),
+            lambda: xupc.barrier(1, 2),
+        ):
+            raises(TypeError, (), call)
+            self.usable("a wrong signature")
+
+    def allocation(self) -> None:
+        """all_alloc, alloc, global_alloc, all_free."""
+        f = xupc.all_alloc
+        cases: list[Case] = [
+            (f"nelems {n!r}", kind, ("all_alloc", "nelems"), lambda n=n: f(n))
+            for n, kind in [
+                (-1, ValueError),
+                (1 << 63, ValueError),
+                (1 << 80, ValueError),
+                (1.5, TypeError),
+                (None, TypeError),
+                ("8", TypeError),
+                (True, TypeError),
+            ]
+        ]
+        cases += [
+            (f"dtype {d!r}", TypeError, (), lambda d=d: f(8, d))
+            for d in (object, FOREIGN, None, ("i4", (2,)), "U0", "nope")
+        ]
+        cases += [
+            (f"blocksize {b!r}", kind, (), lambda b=b: f(8, "i4", b))
+            for b, kind in [(-1, ValueError), (1.5, TypeError), (True, TypeError)]
+        ]
+        cases.append(("team", TypeError, ("all_alloc", "team"), lambda: f(8, team=5)))
+        self.run(cases, lambda: f(8, "i4"), "all_alloc")
+        at_free: list[Case] = [
+            ("freed", ValueError, ("all_free", "freed"), lambda: xupc.all_free(self.freed)),
+            ("None", TypeError, ("all_free",), lambda: xupc.all_free(None)),
+            ("middle", ValueError, ("all_free", "start"), lambda: xupc.all_free(self.A + 1)),
+        ]
+        self.run(at_free, lambda: xupc.all_free(self.B), "all_free")
+        for function in (xupc.alloc, xupc.global_alloc):
+            name = function.__name__
+            raises(ValueError, (name, "nelems"), lambda f=function: f(-1))
+            raises(TypeError, (name, "nelems"), lambda f=function: f("8"))
+            raises(TypeError, (name,), lambda f=function: f(8, object))
+            raises(xupc.HeapError, (name,), lambda f=function: f(1 << 50))
+        # Not collective: an error on one thread is nobody else's business.
+        if xupc.MYTHREAD == 0:
+            raises(ValueError, ("alloc",), lambda: xupc.alloc(-1))
+        self.usable("alloc")
+
+    def not_there_yet(self) -> None:
+        """A clear NotImplementedError for what comes later."""
+        team = xupc.init()
+        for call in (
+            lambda: xupc.node_array(3, "f8"),
+            lambda: xupc.node_broadcast(np.zeros(3)),
+            lambda: team.split(0),
+            lambda: team.node,
+            lambda: team.roots,
+        ):
+            raises(NotImplementedError, (), call)
+            self.usable("what is not there yet")
+
+    def without_synchronising(self) -> None:
+        """NOSYNC calls raise at once, and what only one thread raised is found later."""
+        f, A, B = xupc.all_broadcast, self.A, self.B
+        flags = SYNC["NOSYNC", "NOSYNC"] | xupc.PULL
+        for odd in range(xupc.THREADS):
+            raises(ValueError, ("nbytes",), lambda: f(B, A, 0, flags))
+            xupc.barrier()
+            self.usable("NOSYNC, bad on every thread")
+            if xupc.THREADS == 1:
+                continue
+            if odd == xupc.MYTHREAD:
+                raises(ValueError, ("nbytes",), lambda: f(B, A, 0, flags))
+            else:
+                f(B, A, 8, flags)
+            raises(CollectiveMismatchError, (), xupc.barrier, ("NOSYNC", odd))
+            self.usable(("NOSYNC, bad on one thread", odd))
+
+
+def main() -> None:
+    xupc.init(timeout=30)
+    bad = Bad()
+    syncs = itertools.cycle(sync for sync in SYNC if "ALLSYNC" in sync)
+    for name, flag in zip(FUNCTIONS, ALGORITHMS.values(), strict=True):
+        bad.collective(name, SYNC[next(syncs)] | flag)
+        bad.flags(name)
+    bad.signature()
+    bad.allocation()
+    bad.not_there_yet()
+    bad.without_synchronising()
+    done(bad.count)
+
+
+main()

@@ -1,0 +1,168 @@
+"""Shared by the programs of the live tests: buffers with guards, the oracle, expected errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import xupc
+
+Bytes = NDArray[np.uint8]
+
+FUNCTIONS = {
+    "broadcast": xupc.all_broadcast,
+    "scatter": xupc.all_scatter,
+    "gather": xupc.all_gather,
+    "gather_all": xupc.all_gather_all,
+}
+ROOTED = ("broadcast", "scatter", "gather")
+ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MULTICORE}
+MODES = ("NOSYNC", "MYSYNC", "ALLSYNC")
+SYNC = {(i, o): int(xupc.Flags[f"IN_{i}"] | xupc.Flags[f"OUT_{o}"]) for i in MODES for o in MODES}
+GUARD = 64
+POISON = 0xA5
+_POOL: Bytes = np.random.default_rng(20).integers(0, 256, 10 << 20, dtype=np.uint8)
+
+
+def values(number: int, thread: int, nbytes: int) -> Bytes:
+    """Return what `thread` has to give in call `number`: other bytes for each."""
+    start = (number * 7919 + thread * 104729) % (_POOL.size - nbytes)
+    return _POOL[start : start + nbytes]
+
+
+def blocks(name: str, threads: int) -> tuple[int, int]:
+    """Return how many blocks a thread's part of (dst, src) has to hold."""
+    dst = threads if name in ("gather", "gather_all") else 1
+    src = threads if name == "scatter" else 1
+    return dst, src
+
+
+def expected(name: str, number: int, n: int, root: int, thread: int) -> Bytes | None:
+    """Return what `thread` must find at dst, None if nothing is written there."""
+    every = range(xupc.THREADS)
+    if name == "broadcast":
+        return values(number, root, n)
+    if name == "scatter":
+        return values(number, root, n * len(every))[thread * n : thread * n + n]
+    if name == "gather_all" or thread == root:
+        return np.concatenate([values(number, i, n) for i in every])
+    return None
+
+
+class Buffers:
+    """Source and target: on each thread `room` bytes of both, with guard bytes around them."""
+
+    def __init__(self, room: int) -> None:
+        self.part = room + 2 * GUARD
+        self.src = xupc.all_alloc(xupc.THREADS * self.part, "u1", self.part)
+        self.dst = xupc.all_alloc(xupc.THREADS * self.part, "u1", self.part)
+        self.dst.local[:] = POISON
+        self._pointers: dict[Any, Any] = {}
+
+    def pointer(self, array: str, thread: int, shift: int = 0) -> Any:
+        """Return the same pointer object for the same place."""
+        key = array, thread, shift
+        if key not in self._pointers:
+            at = thread * self.part + GUARD + shift
+            self._pointers[key] = getattr(self, array) + at
+        return self._pointers[key]
+
+    def operands(self, name: str, root: int, shift: int = 0) -> tuple[Any, Any]:
+        """Return the pointers (dst, src) of a call."""
+        dst = self.pointer("dst", root if name == "gather" else 0, shift)
+        src = self.pointer("src", root if name in ("broadcast", "scatter") else 0, shift)
+        return dst, src
+
+    def fill(self, name: str, number: int, n: int, shift: int = 0) -> None:
+        """Write my source, and spoil my target."""
+        dst, src = (n * k for k in blocks(name, xupc.THREADS))
+        start = GUARD + shift
+        self.src.local[start : start + src] = values(number, xupc.MYTHREAD, src)
+        self.dst.local[start - GUARD : start + dst + GUARD] = POISON
+
+    def check(self, name: str, number: int, n: int, root: int, shift: int, what: object) -> None:
+        """Compare my own target, its guards and my source with what they must be."""
+        me = xupc.MYTHREAD
+        dst, src = (n * k for k in blocks(name, xupc.THREADS))
+        start = GUARD + shift
+        want = np.full(dst + 2 * GUARD, POISON, np.uint8)
+        data = expected(name, number, n, root, me)
+        if data is not None:
+            want[GUARD : GUARD + dst] = data
+        same(self.dst.local[start - GUARD : start + dst + GUARD], want, "dst", what)
+        same(self.src.local[start : start + src], values(number, me, src), "src", what)
+
+    def free(self) -> None:
+        """Give both back; collective."""
+        xupc.all_free(self.src)
+        xupc.all_free(self.dst)
+
+
+def same(found: Bytes, want: Bytes, where: str, what: object) -> None:
+    """Fail unless the bytes are equal, telling the first that differs."""
+    if np.array_equal(found, want):
+        return
+    wrong = np.flatnonzero(found != want)
+    at = int(wrong[0])
+    raise AssertionError(
+        f"{what}: thread {xupc.MYTHREAD}: {where}: {wrong.size} of {want.size} bytes are wrong, "
+        f"the first at {at - GUARD if where == 'dst' else at}: {found[at]} instead of {want[at]}"
+    )
+
+
+def raises(
+    kinds: type[BaseException] | tuple[type[BaseException], ...],
+    words: tuple[str, ...],
+    call: Callable[[], Any],
+    what: object = "",
+) -> BaseException:
+    """Fail unless `call` raises one of exactly these types, with all words in its message."""
+    exact = kinds if isinstance(kinds, tuple) else (kinds,)
+    error: BaseException | None = None
+    try:
+        call()
+    except BaseException as e:
+        error = e
+    assert error is not None, f"{what}: expected {exact}, nothing was raised"
+    if type(error) not in exact:
+        raise AssertionError(f"{what}: expected {exact}, got {error!r}") from error
+    missing = [word for word in words if word not in str(error)]
+    assert not missing, f"{what}: {missing} not in {error!r}"
+    return error
+
+
+class Usable:
+    """Correct calls with checked data, to prove that nothing is broken."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.buffers = Buffers(8 * xupc.THREADS)
+
+    def __call__(self, what: object = "") -> None:
+        self.number += 1
+        for name, function in FUNCTIONS.items():
+            root = self.number % xupc.THREADS if name in ROOTED else 0
+            self.buffers.fill(name, self.number, 8)
+            function(*self.buffers.operands(name, root), 8)
+            self.buffers.check(name, self.number, 8, root, 0, f"{name} after {what}")
+
+
+class Dawdle:
+    """Sleeps now and then, on another thread each time."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng([seed, xupc.MYTHREAD])
+
+    def __call__(self, one_in: int = 8, longest: float = 0.001) -> None:
+        if self.random.integers(one_in) == 0:
+            time.sleep(self.random.random() * longest)
+
+
+def done(count: int) -> None:
+    """Say how much was done; the test looks for it."""
+    if xupc.MYTHREAD == 0:
+        print(f"done: {count}")

@@ -1,0 +1,156 @@
+"""init, finalize, and what can be used when; barriers, notify and wait."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+from common import Usable, raises
+
+import xupc
+from xupc import NotInitializedError, XupcError
+
+assert "mpi4py" not in sys.modules, "import xupc needs no MPI"
+
+
+def unusable(when: str) -> None:
+    """Everything that needs init says that it does."""
+    assert not hasattr(xupc, "THREADS")
+    assert not hasattr(xupc, "MYTHREAD")
+    calls = (
+        lambda: xupc.THREADS,
+        lambda: xupc.MYTHREAD,
+        xupc.barrier,
+        xupc.notify,
+        xupc.wait,
+        xupc.fence,
+        xupc.finalize,
+        lambda: xupc.all_alloc(5),
+        lambda: xupc.alloc(5),
+        lambda: xupc.global_alloc(5),
+        lambda: xupc.all_free(None),
+        lambda: xupc.free(None),
+        lambda: xupc.all_broadcast(None, None, 8),
+        lambda: xupc.all_gather_all.plan(None, None, 8),
+        lambda: xupc.forall(5, blocksize=1),
+    )
+    for k, call in enumerate(calls):
+        raises(NotInitializedError, (), call, (when, k))
+    assert xupc.PULL | xupc.IN_NOSYNC == 65
+    assert xupc.Op.ADD is xupc.ADD
+
+
+def wrong_arguments() -> None:
+    """Raised by every thread; init can be called again, correctly."""
+    for heap_size in ("abc", "-5", -1, 0, 1 << 60, "5 parsecs"):
+        raises(ValueError, ("heap_size",), lambda h=heap_size: xupc.init(heap_size=h), heap_size)
+    for heap_size in (True, 1.5, [1]):
+        raises(TypeError, ("heap_size",), lambda h=heap_size: xupc.init(heap_size=h), heap_size)
+    for timeout in (0, -1, "soon", float("nan"), [1]):
+        raises(
+            (ValueError, TypeError), ("timeout",), lambda t=timeout: xupc.init(timeout=t), timeout
+        )
+    raises(TypeError, ("comm",), lambda: xupc.init(comm=3))
+    for nodes in ("99x99", "x", "cyclic:0", "1,-1"):
+        raises(ValueError, ("nodes",), lambda n=nodes: xupc.init(nodes=n), nodes)
+
+
+def split_phase(usable: Usable) -> None:
+    """The order of notify and wait, and what may stand between."""
+    A = xupc.all_alloc(xupc.THREADS, "i8", 1)
+    raises(XupcError, ("notify",), xupc.wait, "wait without notify")
+    usable("a wait without notify")
+    for round_ in range(20):
+        A.local[0] = round_
+        xupc.notify()
+        p = xupc.alloc(3)
+        p[1] = 4
+        xupc.free(p)
+        for call in (
+            xupc.notify,
+            xupc.barrier,
+            lambda: xupc.all_alloc(3),
+            lambda: xupc.all_free(A),
+            lambda: xupc.all_broadcast(A, A, 8),
+            lambda: xupc.all_broadcast.plan(A, A, 8),
+            xupc.finalize,
+        ):
+            raises(XupcError, ("notify",), call, "between notify and wait")
+        xupc.wait()
+        assert A[(xupc.MYTHREAD + 1) % xupc.THREADS] == round_
+        xupc.barrier()
+    # One thread alone does wrong; it hurts nobody.
+    xupc.notify("x")
+    if xupc.MYTHREAD == 0:
+        raises(XupcError, ("notify",), xupc.barrier)
+    xupc.wait("x")
+    plan = xupc.all_gather_all.plan(*usable.buffers.operands("gather_all", 0), 8)
+    xupc.notify()
+    raises(XupcError, ("notify",), plan)
+    raises(XupcError, ("notify",), plan)
+    xupc.wait()
+    usable("split phases")
+    xupc.all_free(A)
+
+
+def forked() -> None:
+    """A forked child may read its views and ask nothing of xupc."""
+    A = xupc.all_alloc(xupc.THREADS, "i8", 1)
+    A.local[0] = 11
+    xupc.barrier()
+    view = A.local
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            assert view[0] == 11
+            for call in (
+                xupc.barrier,
+                lambda: xupc.THREADS,
+                lambda: A[0],
+                lambda: xupc.alloc(1),
+                lambda: xupc.all_alloc(1),
+                lambda: xupc.all_broadcast(A, A, 8),
+                xupc.finalize,
+                xupc.init,
+            ):
+                raises(NotInitializedError, (), call, "in a forked child")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    xupc.barrier()
+
+
+def main() -> None:
+    unusable("before init")
+    wrong_arguments()
+    unusable("after a wrong init")
+    team = xupc.init(timeout=30, heap_size="2MiB")
+    usable = Usable()
+    usable("init")
+    assert team.size == xupc.THREADS
+    assert team.rank == xupc.MYTHREAD
+    assert list(team.threads) == list(range(xupc.THREADS))
+    assert xupc.init() is team
+    assert xupc.init(timeout=30, heap_size=2 << 20) is team
+    raises(ValueError, ("init",), lambda: xupc.init(heap_size="3MiB"))
+    raises(ValueError, ("init",), lambda: xupc.init(timeout=31, heap_size="2MiB"))
+    nodes = f"{xupc.THREADS}"
+    if xupc.init().tree.nodes == ((*range(xupc.THREADS),),):
+        nodes = f"cyclic:{xupc.THREADS}"
+    raises(ValueError, ("init",), lambda: xupc.init(timeout=30, heap_size="2MiB", nodes=nodes))
+    assert sorted(np.concatenate(team.tree.nodes)) == list(range(xupc.THREADS))
+    assert [team.tree.root_of(t) for t in team.tree.roots] == list(team.tree.roots)
+    split_phase(usable)
+    forked()
+    usable("a fork")
+    with team as again:
+        assert again is team
+        usable("with")
+    unusable("after finalize")
+    print(f"ended: {team.rank}")
+
+
+main()

@@ -1,0 +1,221 @@
+"""Ends of threads and what the others do meanwhile, for test_death, test_hang, test_interrupt.
+
+    trouble.py SCENARIO VICTIM [OPTION..]
+
+Prints ``victim THREAD PID HOST`` and, right before it strikes, ``struck MONOTONIC_TIME``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+import numpy as np
+
+import xupc
+
+scenario, victim, *options = sys.argv[1:]
+VICTIM = int(victim)
+LATE = 60.0  # far longer than any test waits
+
+
+def say(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def strike(number: int, after: float = 0.0) -> None:
+    """Send this process a signal, later, from a thread of its own."""
+
+    def now() -> None:
+        say("struck", time.monotonic())
+        os.kill(os.getpid(), number)
+
+    threading.Timer(after, now).start()
+
+
+def compute(how: str, seconds: float = LATE) -> None:
+    """Do something without calling xupc."""
+    end = time.monotonic() + seconds
+    if how == "sleep":
+        time.sleep(seconds)
+    elif how == "numpy":
+        a = np.random.default_rng(1).random((200, 200))
+        while time.monotonic() < end:
+            a = a @ a
+            a /= a.max()
+    else:
+        x = 0
+        while time.monotonic() < end:
+            for i in range(100_000):
+                x ^= i
+
+
+def arrays() -> tuple[xupc.SharedArray, xupc.SharedArray]:
+    threads = xupc.THREADS
+    dst = xupc.all_alloc(256 * threads, np.uint8, 256)
+    src = xupc.all_alloc(256 * threads, np.uint8, 256)
+    for _ in range(3):
+        xupc.all_broadcast(dst, src, 256)
+    return dst, src
+
+
+if scenario == "never calls init":
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == VICTIM:
+        time.sleep(LATE)
+if scenario == "warns":
+    from xupc.engine import guard
+
+    guard.WARN_AFTER = 0.5
+xupc.init()
+ME, THREADS = xupc.MYTHREAD, xupc.THREADS
+IS_VICTIM = ME == VICTIM
+if IS_VICTIM:
+    say("victim", ME, os.getpid(), socket.gethostname())
+dst, src = arrays()
+
+match scenario:
+    case "waits":  # the victim dies in a wait, like most others; one computes
+        late = (VICTIM + 1) % THREADS
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+        if late == ME:
+            compute("sleep", 0.6)  # it dies while this one is on its way
+        xupc.all_broadcast(dst, src, 256)
+        xupc.barrier()
+    case "computes":  # the victim dies while it computes, the others wait
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+            compute(options[0])
+        xupc.all_gather(dst, src, 256 // THREADS)
+        xupc.barrier()
+    case "unnoticed":  # the others compute, each in its way
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+        compute(("sleep", "numpy", "python")[ME % 3])
+    case "allocates":  # the victim dies somewhere in all_alloc
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+        size = 4096
+        while True:
+            a = xupc.all_alloc(size * THREADS, np.uint8, "*")
+            xupc.all_free(a)
+            size = size * 2 if size < 1 << 22 else 4096
+    case "exits":  # without a word
+        if IS_VICTIM:
+            time.sleep(0.3)
+            say("struck", time.monotonic())
+            os._exit(5)
+        xupc.barrier()
+    case "segfault":
+        if IS_VICTIM:
+            strike(signal.SIGSEGV, 0.3)
+            compute("sleep")
+        xupc.barrier()
+    case "raises":
+        if IS_VICTIM:
+            time.sleep(0.3)
+            say("struck", time.monotonic())
+            raise RuntimeError("the program's own mistake")
+        xupc.all_broadcast(dst, src, 256)
+    case "leaves":  # sys.exit while the others are in a collective
+        if IS_VICTIM:
+            time.sleep(0.3)
+            say("struck", time.monotonic())
+            sys.exit(4)
+        xupc.all_broadcast(dst, src, 256)
+    case "catches":  # a survivor goes on after the error
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+        try:
+            xupc.barrier() if not IS_VICTIM else compute("sleep")
+        except xupc.DeadThreadError:
+            try:
+                xupc.barrier()
+            except xupc.XupcError as e:
+                say(f"again: {type(e).__name__}: {e}")
+            compute("sleep")
+    case "mpi fails":  # on the victim, while it waits for another node
+        from mpi4py import MPI
+
+        def progress() -> bool:
+            raise MPI.Exception(MPI.ERR_OTHER)
+
+        if (VICTIM + THREADS // 2) % THREADS == ME:
+            compute("sleep")
+        if IS_VICTIM:
+            xupc._runtime.world().job.network.progress = progress
+            say("struck", time.monotonic())
+        xupc.barrier()
+    case "idles":  # nothing happens; somebody else ends the launcher
+        say("up")
+        if ME % 2:
+            xupc.barrier()
+        compute(("sleep", "numpy", "python")[ME % 3])
+    case "warns":  # late, but it comes
+        if IS_VICTIM:
+            compute("sleep", 1.2)
+        xupc.barrier()
+        xupc.barrier()
+    case "is late":  # never comes to a call
+        if IS_VICTIM:
+            compute("sleep", float(options[1]) if len(options) > 1 else LATE)
+        match options[0]:
+            case "barrier":
+                xupc.barrier()
+            case "broadcast":
+                xupc.all_broadcast(dst, src, 256)
+            case "wait":
+                xupc.notify()
+                xupc.wait()
+            case "all_alloc":
+                xupc.all_alloc(8, np.uint8, 1)
+            case "all_free":
+                xupc.all_free(dst)
+            case "finalize":
+                xupc.finalize()
+            case "memget":
+                xupc.memget(np.empty(8, np.uint8), src + 256 * VICTIM, 8)
+                compute("sleep")
+    case "stops":  # SIGSTOP is no death
+        if IS_VICTIM:
+            say("struck", time.monotonic())
+            os.kill(os.getpid(), signal.SIGSTOP)
+        xupc.barrier()
+    case "is interrupted":  # in a wait: thread VICTIM gets SIGINT, another never comes
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        absent = (VICTIM + THREADS // 2) % THREADS
+        if absent == ME:
+            compute("sleep")
+        if IS_VICTIM:
+            strike(signal.SIGINT, 0.5)
+        try:
+            match options[0]:
+                case "barrier":
+                    xupc.barrier()
+                case "broadcast":
+                    xupc.all_broadcast(dst, src, 256)
+                case "wait":
+                    xupc.notify()
+                    xupc.wait()
+                case "all_alloc":
+                    xupc.all_alloc(8, np.uint8, 1)
+                case "agreement":  # past the barrier of all_alloc, before the agreement
+                    xupc._runtime.world().job.agree([0])
+                case "memget":
+                    xupc.memget(np.empty(8, np.uint8), src + 256 * absent, 8)
+        except KeyboardInterrupt:
+            say("interrupted", time.monotonic())
+            if "uncaught" in options:
+                raise
+            for again in (xupc.barrier, lambda: xupc.all_broadcast(dst, src, 256), xupc.finalize):
+                try:
+                    again()
+                except xupc.XupcError as e:
+                    say(f"again: {type(e).__name__}: {e}")
+            compute("sleep")

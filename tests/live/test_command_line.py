@@ -1,0 +1,50 @@
+"""The command line and the example, with real threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launch import Result, launch
+
+EXAMPLE = "examples/hello_collectives.py"
+
+TOPO = """
+    import sys
+    from xupc.cli import main
+    main(["topo", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
+@pytest.mark.parametrize(("n", "nodes"), [(1, None), (4, "2x2"), (5, "3,1,1")])
+def test_the_example(live: Callable[..., Result], via: str, n: int, nodes: str | None) -> None:
+    result = live(n, EXAMPLE, args=["1000"], nodes=nodes, via=via)
+    assert "all threads have the right data" in result.stdout
+
+
+@pytest.mark.once
+def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    program = tmp_path / "program.py"
+    program.write_text(readme.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    result = live(4, program, via="xupc run", nodes="2x2")
+    assert result.stdout.startswith("4 threads on 2 nodes\n")
+
+
+@pytest.mark.once
+def test_topo() -> None:
+    topo = [sys.executable, "-m", "xupc", "topo", "-n", "3", "--nodes", "2,1"]
+    done = subprocess.run(topo, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "3 threads on 2 nodes"
+
+
+@pytest.mark.once
+def test_topo_inside_a_job_draws_that_job() -> None:
+    result = launch(3, TOPO, args=["-n", "8"], nodes="1,2")
+    assert result.returncode == 0, result.report()
+    assert result.stdout.splitlines()[0] == "3 threads on 2 nodes", result.report()

@@ -1,0 +1,74 @@
+"""A thread that never comes: every thread that waits for it says so, and the job ends."""
+
+from __future__ import annotations
+
+import pytest
+from ends import bring_about
+
+ONCE = pytest.mark.once
+TIMEOUT = {"XUPC_TIMEOUT": "1"}
+LATE = "not there: VICTIM is outside xupc; its last call was all_broadcast(nbytes=256, flags=0)"
+
+
+@pytest.mark.parametrize(
+    ("call", "victim", "nodes", "words"),
+    [
+        ("barrier", 0, None, "s in barrier("),
+        pytest.param("broadcast", 2, None, "s in all_broadcast(", marks=ONCE),
+        pytest.param("wait", 1, None, "s in barrier(", marks=ONCE),
+        pytest.param("all_alloc", 3, None, "s in all_alloc(nelems=8", marks=ONCE),
+        pytest.param("all_free", 3, None, "s in all_free(", marks=ONCE),
+        pytest.param("finalize", 1, None, "s in finalize()", marks=ONCE),
+        ("barrier", 3, "2x2", "s in barrier("),
+        pytest.param("broadcast", 2, "1,1,1,1", "s in all_broadcast(", marks=ONCE),
+        pytest.param("finalize", 0, "2x2", "s in finalize()", marks=ONCE),
+    ],
+)
+def test_every_waiting_thread_names_who_is_missing(
+    call: str, victim: int, nodes: str | None, words: str
+) -> None:
+    end = bring_about("is late", victim, call, nodes=nodes, env=TIMEOUT)
+    assert end.result.returncode != 0
+    assert end.said("HangError: thread ") == 3, end.result.report()
+    assert end.said(words) >= 3, end.result.report()
+    assert end.said(LATE) == 3, end.result.report()
+
+
+@ONCE
+@pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
+def test_the_memory_of_a_thread_that_does_not_answer(via: str) -> None:
+    # Threads 0 and 1 are on the other node; thread 3 needs no answer from its neighbour.
+    end = bring_about("is late", 2, "memget", nodes="2x2", env=TIMEOUT, via=via)
+    assert end.result.returncode != 0
+    said = end.said(f"s in an access to thread 2's memory; {LATE}")
+    assert said == 2 if via == "xupc run" else said, end.result.report()
+
+
+def test_a_stopped_thread_hangs_and_is_not_dead() -> None:
+    end = bring_about("stops", 2, env=TIMEOUT)
+    assert end.result.returncode != 0
+    assert end.said("HangError: thread ") == 3, end.result.report()
+    assert end.said(LATE) == 3, end.result.report()
+    assert "Dead" not in end.result.stderr
+
+
+def test_who_comes_in_time_is_not_missed() -> None:
+    end = bring_about("is late", 1, "finalize", "1.0", env={"XUPC_TIMEOUT": "20"})
+    assert end.result.returncode == 0, end.result.report()
+    assert end.result.stderr == ""
+
+
+@pytest.mark.parametrize("nodes", [None, "2x2"])
+def test_without_a_timeout_there_is_a_warning(nodes: str | None) -> None:
+    end = bring_about("warns", 1, nodes=nodes)
+    assert end.result.returncode == 0, end.result.report()
+    assert end.said("RuntimeWarning: thread ") == 3, end.result.report()
+    assert end.said(LATE) == 3, end.result.report()
+
+
+@ONCE
+def test_a_thread_that_never_calls_init() -> None:
+    end = bring_about("never calls init", 1, env=TIMEOUT)
+    assert end.result.returncode != 0
+    assert "HangError: init: " in end.result.stderr, end.result.report()
+    assert end.result.seconds < 20

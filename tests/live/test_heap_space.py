@@ -1,0 +1,126 @@
+"""A heap larger than the space: HeapError on every thread, never SIGBUS, never an OOM kill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xupc.memory.segment import cgroup_folders
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="needs Linux and root, to set limits"
+)
+PROGRAM = "tests/live/programs/heap_space.py"
+MIB = 1 << 20
+ONCE = pytest.mark.once
+
+
+@pytest.fixture
+def small_directory(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "xupc-test", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "threads", "nodes"),
+    [
+        ("init", 3, None),
+        pytest.param("default", 4, None, marks=ONCE),
+        ("growth", 3, None),
+        ("growth", 3, "2,1"),
+        pytest.param("growth", 1, None, marks=ONCE),
+        pytest.param("growth", 4, "cyclic:2", marks=ONCE),
+        pytest.param("init", 3, "1,1,1", marks=ONCE),
+    ],
+)
+def test_small_directory(
+    live: Callable[..., Any], small_directory: Path, case: str, threads: int, nodes: str | None
+) -> None:
+    env = {"XUPC_SHM_DIR": str(small_directory)}
+    result = live(threads, PROGRAM, args=[case, str(MIB)], nodes=nodes, env=env)
+    assert "done: " in result.stdout
+    assert list(small_directory.iterdir()) == []
+
+
+@pytest.fixture
+def limited_cgroup() -> Iterator[Path]:
+    """A cgroup with a memory limit of 192 MiB."""
+    folder = _new_cgroup()
+    if folder is None:
+        pytest.skip("cannot make a cgroup with a memory limit")
+    try:
+        yield folder
+    finally:
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                folder.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                break
+
+
+def _new_cgroup() -> Path | None:
+    for parent in cgroup_folders():
+        folder = parent / f"xupc-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        for limit in ("memory.max", "memory.limit_in_bytes"):
+            try:
+                (folder / limit).write_text(str(192 * MIB))
+            except OSError:
+                continue
+            return folder
+        folder.rmdir()
+    return None
+
+
+def _killed(folder: Path) -> int:
+    """How often the kernel has killed for memory in a cgroup."""
+    for name in ("memory.events", "memory.oom_control"):
+        try:
+            lines = (folder / name).read_text().splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("case", "threads", "nodes"),
+    [
+        ("init", 2, None),
+        ("growth", 2, None),
+        pytest.param("growth", 2, "2x1", marks=ONCE),
+    ],
+)
+def test_limited_cgroup(
+    live: Callable[..., Any], limited_cgroup: Path, case: str, threads: int, nodes: str | None
+) -> None:
+    args = [case, str(192 * MIB), str(limited_cgroup)]
+    result = live(threads, PROGRAM, args=args, nodes=nodes)
+    assert "done: " in result.stdout
+    assert _killed(limited_cgroup) == 0

@@ -1,0 +1,74 @@
+"""The shared heap, shared arrays and pointers on real threads; start and end of a job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+PROGRAMS = "tests/live/programs"
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+PLACES = pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [
+        pytest.param(1, None, marks=ONCE),
+        (3, None),
+        (4, "3,1"),
+        pytest.param(4, "cyclic:2", marks=ONCE),
+        pytest.param(3, "1,1,1", marks=ONCE),
+    ],
+)
+
+
+@PLACES
+def test_memory(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    result = live(threads, f"{PROGRAMS}/memory.py", nodes=nodes, timeout=60)
+    assert "done: " in result.stdout
+
+
+@PLACES
+def test_start_and_end(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    result = live(threads, f"{PROGRAMS}/start_and_end.py", nodes=nodes, timeout=60)
+    assert result.stdout.count("ended: ") == threads
+
+
+@PLACES
+def test_accesses_against_numpy(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    rounds = 3 if nodes or SLOW_ENGINE else 12
+    args = [str(rounds), str(100 + threads)]
+    result = live(threads, f"{PROGRAMS}/accesses.py", nodes=nodes, args=args, timeout=90)
+    assert "done: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes", "cycles"),
+    [pytest.param(2, None, 2000, marks=ONCE), (3, None, 200), (3, "2,1", 100)],
+)
+def test_nothing_grows(
+    live: Callable[..., Any], threads: int, nodes: str | None, cycles: int
+) -> None:
+    count = 100 if SLOW_ENGINE else cycles
+    result = live(threads, f"{PROGRAMS}/cycles.py", nodes=nodes, args=[str(count)], timeout=90)
+    assert f"done: {count}" in result.stdout
+
+
+@pytest.mark.once
+def test_importing_is_light() -> None:
+    """No MPI, and nothing slower than numpy: the modules that come with it are few."""
+    program = """if True:
+        import sys
+        import numpy
+        before = set(sys.modules)
+        import xupc
+        new = {name.partition(".")[0] for name in set(sys.modules) - before}
+        print(*sorted(new & {"mpi4py", "click", "matplotlib", "psutil", "hypothesis", "jinja2"}))
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert run.stdout.split() == []

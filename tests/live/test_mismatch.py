@@ -1,0 +1,57 @@
+"""Calls that differ between threads are found and named, and calls that do not are left alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+PROGRAMS = "tests/live/programs"
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [
+        pytest.param(2, None, marks=ONCE),
+        pytest.param(3, None, marks=ONCE),
+        (4, None),
+        (3, "2,1"),
+        pytest.param(3, "1,1,1", marks=ONCE),
+        pytest.param(4, "cyclic:2", marks=ONCE),
+    ],
+)
+def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    times = "1" if nodes or SLOW_ENGINE else "3"
+    result = live(threads, f"{PROGRAMS}/mismatch.py", nodes=nodes, args=[times], timeout=120)
+    assert "done: " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes", "calls"),
+    [
+        pytest.param(2, None, 100_000, marks=ONCE),
+        (4, None, 20_000),
+        pytest.param(3, "2,1", 8_000, marks=ONCE),
+        (4, "cyclic:2", 4_000),
+    ],
+)
+def test_no_false_alarm(
+    live: Callable[..., Any], threads: int, nodes: str | None, calls: int
+) -> None:
+    count = calls // 20 if SLOW_ENGINE else calls
+    args = [str(count), str(20_240_611 + threads)]
+    result = live(threads, f"{PROGRAMS}/good_calls.py", nodes=nodes, args=args, timeout=120)
+    assert f"done: {count}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [pytest.param(3, None, marks=ONCE), (3, "2,1"), pytest.param(4, "cyclic:2", marks=ONCE)],
+)
+def test_being_late_is_no_mismatch(live: Callable[..., Any], threads: int, nodes: str) -> None:
+    result = live(threads, f"{PROGRAMS}/late.py", nodes=nodes, timeout=90)
+    assert "done: " in result.stdout

@@ -1,0 +1,143 @@
+"""The lifeline between machines: a tree of real sockets, with threads for machines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from xupc.engine.control import DEAD, HUNG
+from xupc.engine.lifeline import Lifeline
+
+MACHINES = 12  # 0 has the children 1-8, 1 has 9-11
+
+
+class FakeComm:
+    """What `Lifeline` needs of a communicator, among the threads of this process."""
+
+    def __init__(self, rank: int, rows: list[Any], barrier: threading.Barrier) -> None:
+        self.rank = rank
+        self.rows = rows
+        self.barrier = barrier
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return len(self.rows)
+
+    def allgather(self, value: Any) -> list[Any]:
+        self.rows[self.rank] = value
+        self.barrier.wait(10)
+        rows = list(self.rows)
+        self.barrier.wait(10)
+        return rows
+
+    def bcast(self, value: Any) -> Any:
+        return self.allgather(value)[0]
+
+
+class Machine:
+    """One end of the lifeline, and what it has heard."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.heard: list[tuple[int, str]] = []
+        self.ended: list[int] = []
+        self.line: Lifeline | None = None
+
+    def join(self, comm: FakeComm) -> None:
+        me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
+        self.line = Lifeline(comm, me, lambda: f"in call {self.rank}", self.hear, self.ended.append)
+
+    def hear(self, trouble: int, text: str) -> None:
+        self.heard.append((trouble, text))
+        assert self.line is not None
+        self.line.tell(trouble, text)
+
+
+@pytest.fixture
+def machines() -> Iterator[list[Machine]]:
+    found = [Machine(rank) for rank in range(MACHINES)]
+    rows: list[Any] = [None] * MACHINES
+    barrier = threading.Barrier(MACHINES)
+    threads = [
+        threading.Thread(target=m.join, args=[FakeComm(m.rank, rows, barrier)]) for m in found
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert all(machine.line is not None for machine in found)
+    yield found
+    for machine in found:
+        machine.line.close()
+
+
+def turn(machines: list[Machine], rounds: int = 8) -> None:
+    """Let all of them say and hear what there is."""
+    for _ in range(rounds):
+        for machine in machines:
+            machine.line.turn(0)
+        time.sleep(0.005)
+
+
+def test_everybody_knows_who_is_where(machines: list[Machine]) -> None:
+    for machine in machines:
+        assert [row["thread"] for row in machine.line.rows] == [10 * k for k in range(MACHINES)]
+
+
+@pytest.mark.parametrize("origin", [0, 1, 5, 11])
+def test_trouble_reaches_all(machines: list[Machine], origin: int) -> None:
+    machines[origin].line.tell(HUNG, "thread 3 hangs")
+    turn(machines)
+    for machine in machines:
+        if machine.rank != origin:
+            assert (HUNG, "thread 3 hangs") in machine.heard
+
+
+@pytest.mark.parametrize("dead", [0, 1, 4, 10])
+def test_a_closed_connection_is_a_death_and_reaches_all(machines: list[Machine], dead: int) -> None:
+    turn(machines)
+    machines[dead].line.close()
+    others = [machine for machine in machines if machine.rank != dead]
+    turn(others)
+    text = f"thread {10 * dead} (host h{dead}, pid {1000 + dead}) died in call {dead}"
+    for machine in others:
+        assert (DEAD, text) in machine.heard, machine.rank
+
+
+def test_the_reason_is_told_with_the_death(machines: list[Machine]) -> None:
+    machines[9].line.explain_end("ValueError: no")
+    machines[9].line.close()
+    turn(machines[:9])
+    text = "thread 90 (host h9, pid 1009) ended the job: ValueError: no"
+    assert (DEAD, text) in machines[0].heard
+
+
+def test_after_a_farewell_a_closed_connection_is_no_death(machines: list[Machine]) -> None:
+    for machine in machines[:6]:
+        machine.line.farewell()
+        machine.line.close()
+    turn(machines[6:])
+    assert all(not machine.heard for machine in machines)
+
+
+def test_the_end_reaches_all(machines: list[Machine]) -> None:
+    machines[3].line.end_all(7)
+    turn(machines)
+    for machine in machines:
+        if machine.rank != 3:
+            assert machine.ended[:1] == [7]
+
+
+def test_what_cannot_be_understood_ends_a_connection(machines: list[Machine]) -> None:
+    turn(machines)
+    peer = next(p for p in machines[0].line._peers if p.who["thread"] == 40)
+    mine = machines[4].line._peers[0]
+    mine.socket.sendall(b"GET / HTTP/1.1\n")
+    turn(machines[:4])
+    assert peer not in machines[0].line._peers
