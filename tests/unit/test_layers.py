@@ -41,7 +41,7 @@ def layer(module: str) -> int:
     for name, number in LAYERS:
         if module == name or module.startswith(f"{name}."):
             return number
-    raise AssertionError(f"xupc.{module} is in no layer: add it to this table and to docs/design.md")
+    raise AssertionError(f"xupc.{module} is in no layer: add it here and to docs/design.md")
 
 
 def modules() -> list[Path]:
