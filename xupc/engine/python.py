@@ -187,6 +187,8 @@ class Instance:
     def python_step(self, lane: int) -> Step | None:
         """The MPI step at which a lane stands, or None."""
         step = self._step(lane)
+        if self.team.verdict:  # bad: nothing of the call comes after it
+            return None
         if step is None or isinstance(step, Copy | Signal | Wait | Need | Post):
             return None
         if isinstance(step, Barrier) and not self.arrived:
