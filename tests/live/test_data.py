@@ -57,8 +57,8 @@ def test_every_case(
         pytest.param(2, None, 60, marks=ONCE),
         (4, None, 16),
         pytest.param(5, None, 12, marks=ONCE),
-        (3, "2,1", 6),
-        pytest.param(4, "cyclic:2", 6, marks=ONCE),
+        (3, "2,1", 4),
+        pytest.param(4, "cyclic:2", 3, marks=ONCE),
     ],
 )
 def test_promises_of_the_sync_modes(

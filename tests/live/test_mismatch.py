@@ -22,6 +22,7 @@ ONCE = pytest.mark.once
         (3, "2,1"),
         pytest.param(3, "1,1,1", marks=ONCE),
         pytest.param(4, "cyclic:2", marks=ONCE),
+        pytest.param(7, "4,3", marks=ONCE),
     ],
 )
 def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | None) -> None:

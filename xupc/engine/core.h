@@ -333,7 +333,8 @@ static inline void xu_release(xu_team *t, int verdict) {
 static inline int xu_released(xu_team *t, xu_blocked *b) {
     if (!xu_ready(&t->release->word, &t->release->sleepers, t->epoch << 1, b)) return 0;
     uint64_t r = atomic_load_explicit(&t->release->word, memory_order_acquire);
-    t->verdict = (int)(r & 1);
+    /* a later epoch: my node root has gone on, so mine was good, and given up there */
+    t->verdict = r >> 1 == t->epoch && (r & 1);
     return 1;
 }
 

@@ -24,7 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import HangError, HeapError, NotInitializedError, XupcError
+from ..errors import (
+    CollectiveMismatchError,
+    HangError,
+    HeapError,
+    NotInitializedError,
+    XupcError,
+)
+from ..fingerprint import fingerprint
 from ..memory.global_zone import TABLE_BYTES, GlobalZone
 from ..memory.heap import Heap
 from ..memory.segment import (
@@ -167,6 +174,7 @@ class Job:
         self.network = Network(comm, self._await_all)
         self._ignore_signals()  # after MPI's start, which may install handlers
         self.me, self.threads = self.network.rank, self.network.size
+        self._agree_settings()
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
@@ -193,6 +201,17 @@ class Job:
                     f"{waited:.1f} s for all threads of the communicator to call init"
                 )
             time.sleep(min(1e-3, waited / 10))
+
+    def _agree_settings(self) -> None:
+        """CollectiveMismatchError on every thread if they differ where they must not."""
+        heap_size, nodes = self.settings.heap_size, self.settings.nodes
+        comm, mpi = self.network.comm, self.network.mpi
+        mine = fingerprint("init", heap_size, nodes or "")
+        if comm.allreduce(mine, op=mpi.MIN) == comm.allreduce(mine, op=mpi.MAX):
+            return
+        arguments = [("heap_size", str(heap_size)), ("nodes", repr(nodes))]
+        records = [Record("init", theirs) for theirs in comm.allgather(arguments)]
+        raise CollectiveMismatchError(compare(records)["text"])
 
     def _find_machine(self) -> tuple[list[int], list[str]]:
         """Threads that proved to share memory with me, and what is odd about host ids."""

@@ -42,7 +42,7 @@ def unusable(when: str) -> None:
 
 
 def wrong_arguments() -> None:
-    """Raised by every thread; init can be called again, correctly."""
+    """Raised by every thread, differences too; init can be called again, correctly."""
     for heap_size in ("abc", "-5", -1, 0, 1 << 60, "5 parsecs"):
         raises(ValueError, ("heap_size",), lambda h=heap_size: xupc.init(heap_size=h), heap_size)
     for heap_size in (True, 1.5, [1]):
@@ -54,6 +54,16 @@ def wrong_arguments() -> None:
     raises(TypeError, ("comm",), lambda: xupc.init(comm=3))
     for nodes in ("99x99", "x", "cyclic:0", "1,-1"):
         raises(ValueError, ("nodes",), lambda n=nodes: xupc.init(nodes=n), nodes)
+    from mpi4py import MPI
+
+    first, several = MPI.COMM_WORLD.rank == 0, MPI.COMM_WORLD.size > 1
+    if several:
+        words = "init", "heap_size differs", "thread 0: 1048576", "2097152"
+        call = lambda: xupc.init(heap_size="1MiB" if first else "2MiB")  # noqa: E731
+        raises(xupc.CollectiveMismatchError, words, call)
+        words = "init", "nodes differs", "thread 0: 'cyclic:1'"
+        call = lambda: xupc.init(nodes="cyclic:1" if first else None)  # noqa: E731
+        raises(xupc.CollectiveMismatchError, words, call)
 
 
 def split_phase(usable: Usable) -> None:
