@@ -153,9 +153,13 @@ def _tuning(
     chain: int,
     flat: int,
     lead: int,
+    ring: int,
+    tell: int,
 ) -> Tuning:
     return {
         "chunk": chunk,
+        "ring": ring,
+        "tell": tell,
         "message": message,
         "get_piece": get_piece,
         "window": window,
@@ -169,13 +173,16 @@ def _tuning(
 
 TUNINGS: dict[str, tuple[Tuning, tuple[int, ...]]] = {
     # no fusing, always a chain and a ring, two messages at a time
-    "large": (_tuning(16, 16, 8, 2, 0, 1, 1, 0), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
+    "large": (_tuning(16, 16, 8, 2, 0, 1, 1, 0, 16, 16), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
     # fused where possible, binomial, all to all
-    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20, 0), (1, 8, 16, 17, 40)),
+    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20, 0, 16, 1), (1, 8, 16, 17, 40)),
     # thresholds in the middle of the sizes, odd pieces, one message at a time, some led
-    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3, 40), (4, 5, 6, 10, 12, 13, 21, 40)),
+    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3, 40, 10, 24), (4, 5, 6, 10, 12, 13, 21, 40)),
     # everything in one message and one piece, led by node roots
-    "whole": (_tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8, 1 << 20), (3, 24)),
+    "whole": (
+        _tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8, 1 << 20, 1 << 20, 1 << 20),
+        (3, 24),
+    ),
 }
 
 

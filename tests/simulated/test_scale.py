@@ -19,6 +19,8 @@ from xupc.topology import Tree
 NODES, PER_NODE = 10_000, 128
 TUNING = {
     "chunk": 131072,
+    "ring": 131072,
+    "tell": 131072,
     "message": 131072,
     "get_piece": 65536,
     "window": 16,

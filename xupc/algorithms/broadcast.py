@@ -95,7 +95,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         for offset, size in parts:
             t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != speaker:
-        for i, (offset, size) in enumerate(parts):
+        for i, (offset, size) in enumerate(chunks(nbytes, t.told(t.tuning["chunk"]))):
             t.wait(arrived, speaker, i + 1)
             t.copy(dst.on(t.me, offset), dst.on(speaker, offset), size)
     t.done(NODE, speaker, node_only=True)
@@ -142,6 +142,7 @@ def _between_nodes(
         return t.acting_root(node, root)
 
     source = src.on(root) if parent is None else dst.on(t.me)
+    told = t.told(t.tuning["chunk"])
     with t.net():
         tickets: list[int] = []
         for i, (offset, size) in enumerate(parts):
@@ -150,6 +151,8 @@ def _between_nodes(
                     o, n = parts[len(tickets)]
                     tickets.append(t.recv(speaker(parent), dst.on(t.me, o), n, bounded=False))
                 t.need(tickets[i])
-                t.signal(arrived, t.mates(), i + 1)
+                word, rest = divmod(offset + size, told)
+                if not rest or i + 1 == len(parts):
+                    t.signal(arrived, t.mates(), word + bool(rest))
             for child in children:
                 t.send(speaker(child), source + offset, size)

@@ -104,7 +104,7 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
     """
     out = []
     for run in t.mates(node):
-        for block, count, offset, size in pieces(run.count, nbytes, t.tuning["chunk"]):
+        for block, count, offset, size in pieces(run.count, nbytes, t.tuning["ring"]):
             rank = run.first + block * run.step
             if home:
                 row = Part(area.index, rank, offset, run.step, 0)

@@ -149,6 +149,14 @@ class Recorder:
         needed = -(-self.largest_node * nbytes // per_node)
         return min(max(self.tuning["message"], needed), MOST_BYTES)
 
+    def told(self, chunk: int) -> int:
+        """After how many bytes of arriving chunks a node's threads are told of them.
+
+        A multiple of `chunk`. To wake threads for every one of them costs more than it
+        gains where they share cores with the node root.
+        """
+        return max(1, self.tuning["tell"] // chunk) * chunk
+
     # -- steps ---------------------------------------------------------------------
     def _add(self, step: Step) -> None:
         self._lanes[self._lane].append(step)
