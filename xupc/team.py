@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .engine import python as python_engine
 from .engine.live import MISMATCH, Bound, NetContext, Waiting, barrier_plan, differs
 from .engine.mpi import BARRIER, STALL, tag
@@ -73,6 +75,8 @@ class Team:
             self.exchange_index = self.rank
         self.exchanges = not job.native or self.rank == self.node_root
         self.core = self._make_core(several)
+        job.team = self
+        self._settled: dict[int, int] = {}
         self.notified: Any = None
         self._asked: dict[int, tuple[int, int, int]] = {}
         self._told: list[Any] = []
@@ -101,8 +105,31 @@ class Team:
             spins,
             yields,
             self.tuning["nt_min"],
+            self._left_word(),
             job.control,
         )
+
+    def _left_word(self) -> int:
+        """Where I write for other nodes' threads which led call I have left last."""
+        address, stride = self.job.heap.bind(self.job.global_zone.left_word)
+        return address + stride * self.tree.local_index(self.rank)
+
+    def settle(self, thread: int) -> None:
+        """Before memory of a thread of another node is accessed: it must be as calls left it.
+
+        A call that node roots lead ends on each node by itself, when the node's data is
+        there. Its other promise, that the data is there on all nodes, only shows when a
+        thread reads or writes another node's memory before the next barrier. That thread
+        asks here, one-sided, whether the owner has left the call.
+        """
+        epoch = self.core.debt
+        if not epoch or self._settled.get(thread, 0) >= epoch:
+            return
+        remote, displacement = self.job.heap.displacement(thread, self.job.global_zone.left_word)
+        word = np.zeros(1, np.uint64)
+        while word[0] < epoch:
+            remote.read(thread, displacement, word.view(np.uint8))
+        self._settled[thread] = epoch
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.tree.node_count} nodes>"

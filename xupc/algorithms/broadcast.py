@@ -103,7 +103,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
 
 def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """A node root's work when it does everything for its node."""
-    parent, children = _tree(t, root, star if t.tree.node_count <= t.tuning["flat"] else binomial)
+    parent, children = _tree(t, root, star)
     if parent is None:
         source, targets = src.on(root), t.mates()
     else:

@@ -73,13 +73,13 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
             pull(t, dst, src, nbytes)
         return
 
-    few = t.tree.node_count <= t.tuning["flat"]
-    if few and t.lead(nbytes * t.size * t.largest_node):
+    if t.lead(nbytes * t.size * t.largest_node):
         if t.me == t.node_root:
             _lead(t, dst, src, nbytes)
         return
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
+    few = t.tree.node_count <= t.tuning["flat"]
     small = few and nbytes * t.largest_node <= t.tuning["chain"]
     if t.me == t.node_root:
         with t.net():

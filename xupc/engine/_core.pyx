@@ -50,6 +50,10 @@ cdef extern from "core.h" nogil:
         uint64_t node_max
         uint64_t node_value
         uint64_t node_conflict
+        uint64_t node_wrote
+        uint64_t wrote
+        uint64_t led_epoch
+        void *left
         uint64_t nt_min
         uint64_t *history
     ctypedef struct xu_program:
@@ -159,7 +163,8 @@ cdef class Team:
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
-                  bint counter_mode, int spins, int yields, uint64_t nt_min, keep):
+                  bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
+                  keep):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
@@ -168,6 +173,7 @@ cdef class Team:
         self.t.spins = spins
         self.t.yields = yields
         self.t.nt_min = nt_min
+        self.t.left = <void *>left
         self.keep = keep
 
     @property
@@ -188,8 +194,21 @@ cdef class Team:
 
     @property
     def node_result(self):
-        """(min, max, value, conflict) over my node's arrivals."""
-        return self.t.node_min, self.t.node_max, self.t.node_value, self.t.node_conflict
+        """(min, max, value, flags) over my node's arrivals; flags as in `live`."""
+        return (self.t.node_min, self.t.node_max, self.t.node_value,
+                self.t.node_conflict | self.t.node_wrote << 1)
+
+    def wrote(self):
+        """I have written to another node's memory."""
+        self.t.wrote = 1
+
+    @property
+    def debt(self):
+        """The epoch of a led call that others may not have left yet; 0 if there is none."""
+        # between notify and wait I have arrived at an epoch that proves nothing yet
+        if self.t.led_epoch and self.t.led_epoch + self.blocked >= self.t.epoch:
+            return self.t.led_epoch
+        return 0
 
     def set_verdict(self, bint verdict):
         self.t.verdict = verdict

@@ -82,7 +82,8 @@ typedef struct {
     uint32_t pad0;
     _Atomic uint64_t fp;    /* running fingerprint of the calls so far */
     _Atomic uint64_t value; /* hash of the barrier's value, 0 matches any */
-    uint64_t pad[4];
+    _Atomic uint64_t wrote; /* I wrote to other nodes' memory since the last arrival */
+    uint64_t pad[3];
 } xu_arrival;
 
 typedef struct {
@@ -120,7 +121,10 @@ typedef struct {
     uint64_t fp;
     uint64_t value;
     uint64_t unsynced; /* calls since the last full barrier */
-    uint64_t node_min, node_max, node_value, node_conflict;
+    uint64_t wrote; /* since I last arrived */
+    uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
+    xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
+    uint64_t led_epoch; /* the same, for me */
     uint64_t nt_min; /* copies of at least so many bytes bypass the cache */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
@@ -143,7 +147,7 @@ typedef struct {
 } xu_step;
 /* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
  * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
- * NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps. */
+ * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps. */
 
 typedef struct {
     const xu_step *steps;
@@ -281,6 +285,8 @@ static inline int xu_arrive(xu_team *t, uint64_t fp) {
     xu_arrival *mine = xu_lines(t) + t->me;
     atomic_store_explicit(&mine->fp, fp, memory_order_relaxed);
     atomic_store_explicit(&mine->value, t->value, memory_order_relaxed);
+    atomic_store_explicit(&mine->wrote, t->wrote, memory_order_relaxed);
+    t->wrote = 0;
     if (!t->counter_mode) {
         xu_publish(&mine->seq, &mine->sleepers, t->epoch);
         return 0;
@@ -308,7 +314,7 @@ static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
 /* Step 4's comparison over the lines of those who have arrived. */
 static inline int xu_compare(xu_team *t, uint64_t fp) {
     xu_arrival *line = xu_lines(t);
-    uint64_t lo = fp, hi = fp, value = t->value, conflict = 0;
+    uint64_t lo = fp, hi = fp, value = t->value, conflict = 0, wrote = 0;
     for (int32_t j = 0; j < t->n; j++) {
         if (atomic_load_explicit(&line[j].seq, memory_order_acquire) != t->epoch) continue;
         uint64_t f = atomic_load_explicit(&line[j].fp, memory_order_relaxed);
@@ -317,11 +323,13 @@ static inline int xu_compare(xu_team *t, uint64_t fp) {
         if (f > hi) hi = f;
         if (v && value && v != value) conflict = 1;
         if (v) value = v;
+        wrote |= atomic_load_explicit(&line[j].wrote, memory_order_relaxed);
     }
     t->node_min = lo;
     t->node_max = hi;
     t->node_value = value;
     t->node_conflict = conflict;
+    t->node_wrote = wrote;
     return lo != hi || conflict;
 }
 
@@ -342,6 +350,12 @@ static inline int xu_released(xu_team *t, xu_blocked *b) {
 enum { XT_NEXT, XT_BLOCKED, XT_PYTHON, XT_MISMATCH };
 
 static inline void xu_synced(xu_team *t) { t->unsynced = 0; t->value = 0; }
+
+/* The end of a led call: my node is done, others may not be. */
+static inline void xu_left(xu_team *t) {
+    t->led_epoch = t->epoch;
+    atomic_store_explicit(t->left, t->epoch, memory_order_release);
+}
 
 static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     xu_team *t = in->team;
@@ -404,6 +418,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_release(t, t->verdict);
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
+        if (s->count) xu_left(t);
         break;
     case XS_CHECK: /* like RELEASE if the verdict is bad; a good one waits for the end */
         if (!t->verdict) break;
@@ -414,6 +429,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         if (!xu_released(t, b)) return XT_BLOCKED;
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
+        if (s->count) xu_left(t);
         break;
     case XS_FUSE: /* FUSE body... FUSE_END AWAIT */
         if (*sub == 0) {

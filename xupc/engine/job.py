@@ -106,11 +106,18 @@ class RemoteMemory:
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes."""
+        self.job.team.settle(thread)
+        self.read(thread, displacement, out)
+
+    def read(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
+        """`get` without asking whether the thread has left its last call."""
         with self._guarded(thread):
             self._pieces(thread, displacement, out, self._get)
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are there on return."""
+        self.job.team.settle(thread)
+        self.job.team.core.wrote()
         with self._guarded(thread):
             self._pieces(thread, displacement, data, self._put)
 
@@ -168,7 +175,7 @@ class Job:
         self.broken: BaseException | None = None
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
-        self.team: Any = None
+        self.team: Any = None  # the world team, when there is one
         self.host = socket.gethostname()
         sweep_stale()
         self.network = Network(comm, self._await_all)

@@ -9,7 +9,7 @@ How a waiting thread spends its time:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex);
 * messages or one-sided accesses under way: test MPI, give the core away
-  (`sched_yield`) for the first 2 ms, then every 100 us; while one-sided accesses may
+  (`sched_yield`) for the first 2 ms, with more threads than cores 0.3 ms, then every 100 us; while one-sided accesses may
   be under way never less than that, since their target must poll;
 * otherwise in a job of several nodes: in the core, MPI looked at every 10 ms.
 """
@@ -20,7 +20,8 @@ import contextlib
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import memmove, string_at
 from typing import TYPE_CHECKING, Any
 
 from ..patterns import dissemination
@@ -36,8 +37,8 @@ from ..plan.steps import (
     Send,
     Step,
 )
-from .mpi import BARRIER, DATA, LEAVE, SIGNAL, Network
-from .native import Leave
+from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Network
+from .native import Exchange
 
 if TYPE_CHECKING:
     from .job import Job
@@ -46,13 +47,14 @@ __all__ = ["CALL_PYTHON", "DONE", "MISMATCH", "PENDING", "Bound", "Engine", "Net
 
 DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
 HOT_NS = 2_000_000
+HOT_SHARED_NS = 300_000
 POLL_NS = 100_000
 SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
 STALL_NS = 500_000_000
-FLAT_NODES = 8
 BURST = 50
 _EXCHANGE = struct.Struct("<QQQQ")
+_CONFLICT, _WROTE = 1, 2
 
 
 class Bound:
@@ -81,12 +83,14 @@ class NetContext:
         self.bounds = bounds
         self.open = 0
         self.barrier: NetBarrier | None = None
+        self.again = False
         self.posted: dict[int, Step] = {}
 
     def start(self) -> None:
         """A new run of the instance."""
         self.open = 0
         self.barrier = None
+        self.again = False
         self.posted.clear()
 
     # -- addresses -------------------------------------------------------------------
@@ -162,6 +166,14 @@ class NetContext:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step, instance, keep)
 
+    def settle(self, plan: Plan) -> None:
+        """Before a call without a barrier reads: see `Team.settle`."""
+        for step in plan.steps:
+            if isinstance(step, Get):
+                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+                for _, rank in self.far(ranks):
+                    self.team.settle(self.team.thread(rank))
+
     def _get(self, part: Part, rank: int, address: int, nbytes: int) -> Any:
         bound = self.bounds[part.operand]
         thread = self.team.thread(rank)
@@ -210,34 +222,76 @@ class NetContext:
             step = instance.python_step(lane)
             while step is not None:
                 if isinstance(step, Barrier):
-                    if not self._exchange(instance, isinstance(step, Leave)):
+                    if not self._exchange(instance, step):
                         break
                 else:
                     self.post(step, instance)
+                    if self.open > 1:
+                        self.network.progress()  # what was posted before wants to move
                 instance.advance(lane)
                 moved = True
                 step = instance.python_step(lane)
         return moved
 
-    def _exchange(self, instance: Any, leave: bool) -> bool:
-        """The barrier between nodes; True when the verdict is there."""
+    def _exchange(self, instance: Any, step: Barrier) -> bool:
+        """The barrier between nodes; True when the verdict is there.
+
+        A led call's data comes with it. It was read when my node had arrived; if anybody
+        has written to another node's memory before he came, it is read and sent again.
+        """
         if self.barrier is None:
-            core = instance.team
-            self.barrier = NetBarrier(
-                self.network, self.team.exchange_group, self.team.exchange_index,
-                self.team.tag(core.epoch, LEAVE if leave else BARRIER), core.node_result,
-            )
+            self.barrier = self._barrier(instance, step, BARRIER)
         if not self.barrier.poll():
             return False
+        if isinstance(step, Exchange) and not self.barrier.differs:
+            if self.barrier.wrote and not self.again:
+                self.again = True
+                self.barrier = self._barrier(instance, step, AGAIN)
+                return self._exchange(instance, step)
+            self._deliver(step, self.barrier.received)
         instance.team.set_verdict(self.barrier.differs)
         self.barrier = None
         return True
+
+    def _barrier(self, instance: Any, step: Barrier, kind: int) -> NetBarrier:
+        team, core = self.team, instance.team
+        data = self._collect(step.sends) if isinstance(step, Exchange) else {}
+        return NetBarrier(
+            self.network, team.exchange_group, team.exchange_index, team.tag(core.epoch, kind),
+            core.node_result, team.tuning, data,
+        )
+
+    def _collect(self, sends: Sequence[Send]) -> dict[int, bytes]:
+        """The bytes of each thread's messages, one after the other."""
+        data: dict[int, bytes] = {}
+        for step in sends:
+            address, stride = self.row(step.src, step.count)
+            for i, rank in self.far(step.to):
+                first = address + i * step.peer_step
+                row = [string_at(first + k * stride, step.nbytes) for k in range(step.count)]
+                thread = self.team.thread(rank)
+                data[thread] = data.get(thread, b"") + b"".join(row)
+        return data
+
+    def _deliver(self, recvs: Exchange, received: dict[int, bytes]) -> None:
+        """The other end of `_collect`."""
+        taken = dict.fromkeys(received, 0)
+        for step in recvs.recvs:
+            address, stride = self.row(step.dst, step.count)
+            for i, rank in self.far(step.of):
+                thread = self.team.thread(rank)
+                for k in range(step.count):
+                    at = taken[thread]
+                    taken[thread] = at + step.nbytes
+                    block = received[thread][at : taken[thread]]
+                    memmove(address + i * step.peer_step + k * stride, block, step.nbytes)
 
 
 class NetBarrier:
     """All node roots to all (few nodes), or dissemination in log2 rounds.
 
-    Carries (min, max) of the fingerprints and the barrier's value in 32 bytes.
+    Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes, and
+    between few nodes what else each is to get.
     """
 
     def __init__(
@@ -247,12 +301,18 @@ class NetBarrier:
         me: int,
         tag: int,
         result: tuple[int, int, int, int],
+        tuning: Mapping[str, int],
+        data: Mapping[int, bytes],
     ) -> None:
         self.network = network
         self.tag = tag
-        self.low, self.high, self.value, self.conflict = result
+        self.low, self.high, self.value, self.flags = result
+        self.data = data
+        self.received: dict[int, bytes] = {}
+        # whatever another call sends must fit, or the difference would not be seen
+        self.room = _EXCHANGE.size + tuning["lead"]
         n = len(group)
-        if n <= FLAT_NODES:
+        if n <= tuning["flat"]:
             others = [group[(me + k) % n] for k in range(1, n)]
             self.rounds = [(others, others)] if others else []
         else:
@@ -265,7 +325,12 @@ class NetBarrier:
     @property
     def differs(self) -> bool:
         """The verdict."""
-        return self.low != self.high or bool(self.conflict)
+        return self.low != self.high or bool(self.flags & _CONFLICT)
+
+    @property
+    def wrote(self) -> bool:
+        """Whether any thread had written to another node's memory before it arrived."""
+        return bool(self.flags & _WROTE)
 
     @property
     def missing(self) -> list[int]:
@@ -280,13 +345,15 @@ class NetBarrier:
         for rank in of:
             early = self.network.early.pop((rank, self.tag), None)
             if early is not None:
-                self._merge(*_EXCHANGE.unpack(early))
+                self._take(rank, early)
                 continue
-            buffer = bytearray(_EXCHANGE.size)
+            buffer = bytearray(self.room)
             self.waiting[rank] = self.network.recv_into(rank, self.tag, buffer), buffer
             self.requests.append(self.waiting[rank][0])
-        data = _EXCHANGE.pack(self.low, self.high, self.value, self.conflict)
-        self.requests += [self.network.send_bytes(rank, self.tag, data) for rank in to]
+        head = _EXCHANGE.pack(self.low, self.high, self.value, self.flags)
+        for rank in to:
+            data = head + self.data[rank] if rank in self.data else head
+            self.requests.append(self.network.send_bytes(rank, self.tag, data))
 
     def poll(self) -> bool:
         """Test for a while; True when all rounds are done.
@@ -297,8 +364,8 @@ class NetBarrier:
         for _ in range(BURST):
             if self.network.all_done(self.requests):
                 self.requests.clear()
-                for _request, buffer in self.waiting.values():
-                    self._merge(*_EXCHANGE.unpack(buffer))
+                for rank, (_request, buffer) in self.waiting.items():
+                    self._take(rank, buffer)
                 self.waiting.clear()
                 self._next_round()
                 if self.round >= len(self.rounds):
@@ -307,18 +374,21 @@ class NetBarrier:
                 os.sched_yield()
         return False
 
-    def _merge(self, low: int, high: int, value: int, conflict: int) -> None:
+    def _take(self, rank: int, data: bytes | bytearray) -> None:
+        self.received[rank] = bytes(data[_EXCHANGE.size :])
+        low, high, value, flags = _EXCHANGE.unpack_from(data)
         self.low = min(self.low, low)
         self.high = max(self.high, high)
-        if conflict or (value and self.value and value != self.value):
-            self.conflict = 1
+        self.flags |= flags
+        if value and self.value and value != self.value:
+            self.flags |= _CONFLICT
         self.value = self.value or value
 
 
 def differs(data: bytes, mine: int | None) -> bool:
     """Whether a barrier message shows that calls differ: among the senders, or from mine."""
-    low, high, _, conflict = _EXCHANGE.unpack(data)
-    return bool(low != high or conflict or mine not in (None, low))
+    low, high, _, flags = _EXCHANGE.unpack_from(data)
+    return bool(low != high or flags & _CONFLICT or mine not in (None, low))
 
 
 class Engine:
@@ -345,6 +415,8 @@ class Engine:
         if net is not None and instance.plan.one_sided:
             self.one_sided_until_barrier = True
             self.job.sync_windows()
+            if instance.plan.sync[0] == "no" and instance.team.debt:
+                net.settle(instance.plan)
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 self.job.mismatch(instance)
@@ -442,7 +514,10 @@ class Waiting:
         self.warned = False
         self.published = False
         self.since = time.monotonic_ns()
-        self.hot_until = self.since + HOT_NS
+        # More threads than cores: those who have something to do may wait for the pollers'
+        # share of the cores to be used up, which takes milliseconds.
+        self.hot = HOT_SHARED_NS if job.oversubscribed else HOT_NS
+        self.hot_until = self.since + self.hot
         self.next_watch = self.since + SLICE_NS
         self.look = False
         self.moved_at = self.since
@@ -471,7 +546,7 @@ class Waiting:
     def moved(self) -> None:
         """Something happened: poll eagerly again."""
         self.moved_at = time.monotonic_ns()
-        self.hot_until = self.moved_at + HOT_NS
+        self.hot_until = self.moved_at + self.hot
 
     def pause(self, net: NetContext | None) -> int:
         """Pass a little time here or return how long the core may sleep."""

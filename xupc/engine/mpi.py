@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = [
+    "AGAIN",
     "BARRIER",
     "CONTROL",
     "DATA",
-    "LEAVE",
     "RESYNC",
     "SIGNAL",
     "STALL",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
-LEAVE = CONTROL  # control messages lie higher, so the plain number is free
+AGAIN = CONTROL  # control messages lie higher, so the plain number is free
 LOW_BITS = 15
 RESYNC = 2048 * 8  # added to CONTROL: accounts of a mismatch, and the verdict
 STALL = RESYNC + 2048 * 8 - 2

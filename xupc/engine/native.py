@@ -7,6 +7,8 @@ node roots, release, (others:) await.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..plan.steps import (
     Barrier,
     Copy,
@@ -27,7 +29,7 @@ from ..plan.steps import (
 )
 from ..topology import Tree
 
-__all__ = ["LARGE", "lower"]
+__all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
  CHECK, PYTHON) = range(14)
@@ -59,8 +61,12 @@ def _row(
     )
 
 
-class Leave(Barrier):
-    """The second exchange of node roots in a plan that they lead."""
+@dataclass(frozen=True, slots=True)
+class Exchange(Barrier):
+    """The barrier of a plan that node roots lead: its messages carry the data besides."""
+
+    sends: tuple[Send, ...]
+    recvs: tuple[Recv, ...]
 
 
 class Lowering:
@@ -108,18 +114,23 @@ class Lowering:
     def led(self, steps: tuple[Step, ...]) -> list[Row]:
         """All rows of a plan that the node roots lead.
 
-        Between the two barriers the others have nothing to do: they arrive at the first
-        and are released from the second, one barrier to them.
+        One barrier: the others arrive and are released when their node root has done
+        everything; between node roots the data travels with the fingerprints. What the
+        last barrier of the plan promises of other nodes is asked for when somebody looks
+        there: see `Team.settle`.
         """
         first, *body, last = steps
         assert isinstance(first, Barrier)
         assert isinstance(last, Barrier)
         if self.me != self.node_root:
             assert not body
-            return [_row(ARRIVE), _row(AWAIT)]
-        enter = [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(CHECK)]
-        middle = self.lane(tuple(body))
-        return [*enter, *middle, self.to_python(Leave()), _row(RELEASE)]
+            return [_row(ARRIVE), _row(AWAIT, count=1)]
+        sends = tuple(step for step in body if isinstance(step, Send))
+        recvs = tuple(step for step in body if isinstance(step, Recv))
+        copies = [self.copy(step) for step in body if isinstance(step, Copy)]
+        assert all(isinstance(step, Send | Recv | Copy | Need) for step in body)
+        exchange = self.to_python(Exchange(sends, recvs))
+        return [_row(ARRIVE), _row(GATHER), exchange, _row(CHECK), *copies, _row(RELEASE, count=1)]
 
     def to_python(self, step: Step) -> Row:
         self.python.append(step)

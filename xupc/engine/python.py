@@ -45,11 +45,15 @@ class Team:
         self.blocked = False
         self.since = 0
         self.history = [0] * _SLOTS
+        self.debt = 0  # led calls end with a barrier here
 
     @property
     def node_result(self) -> tuple[int, int, int, int]:
         """(min, max, value, conflict): my own, since nothing is gathered first."""
         return self.fp, self.fp, self.value, 0
+
+    def wrote(self) -> None:
+        """I have written to another node's memory: of interest to led calls only."""
 
     def set_verdict(self, verdict: bool) -> None:
         """The outcome of the barrier under way."""

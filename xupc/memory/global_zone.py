@@ -6,6 +6,9 @@ kernel lock on a byte of the control file (a dead holder's lock is gone); across
 it is a ticket lock in two words beside the table, reached one-sided.
 
 Each entry is (start, bytes); entries are kept sorted, so a free range is a gap.
+
+The last line of the table's room is each thread's own: the team writes there, for threads
+of other nodes, the last led call that it has left.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ __all__ = ["GlobalZone"]
 ENTRIES = 1000
 _HEAD = struct.Struct("<qqq")  # next ticket, ticket being served, entries
 TABLE_BYTES = 16384
+_LEFT = TABLE_BYTES - 64
 
 
 class GlobalZone:
@@ -42,6 +46,7 @@ class GlobalZone:
         self.start = heap.individual_end
         self.end = heap.global_end
         self.lock = lock
+        self.left_word = self.start + _LEFT
 
     @contextlib.contextmanager
     def _table(self) -> Iterator[list[tuple[int, int]]]:

@@ -285,11 +285,14 @@ class Recorder:
     def lead(self, nbytes: int) -> bool:
         """Whether the node roots are to move everything, the others only arrive and leave.
 
-        Across nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node. Waking
-        a thread costs more than to copy a small block for it.
+        Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node.
+        Waking a thread costs more than to copy a small block for it, and between node
+        roots the data travels with the barrier: so no message may depend on another one.
         """
         self._led = (
-            not self.one_node and self.sync == ("all", "all") and nbytes <= self.tuning["lead"]
+            1 < self.tree.node_count <= self.tuning["flat"]
+            and self.sync == ("all", "all")
+            and nbytes <= self.tuning["lead"]
         )
         return self._led
 

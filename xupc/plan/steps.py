@@ -243,7 +243,8 @@ class Plan:
         Whether threads read other nodes' memory in this call, so that all must poll.
     led
         Whether node roots alone have anything to do between the first and the last
-        barrier: then an engine may wake the others only once.
+        barrier, and no message of theirs depends on another one: then an engine may wake
+        the others only once and send the data with the first barrier.
     """
 
     collective: str
