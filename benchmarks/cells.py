@@ -21,6 +21,7 @@ __all__ = ["COLLECTIVES", "Candidate", "Cell", "Memory", "candidates", "cells"]
 
 COLLECTIVES = ("broadcast", "scatter", "gather", "gather_all", "barrier")
 ROOTED = ("broadcast", "scatter", "gather")
+MYSYNC = int(xupc.IN_MYSYNC | xupc.OUT_MYSYNC)
 LARGE = 1 << 20  # from here on Bcast is also measured together with the root's own copy
 PAGE = 4096
 
@@ -95,7 +96,7 @@ def aligned(nbytes: int) -> Bytes:
 
 
 def candidates(
-    cell: Cell, memory: Memory, *, flags: int, algorithms: Sequence[str]
+    cell: Cell, memory: Memory, *, flags: int, algorithms: Sequence[str], mysync: bool = False
 ) -> list[Candidate]:
     """Everything that is compared in a cell.
 
@@ -105,6 +106,8 @@ def candidates(
         Of xupc's calls.
     algorithms
         Names of algorithm flags that are measured beside the default.
+    mysync
+        Rooted collectives also with MYSYNC both ways: like MPI's, they synchronise nobody.
     """
     if cell.collective == "barrier":
         return [
@@ -121,6 +124,8 @@ def candidates(
         found.append(bcast_and_copy(cell, memory))
     if cell == Cell("broadcast", 8):
         found.append(planned(cell, memory, flags))
+    if mysync and cell.collective in ROOTED:
+        found.append(of_xupc(cell, memory, "MYSYNC", flags | MYSYNC))
     for name in algorithms:
         found.append(of_xupc(cell, memory, name, flags | int(xupc.Flags[name])))
     return found

@@ -163,6 +163,10 @@ def document(reports: Reports, failures: Sequence[str], rate_text: str) -> str:
             ["cell", "bound", "xupc", *ALGORITHMS, "peer", "MULTICORE / bound"],
             algorithm_rows(found, names, shape, rate))]
     parts += ["xupc (its own choice) against the best peer:\n", rows_of(rows)]
+    alike = [compare(reports, cell, "MYSYNC", "mpi")
+             for cell, candidates in cells_of(reports) if "MYSYNC" in candidates]
+    parts += ["Rooted calls with MYSYNC, which synchronise no more than the peer's do:\n",
+              rows_of(alike)]
     if bare_rows(reports):
         copies = [compare(reports, cell, "xupc", "mpi+copy")
                   for cell, candidates in cells_of(reports) if "mpi+copy" in candidates]

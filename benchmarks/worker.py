@@ -33,7 +33,7 @@ from typing import Any
 import mpi4py
 import numpy as np
 import wire
-from cells import COLLECTIVES, ROOTED, Candidate, Cell, Memory, candidates, cells, is_right
+from cells import COLLECTIVES, MYSYNC, ROOTED, Candidate, Cell, Memory, candidates, cells, is_right
 from mpi4py import MPI
 
 import xupc
@@ -73,11 +73,10 @@ class Worker:
         self.load = [os.getloadavg()]
 
     def _prepared(self, cell: Cell) -> Measured:
-        flags = 0
-        if self.args.loop and cell.collective in ROOTED:
-            flags = int(xupc.IN_MYSYNC | xupc.OUT_MYSYNC)
+        flags = MYSYNC if self.args.loop and cell.collective in ROOTED else 0
         found = candidates(
-            cell, self.memory, flags=flags, algorithms=self.args.algorithms
+            cell, self.memory, flags=flags, algorithms=self.args.algorithms,
+            mysync=self.args.cluster,
         )
         return Measured(cell, found, [1] * len(found), [[] for _ in found])
 

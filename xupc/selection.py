@@ -65,9 +65,9 @@ class Table:
         raise LookupError(f"the selection table has no rule for {collective}")
 
     def tuning(self, place: Place) -> dict[str, int]:
-        """The sizes for a place: default, then ``family``, then ``family-transport``."""
+        """Sizes for a place: default, ``transport``, ``family``, then ``family-transport``."""
         sizes = dict(self.tunings["default"])
-        for name in (place.family, f"{place.family}-{place.transport}"):
+        for name in (place.transport, place.family, f"{place.family}-{place.transport}"):
             sizes.update(self.tunings.get(name, {}))
         return sizes
 

@@ -93,7 +93,7 @@ class Team:
         n = self.tree.node_size(self.node_number)
         spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
         if several:
-            spins, yields = (0, 1) if job.oversubscribed else (200, 1)
+            spins, yields = (0, 0) if job.oversubscribed else (200, 1)
         counter_mode = job.oversubscribed or n > 16
         return core.Team(
             job.sync_address,

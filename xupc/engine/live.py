@@ -9,8 +9,9 @@ How a waiting thread spends its time:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex);
 * messages or one-sided accesses under way: test MPI, give the core away
-  (`sched_yield`) for the first 2 ms, with more threads than cores 0.3 ms, then every 100 us; while one-sided accesses may
-  be under way never less than that, since their target must poll;
+  (`sched_yield`) for the first 2 ms (0.3 ms with more threads than cores), then every
+  100 us; while one-sided accesses may be under way never less than that, since their
+  target must poll;
 * otherwise in a job of several nodes: in the core, MPI looked at every 10 ms.
 """
 
@@ -248,7 +249,7 @@ class NetContext:
                 self.again = True
                 self.barrier = self._barrier(instance, step, AGAIN)
                 return self._exchange(instance, step)
-            self._deliver(step, self.barrier.received)
+            self._deliver(step, self.barrier)
         instance.team.set_verdict(self.barrier.differs)
         self.barrier = None
         return True
@@ -273,17 +274,17 @@ class NetContext:
                 data[thread] = data.get(thread, b"") + b"".join(row)
         return data
 
-    def _deliver(self, recvs: Exchange, received: dict[int, bytes]) -> None:
+    def _deliver(self, exchange: Exchange, barrier: NetBarrier) -> None:
         """The other end of `_collect`."""
-        taken = dict.fromkeys(received, 0)
-        for step in recvs.recvs:
+        taken: dict[int, int] = {}
+        for step in exchange.recvs:
             address, stride = self.row(step.dst, step.count)
             for i, rank in self.far(step.of):
                 thread = self.team.thread(rank)
                 for k in range(step.count):
-                    at = taken[thread]
+                    at = taken.get(thread, 0)
                     taken[thread] = at + step.nbytes
-                    block = received[thread][at : taken[thread]]
+                    block = barrier.block(thread, at, step.nbytes)
                     memmove(address + i * step.peer_step + k * stride, block, step.nbytes)
 
 
@@ -308,11 +309,11 @@ class NetBarrier:
         self.tag = tag
         self.low, self.high, self.value, self.flags = result
         self.data = data
-        self.received: dict[int, bytes] = {}
-        # whatever another call sends must fit, or the difference would not be seen
-        self.room = _EXCHANGE.size + tuning["lead"]
+        self.received: dict[int, bytes | bytearray] = {}
+        self.room = _EXCHANGE.size
         n = len(group)
         if n <= tuning["flat"]:
+            self.room += tuning["lead"]  # also if another call sends it: to see the difference
             others = [group[(me + k) % n] for k in range(1, n)]
             self.rounds = [(others, others)] if others else []
         else:
@@ -347,7 +348,7 @@ class NetBarrier:
             if early is not None:
                 self._take(rank, early)
                 continue
-            buffer = bytearray(self.room)
+            buffer = self.network.room(rank, self.room)
             self.waiting[rank] = self.network.recv_into(rank, self.tag, buffer), buffer
             self.requests.append(self.waiting[rank][0])
         head = _EXCHANGE.pack(self.low, self.high, self.value, self.flags)
@@ -374,8 +375,13 @@ class NetBarrier:
                 os.sched_yield()
         return False
 
+    def block(self, rank: int, offset: int, nbytes: int) -> bytes:
+        """A piece of what came besides, valid until the next barrier begins."""
+        start = _EXCHANGE.size + offset
+        return bytes(self.received[rank][start : start + nbytes])
+
     def _take(self, rank: int, data: bytes | bytearray) -> None:
-        self.received[rank] = bytes(data[_EXCHANGE.size :])
+        self.received[rank] = data
         low, high, value, flags = _EXCHANGE.unpack_from(data)
         self.low = min(self.low, low)
         self.high = max(self.high, high)

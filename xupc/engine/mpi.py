@@ -83,6 +83,7 @@ class Network:
         self._requests: list[MPI.Request] = []
         self._finished: list[Callable[[], None]] = []
         self._types: dict[tuple[int, int, int], MPI.Datatype] = {}
+        self._rooms: dict[int, bytearray] = {}
 
     def _check(self, comm: Any) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
@@ -210,6 +211,13 @@ class Network:
     def recv_into(self, of: int, tag: int, buffer: bytearray) -> Any:
         """Start taking a small message of at most the buffer's size."""
         return self.comm.Irecv([buffer, len(buffer), self.mpi.BYTE], of, tag)
+
+    def room(self, of: int, nbytes: int) -> bytearray:
+        """A buffer for the messages of one thread that come one after the other."""
+        buffer = self._rooms.get(of)
+        if buffer is None or len(buffer) < nbytes:
+            buffer = self._rooms[of] = bytearray(nbytes)
+        return buffer
 
     def take(self, of: int, tag: int) -> bytes | None:
         """A small message of unknown size if one is there."""
