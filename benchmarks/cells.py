@@ -58,15 +58,20 @@ class Candidate:
     source: Bytes | None = None
     result: Bytes | None = None
 
+    @property
+    def of_mpi(self) -> bool:
+        """Whether it is the peer's."""
+        return self.name.startswith("mpi")
+
 
 def cells(collectives: Sequence[str], sizes: Sequence[int]) -> Iterator[Cell]:
     """The cells of a table, small ones first."""
+    if "barrier" in collectives:
+        yield Cell("barrier", 0)
     for nbytes in sorted(sizes):
         for collective in collectives:
             if collective != "barrier":
                 yield Cell(collective, nbytes)
-    if "barrier" in collectives:
-        yield Cell("barrier", 0)
 
 
 class Memory:

@@ -128,41 +128,44 @@ class Worker:
         """Measure, and stop early where costs were underrated; returns ns per round."""
         rounds = self.shuffled(counts)
         length = max(1, -(-len(rounds) // (1 if seconds is None else SLICES)))
-        begin, took = time.perf_counter_ns(), 0
-        for start in range(0, len(rounds), length):
-            if seconds is not None and took > OVERRUN * seconds * 1e9:
-                break
-            order = [i for one in rounds[start : start + length] for i in one]
-            took = self.run_slice(measured, order, begin)
-        return took / max(1, len(rounds))
+        gc.collect()  # takes longer than many calls do, on more threads than cores
+        self.agreed(0)
+        gc.disable()
+        try:
+            begin, took = time.perf_counter_ns(), 0
+            for start in range(0, len(rounds), length):
+                if seconds is not None and took > OVERRUN * seconds * 1e9:
+                    break
+                order = [i for one in rounds[start : start + length] for i in one]
+                took = self.run_slice(measured, order, begin)
+            return took / max(1, len(rounds))
+        finally:
+            gc.enable()
 
     def run_slice(self, measured: Measured, order: Sequence[int], begin: int) -> int:
         """Nothing but calls and the clock is in the timed part; returns ns since `begin`."""
-        gc.collect()
-        gc.disable()
-        try:
-            if self.args.loop:
-                self.run_loops(measured, order)
-            else:
-                self.run_calls(measured, order)
-        finally:
-            gc.enable()
+        if self.args.loop:
+            self.run_loops(measured, order)
+        else:
+            self.run_calls(measured, order)
         return self.agreed(time.perf_counter_ns() - begin)
 
     def run_calls(self, measured: Measured, order: Sequence[int]) -> None:
         """One call at a time."""
-        parts = [(c.call, c.arguments, times.append)
-                 for c, times in zip(measured.candidates, measured.times, strict=True)]
         barrier, clock = xupc.barrier, time.perf_counter_ns
         settle = self.comm.Barrier if self.args.cluster else None
+        parts = [(c.call, c.arguments, times.append, settle if c.of_mpi else barrier)
+                 for c, times in zip(measured.candidates, measured.times, strict=True)]
         for i in order:
-            call, arguments, note = parts[i]
+            call, arguments, note, afterwards = parts[i]
             if settle is not None:
                 settle()
             barrier()
             begin = clock()
             call(*arguments)
             end = clock()
+            if settle is not None:
+                afterwards()
             note(end - begin)
 
     def run_loops(self, measured: Measured, order: Sequence[int]) -> None:

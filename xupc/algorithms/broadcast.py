@@ -65,7 +65,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         next node        c0 c1 c2 ->              its threads read dst@node_root
         last node           c0 c1                  chunk by chunk behind the network
 
-    Very small ones the node roots write to their threads themselves. Inside one node:
+    Small ones the node roots write to their threads themselves. Inside one node:
     small blocks are written by whoever arrives last, large ones are pulled.
     """
     if t.one_node:
@@ -78,7 +78,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
             pull(t, dst, src, root, nbytes)
         return
 
-    if t.lead(nbytes * t.largest_node):
+    if nbytes < t.tuning["chain"] and t.lead(nbytes * t.largest_node):
         if t.me == t.node_root:
             _lead(t, dst, src, root, nbytes)
         return

@@ -103,8 +103,10 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
     At home they are each on its own thread, elsewhere in the node root's dst.
     """
     out = []
+    # two messages in a round at least, so that one can go on while the other one comes
+    unit = min(t.tuning["ring"], max(t.tuning["chunk"], t.largest_node * nbytes // 2))
     for run in t.mates(node):
-        for block, count, offset, size in pieces(run.count, nbytes, t.tuning["ring"]):
+        for block, count, offset, size in pieces(run.count, nbytes, unit):
             rank = run.first + block * run.step
             if home:
                 row = Part(area.index, rank, offset, run.step, 0)
