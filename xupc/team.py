@@ -78,6 +78,8 @@ class Team:
         job.team = self
         self._settled: dict[int, int] = {}
         self.notified: Any = None
+        self.verified = 0  # the last operation up to which all threads' calls were the same
+        self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         self._told: list[Any] = []
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
@@ -185,7 +187,7 @@ class Team:
         several = self.tree.node_count > 1
         self.core.give_up()
         if self.exchanges and not (instance.at_barrier and instance.released):
-            self._tell_all(_FOUND, 0, 0)
+            self._tell_all(_FOUND, self.verified, 0)
         if not instance.at_barrier:
             poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
             poison.begin()
@@ -240,8 +242,9 @@ class Team:
         """Read and answer what other threads tell that wait long.
 
         A question is about one of my last calls, or about one that I shall make; then my
-        last one is the answer, and it is looked at again when I am there. Words from
-        before the last resync are void.
+        last one is the answer, and it is looked at again when I am there. Whoever found
+        a difference may be ahead of me: what I am doing comes to its end if it is among
+        the calls that he knows to be the same. Words from before the last resync are void.
         """
         core, differ = self.core, False
         while (notice := self.job.network.take_any(STALL)) is not None:
@@ -252,8 +255,12 @@ class Team:
                 self._asked[thread] = since, op, fp
                 if op > core.op:
                     self._tell(thread, _ANSWER, core.op, core.fp_after(core.op))
-            elif kind == _FOUND or (fp and core.fp_after(op) not in (0, fp)):
+            elif kind == _FOUND:
+                self._found.append((since, op))
+            elif fp and core.fp_after(op) not in (0, fp):
                 differ = True
+        self._found = [(since, op) for since, op in self._found if since == core.since]
+        differ |= any(core.op > op for _, op in self._found)
         for thread, (since, op, fp) in list(self._asked.items()):
             if since != core.since or op <= core.op:
                 del self._asked[thread]

@@ -251,6 +251,8 @@ class NetContext:
                 return self._exchange(instance, step)
             self._deliver(step, self.barrier)
         instance.team.set_verdict(self.barrier.differs)
+        if not self.barrier.differs:
+            self.team.verified = instance.op
         self.barrier = None
         return True
 

@@ -84,6 +84,19 @@ class Lowering:
         """All rows of a lane."""
         return [row for step in steps for row in self.step(step)]
 
+    def between_barriers(self, steps: tuple[Step, ...]) -> list[Row]:
+        """All rows of a node lane whose last barrier need only join my node.
+
+        All calls were compared in the first one, and what arrives on other nodes is the
+        business of those who look there: see `Team.settle`.
+        """
+        *body, last = steps
+        assert isinstance(last, Barrier)
+        rows = [*self.lane(tuple(body)), _row(ARRIVE)]
+        if self.me != self.node_root:
+            return [*rows, _row(AWAIT, count=1)]
+        return [*rows, _row(GATHER), _row(RELEASE, count=1)]
+
     def step(self, step: Step) -> list[Row]:
         """The rows of one step."""
         match step:
@@ -187,9 +200,17 @@ class Lowering:
 def lower(plan: Plan, tree: Tree) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
     """(rows of each lane, Python-side steps, whether much is copied)."""
     lowering = Lowering(plan, tree)
+    node, net = plan.lanes
     if plan.led:
-        assert not plan.lanes[1]
-        lanes: list[list[Row]] = [lowering.led(plan.lanes[0]), []]
+        assert not net
+        lanes = [lowering.led(node), []]
+    elif (
+        tree.node_count > 1
+        and plan.sync == ("all", "all")
+        and len(node) > 1  # a barrier is one step
+        and not plan.one_sided
+    ):
+        lanes = [lowering.between_barriers(node), lowering.lane(net)]
     else:
-        lanes = [lowering.lane(lane) for lane in plan.lanes]
+        lanes = [lowering.lane(node), lowering.lane(net)]
     return lanes, tuple(lowering.python), lowering.copied >= LARGE
