@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from .steps import (
@@ -126,7 +127,7 @@ class Recorder:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
         return root if self.tree.node_of(root) == node else self.tree.node_root(node)
 
-    @property
+    @cached_property
     def largest_node(self) -> int:
         """How many threads the largest node has."""
         return max(self.tree.node_size(node) for node in range(self.tree.node_count))
