@@ -174,9 +174,26 @@ def leave(
         if _world is not None:
             finalize()
         return
-    traceback.print_exception(kind, value, tb)
+    _report(value)
     if _world is not None:
         _world.job.end_job(_status_of(value), value)
+
+
+def _report(error: BaseException | None) -> None:
+    """Print the traceback of an error in one piece.
+
+    Launchers merge what threads write, each piece as it comes, and Python would write a
+    traceback word by word.
+    """
+    team = _world
+    here = f"xupc: thread {team.rank} of {team.size}:\n" if team and team.size > 1 else ""
+    if isinstance(error, SystemExit):
+        words = f"{error.code}\n" if isinstance(error.code, str) else ""
+    else:
+        words = "".join(traceback.format_exception(error))
+    with contextlib.suppress(Exception):  # nobody may be there to read it
+        sys.stderr.write(here + words if words else "")
+        sys.stderr.flush()
 
 
 def _status_of(value: BaseException | None) -> int:
@@ -198,10 +215,10 @@ def _install_hooks() -> None:
     ) -> None:
         global _failed
         _failed = value
-        team = _world
-        if team is not None and team.size > 1:
-            sys.stderr.write(f"xupc: thread {team.rank} of {team.size}:\n")
-        previous(kind, value, tb)
+        if previous is sys.__excepthook__:
+            _report(value)
+        else:
+            previous(kind, value, tb)
 
     sys.excepthook = uncaught
     atexit.register(_at_exit)
@@ -226,6 +243,6 @@ def _at_exit() -> None:
     try:
         finalize()
     except BaseException as e:
-        traceback.print_exc()
+        _report(e)
         with contextlib.suppress(Exception):
             team.job.end_job(1, e)
