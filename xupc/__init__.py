@@ -54,6 +54,7 @@ from .shared import (
     pointer_dtype,
 )
 from .team import Team
+from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
 
 __version__ = "0.1.0"
 
@@ -119,6 +120,8 @@ __all__ = [
     "PUSH",
     "REPRODUCIBLE",
     "THREADS",
+    "TICK_MAX",
+    "TICK_MIN",
     "XOR",
     "AffinityError",
     "CollectiveMismatchError",
@@ -156,6 +159,8 @@ __all__ = [
     "node_broadcast",
     "notify",
     "pointer_dtype",
+    "ticks_now",
+    "ticks_to_ns",
     "vectorized",
     "wait",
 ]

@@ -19,6 +19,7 @@ LAYERS = [
     ("flags", 1),
     ("ops", 1),
     ("fingerprint", 1),
+    ("ticks", 1),
     ("pointer", 2),
     ("topology", 2),
     ("patterns", 2),
