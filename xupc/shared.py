@@ -446,6 +446,10 @@ class SharedArray:
         """
         return self._checked_pointer(_integer(i, "A.ptr", "i"), "A.ptr(i)")
 
+    def cast(self, dtype: DTypeLike | None = None, blocksize: int | None = None) -> SharedPointer:
+        """Return ``A + 0`` with another dtype or blocksize, as `SharedPointer.cast` does."""
+        return self._start.cast(dtype, blocksize)
+
     def __add__(self, i: SupportsIndex) -> SharedPointer:
         if not _is_integer(i):
             return NotImplemented
