@@ -33,6 +33,7 @@ LAYERS = [
     ("collectives", 7),
     ("allocation", 7),
     ("runtime", 7),
+    ("upc", 7),
     ("cli", 8),
     ("__main__", 8),
 ]

@@ -1,0 +1,512 @@
+"""The documents' own names: ``from xupc.upc import *``.
+
+>>> from xupc.upc import *                                       # doctest: +SKIP
+>>> upc_all_broadcast(B, A + 1, 8, UPC_IN_NOSYNC | UPC_OUT_NOSYNC)          # doctest: +SKIP
+>>> upc_all_reduceL(B, A, UPC_ADD, 10 * THREADS, 3, None, 0)                # doctest: +SKIP
+
+Thin names over the functions of `xupc`, with the documents' argument order; ``docs/names.md``
+lists them. The collectives are made from `TABLE`, one entry per function of a document; what the
+language itself has is written out below it. An entry whose function is not in `xupc` yet makes a
+name that raises NotImplementedError when it is called; one without a form makes no name.
+
+Flags are plain ints here, which are quicker to join than `xupc.Flags`. ``NULL`` is None. THREADS
+and MYTHREAD are not among the names: they are known only after ``xupc.init()``.
+
+The T of a typed name is the type of src and dst. UPC's compiler converts any pointer to
+``shared void *``, so there the name alone says what the elements are; here an array knows, and a
+name that contradicts it is a TypeError, on the same road as a collective's own argument errors:
+nothing moves, and no thread hangs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import xupc
+
+from . import runtime
+from .collectives import _describe
+from .engine.reports import Record
+from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags, flag_names
+from .ops import Op
+from .shared import SharedArray, SharedPointer, as_address
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Most names are made at import, where no type checker sees them."""
+
+
+# --- constants ------------------------------------------------------------------------------------
+
+__UPC_COLLECTIVE__: Final = 1
+__UPC_TICK__: Final = 1
+
+# No document has a flag like REPRODUCIBLE.
+CONSTANTS: Final[dict[str, int]] = {
+    **{f"UPC_{flag.name}": int(flag) for flag in Flags if flag is not Flags.REPRODUCIBLE},
+    **{f"UPC_{op.name}": op for op in Op},
+    "UPC_TICK_MIN": xupc.TICK_MIN,
+    "UPC_TICK_MAX": xupc.TICK_MAX,
+}
+UPC_IN_PLACE: Final = CONSTANTS["UPC_IN_PLACE"]
+
+TYPES: Final[dict[str, np.dtype[Any]]] = {
+    "C": np.dtype(np.int8),
+    "UC": np.dtype(np.uint8),
+    "S": np.dtype(np.int16),
+    "US": np.dtype(np.uint16),
+    "I": np.dtype(np.int32),
+    "UI": np.dtype(np.uint32),
+    "L": np.dtype(np.int64),
+    "UL": np.dtype(np.uint64),
+    "F": np.dtype(np.float32),
+    "D": np.dtype(np.float64),
+    "LD": np.dtype(np.longdouble),
+}
+"""UPC 1.3, 7.4.3.1: what T stands for in the name of a computational collective."""
+
+
+# --- forms: how a name calls its function ---------------------------------------------------------
+#
+# A form has the document's arguments, and no more work for a call than to hand them on. The thesis
+# (4.1) has UPC_IN_PLACE in place of src; `xupc` has None there.
+
+Function: TypeAlias = Callable[..., Any]
+Shared: TypeAlias = SharedArray | SharedPointer
+_F = TypeVar("_F", bound=Function)
+
+
+def _move(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: Shared, src: Shared | int, nbytes: int, flags: int = 0) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, nbytes, flags)
+
+    return call
+
+
+def _permute(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Shared, src: Shared | int, perm: Shared | Sequence[int], nbytes: int, flags: int = 0
+    ) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, perm, nbytes, flags)
+
+    return call
+
+
+def _in_place(function: Function, name: str, dtype: None) -> Function:
+    def call(buf: Shared, nbytes: int, flags: int = 0) -> Any:
+        return function(buf, nbytes, flags)
+
+    return call
+
+
+def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
+    def call(
+        dst: Shared,
+        src: Shared | int,
+        op: Op,
+        nelems: int,
+        blk_size: int,
+        func: Function | None = None,
+        flags: int = 0,
+    ) -> Any:
+        try:
+            fits = dst.dtype is dtype is src.dtype  # type: ignore[union-attr]
+        except AttributeError:
+            fits = False
+        if not fits:
+            _check_types(name, dtype, dst, src, flags)
+            if src is UPC_IN_PLACE:
+                return function(dst, None, op, nelems, blk_size, func, flags)
+        return function(dst, src, op, nelems, blk_size, func, flags)
+
+    return call
+
+
+def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any) -> None:
+    """TypeError, in step with the other threads, if dst or src has elements of another type.
+
+    What is no shared data at all is left to the collective to complain about.
+    """
+    for argument, x in (("dst", dst), ("src", src)):
+        if isinstance(x, SharedArray | SharedPointer) and x.dtype != dtype:
+            error = TypeError(
+                f"{name}: {argument}: expected {dtype}, got {_describe(x)} of {x.dtype}: "
+                f"cast first, {argument}.cast({dtype.name!r})"
+            )
+            _fail(error, name, dst, src, flags)
+
+
+def _fail(error: TypeError, name: str, dst: Any, src: Any, flags: Any) -> NoReturn:
+    world = runtime.world()
+    world.enter(name)
+    try:
+        full = check_flags(operator.index(flags), name)
+    except (TypeError, ValueError):
+        full, said = IN_ALLSYNC, repr(flags)
+    else:
+        said = flag_names(flags)
+    arguments = [("dst", _describe(dst)), ("src", _describe(src)), ("flags", said)]
+    world.fail(error, Record(name, arguments), bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
+    raise AssertionError("fail raises")
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+UPC: Final = "UPC 1.3"
+PAPER: Final = "XUPC paper"
+THESIS: Final = "MTU thesis"
+LANGUAGE: Final = "UPC language"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function of a document.
+
+    Attributes
+    ----------
+    name : str
+        As the document has it, with ``{}`` for the T of a typed one.
+    function : str
+        What it stands for in `xupc`.
+    document, section : str
+        Where it is described.
+    what : str
+        What it does, in a line.
+    form : callable, optional
+        Makes the name; None: it is made by hand, or not at all yet.
+    """
+
+    name: str
+    function: str
+    document: str
+    section: str
+    what: str
+    form: Callable[[Function, str, Any], Function] | None = None
+
+    @property
+    def names(self) -> dict[str, np.dtype[Any] | None]:
+        """Each real name, with its type."""
+        if "{}" not in self.name:
+            return {self.name: None}
+        return {self.name.format(t): dtype for t, dtype in TYPES.items()}
+
+    @property
+    def there(self) -> bool:
+        """Whether the name exists and can be called."""
+        try:
+            operator.attrgetter(self.function)(xupc)
+        except AttributeError:
+            return False
+        return set(self.names) <= set(__all__)
+
+    @property
+    def doc(self) -> str:
+        """The docstring of its names."""
+        return (
+            f"{self.what} ({self.document}, {self.section}).\n\nStands for `xupc.{self.function}`."
+        )
+
+    def make(self, name: str, dtype: np.dtype[Any] | None) -> Function:
+        """One of its names."""
+        assert self.form is not None
+        function = getattr(xupc, self.function, None)
+        if function is None:
+            function = _not_there(name, self.function)
+        call = self.form(function, name, dtype)
+        call.__name__ = call.__qualname__ = name
+        call.__doc__ = self.doc
+        if dtype is not None:
+            call.__doc__ += f" The elements of dst and src are {dtype}."
+        return call
+
+
+def _not_there(name: str, function: str) -> Function:
+    def missing(*arguments: Any) -> NoReturn:
+        raise NotImplementedError(f"{name}: xupc.{function} is not there yet")
+
+    return missing
+
+
+# Section in UPC 1.3 and in the paper, which tells of its own exchange and permute only that they
+# belong to the standard ones.
+_MOVES: Final = (
+    ("broadcast", "7.4.2.1", "III.B", _move, "Copy one thread's block to every thread"),
+    ("scatter", "7.4.2.2", "III.B", _move, "Copy the i-th block of one thread to thread i"),
+    ("gather", "7.4.2.3", "III.B", _move, "Copy thread i's block to the i-th block of one thread"),
+    ("gather_all", "7.4.2.4", "III.B", _move, "Copy every thread's block to all, in order"),
+    (
+        "exchange", "7.4.2.5", "II", _move,
+        "Copy the i-th block of thread j to the j-th block of thread i",
+    ),
+    ("permute", "7.4.2.6", "II", _permute, "Copy thread i's block to thread perm[i]"),
+)  # fmt: skip
+
+TABLE: Final[list[Entry]] = [
+    *(
+        Entry(f"upc_all_{move}", f"all_{move}", UPC, section, what, form)
+        for move, section, _, form, what in _MOVES
+    ),
+    Entry(
+        "upc_all_reduce{}", "all_reduce", UPC, "7.4.3.1",
+        "Combine all elements of src into one at dst", _reduce,
+    ),
+    Entry(
+        "upc_all_prefix_reduce{}", "all_prefix_reduce", UPC, "7.4.3.1",
+        "Set dst[i] to src[0] op ... op src[i]", _reduce,
+    ),
+    *(
+        Entry(f"xupc_all_{move}", f"all_{move}", PAPER, section, what, form)
+        for move, _, section, form, what in _MOVES
+    ),
+    Entry(
+        "xupc_all_reduce{}_all", "all_reduce_all", PAPER, "III.C",
+        "Combine all elements of src into one at dst on every thread", _reduce,
+    ),
+    Entry(
+        "xupc_all_reduce{}_mpi", "all_reduce_mpi", PAPER, "III.C",
+        "Combine the blocks of src element by element into one block at dst", _reduce,
+    ),
+    Entry(
+        "xupc_all_reduce{}_mpi_all", "all_reduce_mpi_all", PAPER, "III.C",
+        "Combine the blocks of src element by element into one block at dst on every thread",
+        _reduce,
+    ),
+    Entry(
+        "xupc_all_suffix_reduce{}", "all_suffix_reduce", PAPER, "III.C",
+        "Set dst[i] to src[i] op ... op src[nelems - 1]", _reduce,
+    ),
+    Entry(
+        "xupc_all_broadcast_in_place", "all_broadcast_in_place", PAPER, "III.C",
+        "Overwrite the block at buf's address on every thread with that of buf's thread",
+        _in_place,
+    ),
+]  # fmt: skip
+
+
+# --- the language, and the timers -----------------------------------------------------------------
+
+
+def _stands_for(function: str, document: str, section: str) -> Callable[[_F], _F]:
+    """Enter a name that is written by hand into the table, by its docstring's first line."""
+
+    def enter(call: _F) -> _F:
+        what, _, more = cleandoc(call.__doc__ or "").partition(".\n")
+        entry = Entry(call.__name__, function, document, section, what.removesuffix("."))
+        TABLE.append(entry)
+        call.__doc__ = f"{entry.doc}\n{more}".rstrip()
+        return call
+
+    return enter
+
+
+@_stands_for("ticks_now", UPC, "7.5.2.1")
+def upc_ticks_now() -> int:
+    """Return this thread's clock in ticks."""
+    return xupc.ticks_now()
+
+
+@_stands_for("ticks_to_ns", UPC, "7.5.2.2")
+def upc_ticks_to_ns(ticks: SupportsIndex) -> int:
+    """Return a number of ticks in nanoseconds."""
+    return xupc.ticks_to_ns(ticks)
+
+
+@_stands_for("all_alloc", LANGUAGE, "7.2.2")
+def upc_all_alloc(nblocks: int, nbytes: int) -> SharedArray:
+    """Allocate nblocks blocks of nbytes bytes, dealt over the threads; collective.
+
+    The result has the layout ``shared [nbytes] char[nblocks * nbytes]``; where C casts it, write
+    ``upc_all_alloc(n, size).cast("i4", 1)``.
+    """
+    return xupc.all_alloc(_product(nblocks, nbytes), np.uint8, nbytes)
+
+
+@_stands_for("global_alloc", LANGUAGE, "7.2.2")
+def upc_global_alloc(nblocks: int, nbytes: int) -> SharedPointer:
+    """Allocate like upc_all_alloc, but by one thread alone."""
+    return xupc.global_alloc(_product(nblocks, nbytes), np.uint8, nbytes)
+
+
+def _product(nblocks: Any, nbytes: Any) -> Any:
+    """Their product; what is no number is left for the allocation to complain about."""
+    try:
+        return operator.index(nblocks) * operator.index(nbytes)
+    except TypeError:
+        return nblocks, nbytes
+
+
+@_stands_for("alloc", LANGUAGE, "7.2.2")
+def upc_alloc(nbytes: int) -> SharedPointer:
+    """Allocate nbytes bytes with affinity to the calling thread."""
+    return xupc.alloc(nbytes, np.uint8)
+
+
+@_stands_for("free", LANGUAGE, "7.2.2")
+def upc_free(ptr: Shared | None) -> None:
+    """Free what upc_alloc or upc_global_alloc made, by one thread alone; None is let be.
+
+    Memory of upc_all_alloc is freed by upc_all_free only: all threads have to know of it.
+    """
+    if ptr is not None:
+        xupc.free(ptr)
+
+
+@_stands_for("all_free", LANGUAGE, "7.2.2")
+def upc_all_free(ptr: Shared) -> None:
+    """Free shared memory, all threads together."""
+    xupc.all_free(ptr)
+
+
+@_stands_for("SharedPointer.thread", LANGUAGE, "7.2.3")
+def upc_threadof(ptr: Shared) -> int:
+    """Return the thread that the target of ptr has affinity to."""
+    return as_address(ptr)[1]
+
+
+@_stands_for("SharedPointer.phase", LANGUAGE, "7.2.3")
+def upc_phaseof(ptr: Shared) -> int:
+    """Return the place of the target of ptr in its block."""
+    return _pointer(ptr).phase
+
+
+@_stands_for("SharedPointer.resetphase", LANGUAGE, "7.2.3")
+def upc_resetphase(ptr: Shared) -> SharedPointer:
+    """Return ptr with phase 0."""
+    return _pointer(ptr).resetphase()
+
+
+@_stands_for("SharedPointer.addr", LANGUAGE, "7.2.3")
+def upc_addrfield(ptr: Shared) -> int:
+    """Return the address of the target of ptr on its thread."""
+    return as_address(ptr)[2]
+
+
+def _pointer(x: Shared) -> SharedPointer:
+    return x + 0 if isinstance(x, SharedArray) else x
+
+
+@_stands_for("memcpy", LANGUAGE, "7.2.5")
+def upc_memcpy(dst: Shared, src: Shared, n: int) -> None:
+    """Copy n bytes of shared memory."""
+    xupc.memcpy(dst, src, n)
+
+
+@_stands_for("memget", LANGUAGE, "7.2.5")
+def upc_memget(dst: NDArray[Any], src: Shared, n: int) -> None:
+    """Copy n bytes of shared memory into a private array."""
+    xupc.memget(dst, src, n)
+
+
+@_stands_for("memput", LANGUAGE, "7.2.5")
+def upc_memput(dst: Shared, src: NDArray[Any], n: int) -> None:
+    """Copy n bytes of a private array into shared memory."""
+    xupc.memput(dst, src, n)
+
+
+@_stands_for("memset", LANGUAGE, "7.2.5")
+def upc_memset(dst: Shared, c: int, n: int) -> None:
+    """Set n bytes of shared memory to c, converted to unsigned char."""
+    xupc.memset(dst, operator.index(c) & 0xFF, n)
+
+
+@_stands_for("barrier", LANGUAGE, "6.6.1")
+def upc_barrier(value: object = None) -> None:
+    """Wait until all threads are in the same barrier."""
+    if value is None:
+        xupc.barrier()
+    else:
+        xupc.barrier(value)
+
+
+@_stands_for("notify", LANGUAGE, "6.6.1")
+def upc_notify(value: object = None) -> None:
+    """Begin a split-phase barrier."""
+    xupc.notify(value)
+
+
+@_stands_for("wait", LANGUAGE, "6.6.1")
+def upc_wait(value: object = None) -> None:
+    """End a split-phase barrier."""
+    xupc.wait(value)
+
+
+@_stands_for("fence", LANGUAGE, "6.6.1")
+def upc_fence() -> None:
+    """Make what this thread wrote visible to the others."""
+    xupc.fence()
+
+
+@_stands_for("forall", LANGUAGE, "6.6.2")
+def upc_forall(
+    n: int, affinity: SharedArray | None = None, *, blocksize: int | str | None = None
+) -> Sequence[int]:
+    """Return the i in range(n) for which ``affinity[i]`` is the calling thread's.
+
+    ``upc_forall(i = 0; i < n; i++; &A[i])`` is ``for i in upc_forall(n, A):``, and with ``i`` as
+    affinity ``for i in upc_forall(n, blocksize=1):``.
+    """
+    return xupc.forall(n, affinity, blocksize=blocksize)
+
+
+# --- what comes with later versions: known by name only -------------------------------------------
+
+_BY_HAND: Final = [entry.name for entry in TABLE if entry.form is None]
+
+LATER: Final[list[Entry]] = [
+    Entry("xupc_all_broadcast_v", "all_broadcast_v", PAPER, "III.C", "Broadcast to displacements"),
+    Entry("xupc_all_gather_v", "all_gather_v", PAPER, "III.C", "Gather blocks of any sizes"),
+    Entry(
+        "xupc_all_gather_all_v", "all_gather_all_v", PAPER, "III.C",
+        "Gather blocks of any sizes on every thread",
+    ),
+    Entry("xupc_allav_*", "allav_*", PAPER, "III.C", "Collectives on private arrays of values"),
+    *(
+        Entry(f"upc_all_{move}_{letter}", f"all_{move}_{letter}", THESIS, section, what)
+        for letter, what in (
+            ("v", "Blocks of any sizes at displacements"),
+            ("x", "Blocks of any sizes at pointers"),
+        )
+        for move, section in (
+            ("broadcast", "4.2.1" if letter == "v" else "4.2.2"),
+            ("scatter", "4.2.3" if letter == "v" else "4.2.4"),
+            ("gather", "4.2"),
+            ("gather_all", "4.2"),
+            ("exchange", "4.2.5" if letter == "v" else "4.2.6"),
+            ("permute", "4.2"),
+        )
+    ),
+    Entry("upc_wait(handle)", "Handle.wait", THESIS, "4.4", "Complete an operation"),
+    Entry("upc_test", "Handle.test", THESIS, "4.4", "Complete an operation if it is done"),
+    Entry("upc_get_status", "Handle.done", THESIS, "4.4", "Whether an operation is done"),
+    *(
+        Entry(f"upc_{move}", move, THESIS, "5.1", f"One-sided {move}, by one thread alone")
+        for move in ("broadcast", "scatter", "gather", "exchange")
+    ),
+]  # fmt: skip
+
+
+# --- the names ------------------------------------------------------------------------------------
+
+
+def _made() -> dict[str, Any]:
+    """Every name that is made from a table."""
+    functions = {
+        name: entry.make(name, dtype)
+        for entry in TABLE
+        if entry.form is not None
+        for name, dtype in entry.names.items()
+    }
+    return {**CONSTANTS, **functions}
+
+
+_MADE: Final = _made()
+globals().update(_MADE)
+__all__ = sorted({*_MADE, *_BY_HAND, "__UPC_COLLECTIVE__", "__UPC_TICK__"})
