@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["binomial", "chain", "chunks", "dissemination", "pieces", "rotate", "star"]
+__all__ = [
+    "binomial",
+    "chain",
+    "chunks",
+    "dissemination",
+    "mirrored",
+    "pieces",
+    "prefix_joins",
+    "rotate",
+    "star",
+    "tree_joins",
+]
 
 
 def rotate(rank: int, root: int, n: int) -> int:
@@ -78,3 +89,53 @@ def pieces(count: int, nbytes: int, chunk: int) -> Iterator[tuple[int, int, int,
         for block in range(count):
             for offset, size in chunks(nbytes, chunk):
                 yield block, 1, offset, size
+
+
+def tree_joins(n: int) -> list[int]:
+    """The tree of a fold over positions ``0 .. n-1``: how many joins follow each leaf.
+
+    Every aligned pair is joined, then every aligned four, and so on; what is left over at
+    the end is joined from the right. A `binomial` tree combines in just this order.
+
+    >>> tree_joins(4), tree_joins(7)
+    ([0, 1, 0, 2], [0, 1, 0, 2, 0, 1, 2])
+    """
+    joins = [((i + 1) & -(i + 1)).bit_length() - 1 for i in range(n)]
+    if n:
+        joins[-1] += bin(n).count("1") - 1
+    return joins
+
+
+def prefix_joins(v: int) -> list[int]:
+    """The same for all before position `v`, as the tree's vertices are handed down to it.
+
+    Each vertex gives its right child what it got itself, joined with its left child's value.
+
+    >>> prefix_joins(3), prefix_joins(7)
+    ([0, 1, 1], [0, 1, 0, 2, 0, 2, 1])
+    """
+    joins: list[int] = []
+    for bit in reversed(range(v.bit_length())):
+        if v >> bit & 1:
+            group = tree_joins(1 << bit)
+            group[-1] += bool(joins)
+            joins += group
+    return joins
+
+
+def mirrored(joins: list[int]) -> list[int]:
+    """The same tree seen in a mirror: for the leaves in reverse, left and right exchanged.
+
+    >>> mirrored([0, 1, 0, 2, 1])
+    [0, 0, 1, 0, 2]
+    """
+    stack: list[list[int]] = []
+    for n in joins:
+        stack.append([0])
+        for _ in range(n):
+            right = stack.pop()
+            left = stack.pop()
+            both = right + left
+            both[-1] += 1
+            stack.append(both)
+    return stack[0] if stack else []

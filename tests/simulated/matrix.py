@@ -168,6 +168,8 @@ def _tuning(
         "chain": chain,
         "flat": flat,
         "lead": lead,
+        "fold": 128,
+        "buffer": 8192,
     }
 
 
@@ -276,10 +278,13 @@ class Story:
     def _write(self, right: str, array: str, areas: Areas) -> None:
         base = self._base()
         for x, lo, hi in areas:
-            data = self._rng.integers(0, 256, hi - lo, dtype=np.uint8)
+            data = self._values(hi - lo)
             self.expected[array][x, base + lo : base + hi] = data
             write = UserWrite(array, x, base + lo, data.tobytes())
             self.scripts[self._user(right, x)].append(write)
+
+    def _values(self, nbytes: int) -> Bytes:
+        return self._rng.integers(0, 256, nbytes, dtype=np.uint8)
 
     def _after(self, right: str) -> None:
         """What users do after the last call, once."""
@@ -336,18 +341,24 @@ class Story:
         meaning = MEANING[entry.collective]
         sources = meaning.sources(self.threads, root, n)
         results = meaning.results(self.threads, root, n)
-        if not (tight and self._tight(sync[0], sources, results)):
-            self._split(sync[0], sources, results)
-        base = self._base()
+        base = self._prepare(sync, sources, results, tight=tight)
         programs = self.planner.programs(entry, sync, tuning, root, n)
-        call = Call(programs, (("dst", base), ("src", base)))
-        for script in self.scripts:
-            script.append(call)
+        self._make(Call(programs, (("dst", base), ("src", base))))
         here = slice(base, base + self.space)
         meaning.oracle(self.expected["dst"][:, here], self.expected["src"][:, here], root, n)
+
+    def _prepare(self, sync: Sync, sources: Areas, results: Areas, *, tight: bool) -> int:
+        """What users do before a call; where its operands are."""
+        if not (tight and self._tight(sync[0], sources, results)):
+            self._split(sync[0], sources, results)
         self._results, self._sources = results, sources
         self._used[self._set] = True
         self._out = sync[1]
+        return self._base()
+
+    def _make(self, call: Call) -> None:
+        for script in self.scripts:
+            script.append(call)
         self.calls += 1
 
     # the run ----------------------------------------------------------------------------
@@ -356,8 +367,8 @@ class Story:
         self._after(self._out)
         memory = {name: [bytearray(row) for row in rows] for name, rows in self.memory.items()}
         Simulation(self.planner.tree, memory, self.scripts, seed).run()
-        for name, rows in memory.items():
-            for x, row in enumerate(rows):
+        for name in self.expected:
+            for x, row in enumerate(memory[name]):
                 if row != self.expected[name][x].tobytes():
                     wrong = np.flatnonzero(np.frombuffer(row, np.uint8) != self.expected[name][x])
                     raise WrongMemoryError(f"{name}@{x}: wrong bytes at {wrong.tolist()}")

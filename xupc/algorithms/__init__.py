@@ -3,7 +3,7 @@
 Importing this package registers them all; a new one needs only its decorator.
 """
 
-from . import broadcast, gather, gather_all, scatter
+from . import broadcast, gather, gather_all, prefix_reduce, reduce, scatter
 from .registry import Entry, algorithm, find, registered
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "find",
     "gather",
     "gather_all",
+    "prefix_reduce",
+    "reduce",
     "registered",
     "scatter",
 ]

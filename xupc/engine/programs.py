@@ -15,6 +15,7 @@ from ..plan.steps import (
     LANES,
     Barrier,
     Copy,
+    Fold,
     Fused,
     Get,
     Need,
@@ -25,12 +26,14 @@ from ..plan.steps import (
     Post,
     Ranks,
     Recv,
+    Scan,
     Send,
     Signal,
     Step,
     Wait,
 )
 from ..topology import Tree
+from .folding import reads, writes
 
 __all__ = [
     "BARRIER",
@@ -44,15 +47,17 @@ __all__ = [
     "SEND",
     "SIGNAL",
     "WAIT",
+    "WORK",
     "Message",
     "Moves",
     "Program",
     "ProtocolError",
     "SimulationError",
     "Span",
+    "Work",
 ]
 
-COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED = range(10)
+COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK = range(11)
 
 DATA: Final = -1
 """The message channel of Send and Recv; those of NetSignal and NetWait are 0 and up."""
@@ -88,6 +93,14 @@ class Moves(NamedTuple):
     """Blocks to copy, and what that reads and writes, adjacent blocks in one."""
 
     blocks: tuple[tuple[Span, Span], ...]
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+
+class Work(NamedTuple):
+    """A Fold or Scan."""
+
+    step: Fold | Scan
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
 
@@ -175,7 +188,10 @@ class Program:
             case Fused():
                 if lane or self.tree.node_count > 1:
                     raise _Wrong("belongs on the node lane of a team inside one node")
-                return FUSED, (step.by, self._moves(step.body, skip_near=False), step.body)
+                body = tuple(self._compile(part, lane) for part in step.body)
+                return FUSED, (step.by, body, step.body)
+            case Fold() | Scan():
+                return WORK, self._work(step)
         raise _Wrong("unknown kind of step")
 
     def _ticket(self, ticket: int) -> int:
@@ -213,6 +229,17 @@ class Program:
                 self._is_near(dst.thread)
                 blocks.append((dst, src))
         return Moves(tuple(blocks), _merge(b[1] for b in blocks), _merge(b[0] for b in blocks))
+
+    def _work(self, step: Fold | Scan) -> Work:
+        size = self.plan.kernel.dtype.itemsize
+
+        def spans(parts: Iterable[tuple[Part, int]]) -> tuple[Span, ...]:
+            out = [Span(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
+            for span in out:
+                self._is_near(span.thread)
+            return _merge(out)
+
+        return Work(step, spans(reads(step, size)), spans(writes(step)))
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
         """Those off my node, with their places among `ranks`."""

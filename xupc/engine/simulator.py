@@ -32,8 +32,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..plan.steps import Ranks
+import numpy as np
+
+from ..plan.steps import Part, Ranks
 from ..topology import Tree
+from .folding import carry_out
 from .programs import (
     BARRIER,
     COPY,
@@ -46,6 +49,7 @@ from .programs import (
     SEND,
     SIGNAL,
     WAIT,
+    WORK,
     Exchange,
     Message,
     Moves,
@@ -53,6 +57,7 @@ from .programs import (
     ProtocolError,
     SimulationError,
     Span,
+    Work,
 )
 from .races import Race, Shadow, Where
 
@@ -85,10 +90,14 @@ class WrongBytesError(SimulationError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A collective call: every thread's program, and where operand i is: (array, base)."""
+    """A collective call: every thread's program, and where operand i is: (array, base).
+
+    `kernel` says what its reductions do to values.
+    """
 
     programs: Sequence[Program]
     operands: tuple[tuple[str, int], ...]
+    kernel: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +395,8 @@ class Simulation:
         steps = lane.steps
         while lane.at < len(steps):
             kind, arg = steps[lane.at]
-            if kind == COPY:
-                self._copy(lane, arg)
+            if kind in (COPY, WORK):
+                self._by_hand(lane, arg)
             elif kind == SIGNAL:
                 self._signal(lane, arg)
             elif kind == WAIT:
@@ -443,16 +452,29 @@ class Simulation:
                 from_lo + from_base : from_hi + from_base
             ]
 
-    def _copy(self, lane: _Lane, moves: Moves) -> None:
+    def _by_hand(self, lane: _Lane, what: Moves | Work) -> None:
+        """A step by loads and stores."""
         call = lane.owner.call
         assert call is not None
         if not lane.epoch:
             lane.epoch = self._new_bit()
             lane.known |= lane.epoch
-        where = self._where(lane)
-        self._touch(call, moves.reads, False, lane.known, lane.epoch, where)
-        self._touch(call, moves.writes, True, lane.known, lane.epoch, where)
-        self._move(call, moves)
+        self._do(call, what, lane.known, lane.epoch, self._where(lane))
+
+    def _do(self, call: Call, what: Moves | Work, known: int, bit: int, where: Where) -> None:
+        self._touch(call, what.reads, False, known, bit, where)
+        self._touch(call, what.writes, True, known, bit, where)
+        if isinstance(what, Moves):
+            self._move(call, what)
+            return
+        dtype = call.kernel.dtype
+
+        def view(part: Part, nelems: int) -> Any:
+            array, base = call.operands[part.operand]
+            memory = self._memory[array][part.thread]
+            return np.frombuffer(memory, dtype, nelems, part.offset + base)
+
+        carry_out(what.step, call.kernel, view)
 
     def _signal(self, lane: _Lane, arg: tuple[int, int, Ranks]) -> None:
         channel, value, to = arg
@@ -606,14 +628,11 @@ class Simulation:
                 self._protocol.append(f"fused differently: {self._where(t.lanes[0])}")
         executor = last if by is None else self._threads[by]
         lane = executor.lanes[0]
-        moves: Moves = lane.steps[lane.at][1][1]
         call = executor.call
         assert call is not None
         bit = self._new_bit()
-        where = self._where(lane)
-        self._touch(call, moves.reads, False, known | bit, bit, where)
-        self._touch(call, moves.writes, True, known | bit, bit, where)
-        self._move(call, moves)
+        for _kind, what in lane.steps[lane.at][1][1]:
+            self._do(call, what, known | bit, bit, self._where(lane))
         return bit
 
     # -- the end ---------------------------------------------------------------------

@@ -6,6 +6,7 @@ from .steps import (
     LANES,
     Barrier,
     Copy,
+    Fold,
     Fused,
     Get,
     Need,
@@ -15,6 +16,7 @@ from .steps import (
     Plan,
     Post,
     Recv,
+    Scan,
     Send,
     Signal,
     Step,
@@ -23,7 +25,7 @@ from .steps import (
 
 __all__ = ["draw", "step_text"]
 
-OPERANDS = ("dst", "src")
+OPERANDS = ("dst", "src", "slot", "buffer")
 
 
 def _part(p: Part, count: int, nbytes: int) -> str:
@@ -71,6 +73,14 @@ def step_text(step: Step) -> str:
             return f"need     t{step.ticket}"
         case Post():
             return f"post     t{step.ticket}"
+        case Fold():
+            return _fold(step)
+        case Scan():
+            times = f"{step.rows} x " if step.rows > 1 else ""
+            way = "back" if step.reverse else "on"
+            carry = "" if step.carry is None else f" after {_at(step.carry)}"
+            into, out_of = _at(step.dst), _at(step.src)
+            return f"scan     {times}{step.nelems} el {into} <- {out_of} {way}{carry}"
         case Barrier():
             return "barrier  all threads of the team, same call"
         case Fused():
@@ -78,6 +88,23 @@ def step_text(step: Step) -> str:
             inside = "; ".join(step_text(s) for s in step.body)
             return f"fused    all arrive, {by} does [{inside}], all are released"
     return repr(step)
+
+
+def _at(p: Part) -> str:
+    return f"{OPERANDS[p.operand]}@{p.thread}[{p.offset}]"
+
+
+def _fold(step: Fold) -> str:
+    """The tree of a Fold in brackets."""
+    stack: list[str] = []
+    for leaf in step.leaves:
+        stack.append(_at(leaf.part) + (f"x{leaf.count}" if leaf.count > 1 else ""))
+        for _ in range(leaf.joins):
+            right = stack.pop()
+            stack[-1] = f"({stack[-1]} {right})"
+    times = f"{step.rows} x " if step.rows > 1 else ""
+    places = f" and {step.copies - 1} more" if step.copies > 1 else ""
+    return f"fold     {times}{step.nelems} el {_at(step.dst)}{places} <- {' '.join(stack)}"
 
 
 def draw(plan: Plan) -> str:

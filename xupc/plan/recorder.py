@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
     Barrier,
     Copy,
+    Fold,
     Fused,
     Get,
+    Leaf,
     Need,
     NetSignal,
     NetWait,
@@ -32,6 +34,7 @@ from .steps import (
     Post,
     Ranks,
     Recv,
+    Scan,
     Send,
     Signal,
     Step,
@@ -186,13 +189,33 @@ class Recorder:
         if nbytes and count:
             self._add(Copy(dst, src, nbytes, count))
 
+    def fold(
+        self, dst: Part, leaves: Sequence[Leaf], nelems: int = 1, copies: int = 1, *,
+        rows: int = 1, dst_step: int = 0,
+    ) -> None:
+        """Values of my node's threads folded into one place (or a row of `copies`)."""
+        self._add(Fold(dst, tuple(leaves), nelems, copies, rows, dst_step))
+
+    def scan(
+        self, dst: Part, src: Part, nelems: int, carry: Part | None = None, *, rows: int = 1,
+        dst_step: int = 0, src_step: int = 0, carry_step: int = 0, reverse: bool = False,
+    ) -> None:
+        """Running results along a block."""
+        self._add(
+            Scan(dst, src, nelems, carry, rows, dst_step, src_step, carry_step, reverse)
+        )
+
     def send(
         self, to: Ranks | int, src: Part, nbytes: int, count: int = 1, peer_step: int = 0
-    ) -> None:
-        """One message to each of `to` off my node; completed before the call ends."""
+    ) -> int:
+        """One message to each of `to` off my node; completed before the call ends.
+
+        The ticket says when `src` may be changed.
+        """
         ranks = Ranks(to) if isinstance(to, int) else to
         ticket = self._bounded("send")
         self._add(Send(ranks, src, nbytes, ticket, count, peer_step))
+        return ticket
 
     def recv(
         self,
@@ -213,27 +236,33 @@ class Recorder:
         self._add(Recv(ranks, dst, nbytes, ticket, count, peer_step))
         return ticket
 
-    def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> None:
-        """One-sided read of blocks off my node, in pieces that the network likes."""
+    def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> list[int]:
+        """One-sided read of blocks off my node, in pieces that the network likes.
+
+        Returns the pieces' tickets.
+        """
         piece = self.tuning["get_piece"]
+        tickets = []
         for offset in range(0, nbytes, piece):
             n = min(piece, nbytes - offset)
-            ticket = self._bounded("get")
-            self._add(Get(dst + offset, src + offset, n, ticket, count))
+            tickets.append(self._bounded("get"))
+            self._add(Get(dst + offset, src + offset, n, tickets[-1], count))
+        return tickets
 
-    def fetch(self, dst: Part, src: Part, nbytes: int) -> None:
-        """One block from wherever it is into my node's memory."""
+    def fetch(self, dst: Part, src: Part, nbytes: int) -> list[int]:
+        """One block from wherever it is into my node's memory; the tickets if it was far."""
         if self.on_my_node(src.thread):
             self.copy(dst, src, nbytes)
-        else:
-            self.get(dst, src, nbytes)
+            return []
+        return self.get(dst, src, nbytes)
 
-    def need(self, ticket: int) -> None:
-        """Go on only when the ticket is set."""
-        self._add(Need(ticket))
-        for open_here in self._outstanding:
-            if ticket in open_here:
-                open_here.remove(ticket)
+    def need(self, *tickets: int) -> None:
+        """Go on only when the tickets are set."""
+        for ticket in tickets:
+            self._add(Need(ticket))
+            for open_here in self._outstanding:
+                if ticket in open_here:
+                    open_here.remove(ticket)
 
     def channel(self) -> int:
         """A new signal channel of this call."""
@@ -246,6 +275,26 @@ class Recorder:
         """My channel now stands at `value`, for those in `to`."""
         for ranks in to:
             self._add(Signal(channel, ranks, value))
+
+    def expose(self) -> None:
+        """In this call threads of other nodes read memory one-sided: all must poll."""
+        self._one_sided |= not self.one_node
+
+    def tell(self, channel: int, rank: int, value: int = 1) -> None:
+        """Signal one thread wherever it is; off my node it takes a `hear` for each `tell`."""
+        if self.on_my_node(rank):
+            self.signal(channel, (Ranks(rank),), value)
+        else:
+            self._add(NetSignal(channel, Ranks(rank), self._ticket()))
+
+    def hear(self, channel: int, rank: int, value: int = 1) -> None:
+        """Wait for what a thread tells."""
+        if self.on_my_node(rank):
+            self.wait(channel, rank, value)
+        else:
+            ticket = self._ticket()
+            self._add(NetWait(channel, Ranks(rank), ticket))
+            self.need(ticket)
 
     def wait(self, channel: int, of: Sequence[Ranks] | int, value: int = 1) -> None:
         """Until each of `of` on my node has signalled `value`."""
@@ -360,14 +409,14 @@ class Recorder:
         del self._lanes[0][mark:]
         mine = body if self.me == by or (anyone and fused) else []
         if fused:
-            assert all(isinstance(s, Copy) for s in body)
+            assert all(isinstance(s, Copy | Fold | Scan) for s in body)
             self._add(Fused(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
         else:
             self._lanes[0].extend(mine)
         self.done(by, owners)
 
     # -- the end ---------------------------------------------------------------------
-    def plan(self, collective: str, algorithm: str) -> Plan:
+    def plan(self, collective: str, algorithm: str, kernel: Any = None) -> Plan:
         """What was recorded, with the barriers of ALLSYNC around it."""
         node, net = self._lanes
         if self.sync[1] == "all":
@@ -388,6 +437,7 @@ class Recorder:
             self.sync,
             self._one_sided,
             self._led,
+            kernel,
         )
 
 
@@ -403,8 +453,9 @@ def trace(
     sync: tuple[str, str],
     tuning: Mapping[str, int],
     arguments: Sequence[object],
+    kernel: Any = None,
 ) -> Plan:
     """Run `algorithm` for thread `me` and return the plan that it leaves."""
     recorder = Recorder(me, tree, sync, tuning)
     algorithm(recorder, *arguments)
-    return recorder.plan(collective, name)
+    return recorder.plan(collective, name, kernel)

@@ -20,9 +20,16 @@ Post          set `ticket` (from one lane to the other)
 Barrier       until all threads of the team are in the same barrier
 Fused         barrier whose middle one thread carries out: all arrive, the
               executor does `body`, all are released
+Fold          values of threads of my node to fewer, by the plan's kernel
+Scan          running results along a block, by the plan's kernel
 ============  ==================================================================
 
 A Get, Send or Recv over several peers sets its ticket when all of them are done.
+Operands 0 and 1 are the call's own. `SLOT` is a line of scratch on each thread that only
+this operation uses; `BUFFER` is a larger piece of scratch that calls use one after the
+other: an algorithm must itself see to it that nobody still reads or writes a thread's
+BUFFER for an earlier call.
+
 An operation is over when both lanes are at their end and every ticket is set.
 """
 
@@ -30,14 +37,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
+    "BUFFER",
     "LANES",
+    "SLOT",
+    "SLOT_BYTES",
     "Barrier",
     "Copy",
+    "Fold",
     "Fused",
     "Get",
+    "Leaf",
     "Need",
     "NetSignal",
     "NetWait",
@@ -46,6 +58,7 @@ __all__ = [
     "Post",
     "Ranks",
     "Recv",
+    "Scan",
     "Send",
     "Signal",
     "Step",
@@ -53,6 +66,10 @@ __all__ = [
 ]
 
 LANES = ("node", "net")
+SLOT, BUFFER = 2, 3
+"""Operands that are scratch."""
+SLOT_BYTES = 128
+"""Of one operation's SLOT on each thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +228,56 @@ class Barrier(Step):
     """Until all threads of the team have arrived, with equal fingerprints."""
 
 
+class Leaf(NamedTuple):
+    """An operand of a Fold: `count` blocks, ``part.offset_step`` bytes apart on one thread.
+
+    They are folded in order; then the value is combined `joins` times with the last one
+    that is not yet combined: reverse Polish notation, which can say any tree. In the next
+    row of the Fold everything is `step` bytes further on.
+    """
+
+    part: Part
+    count: int = 1
+    joins: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Step):
+    """`nelems` results, each folded over the same element of all leaves' blocks.
+
+    They go to `copies` places (a row from `dst` on). With one element a leaf whose blocks
+    lie side by side is folded in the kernel's order of runs, else block after block.
+    All this `rows` times, dst `dst_step` bytes further on each time.
+    """
+
+    dst: Part
+    leaves: tuple[Leaf, ...]
+    nelems: int
+    copies: int = 1
+    rows: int = 1
+    dst_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Step):
+    """``dst[i] = carry op src[0] op ... op src[i]`` along a block, `rows` times.
+
+    `reverse`: ``dst[i] = src[i] op ... op src[nelems - 1] op carry``. The blocks, and the
+    carries, are `step` and `carry_step` bytes apart; without a carry the first is src's own.
+    """
+
+    dst: Part
+    src: Part
+    nelems: int
+    carry: Part | None = None
+    rows: int = 1
+    dst_step: int = 0
+    src_step: int = 0
+    carry_step: int = 0
+    reverse: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Fused(Step):
     """All arrive; one thread does `body`; all are released.
@@ -220,7 +287,7 @@ class Fused(Step):
     """
 
     by: int | None
-    body: tuple[Copy, ...]
+    body: tuple[Copy | Fold | Scan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +312,9 @@ class Plan:
         Whether node roots alone have anything to do between the first and the last
         barrier, and no message of theirs depends on another one: then an engine may wake
         the others only once and send the data with the first barrier.
+    kernel
+        What Fold and Scan do to values: an object with `dtype`, `combine`, `fold` and
+        `scan` (`xupc.engine.kernels`).
     """
 
     collective: str
@@ -256,6 +326,7 @@ class Plan:
     sync: tuple[str, str]
     one_sided: bool = False
     led: bool = False
+    kernel: Any = None
 
     @property
     def steps(self) -> Iterator[Step]:

@@ -1,0 +1,325 @@
+"""Sequences of computational collectives on symbolic operands, with an oracle.
+
+A value is a number that stands for a tuple of symbols: the operands that went into it, in
+their order (kept for NONCOMM_FUNC, sorted for commutative operations). Two values are
+equal if and only if the same operands went in, each as often; one run so proves order and
+exactly-once for every type and operation. `Trees` instead keeps the brackets.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
+
+from xupc.algorithms import find
+from xupc.algorithms.prefix_reduce import Running
+from xupc.algorithms.reduce import Reduction
+from xupc.engine.simulator import Call, Program
+from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.layout import Layout
+from xupc.plan import trace
+from xupc.topology import Tree
+
+ITEM = 8
+SLOTS = 64
+Value = tuple[Any, ...]
+
+
+class Symbols:
+    """A kernel on symbolic values."""
+
+    dtype = np.dtype(np.uint64)
+    code = None
+
+    def __init__(self, ordered: bool) -> None:
+        self.ordered = ordered
+        self.values: list[Value] = [("nothing",)]
+        self.numbers: dict[Value, int] = {}
+        self.made = 0
+
+    def number(self, value: Value) -> int:
+        """The number of a value."""
+        key = value if self.ordered else tuple(sorted(value))
+        if key not in self.numbers:
+            self.numbers[key] = len(self.values)
+            self.values.append(key)
+        return self.numbers[key]
+
+    def fresh(self) -> int:
+        """A new symbol's."""
+        self.made += 1
+        return self.number((f"x{self.made:06d}",))
+
+    def join(self, a: int, b: int) -> int:
+        return self.number(self.values[int(a)] + self.values[int(b)])
+
+    def combine(self, out: Any, a: Any, b: Any) -> None:
+        out[...] = [self.join(x, y) for x, y in zip(a, b, strict=True)]
+
+    def fold(self, x: Any) -> int:
+        value = int(x[0])
+        for y in x[1:]:
+            value = self.join(value, y)
+        return value
+
+    def scan(self, dst: Any, src: Any, carry: Any, reverse: bool) -> None:
+        values = list(src[::-1] if reverse else src)
+        for i, x in enumerate(values):
+            if carry is not None:
+                x = self.join(x, carry) if reverse else self.join(carry, x)
+            values[i] = carry = x
+        dst[...] = values[::-1] if reverse else values
+
+
+class Trees(Symbols):
+    """Keeps the order of operations, too."""
+
+    def __init__(self) -> None:
+        super().__init__(ordered=True)
+
+    def join(self, a: int, b: int) -> int:
+        return self.number(((self.values[int(a)], self.values[int(b)]),))
+
+
+def place(threads: int, first: int, phase: int, block: int, i: int) -> tuple[int, int]:
+    """(thread, place) of an array's element i: UPC 6.4.2."""
+    if block == 0:
+        return first, i
+    q = phase + i
+    u = first + q // block
+    return u % threads, u // threads * block + q % block - phase
+
+
+# --- what the collectives mean, from the documents, element by element --------------------------
+@dataclass(frozen=True)
+class Job:
+    """A call's arguments."""
+
+    form: str
+    threads: int
+    first: int
+    phase: int
+    block: int
+    nelems: int
+    to: int
+    ordered: bool
+    dst: tuple[int, int, int] = (0, 0, 0)
+    """first, phase, block of a running reduction's dst"""
+
+    @property
+    def running(self) -> bool:
+        return self.form in ("prefix_reduce", "suffix_reduce")
+
+    @property
+    def target(self) -> Layout:
+        return Layout(self.threads, *self.dst, self.nelems)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.threads, self.first, self.phase, self.block, self.nelems)
+
+    @property
+    def element_wise(self) -> bool:
+        return "mpi" in self.form
+
+    @property
+    def everywhere(self) -> bool:
+        return self.form.endswith("all")
+
+    @property
+    def each(self) -> int:
+        """Elements of the result."""
+        if not self.element_wise:
+            return 1
+        return min(self.block, self.nelems) if self.block else self.nelems
+
+    def where(self, i: int) -> tuple[int, int]:
+        """(thread, place) of src's element i."""
+        return place(self.threads, self.first, self.phase, self.block, i)
+
+    def results(self, kernel: Symbols, src: dict[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+        """(thread, place) of dst -> value."""
+        if not self.running:
+            where = range(self.threads) if self.everywhere else [self.to]
+            return {(x, k): v for x in where for k, v in enumerate(self.result(kernel, src))}
+        order = list(range(self.nelems))
+        out: dict[tuple[int, int], int] = {}
+        last: int | None = None
+        for i in order if self.form == "prefix_reduce" else order[::-1]:
+            x = src[self.where(i)]
+            if last is not None:
+                x = kernel.join(last, x) if self.form == "prefix_reduce" else kernel.join(x, last)
+            out[place(self.threads, *self.dst, i)] = last = x
+        return out
+
+    def result(self, kernel: Symbols, src: dict[tuple[int, int], int]) -> list[int]:
+        """The result's values, by a loop over src's elements."""
+        out: list[int | None] = [None] * self.each
+        for i in range(self.nelems):
+            k = (i % self.block if self.block else i) if self.element_wise else 0
+            x = src[self.where(i)]
+            before = out[k]
+            out[k] = x if before is None else kernel.join(before, x)
+        return [x for x in out if x is not None]
+
+    def arguments(self) -> list[object]:
+        """What the algorithms take."""
+        if self.running:
+            return [Running(self.layout, self.target, ITEM, self.form == "suffix_reduce")]
+        return [
+            Reduction(
+                self.layout, self.each, ITEM, None if self.everywhere else self.to,
+                self.ordered, self.ordered or not self.element_wise, self.element_wise,
+            )
+        ]  # fmt: skip
+
+
+def spans(x: Layout) -> Areas:
+    """A layout's threads and their first and last places."""
+    runs = [(x.thread(p), x.run(p)) for p in range(x.positions)]
+    return [(thread, run.place, run.place + run.nelems) for thread, run in runs]
+
+
+class Calls(Story):
+    """A sequence of such calls on some memory."""
+
+    def __init__(self, planner: Planner, space: int, kernel: Symbols, seed: int) -> None:
+        self.kernel = kernel
+        super().__init__(planner, space, seed)
+        for name in ("dst", "src"):
+            for row in self.expected[name]:
+                row[:] = self._values(len(row))
+        shape = {"slot": SLOTS * 128, "buffer": 2 * TUNINGS["large"][0]["buffer"]}
+        self.memory = {
+            name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
+        }
+        for name, size in shape.items():
+            self.memory[name] = [bytearray(size) for _ in range(self.threads)]
+        self._programs: dict[object, list[Program]] = {}
+
+    def _values(self, nbytes: int) -> Bytes:
+        values = [self.kernel.fresh() for _ in range(nbytes // ITEM)]
+        return np.array(values, np.uint64).view(np.uint8)
+
+    def reduce(self, job: Job, flag: int, sync: Sync, tuning: dict[str, int], *, tight: bool) -> None:
+        """A call, and what must become of it."""
+        layout = job.layout
+        sources: Areas = [
+            (x, self.shift + lo * ITEM, self.shift + hi * ITEM) for x, lo, hi in spans(layout)
+        ]
+        results: Areas
+        if job.running:
+            results = [
+                (x, self.shift + lo * ITEM, self.shift + hi * ITEM)
+                for x, lo, hi in spans(job.target)
+            ]
+        else:
+            where = range(self.threads) if job.everywhere else [job.to]
+            results = [(x, self.shift, self.shift + job.each * ITEM) for x in where]
+        base = self._prepare(sync, sources, results, tight=tight)
+        self._make(
+            Call(
+                self._plans(job, flag, sync, tuning),
+                (("dst", base + self.shift), ("src", base + self.shift),
+                 ("slot", self.calls % SLOTS * 128), ("buffer", 0)),
+                self.kernel,
+            )
+        )  # fmt: skip
+        values = {}
+        for x, lo, hi in sources:
+            run_ = self.expected["src"][x, base + lo : base + hi].view(np.uint64)
+            for i, value in enumerate(run_):
+                values[x, (lo - self.shift) // ITEM + i] = int(value)
+        for (x, k), value in job.results(self.kernel, values).items():
+            lo = base + self.shift + k * ITEM
+            self.expected["dst"][x, lo : lo + ITEM] = np.array([value], np.uint64).view(np.uint8)
+
+    shift = 16 * ITEM
+    """Where src's pointer stands: threads before its own have elements at lower places."""
+
+    def _plans(self, job: Job, flag: int, sync: Sync, tuning: dict[str, int]) -> list[Program]:
+        key = (job, flag, sync, tuple(tuning.values()))
+        if key not in self._programs:
+            entry, tree = find(job.form, flag), self.planner.tree
+            self._programs[key] = [
+                Program(
+                    trace(
+                        entry.function, entry.name, job.form, me, tree, sync, tuning,
+                        job.arguments(), self.kernel,
+                    ),
+                    tree,
+                )
+                for me in range(tree.size)
+            ]  # fmt: skip
+        return self._programs[key]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A story of one algorithm on one placement."""
+
+    form: str
+    flag: int
+    labels: tuple[int, ...]
+    sync: Sync
+    tuning: str
+    ordered: bool
+    seed: int
+
+    def jobs(self) -> list[Job]:
+        """Some calls, the first one twice in a row."""
+        rng = random.Random(f"{self.seed} {self.form} {self.labels}")
+        threads = len(self.labels)
+
+        def one() -> Job:
+            block = rng.choice([0, 1, 1, 2, 3, 4, 7])
+            phase = rng.randrange(block) if block and "mpi" not in self.form else 0
+            first = rng.randrange(threads)
+            nelems = rng.choice([1, 2, 3, 5, 8, 13, 24, 40])
+            to = rng.randrange(threads)
+            dst = (first, phase, block)
+            if rng.random() < 0.5:
+                other = rng.choice([block, block, rng.choice([0, 1, 2, 3, 5])])
+                dst = rng.randrange(threads), rng.randrange(other) if other else 0, other
+            return Job(self.form, threads, first, phase, block, nelems, to, self.ordered, dst)
+
+        first, second, third = one(), one(), one()
+        return [first, first, second, third, first]
+
+    def run(self, kernel: Symbols | None = None, seed: int | None = None) -> Calls:
+        """Simulate it."""
+        kernel = kernel or Symbols(self.ordered)
+        story = Calls(Planner(Tree(self.labels)), 64 * ITEM + Calls.shift, kernel, self.seed)
+        for i, job in enumerate(self.jobs()):
+            tight = bool((i + self.seed) % 3)
+            story.reduce(job, self.flag, self.sync, TUNINGS[self.tuning][0], tight=tight)
+        try:
+            story.run(seed)
+        except Exception as problem:
+            problem.add_note(f"case: {self}, {self.jobs()}")
+            raise
+        return story
+
+
+FORMS = (
+    "reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce",
+)  # fmt: skip
+
+
+def cases(per: int, seed: int) -> list[Case]:
+    """Some of every form, algorithm, placement and pair of sync modes."""
+    rng = random.Random(seed)
+    return [
+        Case(form, flag, tuple(labels), sync, rng.choice(list(TUNINGS)), ordered, rng.randrange(1 << 30))
+        for form in FORMS
+        for flag in (PULL, PUSH, MULTICORE)
+        for threads in THREADS
+        for labels in placements(threads).values()
+        for sync in SYNCS
+        for ordered in (False, True)
+        for _ in range(per)
+    ]  # fmt: skip

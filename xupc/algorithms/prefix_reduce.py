@@ -1,0 +1,364 @@
+"""all_prefix_reduce, all_suffix_reduce (UPC 1.3, 7.4.3.2; XUPC).
+
+::
+
+    src            a b | c d | e f
+    prefix: dst    a a+b | a+b+c a+b+c+d | a+...+e a+...+f
+    suffix: dst    a+...+f b+...+f | c+...+f d+e+f | e+f f
+
+Three things one after the other: every block's own value, what lies before every block,
+and along each block the results, from there on. The second is a sweep up and down the
+binomial tree of threads, for as many rows of blocks at once as the BUFFER holds: on the
+way up each vertex learns the value of all below it; on the way down it gives its right
+half what lies before itself joined with its left half's value. Rows follow each other.
+
+Suffix is the same from the other end. If dst and src are dealt differently, src's elements
+are first brought to dst's places, and all of this happens there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..layout import Block, Layout, moves
+from ..patterns import mirrored, prefix_joins
+from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
+from .registry import algorithm
+from .sweeps import Edge, Up
+
+DST, SRC = Operand(0), Operand(1)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A prefix or suffix reduction's arguments.
+
+    Attributes
+    ----------
+    src, dst
+        How they are dealt.
+    itemsize
+        Bytes of an element.
+    backward
+        Suffix.
+    """
+
+    src: Layout
+    dst: Layout
+    itemsize: int
+    backward: bool
+
+    @property
+    def moved(self) -> bool:
+        """Whether dst's elements lie elsewhere than src's."""
+        return self.src != self.dst and (
+            self.src.positions > 1 or self.dst.positions > 1 or self.src.first != self.dst.first
+        )
+
+    @cached_property
+    def line(self) -> Line:
+        """The order in which blocks follow each other."""
+        return Line(self.dst if self.moved else self.src, self.backward)
+
+    @property
+    def operand(self) -> Operand:
+        """Where the operands are read."""
+        return DST if self.moved else SRC
+
+
+@dataclass(frozen=True)
+class Line:
+    """Blocks in the order of a sweep; positions and rows count from where it begins."""
+
+    layout: Layout
+    backward: bool
+
+    @property
+    def way(self) -> int:
+        """Whether threads go up or down along the line."""
+        return -1 if self.backward else 1
+
+    @cached_property
+    def first(self) -> int:
+        """The thread where it begins."""
+        x = self.layout
+        if x.positions == 1:
+            return x.first
+        return x.thread((x.blocks - 1) % x.threads) if self.backward else x.first
+
+    def at(self, position: int, row: int) -> Block | None:
+        """A block."""
+        x = self.layout
+        if x.positions == 1:
+            return x.run(0) if position == row == 0 else None
+        b = row * x.threads + position
+        if b >= x.blocks:
+            return None
+        return x.block_at(x.blocks - 1 - b if self.backward else b)
+
+    def thread(self, position: int) -> int:
+        """Which thread is at a position."""
+        return (self.first + self.way * position) % self.layout.threads
+
+    def batches(self, most: int) -> Iterator[tuple[int, int, int]]:
+        """``(row, rows, positions)``: full rows up to `most` at a time, the ends alone."""
+        x = self.layout
+        yield 0, 1, x.positions
+        last = x.rows - 1
+        for row in range(1, last, most):
+            yield row, min(most, last - row), x.threads
+        if last:
+            yield last, 1, x.blocks - last * x.threads
+
+
+class _Sweep:
+    """My part of the sweeps: one batch of rows after the other."""
+
+    def __init__(self, t: Recorder, r: Running, *, push: bool) -> None:
+        self.t, self.r, self.push = t, r, push
+        line = self.line = r.line
+        x, size = line.layout, r.itemsize
+        levels = max(1, (x.positions - 1).bit_length())
+        # two of each going up and coming down at each level, my own values, rows' carries
+        width = t.tuning["buffer"] // (5 * levels + 11) // 64 * 64 - 64
+        most = max(1, min(width // size, x.rows))
+        self.width = -(-(most + 1) * size // 64) * 64
+        self.batches = list(line.batches(most))
+        counts = [n for _, _, n in self.batches]
+        self.up = Up(t, line.first, counts, None, self.width, push=push, way=line.way)
+        base = 2 * self.width * (3 + levels)
+        ready, room = t.channel(), t.channel()
+
+        def edge(parent: int, child: int) -> Edge:
+            tasks = sum(n > child for n in counts)
+            staged = base + 2 * self.width * (child - parent).bit_length()
+            giver, taker = line.thread(parent), line.thread(child)
+            return Edge(t, giver, taker, tasks, ready, room, staged, base, self.width, push)
+
+        me = self.up.me
+        self.down = {child: edge(me, child) for child in self.up.below}
+        self.before = edge(me & (me - 1), me) if self.up.above is not None else None
+        if self.before is not None:
+            self.before.begin()
+        self.own = base + 2 * self.width * (1 + levels)
+        self.levels = levels
+
+    def _place(self, i: int, offset: int = 0) -> Part:
+        """One of my own vectors."""
+        return Operand(BUFFER).on(self.t.me, self.own + i * self.width + offset)
+
+    def run(self) -> None:
+        """All batches."""
+        for j, (row, rows, positions) in enumerate(self.batches):
+            if self.up.me < positions:
+                self._batch(j, row, rows, positions)
+        self.up.end()
+        for edge in self.down.values():
+            edge.end()
+
+    def _joined(self, a: Part, b: Part) -> list[Leaf]:
+        """The value of two that follow each other along the line."""
+        if self.r.backward:
+            a, b = b, a
+        return [Leaf(a), Leaf(b, joins=1)]
+
+    def _batch(self, j: int, row: int, rows: int, positions: int) -> None:
+        t, r, line, up = self.t, self.r, self.line, self.up
+        size, nbytes = r.itemsize, rows * r.itemsize
+        lowest = line.at(up.me, row + rows - 1 if r.backward else row)
+        assert lowest is not None
+        here = r.operand.on(t.me, lowest.place * size)
+        step = line.layout.block * size
+        single = lowest.nelems == 1
+        # up
+        value = here
+        if not single:
+            value = self._place(0)
+            run = Leaf(here._replace(offset_step=size), lowest.nelems, 0, step)
+            t.fold(value, [run], rows=rows, dst_step=size)
+        lefts = []
+        children = [child for child in up.below if child < positions]
+        for i, child in enumerate(children):
+            taken = up.below[child].take(j, nbytes)
+            lefts.append(value)
+            if child != children[-1] or up.above is not None or len(self.batches) > 1:
+                target = self._place(1 + i)
+                t.fold(target, self._joined(value, taken), rows)
+                value = target
+            up.below[child].taken(j)
+        before: Part | None = None
+        if up.above is not None:
+            assert self.before is not None
+            t.fold(up.above.target(j), [Leaf(value)], rows)
+            up.above.give(j, nbytes)
+            before = self.before.take(j, nbytes)
+        elif len(self.batches) > 1:
+            before = self._rows(j, value, rows)
+        # down
+        later = [c for c in reversed(children)]
+        for child, left in zip(later, reversed(lefts), strict=True):
+            leaves = [Leaf(left)] if before is None else self._joined(before, left)
+            t.fold(self.down[child].target(j), leaves, rows)
+        for child in later:
+            self.down[child].give(j, nbytes)
+        # along
+        there = DST.on(t.me, lowest.place * size)
+        if not single:
+            t.scan(
+                there, here, lowest.nelems, before, rows=rows, dst_step=step, src_step=step,
+                carry_step=size, reverse=r.backward,
+            )  # fmt: skip
+        elif before is not None:
+            t.fold(there, self._joined(before, here), rows)
+        elif here != there:
+            t.copy(there, here, nbytes)
+        if self.before is not None:
+            self.before.taken(j)
+
+    def _rows(self, j: int, totals: Part, rows: int) -> Part | None:
+        """At the top: what lies before each row; and what lies before the next batch."""
+        t, size, back = self.t, self.r.itemsize, self.r.backward
+        carry = self._place(self.levels + 2)
+        if j == 0:
+            t.fold(carry, [Leaf(totals)])
+            return None
+        # one place more than rows: the carry, then the running totals
+        line = self._place(self.levels + 1)
+        begin, on = (line + rows * size, line) if back else (line, line + size)
+        t.fold(begin, [Leaf(carry)])
+        t.scan(on, totals, rows, begin, reverse=back)
+        t.fold(carry, [Leaf(line if back else line + rows * size)])
+        return line + size if back else line
+
+
+# --- src's elements to dst's places -------------------------------------------------------
+def _deal(t: Recorder, r: Running, *, push: bool) -> None:
+    """dst's elements are src's, wherever they lie."""
+    size = r.itemsize
+    there = t.channel() if push else -1
+    for (a, b), pieces in sorted(moves(r.src, r.dst).items()):
+        for piece in pieces:
+            to = Part(DST.index, b, piece.dst * size, 0, piece.dst_step * size)
+            out_of = Part(SRC.index, a, piece.src * size, 0, piece.src_step * size)
+            nbytes = piece.nelems * size
+            near = t.tree.node_of(a) == t.tree.node_of(b)
+            if near and t.me == (a if push else b):
+                t.copy(to, out_of, nbytes, piece.count)
+            elif not near and t.me == b and not push:
+                t.need(*t.get(to, out_of, nbytes, piece.count))
+            elif not near and t.me == b:
+                t.need(t.recv(a, to, nbytes, piece.count))
+            elif not near and t.me == a and push:
+                t.send(b, out_of, nbytes, piece.count)
+    if push:
+        t.signal(there, t.mates())
+        t.wait(there, t.mates())
+
+
+def _tree(t: Recorder, r: Running, *, push: bool) -> None:
+    if r.moved:  # threads read and write each other's memory
+        t.ready(ALL, ALL)
+        _deal(t, r, push=push)
+    _Sweep(t, r, push=push).run()
+    if r.moved:
+        t.done(ALL, ALL)
+
+
+def pull(t: Recorder, r: Running) -> None:
+    """Parents read their children's values in a tree of threads, children their parent's."""
+    _tree(t, r, push=False)
+
+
+def push(t: Recorder, r: Running) -> None:
+    """Children write their values to their parent in a tree of threads, parents theirs."""
+    _tree(t, r, push=True)
+
+
+def multicore(t: Recorder, r: Running) -> None:
+    """Inside a node each thread looks at all values before its own at once.
+
+    One node: small ones are done by whoever arrives last; else every thread folds its
+    block into its SLOT, joins those of the threads before it, and goes along its block.
+    """
+    line = r.line
+    if not t.one_node or line.layout.rows > 1:
+        push(t, r)
+        return
+    if r.moved:
+        t.ready(ALL, ALL)
+        _deal(t, r, push=True)
+        _at_once(t, r)
+        t.done(ALL, ALL)
+    elif line.layout.nelems * r.itemsize <= t.tuning["fuse"]:
+        with t.alone(line.first, anyone=True):
+            for position in reversed(range(line.layout.positions)):
+                _along(t, r, position, before=_runs_before(r, position))
+    else:
+        _at_once(t, r)
+
+
+def _runs_before(r: Running, position: int) -> list[Leaf]:
+    """The blocks before a position."""
+    line, size = r.line, r.itemsize
+    leaves = []
+    for p in range(position):
+        block = line.at(p, 0)
+        assert block is not None
+        part = Part(r.operand.index, line.thread(p), block.place * size, 0, size)
+        leaves.append(Leaf(part, block.nelems))
+    return _in_order(r, leaves)
+
+
+def _in_order(r: Running, leaves: list[Leaf]) -> list[Leaf]:
+    """Values of the first positions, joined as the sweeps join them."""
+    joins = prefix_joins(len(leaves))
+    if r.backward:
+        leaves, joins = leaves[::-1], mirrored(joins)
+    return [leaf._replace(joins=n) for leaf, n in zip(leaves, joins, strict=True)]
+
+
+def _at_once(t: Recorder, r: Running) -> None:
+    """My block's value to all after me; theirs before me; and along my block."""
+    line = r.line
+    there = t.channel()
+    position = (t.me - line.first) * line.way % t.size
+    block = line.at(position, 0)
+    if block is None:
+        return
+    size = r.itemsize
+    run = Part(r.operand.index, t.me, block.place * size, 0, size)
+    later = [line.thread(p) for p in range(position + 1, line.layout.positions)]
+    if later:
+        t.fold(Operand(SLOT).on(t.me), [Leaf(run, block.nelems)])
+        t.signal(there, [Ranks(thread) for thread in later])
+    leaves = []
+    for p in range(position):
+        t.wait(there, line.thread(p))
+        leaves.append(Leaf(Operand(SLOT).on(line.thread(p))))
+    _along(t, r, position, _in_order(r, leaves))
+
+
+def _along(t: Recorder, r: Running, position: int, before: list[Leaf]) -> None:
+    """A position's results, from the values before it on."""
+    thread, size = r.line.thread(position), r.itemsize
+    block = r.line.at(position, 0)
+    assert block is not None
+    carry = None
+    if before:
+        carry = Operand(SLOT).on(thread, SLOT_BYTES // 2)
+        t.fold(carry, before)
+    place = block.place * size
+    t.scan(
+        DST.on(thread, place), r.operand.on(thread, place), block.nelems, carry,
+        reverse=r.backward,
+    )  # fmt: skip
+
+
+for _form in ("prefix_reduce", "suffix_reduce"):
+    algorithm(_form, PULL, "threads of a tree read what their children and parents have")(pull)
+    algorithm(_form, PUSH, "threads of a tree write what their parents and children need")(push)
+    algorithm(_form, MULTICORE, "threads of a node look at all values before their own")(multicore)

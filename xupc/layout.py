@@ -1,0 +1,174 @@
+"""Where the elements of a blocked array lie: the arithmetic of reductions.
+
+`nelems` elements from a pointer with a phase on, in blocks of `blocksize` dealt round
+the threads (UPC Language 6.4.4, 7.7). The threads count from the one where the array
+begins: position 0 is that thread, position 1 the next one. Block b lies at position
+``b % threads``, in row ``b // threads``.
+
+A thread's part of all this is one run of its memory. Local places are elements, counted
+from the pointer's own address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Block", "Layout", "Piece", "moves"]
+
+
+class Block(NamedTuple):
+    """A block of a position: where it begins in that thread's memory, and how long it is."""
+
+    place: int
+    nelems: int
+
+
+class Piece(NamedTuple):
+    """`count` runs of `nelems`, from `src` in one thread's memory to `dst` in another's."""
+
+    src: int
+    dst: int
+    nelems: int
+    count: int
+    src_step: int
+    dst_step: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Elements from a pointer on.
+
+    Attributes
+    ----------
+    threads
+        Of the team.
+    first, phase
+        Of the pointer.
+    blocksize
+        0: everything on the first thread.
+    nelems
+        At least 1.
+    """
+
+    threads: int
+    first: int
+    phase: int
+    blocksize: int
+    nelems: int
+
+    @cached_property
+    def block(self) -> int:
+        """The block size, or what comes to the same for an indefinite one."""
+        return self.blocksize or self.phase + self.nelems
+
+    @cached_property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return (self.phase + self.nelems - 1) // self.block + 1
+
+    @cached_property
+    def positions(self) -> int:
+        """How many threads have elements."""
+        return min(self.blocks, self.threads)
+
+    @cached_property
+    def rows(self) -> int:
+        """How many blocks the first of them has; 1 if all blocks lie on one thread."""
+        return 1 if self.positions == 1 else -(-self.blocks // self.threads)
+
+    def thread(self, position: int) -> int:
+        """Which thread is at a position."""
+        return (self.first + position) % self.threads
+
+    def position(self, thread: int) -> int | None:
+        """At which position a thread is; None if it has no element."""
+        position = (thread - self.first) % self.threads
+        return position if position < self.positions else None
+
+    def at(self, position: int, row: int) -> Block | None:
+        """A position's block in a row; None if there is none."""
+        if self.positions == 1:
+            return self.run(0) if position == 0 and row == 0 else None
+        b = row * self.threads + position
+        return self.block_at(b) if b < self.blocks else None
+
+    def block_at(self, b: int) -> Block:
+        """A block by its number."""
+        begin = max(b * self.block, self.phase)
+        end = min((b + 1) * self.block, self.phase + self.nelems)
+        # a thread before the first one has its first block where the next row begins
+        place = (self.first + b) // self.threads * self.block + begin % self.block - self.phase
+        return Block(place, end - begin)
+
+    def run(self, position: int) -> Block:
+        """All of a position's elements: they follow each other in its memory."""
+        last = (self.blocks - 1 - position) // self.threads  # its last row
+        b = last * self.threads + position
+        begin = max(position * self.block, self.phase)
+        place = (self.first + position) // self.threads * self.block
+        place += begin % self.block - self.phase
+        end = min((b + 1) * self.block, self.phase + self.nelems)
+        to = (self.first + b) // self.threads * self.block + (end - 1) % self.block + 1 - self.phase
+        return Block(place, to - place)
+
+    def furthest(self) -> dict[int, tuple[int, int]]:
+        """For threads that decide about ranges: thread -> (first, end) of its elements."""
+        ends = {0, self.positions - 1, (self.blocks - 1) % self.threads}
+        ends |= {p for p in (self.threads - self.first - 1, self.threads - self.first)}
+        runs = {p: self.run(p) for p in ends if 0 <= p < self.positions}
+        return {self.thread(p): (r.place, r.place + r.nelems) for p, r in runs.items()}
+
+
+def moves(src: Layout, dst: Layout) -> dict[tuple[int, int], list[Piece]]:
+    """What goes from where to where to turn one layout into another: pairs of threads.
+
+    ``{(from, to): pieces}``, in the elements' order, runs at constant distances in one.
+    """
+    edges = [np.array([0, src.nelems], np.int64)]
+    for layout in (src, dst):
+        first = layout.block - layout.phase % layout.block
+        edges.append(np.arange(first, src.nelems, layout.block, dtype=np.int64))
+    cuts = np.unique(np.concatenate(edges))
+    begin, size = cuts[:-1], np.diff(cuts)
+    from_, a = _places(src, begin)
+    to, b = _places(dst, begin)
+    out: dict[tuple[int, int], list[Piece]] = {}
+    pair = from_ * src.threads + to
+    order = np.argsort(pair, kind="stable")
+    for chosen in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
+        key = int(from_[chosen[0]]), int(to[chosen[0]])
+        out[key] = _runs(a[chosen], b[chosen], size[chosen])
+    return out
+
+
+def _places(layout: Layout, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(thread, place) of elements."""
+    q = layout.phase + i
+    u = layout.first + q // layout.block
+    if layout.positions == 1:
+        return np.full_like(i, layout.first), i
+    place = u // layout.threads * layout.block + q % layout.block - layout.phase
+    return u % layout.threads, place
+
+
+def _runs(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> list[Piece]:
+    """Pieces that continue each other at constant steps, in one."""
+    out: list[Piece] = []
+    i, n = 0, len(a)
+    da, db = np.diff(a), np.diff(b)
+    same = np.flatnonzero((np.diff(da) != 0) | (np.diff(db) != 0)) + 1
+    other = np.flatnonzero(np.diff(size) != 0)
+    while i < n:
+        j = i + 1
+        if j < n and size[j] == size[i]:
+            stop = same[np.searchsorted(same, i + 1)] if same.size and same[-1] > i else n - 1
+            end = other[np.searchsorted(other, i)] if other.size and other[-1] >= i else n - 1
+            j = int(min(stop, end)) + 1
+        step = (int(da[i]), int(db[i])) if j - i > 1 else (0, 0)
+        out.append(Piece(int(a[i]), int(b[i]), int(size[i]), j - i, *step))
+        i = j
+    return out
