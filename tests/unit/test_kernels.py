@@ -448,14 +448,16 @@ void scan(int type, int op, void *dst, const void *src, int64_t n, const void *c
 """
 
 
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+@pytest.fixture(scope="module", params=["clones", "no-clones"])
+def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "library.c").write_text(LIBRARY)
     flags = ["-std=c11", "-O3", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared", "-Wall"]
+    if request.param == "no-clones":
+        flags.append("-DXK_NO_CLONES")
     include = Path(xupc.engine.__path__[0])
     command = [compiler, *flags, f"-I{include}", "library.c", "-o", "library.so"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

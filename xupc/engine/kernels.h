@@ -61,7 +61,8 @@ typedef struct {
 /* With AVX2 combine is 2 to 4 times as fast in cache (fold and scan gain nothing).  The loader
  * chooses, which needs glibc; sanitizers are not ready yet when it does. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && \
-    !defined(__AVX2__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    !defined(__AVX2__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(XK_NO_CLONES)
 #define XK_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define XK_CLONES
