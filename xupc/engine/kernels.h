@@ -1,0 +1,268 @@
+/* kernels.h: what the reductions compute, for the eleven UPC types.
+ *
+ * Compiles alone (C11).  kernels.py says the same in numpy, bit for bit; for that this must be
+ * built with -ffp-contract=off and without -ffast-math (gcc heeds no pragma for the former).
+ *
+ *   integers  wrap: computed in the unsigned type of the same width, or in a wider one where
+ *             C would promote to int
+ *   LOGAND    and LOGOR give 0 or 1 in the type
+ *   MIN, MAX  give NaN if either operand is NaN; -0.0 is below 0.0
+ *   NaN       any NaN that a kernel writes is NAN itself, whatever the operation: which operand's
+ *             sign and payload the machine hands on depends on how the compiler placed them
+ *
+ * The order of a fold is part of its result:
+ *   n < 32    left to right
+ *   else      16 accumulators, acc[j] = x[j] op x[16 + j] op x[2 * 16 + j] ... over the whole
+ *             rows; then neighbours are combined, (0,1) (2,3) ..., until one is left; then what
+ *             is behind the last whole row, left to right
+ */
+#ifndef XUPC_KERNELS_H
+#define XUPC_KERNELS_H
+
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __FAST_MATH__
+#error "reductions need IEEE arithmetic: no -ffast-math"
+#endif
+
+#define XK_ROW 16
+
+enum {
+    XK_I8, XK_U8, XK_I16, XK_U16, XK_I32, XK_U32, XK_I64, XK_U64, XK_F32, XK_F64, XK_LD, XK_TYPES
+};
+enum {
+    XK_ADD, XK_MULT, XK_AND, XK_OR, XK_XOR, XK_LOGAND, XK_LOGOR, XK_MIN, XK_MAX, XK_OPS
+};
+
+typedef struct {
+    int32_t size; /* bytes of an element */
+    /* out[i] = a[i] op b[i]; out may be a or b, but not overlap them otherwise */
+    void (*combine)(void *out, const void *a, const void *b, int64_t n);
+    /* n >= 1 elements to one, in the written order */
+    void (*fold)(void *out, const void *x, int64_t n);
+    /* dst[i] = carry op src[0] op ... op src[i], from the left; reverse: src[i] op ... op
+     * src[n-1] op carry, from the right.  carry may be NULL, dst may be src. */
+    void (*scan)(void *dst, const void *src, int64_t n, const void *carry, int32_t reverse);
+} xk_kernel;
+
+/* The iterations are independent: out is a or b, or apart from both. */
+#if defined(__clang__)
+#define XK_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define XK_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define XK_INDEPENDENT
+#endif
+
+/* With AVX2 combine is 2 to 4 times as fast in cache (fold and scan gain nothing).  The loader
+ * chooses, which needs glibc; sanitizers are not ready yet when it does. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && \
+    !defined(__AVX2__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(XK_NO_CLONES)
+#define XK_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define XK_CLONES
+#endif
+
+/* ---- one element ------------------------------------------------------------- */
+/* xk_put_X(p, v) stores a result. */
+#define XK_PUT_INT(X, T) \
+    static inline void xk_put_##X(T *p, T v) { *p = v; }
+XK_PUT_INT(u8, uint8_t)
+XK_PUT_INT(u16, uint16_t)
+XK_PUT_INT(u32, uint32_t)
+XK_PUT_INT(u64, uint64_t)
+XK_PUT_INT(i8, int8_t)
+XK_PUT_INT(i16, int16_t)
+XK_PUT_INT(i32, int32_t)
+XK_PUT_INT(i64, int64_t)
+
+static inline void xk_put_f32(float *p, float v) { *p = v == v ? v : NAN; }
+static inline void xk_put_f64(double *p, double v) { *p = v == v ? v : (double)NAN; }
+static inline void xk_put_ld(long double *p, long double v)
+{
+    *p = v == v ? v : (long double)NAN;
+#if LDBL_MANT_DIG == 64 /* x87: 10 bytes and padding */
+    memset((char *)p + 10, 0, sizeof *p - 10);
+#endif
+}
+
+/* xk_OP_X(a, b).  W is not promoted to int. */
+#define XK_OP(OP, X, T, EXPR) \
+    static inline T xk_##OP##_##X(T a, T b) { return (T)(EXPR); }
+#define XK_OPS_UINT(X, T, W) \
+    XK_OP(ADD, X, T, (W)a + (W)b) \
+    XK_OP(MULT, X, T, (W)a * (W)b) \
+    XK_OP(AND, X, T, a & b) \
+    XK_OP(OR, X, T, a | b) \
+    XK_OP(XOR, X, T, a ^ b) \
+    XK_OP(LOGAND, X, T, (a != 0) & (b != 0)) \
+    XK_OP(LOGOR, X, T, (a | b) != 0)
+XK_OPS_UINT(u8, uint8_t, uint32_t)
+XK_OPS_UINT(u16, uint16_t, uint32_t)
+XK_OPS_UINT(u32, uint32_t, uint32_t)
+XK_OPS_UINT(u64, uint64_t, uint64_t)
+
+#define XK_OPS_ORDER(X, T) \
+    XK_OP(MIN, X, T, a < b ? a : b) \
+    XK_OP(MAX, X, T, a > b ? a : b)
+XK_OPS_ORDER(u8, uint8_t)
+XK_OPS_ORDER(u16, uint16_t)
+XK_OPS_ORDER(u32, uint32_t)
+XK_OPS_ORDER(u64, uint64_t)
+XK_OPS_ORDER(i8, int8_t)
+XK_OPS_ORDER(i16, int16_t)
+XK_OPS_ORDER(i32, int32_t)
+XK_OPS_ORDER(i64, int64_t)
+
+#define XK_OPS_FLOAT(X, T) \
+    XK_OP(ADD, X, T, a + b) \
+    XK_OP(MULT, X, T, a * b) \
+    XK_OP(LOGAND, X, T, (a != 0) & (b != 0) ? 1 : 0) \
+    XK_OP(LOGOR, X, T, (a != 0) | (b != 0) ? 1 : 0)
+XK_OPS_FLOAT(f32, float)
+XK_OPS_FLOAT(f64, double)
+XK_OPS_FLOAT(ld, long double)
+
+/* Without branches: the two choices differ for NaN, and for equal operands, whose bits differ only
+ * in the sign of zeros. */
+#define XK_EXTREMUM(OP, X, T, U, BEFORE, JOIN) \
+    static inline T xk_##OP##_##X(T a, T b) \
+    { \
+        union { T v; U bits; } p = {a BEFORE b ? a : b}, q = {b BEFORE a ? b : a}; \
+        p.bits = p.bits JOIN q.bits; \
+        return (a == a) & (b == b) ? p.v : (T)NAN; \
+    }
+XK_EXTREMUM(MIN, f32, float, uint32_t, <, |)
+XK_EXTREMUM(MAX, f32, float, uint32_t, >, &)
+XK_EXTREMUM(MIN, f64, double, uint64_t, <, |)
+XK_EXTREMUM(MAX, f64, double, uint64_t, >, &)
+XK_OP(MIN, ld, long double,
+      a < b ? a : b < a ? b : a != b ? (long double)NAN : signbit(a) ? a : b)
+XK_OP(MAX, ld, long double,
+      a > b ? a : b > a ? b : a != b ? (long double)NAN : signbit(a) ? b : a)
+
+/* ---- whole arrays ------------------------------------------------------------ */
+#define XK_KERNEL(OP, X, T) \
+    XK_CLONES static void xk_combine_##OP##_##X(void *out, const void *a, const void *b, \
+                                                int64_t n) \
+    { \
+        T *o = out; \
+        const T *x = a, *y = b; \
+        XK_INDEPENDENT \
+        for (int64_t i = 0; i < n; i++) \
+            xk_put_##X(o + i, xk_##OP##_##X(x[i], y[i])); \
+    } \
+    static void xk_fold_##OP##_##X(void *out, const void *from, int64_t n) \
+    { \
+        const T *x = from; \
+        T r = x[0]; \
+        int64_t i = 1; \
+        if (n >= 2 * XK_ROW) { \
+            T acc[XK_ROW]; \
+            memcpy(acc, x, sizeof acc); \
+            for (i = XK_ROW; i + XK_ROW <= n; i += XK_ROW) \
+                for (int j = 0; j < XK_ROW; j++) \
+                    acc[j] = xk_##OP##_##X(acc[j], x[i + j]); \
+            for (int step = 1; step < XK_ROW; step *= 2) \
+                for (int j = 0; j < XK_ROW; j += 2 * step) \
+                    acc[j] = xk_##OP##_##X(acc[j], acc[j + step]); \
+            r = acc[0]; \
+        } \
+        for (; i < n; i++) \
+            r = xk_##OP##_##X(r, x[i]); \
+        xk_put_##X((T *)out, r); \
+    } \
+    static void xk_scan_##OP##_##X(void *dst, const void *src, int64_t n, const void *carry, \
+                                   int32_t reverse) \
+    { \
+        T *o = dst; \
+        const T *x = src; \
+        if (n < 1) \
+            return; \
+        int64_t i = reverse ? n - 1 : 0; \
+        const T c = carry ? *(const T *)carry : x[i]; \
+        T r = !carry ? c : reverse ? xk_##OP##_##X(x[i], c) : xk_##OP##_##X(c, x[i]); \
+        xk_put_##X(o + i, r); \
+        if (reverse) \
+            while (i-- > 0) \
+                xk_put_##X(o + i, r = xk_##OP##_##X(x[i], r)); \
+        else \
+            while (++i < n) \
+                xk_put_##X(o + i, r = xk_##OP##_##X(r, x[i])); \
+    }
+
+#define XK_KERNELS_UINT(X, T) \
+    XK_KERNEL(ADD, X, T) \
+    XK_KERNEL(MULT, X, T) \
+    XK_KERNEL(AND, X, T) \
+    XK_KERNEL(OR, X, T) \
+    XK_KERNEL(XOR, X, T) \
+    XK_KERNEL(LOGAND, X, T) \
+    XK_KERNEL(LOGOR, X, T)
+#define XK_KERNELS_ORDER(X, T) \
+    XK_KERNEL(MIN, X, T) \
+    XK_KERNEL(MAX, X, T)
+#define XK_KERNELS_FLOAT(X, T) \
+    XK_KERNEL(ADD, X, T) \
+    XK_KERNEL(MULT, X, T) \
+    XK_KERNEL(LOGAND, X, T) \
+    XK_KERNEL(LOGOR, X, T) \
+    XK_KERNEL(MIN, X, T) \
+    XK_KERNEL(MAX, X, T)
+
+XK_KERNELS_UINT(u8, uint8_t)
+XK_KERNELS_UINT(u16, uint16_t)
+XK_KERNELS_UINT(u32, uint32_t)
+XK_KERNELS_UINT(u64, uint64_t)
+XK_KERNELS_ORDER(u8, uint8_t)
+XK_KERNELS_ORDER(u16, uint16_t)
+XK_KERNELS_ORDER(u32, uint32_t)
+XK_KERNELS_ORDER(u64, uint64_t)
+XK_KERNELS_ORDER(i8, int8_t)
+XK_KERNELS_ORDER(i16, int16_t)
+XK_KERNELS_ORDER(i32, int32_t)
+XK_KERNELS_ORDER(i64, int64_t)
+XK_KERNELS_FLOAT(f32, float)
+XK_KERNELS_FLOAT(f64, double)
+XK_KERNELS_FLOAT(ld, long double)
+
+/* ---- the table --------------------------------------------------------------- */
+#define XK_ENTRY(OP, X, T) \
+    [XK_##OP] = {sizeof(T), xk_combine_##OP##_##X, xk_fold_##OP##_##X, xk_scan_##OP##_##X}
+/* The signed types share all but MIN and MAX with the unsigned ones: the bits are the same. */
+#define XK_INTEGER(X, U, T) \
+    {XK_ENTRY(ADD, U, T),   XK_ENTRY(MULT, U, T),  XK_ENTRY(AND, U, T), \
+     XK_ENTRY(OR, U, T),    XK_ENTRY(XOR, U, T),   XK_ENTRY(LOGAND, U, T), \
+     XK_ENTRY(LOGOR, U, T), XK_ENTRY(MIN, X, T),   XK_ENTRY(MAX, X, T)}
+#define XK_FLOATING(X, T) \
+    {XK_ENTRY(ADD, X, T),   XK_ENTRY(MULT, X, T),  XK_ENTRY(LOGAND, X, T), \
+     XK_ENTRY(LOGOR, X, T), XK_ENTRY(MIN, X, T),   XK_ENTRY(MAX, X, T)}
+
+static const xk_kernel xk_table[XK_TYPES][XK_OPS] = {
+    [XK_I8] = XK_INTEGER(i8, u8, int8_t),
+    [XK_U8] = XK_INTEGER(u8, u8, uint8_t),
+    [XK_I16] = XK_INTEGER(i16, u16, int16_t),
+    [XK_U16] = XK_INTEGER(u16, u16, uint16_t),
+    [XK_I32] = XK_INTEGER(i32, u32, int32_t),
+    [XK_U32] = XK_INTEGER(u32, u32, uint32_t),
+    [XK_I64] = XK_INTEGER(i64, u64, int64_t),
+    [XK_U64] = XK_INTEGER(u64, u64, uint64_t),
+    [XK_F32] = XK_FLOATING(f32, float),
+    [XK_F64] = XK_FLOATING(f64, double),
+    [XK_LD] = XK_FLOATING(ld, long double),
+};
+
+/* The kernel, or NULL where there is none. */
+static inline const xk_kernel *xk_find(int32_t type, int32_t op)
+{
+    if (type < 0 || type >= XK_TYPES || op < 0 || op >= XK_OPS || !xk_table[type][op].size)
+        return NULL;
+    return &xk_table[type][op];
+}
+
+#endif

@@ -1,0 +1,339 @@
+"""What the reductions compute: `kernels.h` in numpy, and what C does not have.
+
+For the eleven UPC types the results are those of the C kernels, bit for bit; its header says what
+they are. Here, and only here, there are also float16, complex types and functions of the user.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..ops import Op
+
+__all__ = ["Kernel", "find"]
+
+Array: TypeAlias = NDArray[Any]
+Binary: TypeAlias = Callable[[Any, Any], Any]
+
+# The C type of a kind and item size: int64 has two numpy types. Where long double is double, the
+# latter counts.
+_TYPES: dict[tuple[str, int], int] = {
+    ("f", np.dtype(np.longdouble).itemsize): 10,
+    **{(kind, 1 << i): 2 * i + (kind == "u") for i in range(4) for kind in "iu"},
+    ("b", 1): 1,
+    ("f", 4): 8,
+    ("f", 8): 9,
+}
+_BITWISE = (Op.AND, Op.OR, Op.XOR)
+_ORDER = (Op.MIN, Op.MAX)
+_USER = (Op.FUNC, Op.NONCOMM_FUNC)
+
+_UFUNCS: dict[Op, Binary] = {
+    Op.ADD: np.add,
+    Op.MULT: np.multiply,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+    Op.LOGAND: np.logical_and,
+    Op.LOGOR: np.logical_or,
+    Op.MIN: np.minimum,
+    Op.MAX: np.maximum,
+}
+# Of bool, as in numpy. Any byte but 0 is true.
+_OF_BOOL = {
+    Op.ADD: Op.LOGOR,
+    Op.MULT: Op.LOGAND,
+    Op.AND: Op.LOGAND,
+    Op.OR: Op.LOGOR,
+    Op.MIN: Op.LOGAND,
+    Op.MAX: Op.LOGOR,
+}
+
+_ROW = 16  # accumulators of the written order
+_BLOCK = 1024  # rows at a time
+_LONG_ROW = 4096  # accumulators of vectorized functions
+
+
+class Kernel:
+    """One operation on one type.
+
+    Arrays are one-dimensional, contiguous and of this dtype.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        The type of all operands.
+    op : Op
+        The operation as asked for.
+    func : callable or None
+        The user's function, of FUNC and NONCOMM_FUNC.
+    code : tuple of int, or None
+        Type and operation as the native core counts them; None: this can only run in Python.
+    """
+
+    def __init__(
+        self, dtype: np.dtype[Any], op: Op, func: Binary | None, code: tuple[int, int] | None
+    ) -> None:
+        self.dtype = dtype
+        self.op = op
+        self.func = func
+        self.code = code
+
+    def combine(self, out: Array, a: Array, b: Array) -> None:
+        """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
+        if len(out):
+            out[...] = self._settle(self._apply(a, b))
+
+    def fold(self, x: Array) -> Any:
+        """``x[0] op x[1] op ...``, of at least one element, as a numpy scalar."""
+        return self._settle(self._fold(x)[:1].copy())[0]
+
+    def scan(
+        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
+    ) -> None:
+        """``dst[i] = carry op src[0] op ... op src[i]``; `dst` may be `src`.
+
+        With `reverse`, ``dst[i] = src[i] op ... op src[-1] op carry``.
+        """
+        if not len(src):
+            return
+        x = src[::-1] if reverse else src
+        if carry is not None:
+            x = np.concatenate([np.asarray(carry, self.dtype).reshape(1), x])
+        y = self._scan(x, flip=reverse)[len(x) - len(src) :]
+        dst[...] = self._settle(y[::-1] if reverse else y)
+
+    # What differs between the kinds of kernels. Arrays in, arrays out; the inputs stay as they are.
+
+    def _apply(self, a: Array, b: Array) -> Array:
+        """Return `a` op `b`, element by element."""
+        raise NotImplementedError
+
+    def _fold(self, x: Array) -> Array:
+        """Return an array that begins with the fold of `x`."""
+        raise NotImplementedError
+
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        """Return the scan of `x`, an array of its own; `flip`: operands are the wrong way round."""
+        raise NotImplementedError
+
+    def _settle(self, x: Array) -> Array:
+        """Give NaN, and the padding of `x`, their one value; `x` is nobody else's."""
+        if self.func is not None or self.dtype.kind not in "fc":
+            return x
+        x = np.ascontiguousarray(x)
+        parts: Array = x.view(x.real.dtype)  # complex: both parts
+        parts[np.isnan(parts)] = np.nan
+        if parts.itemsize > 10 and np.finfo(parts.dtype).nmant == 63:  # x87 long double
+            parts.view(np.uint8).reshape(-1, parts.itemsize)[:, 10:] = 0
+        return x
+
+
+class _Written(Kernel):
+    """ADD and MULT of inexact types, whose order is part of the result."""
+
+    @np.errstate(all="ignore")
+    def _apply(self, a: Array, b: Array) -> Array:
+        if self._is_complex_product:
+            return np.asarray(self._scan(np.stack([a, b]))[1])
+        return np.asarray(_UFUNCS[self.op](a, b))
+
+    def _fold(self, x: Array) -> Array:
+        if len(x) < 2 * _ROW:
+            return self._scan(x)[-1:]
+        rest = len(x) % _ROW
+        rows = x[: len(x) - rest].reshape(-1, _ROW)
+        acc = rows[:1]
+        for i in range(1, len(rows), _BLOCK):
+            acc = self._scan(np.concatenate([acc, rows[i : i + _BLOCK]]))[-1:]
+        acc = acc[0]
+        while len(acc) > 1:
+            acc = self._apply(acc[0::2], acc[1::2])
+        return self._scan(np.concatenate([acc, x[len(x) - rest :]]))[-1:]
+
+    @np.errstate(all="ignore")
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        """One after the other along the first axis; both operations commute."""
+        if not self._is_complex_product:
+            ufunc: Any = _UFUNCS[self.op]
+            return np.asarray(ufunc.accumulate(x, axis=0, dtype=self.dtype))
+        # numpy's product depends on whether the machine has a fused multiply-add, and on the loop.
+        y = x.copy()
+        re, im = y.real, y.imag
+        for i in range(1, len(y)):
+            a, b, c, d = re[i - 1], im[i - 1], re[i], im[i]
+            re[i], im[i] = a * c - b * d, a * d + b * c
+        return y
+
+    @property
+    def _is_complex_product(self) -> bool:
+        return self.op == Op.MULT and self.dtype.kind == "c"
+
+
+class _Associative(Kernel):
+    """Called on whole arrays in an order of its own; what order of operands is kept."""
+
+    def _fold(self, x: Array) -> Array:
+        if self.op == Op.NONCOMM_FUNC:
+            while len(x) > 1:
+                even = len(x) - len(x) % 2
+                x = np.concatenate([self._apply(x[0:even:2], x[1:even:2]), x[even:]])
+            return x
+        acc, x = x[:_LONG_ROW], x[_LONG_ROW:]
+        while len(x):
+            row, x = x[:_LONG_ROW], x[_LONG_ROW:]
+            acc = np.concatenate([self._apply(acc[: len(row)], row), acc[len(row) :]])
+        while len(acc) > 1:
+            half = len(acc) // 2
+            acc = np.concatenate([self._apply(acc[:half], acc[half : 2 * half]), acc[2 * half :]])
+        return acc
+
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        """Two levels, O(sqrt(n)) calls: inside rows, all rows at once; then what is before them."""
+        y = x.copy()
+        n = len(y)
+        width = math.isqrt(n - 1) + 1
+        for i in range(1, width):
+            column = y[i::width]
+            column[...] = self._ordered(y[i - 1 :: width][: len(column)], column, flip)
+        if n <= width:
+            return y
+        before = self._scan(y[width - 1 : n - 1 : width], flip)
+        y[width:] = self._ordered(np.repeat(before, width)[: n - width], y[width:], flip)
+        return y
+
+    def _ordered(self, a: Array, b: Array, flip: bool) -> Array:
+        return self._apply(b, a) if flip else self._apply(a, b)
+
+
+class _Exact(_Associative):
+    """Operations for which every order gives the same bits."""
+
+    @np.errstate(all="ignore")
+    def _apply(self, a: Array, b: Array) -> Array:
+        op = _OF_BOOL.get(self.op, self.op) if self.dtype.kind == "b" else self.op
+        if op in _ORDER and self.dtype.kind == "f":
+            before = a < b if op == Op.MIN else a > b
+            tie = (a == b) & (np.signbit(a) == (op == Op.MIN))
+            return np.where(before | tie | np.isnan(a), a, b)
+        return np.asarray(_UFUNCS[op](a, b)).astype(self.dtype, copy=False)
+
+
+class _Vectorized(_Associative):
+    """A function of the user, called on whole arrays."""
+
+    def __init__(self, dtype: np.dtype[Any], op: Op, func: Binary, call: str) -> None:
+        super().__init__(dtype, op, func, None)
+        self._func = func
+        self._call = call
+
+    def _apply(self, a: Array, b: Array) -> Array:
+        result = np.asarray(self._func(_read_only(a), _read_only(b)))
+        if result.shape != a.shape:
+            raise ValueError(
+                f"{self._call}: func: {_name(self._func)} was called on arrays of shape {a.shape} "
+                f"and returned shape {result.shape}; expected the same"
+            )
+        return result.astype(self.dtype, copy=False)
+
+
+class _Scalar(Kernel):
+    """A function of the user, called on two scalars at a time, from the left or the right."""
+
+    def __init__(self, dtype: np.dtype[Any], op: Op, func: Binary, call: str) -> None:
+        super().__init__(dtype, op, func, None)
+        self._func = func
+        self._call = call
+
+    def _apply(self, a: Array, b: Array) -> Array:
+        out = np.empty_like(a)
+        for i in range(len(out)):
+            out[i] = self._one(a[i], b[i])
+        return out
+
+    def _fold(self, x: Array) -> Array:
+        value = x[0]
+        for i in range(1, len(x)):
+            value = self._one(value, x[i])
+        return np.array([value], self.dtype)
+
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        y = x.copy()
+        for i in range(1, len(y)):
+            y[i] = self._one(y[i], y[i - 1]) if flip else self._one(y[i - 1], y[i])
+        return y
+
+    def _one(self, a: Any, b: Any) -> Any:
+        result = self._func(a, b)
+        if type(result) is self.dtype.type:
+            return result
+        value = np.asarray(result)
+        if value.shape or result is None:
+            raise TypeError(
+                f"{self._call}: func: {_name(self._func)} returned {result!r}, "
+                f"expected one {self.dtype}"
+            )
+        return value.astype(self.dtype)[()]
+
+
+def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_reduce") -> Kernel:
+    """Return the kernel of `op` on `dtype`; `call` is who asks, for messages.
+
+    Raises
+    ------
+    TypeError
+        `op` is no Op, there is no such operation on this type, or `func` cannot be called.
+    ValueError
+        FUNC or NONCOMM_FUNC without `func`, or another operation with one.
+    """
+    if not isinstance(op, Op):
+        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {op!r}")
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biufc" or not dtype.isnative:
+        raise TypeError(
+            f"{call}: op: {op.name} on dtype {dtype}: expected a boolean, integer, floating or "
+            "complex dtype in native byte order"
+        )
+    if op in _USER:
+        return _of_user(dtype, op, func, call)
+    if func is not None:
+        raise ValueError(f"{call}: func: expected None with {op.name}, got {_name(func)}")
+    if op in _BITWISE and dtype.kind in "fc":
+        raise TypeError(f"{call}: op: {op.name} is for integers, not for dtype {dtype}")
+    if op in _ORDER and dtype.kind == "c":
+        raise TypeError(f"{call}: op: {op.name} needs an order, dtype {dtype} has none")
+
+    number = _TYPES.get((dtype.kind, dtype.itemsize))
+    native = _OF_BOOL.get(op, op) if dtype.kind == "b" else op
+    code = None if number is None else (number, int(native))
+    written = op in (Op.ADD, Op.MULT) and dtype.kind in "fc"
+    return (_Written if written else _Exact)(dtype, op, None, code)
+
+
+def _of_user(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) -> Kernel:
+    if func is None:
+        raise ValueError(f"{call}: func: {op.name} needs a function, got None")
+    if not callable(func):
+        raise TypeError(f"{call}: func: expected a callable of two operands, got {func!r}")
+    if isinstance(func, np.ufunc):
+        if (func.nin, func.nout) != (2, 1):
+            raise TypeError(f"{call}: func: expected two operands and one result, got {func!r}")
+        return _Vectorized(dtype, op, func, call)
+    vectorized = getattr(func, "xupc_vectorized", False)
+    return (_Vectorized if vectorized else _Scalar)(dtype, op, func, call)
+
+
+def _read_only(x: Array) -> Array:
+    """The same memory, safe from a function that works in place."""
+    x = x[:]
+    x.flags.writeable = False
+    return x
+
+
+def _name(func: object) -> str:
+    return getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
