@@ -14,14 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .engine import python as python_engine
-from .engine.live import MISMATCH, Bound, NetContext, Waiting, barrier_plan, differs
+from .engine.live import (
+    MISMATCH,
+    SLOTS,
+    Bound,
+    NetContext,
+    SlotBound,
+    Waiting,
+    barrier_plan,
+    differs,
+)
 from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
 from .engine.native_core import core
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError
 from .fingerprint import fingerprint
-from .plan.steps import Plan
+from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
 from .selection import Place, Table
 from .topology import Tree
 
@@ -87,6 +96,8 @@ class Team:
         self._instances: OrderedDict[Any, Any] = OrderedDict()
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
+        self._failure: tuple[BaseException, str] | None = None  # of a user's function
+        self._buffer_taken = False
 
     def _make_core(self, several: bool) -> Any:
         job = self.job
@@ -192,7 +203,7 @@ class Team:
             poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
             poison.begin()
             if poison.net is not None:
-                poison.net.start()
+                poison.net.start(poison.op)
             status = poison.poll()
             if self.job.native and several and self.exchanges:
                 self.core.release_early()
@@ -273,6 +284,8 @@ class Team:
     ) -> Any:
         """An instance of a plan bound to operands."""
         job = self.job
+        if plan.kernel is not None:
+            bounds = [*bounds, *self._scratch(plan)]
         call = self._call_number(record.title)
         instance: Any
         if job.native:
@@ -292,9 +305,42 @@ class Team:
                 self.core, program, list(bounds), signature, call, record
             )
         instance.owner = self
-        if self.tree.node_count > 1 or not job.native:
+        by_hand = plan.kernel is not None and plan.kernel.code is None
+        if self.tree.node_count > 1 or not job.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
         return instance
+
+    def _scratch(self, plan: Plan) -> list[Bound]:
+        """SLOT and BUFFER; HeapError if there is no room for the latter."""
+        heap = self.job.heap
+        start = heap.global_end + SLOTS * SLOT_BYTES
+        if not self._buffer_taken and plan.uses_buffer:
+            heap.take(start, BUFFER_BYTES, plan.collective)
+            self._buffer_taken = True
+        return [SlotBound(heap, heap.global_end), Bound(heap, start)]
+
+    # -- functions of the user's that raise ----------------------------------------------
+    def function_failed(self, error: Exception, call: str) -> None:
+        """A function raised in a call of mine: all threads will when they next meet."""
+        if self._failure is None:
+            error.add_note(f"raised by the function of {call} on thread {self.rank}")
+            self._failure = error, call
+            self.core.spoil(_POISON)
+
+    def raise_failure(self) -> None:
+        """Raise what a function of mine raised, if one did, and forget it."""
+        if self._failure is not None:
+            error, self._failure = self._failure[0], None
+            self.core.spoil(0)
+            raise error
+
+    def account(self, record: Record) -> Record:
+        """What I say of my call when threads meet to find out what is wrong."""
+        if self._failure is None:
+            return record
+        error, call = self._failure
+        self._failure = None
+        return Record.of_function(call, error)
 
     def _call_number(self, title: str) -> int:
         """The published text of a kind of call."""
@@ -387,7 +433,7 @@ class Team:
         self.core.set_value(_value_hash(value))
         instance.begin()
         if instance.net is not None:
-            instance.net.start()
+            instance.net.start(instance.op)
         status = instance.poll()
         if instance.net is not None:
             with self.job.engine.guarded(Waiting(self.job, instance)):

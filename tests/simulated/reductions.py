@@ -33,7 +33,7 @@ class Symbols:
     """A kernel on symbolic values."""
 
     dtype = np.dtype(np.uint64)
-    code = None
+    code = func = None
 
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered

@@ -52,20 +52,25 @@ cdef extern from "core.h" nogil:
         uint64_t node_conflict
         uint64_t node_wrote
         uint64_t wrote
+        uint64_t poison
         uint64_t led_epoch
         void *left
         uint64_t nt_min
         uint64_t *history
+    ctypedef struct xk_kernel:
+        int32_t size
     ctypedef struct xu_program:
         const xu_step *steps
         int32_t first[2]
         int32_t end[2]
         int32_t barriers
+        const xk_kernel *kernel
     ctypedef struct xu_inst:
         xu_team *team
         const xu_program *prog
         char *base[4]
         int64_t stride[4]
+        char *slots
         uint8_t *tickets
         int32_t pc[2]
         int32_t sub[2]
@@ -73,9 +78,10 @@ cdef extern from "core.h" nogil:
         uint64_t fp
     ctypedef struct xu_blocked:
         void *word
-    int XU_SLOTS
+    int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
     int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    const xk_kernel *xk_find(int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
     int xu_run(xu_inst *, uint64_t)
@@ -202,6 +208,10 @@ cdef class Team:
         """I have written to another node's memory."""
         self.t.wrote = 1
 
+    def spoil(self, uint64_t poison):
+        """From the next barrier on my fingerprint fits nobody's."""
+        self.t.poison = poison
+
     @property
     def debt(self):
         """The epoch of a led call that others may not have left yet; 0 if there is none."""
@@ -231,6 +241,7 @@ cdef class Team:
         self.t.epoch = epoch
         self.t.fp = xu_mix(0, op)  # so that no tag is as before
         self.t.giving_up = 0
+        self.t.poison = 0
         self.t.unsynced = 0
         self.t.value = 0
 
@@ -272,6 +283,11 @@ cdef class Program:
                  s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
                 i += 1
             self.p.end[lane] = i
+        if plan.kernel is not None and plan.kernel.code is not None:
+            type_, op = plan.kernel.code
+            self.p.kernel = xk_find(type_, op)
+            if self.p.kernel == NULL:
+                raise ValueError(f"no kernel {plan.kernel.code}")
         self.p.steps = self.steps
         self.p.barriers = barriers
         self.tickets = plan.tickets
@@ -309,6 +325,8 @@ cdef class Instance:
         for k, (base, stride) in enumerate(bases):
             self.i.base[k] = <char *><uintptr_t>base
             self.i.stride[k] = stride
+        if len(bases) > XU_SLOT:
+            self.i.slots = self.i.base[XU_SLOT]
         self.i.tickets = <uint8_t *>calloc(max(program.tickets, 1), 1)
         if not self.i.tickets:
             raise MemoryError

@@ -58,12 +58,18 @@
 #include <emmintrin.h>
 #endif
 
+#include "kernels.h"
+
 #define XU_LINE 64
 #define XU_SLOTS 64
 #define XU_CHANNELS 5
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
 #define XU_OPERANDS 4
+#define XU_SLOT 2        /* the operand that is a line of scratch of the operation's own */
+#define XU_SLOT_BYTES 128
+#define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
+#define XU_DEPTH 34        /* values that are not yet combined: the depth of a tree of 2^32 */
 
 typedef _Atomic uint64_t xu_word;
 typedef _Atomic uint32_t xu_half;
@@ -122,6 +128,7 @@ typedef struct {
     uint64_t value;
     uint64_t unsynced; /* calls since the last full barrier */
     uint64_t wrote; /* since I last arrived */
+    uint64_t poison; /* a function of mine has raised: makes my arrivals fit nobody's */
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
@@ -131,7 +138,8 @@ typedef struct {
 
 enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
-    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON
+    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
+    XS_FOLD, XS_SCAN, XS_LEAF
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -147,12 +155,18 @@ typedef struct {
 } xu_step;
 /* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
  * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
- * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps. */
+ * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
+ * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
+ * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
+ * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
+ * row follows, the carry.  LEAF: src, count blocks src_ostep apart, dst_local joins, dst_off bytes
+ * to the next row's. */
 
 typedef struct {
     const xu_step *steps;
     int32_t first[XU_LANES], end[XU_LANES];
     int32_t barriers; /* full barriers in the plan */
+    const xk_kernel *kernel;
 } xu_program;
 
 typedef struct {
@@ -160,6 +174,7 @@ typedef struct {
     const xu_program *prog;
     char *base[XU_OPERANDS];
     int64_t stride[XU_OPERANDS];
+    char *slots; /* of all operations, on my node's first thread; NULL if not used */
     uint8_t *tickets;
     int32_t pc[XU_LANES];
     int32_t sub[XU_LANES]; /* progress inside the step */
@@ -274,6 +289,72 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
         xu_copy_bytes(d, p, s->nbytes, in->team->nt_min);
 }
 
+/* ---- reducing -------------------------------------------------------------- */
+static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t local, int64_t off) {
+    return in->base[operand] + in->stride[operand] * local + off;
+}
+
+/* One row of a fold, elements `from .. from + m` of it: the leaves are a tree in reverse
+ * Polish notation; what is not yet combined is on a stack of pointers. */
+static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t row, int64_t from,
+                                 int64_t m, char *dst) {
+    _Alignas(64) char room[XU_DEPTH][XU_FOLD_BYTES];
+    const char *stack[XU_DEPTH];
+    const xk_kernel *k = in->prog->kernel;
+    int depth = 0;
+    for (const xu_step *leaf = s + 1, *end = s + s->count; leaf <= end; leaf++) {
+        const char *p = xu_place(in, leaf->src, leaf->src_local,
+                                 leaf->src_off + row * leaf->dst_off + from * k->size);
+        if (leaf->count > 1) {
+            char *out = room[depth];
+            if (s->nbytes == 1 && leaf->src_ostep == k->size) {
+                k->fold(out, p, leaf->count);
+            } else {
+                k->combine(out, p, p + leaf->src_ostep, m);
+                for (int32_t b = 2; b < leaf->count; b++)
+                    k->combine(out, out, p + b * leaf->src_ostep, m);
+            }
+            p = out;
+        }
+        stack[depth++] = p;
+        for (int32_t j = 0; j < leaf->dst_local; j++) {
+            depth--;
+            char *out = leaf == end && depth == 1 ? dst : room[depth - 1];
+            k->combine(out, stack[depth - 1], stack[depth], m);
+            stack[depth - 1] = out;
+        }
+    }
+    if (stack[0] != dst) memmove(dst, stack[0], (size_t)(m * k->size));
+}
+
+static inline void xu_fold(const xu_inst *in, const xu_step *s) {
+    int64_t size = in->prog->kernel->size, n = s->nbytes, most = XU_FOLD_BYTES / size;
+    int64_t step = in->stride[s->dst] * s->dst_lstep + s->dst_ostep;
+    for (int64_t row = 0; row < s->src_lstep; row++) {
+        char *dst = xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->src_off);
+        for (int64_t from = 0; from < n; from += most) {
+            int64_t m = n - from < most ? n - from : most;
+            char *here = dst + from * size;
+            xu_fold_piece(in, s, row, from, m, here);
+            for (int32_t c = 1; c < s->src_local; c++)
+                memcpy(here + c * step, here, (size_t)(m * size));
+        }
+    }
+}
+
+static inline void xu_scan(const xu_inst *in, const xu_step *s) {
+    const xu_step *leaf = s + 1;
+    for (int64_t row = 0; row < s->count; row++) {
+        const char *carry = NULL;
+        if (s->src_lstep)
+            carry = xu_place(in, leaf->src, leaf->src_local, leaf->src_off + row * leaf->dst_off);
+        in->prog->kernel->scan(
+            xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep),
+            xu_place(in, s->src, s->src_local, s->src_off + row * s->src_ostep), s->nbytes,
+            carry, s->dst_lstep);
+    }
+}
+
 /* ---- barrier pieces -------------------------------------------------------- */
 static inline xu_arrival *xu_lines(const xu_team *t) {
     return t->arrival + (t->epoch & 1) * (uint64_t)t->n;
@@ -283,7 +364,7 @@ static inline xu_arrival *xu_lines(const xu_team *t) {
 static inline int xu_arrive(xu_team *t, uint64_t fp) {
     t->epoch++;
     xu_arrival *mine = xu_lines(t) + t->me;
-    atomic_store_explicit(&mine->fp, fp, memory_order_relaxed);
+    atomic_store_explicit(&mine->fp, fp ^ t->poison, memory_order_relaxed);
     atomic_store_explicit(&mine->value, t->value, memory_order_relaxed);
     atomic_store_explicit(&mine->wrote, t->wrote, memory_order_relaxed);
     t->wrote = 0;
@@ -365,6 +446,14 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     switch (s->kind) {
     case XS_COPY:
         xu_copy(in, s);
+        break;
+    case XS_FOLD:
+        xu_fold(in, s);
+        in->pc[lane] += s->count;
+        break;
+    case XS_SCAN:
+        xu_scan(in, s);
+        in->pc[lane] += s->src_lstep;
         break;
     case XS_SIGNAL: {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
@@ -482,7 +571,8 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
         for (int lane = XU_LANES - 1; lane >= 0; lane--) {
             while (in->pc[lane] < in->prog->end[lane]) {
                 xu_blocked here;
-                int copy = in->prog->steps[in->pc[lane]].kind == XS_COPY;
+                int kind = in->prog->steps[in->pc[lane]].kind;
+                int copy = kind == XS_COPY || kind == XS_FOLD || kind == XS_SCAN;
                 int r = xu_try(in, lane, &here);
                 if (r == XT_NEXT) {
                     moved = 1;
@@ -607,6 +697,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     in->op = ++t->op;
     in->fp = t->fp = xu_mix(t->fp, hash);
     t->history[in->op % XU_SLOTS] = in->fp;
+    if (in->slots) in->base[XU_SLOT] = in->slots + in->op % XU_SLOTS * XU_SLOT_BYTES;
     t->unsynced += !t->solo;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];

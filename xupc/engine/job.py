@@ -45,11 +45,12 @@ from ..memory.segment import (
     sweep_stale,
     try_lock,
 )
+from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .control import Control, control_bytes
 from .guard import Guard, Unguarded
 from .lifeline import Lifeline
-from .live import Engine, Waiting
+from .live import SLOTS, Engine, Waiting
 from .mpi import CONTROL, RESYNC, Network, Window
 from .native_core import core, invalidate
 from .reports import Record, Verdict, compare
@@ -405,11 +406,15 @@ class Job:
             )
         self._agree_heap(why)
         zone = max(size // 4, 4 * TABLE_BYTES)
-        heap = Heap(self.tree, self.me, self._make_heap_segment, size, zone, size)
-        why = heap.room_for((heap.global_end - heap.individual_end) * mates, "init") or ""
+        lines = SLOTS * SLOT_BYTES
+        heap = Heap(
+            self.tree, self.me, self._make_heap_segment, size, zone, lines + BUFFER_BYTES, size
+        )
+        taken = heap.global_end - heap.individual_end + lines
+        why = heap.room_for(taken * mates, "init") or ""
         self._agree_heap(why)
         try:  # remote writes must never find the file system full
-            heap.take(heap.individual_end, heap.global_end - heap.individual_end, "init")
+            heap.take(heap.individual_end, taken, "init")
         except HeapError as e:
             why = str(e)
         self._agree_heap(why)
@@ -489,15 +494,15 @@ class Job:
         team = instance.owner
         self.network.forget()
         team.give_up(instance)
-        verdict = self._resync(team, instance)
+        record = team.account(instance.record)
+        verdict = self._resync(team, instance, record)
         instance.end()
-        error = verdict.error_for(team.rank, instance.record)
+        error = verdict.error_for(team.rank, record)
         raise error
 
-    def _resync(self, team: Any, instance: Any) -> Any:
+    def _resync(self, team: Any, instance: Any, record: Record) -> Any:
         """Everybody's record to the team's first thread, the verdict back to all."""
         core_team = instance.team
-        record: Record = instance.record
         mine = json.dumps({"record": record.as_data(), "op": core_team.op}).encode()
         tag = team.tag(core_team.epoch, CONTROL) + RESYNC
         first = team.thread(0)

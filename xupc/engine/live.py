@@ -22,12 +22,16 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import memmove, string_at
+from ctypes import c_char, memmove, string_at
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..patterns import dissemination
 from ..plan.steps import (
+    SLOT_BYTES,
     Barrier,
+    Fold,
     Get,
     NetSignal,
     NetWait,
@@ -35,18 +39,31 @@ from ..plan.steps import (
     Plan,
     Ranks,
     Recv,
+    Scan,
     Send,
     Step,
 )
+from .folding import carry_out
 from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Network
 from .native import Exchange
 
 if TYPE_CHECKING:
     from .job import Job
 
-__all__ = ["CALL_PYTHON", "DONE", "MISMATCH", "PENDING", "Bound", "Engine", "NetContext"]
+__all__ = [
+    "CALL_PYTHON",
+    "DONE",
+    "MISMATCH",
+    "PENDING",
+    "SLOTS",
+    "Bound",
+    "Engine",
+    "NetContext",
+    "SlotBound",
+]
 
 DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
+SLOTS = 64  # operations that have lines of their own
 HOT_NS = 2_000_000
 HOT_SHARED_NS = 300_000
 POLL_NS = 100_000
@@ -74,6 +91,26 @@ class Bound:
         return self.address, self.stride
 
 
+class SlotBound(Bound):
+    """Every thread's lines of scratch, of which each operation has its own."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, heap: Any, offset: int) -> None:
+        super().__init__(heap, offset)
+        self._lines = self.address, self.offset
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the core wants: it finds the operation's line itself."""
+        return self._lines[0], self.stride
+
+    def turn(self, operation: int) -> None:
+        """Stand for this operation's line."""
+        at = operation % SLOTS * SLOT_BYTES
+        self.address, self.offset = self._lines[0] + at, self._lines[1] + at
+
+
 class NetContext:
     """The MPI side of one instance: what it has posted and what is still open."""
 
@@ -87,8 +124,11 @@ class NetContext:
         self.again = False
         self.posted: dict[int, Step] = {}
 
-    def start(self) -> None:
+    def start(self, operation: int) -> None:
         """A new run of the instance."""
+        for bound in self.bounds:
+            if isinstance(bound, SlotBound):
+                bound.turn(operation)
         self.open = 0
         self.barrier = None
         self.again = False
@@ -146,10 +186,18 @@ class NetContext:
                     )
             case Get():
                 address, stride = self.row(step.dst, step.count)
-                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
-                for i, rank in self.far(ranks):
-                    part = step.src.block(i)
-                    requests.append(self._get(part, rank, address + i * stride, step.nbytes))
+                if step.src.thread_step or step.count == 1:
+                    ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+                    for i, rank in self.far(ranks):
+                        part = step.src.block(i)
+                        requests.append(self._get(part, rank, address + i * stride, step.nbytes))
+                elif self.far(Ranks(step.src.thread)):
+                    requests.append(
+                        self._get(
+                            step.src, step.src.thread, address, step.nbytes, step.count, stride,
+                            step.src.offset_step,
+                        )
+                    )
             case NetSignal():
                 for _, rank in self.far(step.to):
                     requests.append(
@@ -171,15 +219,19 @@ class NetContext:
         """Before a call without a barrier reads: see `Team.settle`."""
         for step in plan.steps:
             if isinstance(step, Get):
-                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
-                for _, rank in self.far(ranks):
+                for _, rank in self.far(_sources(step)):
                     self.team.settle(self.team.thread(rank))
 
-    def _get(self, part: Part, rank: int, address: int, nbytes: int) -> Any:
+    def _get(
+        self, part: Part, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
+        far_stride: int = 0,
+    ) -> Any:
         bound = self.bounds[part.operand]
         thread = self.team.thread(rank)
         remote, displacement = self.job.heap.displacement(thread, bound.offset + part.offset)
-        return remote.window.get(thread, displacement, address, nbytes)
+        return remote.window.get(
+            thread, displacement, address, nbytes, count, stride, far_stride
+        )
 
     def _track(self, requests: list[Any], step: Any, instance: Any, keep: list[Any]) -> None:
         ticket = step.ticket
@@ -205,7 +257,7 @@ class NetContext:
         found = set(self.barrier.missing) if self.barrier is not None else set()
         for step in self.posted.values():
             if isinstance(step, Get):
-                ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+                ranks = _sources(step)
             elif isinstance(step, Recv | NetWait):
                 ranks = step.of
             elif isinstance(step, Send | NetSignal):
@@ -225,6 +277,8 @@ class NetContext:
                 if isinstance(step, Barrier):
                     if not self._exchange(instance, step):
                         break
+                elif isinstance(step, Fold | Scan):
+                    self.compute(step, instance)
                 else:
                     self.post(step, instance)
                     if self.open > 1:
@@ -233,6 +287,23 @@ class NetContext:
                 moved = True
                 step = instance.python_step(lane)
         return moved
+
+    def compute(self, step: Fold | Scan, instance: Any) -> None:
+        """Reduce with numpy, or with the user's function.
+
+        If that raises, the call goes on all the same: others wait for what is to come.
+        """
+        kernel = instance.plan.kernel
+        size = kernel.dtype.itemsize
+
+        def view(part: Part, nelems: int) -> Any:
+            memory = (c_char * (nelems * size)).from_address(self.address(part))
+            return np.frombuffer(memory, kernel.dtype)
+
+        try:
+            carry_out(step, kernel, view)
+        except Exception as e:
+            self.team.function_failed(e, instance.record.name)
 
     def _exchange(self, instance: Any, step: Barrier) -> bool:
         """The barrier between nodes; True when the verdict is there.
@@ -288,6 +359,13 @@ class NetContext:
                     taken[thread] = at + step.nbytes
                     block = barrier.block(thread, at, step.nbytes)
                     memmove(address + i * step.peer_step + k * stride, block, step.nbytes)
+
+
+def _sources(step: Get) -> Ranks:
+    """Whom a Get reads from."""
+    if not step.src.thread_step:
+        return Ranks(step.src.thread)
+    return Ranks(step.src.thread, step.count, step.src.thread_step)
 
 
 class NetBarrier:
@@ -413,7 +491,7 @@ class Engine:
         """Finish a call that has begun; raises what went wrong."""
         net: NetContext | None = instance.net
         if net is not None:
-            net.start()
+            net.start(instance.op)
         self.resume(instance, instance.run(0) if status is None else status)
 
     def resume(self, instance: Any, status: int) -> None:
@@ -434,6 +512,8 @@ class Engine:
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
         instance.end()
+        if instance.owner.size == 1:
+            instance.owner.raise_failure()
         if self.one_sided_until_barrier:
             self.job.sync_windows()
             self.one_sided_until_barrier = instance.plan.sync[1] != "all"

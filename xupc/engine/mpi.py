@@ -176,11 +176,18 @@ class Network:
         return self.early[key]
 
     # -- messages ------------------------------------------------------------------
-    def _spec(self, address: int, nbytes: int, count: int, stride: int) -> list[Any]:
+    def spec(self, address: int, nbytes: int, count: int, stride: int) -> list[Any]:
         """A buffer description: `count` blocks of `nbytes`, `stride` bytes apart."""
         if count == 1 or stride == nbytes:
             total = nbytes * count
             return [self.mpi.buffer.fromaddress(address, total), total, self.mpi.BYTE]
+        # a negative stride never happens: runs ascend
+        span = stride * (count - 1) + nbytes
+        datatype = self.row_type(nbytes, count, stride)
+        return [self.mpi.buffer.fromaddress(address, span), 1, datatype]
+
+    def row_type(self, nbytes: int, count: int, stride: int) -> Any:
+        """The datatype of a row of blocks."""
         key = (nbytes, count, stride)
         datatype = self._types.get(key)
         if datatype is None:
@@ -188,21 +195,19 @@ class Network:
                 self._types.pop(next(iter(self._types))).Free()
             datatype = self.mpi.BYTE.Create_hvector(count, nbytes, stride).Commit()
             self._types[key] = datatype
-        # a negative stride never happens: runs ascend
-        span = stride * (count - 1) + nbytes
-        return [self.mpi.buffer.fromaddress(address, span), 1, datatype]
+        return datatype
 
     def send(
         self, to: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
     ) -> Any:
         """Start a message of `count` blocks."""
-        return self.comm.Isend(self._spec(address, nbytes, count, stride), to, tag)
+        return self.comm.Isend(self.spec(address, nbytes, count, stride), to, tag)
 
     def recv(
         self, of: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
     ) -> Any:
         """Start taking a message of `count` blocks."""
-        return self.comm.Irecv(self._spec(address, nbytes, count, stride), of, tag)
+        return self.comm.Irecv(self.spec(address, nbytes, count, stride), of, tag)
 
     def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
         """Start a small message; the request keeps the bytes."""
@@ -271,11 +276,17 @@ class Window:
         self.network = network
         self.win = win
 
-    def get(self, target: int, displacement: int, address: int, nbytes: int) -> Any:
-        """Start reading."""
-        mpi = self.network.mpi
-        spec = [mpi.buffer.fromaddress(address, nbytes), nbytes, mpi.BYTE]
-        return self.win.Rget(spec, target, [displacement, nbytes, mpi.BYTE])
+    def get(
+        self, target: int, displacement: int, address: int, nbytes: int, count: int = 1,
+        stride: int = 0, far_stride: int = 0,
+    ) -> Any:
+        """Start reading `count` blocks, so many bytes apart here and there."""
+        network, mpi = self.network, self.network.mpi
+        spec = network.spec(address, nbytes, count, stride)
+        if count == 1:
+            return self.win.Rget(spec, target, [displacement, nbytes, mpi.BYTE])
+        datatype = network.row_type(nbytes, count, far_stride)
+        return self.win.Rget(spec, target, [displacement, 1, datatype])
 
     def put(self, target: int, displacement: int, address: int, nbytes: int) -> tuple[Any, Any]:
         """Start writing; the request is done when the bytes are there.

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from ..plan.steps import (
     Barrier,
     Copy,
+    Fold,
     Fused,
     Get,
+    Leaf,
     Need,
     NetSignal,
     NetWait,
@@ -22,6 +24,7 @@ from ..plan.steps import (
     Post,
     Ranks,
     Recv,
+    Scan,
     Send,
     Signal,
     Step,
@@ -32,7 +35,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON) = range(14)
+ CHECK, PYTHON, FOLD, SCAN, LEAF) = range(17)
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -77,6 +80,7 @@ class Lowering:
         self.me = plan.rank
         self.node_root = tree.root_of(plan.rank)
         self.one_node = tree.node_count == 1
+        self.kernel = plan.kernel
         self.python: list[Step] = []
         self.copied = 0
 
@@ -116,6 +120,12 @@ class Lowering:
                 return self.barrier()
             case Fused():
                 return self.fused(step)
+            case Fold() | Scan() if self.kernel.code is None:
+                return [self.to_python(step)]
+            case Fold():
+                return self.fold(step)
+            case Scan():
+                return self.scan(step)
             case Need():
                 return [_row(NEED, dst=step.ticket)]
             case Post():
@@ -184,6 +194,39 @@ class Lowering:
             nbytes=step.nbytes,
         )
 
+    def fold(self, step: Fold) -> list[Row]:
+        """A row for what becomes of the leaves, and one for each of them."""
+        local, lstep = self.part(step.dst, step.copies)
+        blocks = sum(leaf.count for leaf in step.leaves)
+        self.copied += blocks * step.nelems * step.rows * int(self.kernel.dtype.itemsize)
+        head = _row(
+            FOLD, count=len(step.leaves), dst=step.dst.operand, dst_local=local,
+            dst_lstep=lstep, dst_off=step.dst.offset, dst_ostep=step.dst.offset_step,
+            nbytes=step.nelems, src_local=step.copies, src_lstep=step.rows, src_off=step.dst_step,
+        )  # fmt: skip
+        return [head, *(self.leaf(leaf) for leaf in step.leaves)]
+
+    def leaf(self, leaf: Leaf) -> Row:
+        return _row(
+            LEAF, src=leaf.part.operand, src_local=self.tree.local_index(leaf.part.thread),
+            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, count=leaf.count,
+            dst_local=leaf.joins, dst_off=leaf.step,
+        )  # fmt: skip
+
+    def scan(self, step: Scan) -> list[Row]:
+        """A row, and another one for the carry."""
+        self.copied += step.nelems * step.rows * int(self.kernel.dtype.itemsize)
+        head = _row(
+            SCAN, count=step.rows, nbytes=step.nelems,
+            dst=step.dst.operand, dst_local=self.tree.local_index(step.dst.thread),
+            dst_off=step.dst.offset, dst_ostep=step.dst_step, dst_lstep=step.reverse,
+            src=step.src.operand, src_local=self.tree.local_index(step.src.thread),
+            src_off=step.src.offset, src_ostep=step.src_step, src_lstep=step.carry is not None,
+        )  # fmt: skip
+        if step.carry is None:
+            return [head]
+        return [head, self.leaf(Leaf(step.carry, 1, 0, step.carry_step))]
+
     def barrier(self) -> list[Row]:
         if self.one_node:
             return [_row(BARRIER)]
@@ -192,7 +235,7 @@ class Lowering:
         return [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(RELEASE)]
 
     def fused(self, step: Fused) -> list[Row]:
-        body = [self.copy(copy) for copy in step.body]
+        body = [row for part in step.body for row in self.step(part)]
         by = -1 if step.by is None else self.tree.local_index(step.by)
         return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
 
@@ -209,6 +252,7 @@ def lower(plan: Plan, tree: Tree) -> tuple[list[list[Row]], tuple[Step, ...], bo
         and plan.sync == ("all", "all")
         and len(node) > 1  # a barrier is one step
         and not plan.one_sided
+        and (plan.kernel is None or plan.kernel.func is None)  # a function may raise
     ):
         lanes = [lowering.between_barriers(node), lowering.lane(net)]
     else:

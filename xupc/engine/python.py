@@ -11,7 +11,19 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..plan.steps import Barrier, Copy, Fused, Need, Plan, Post, Signal, Step, Wait
+from ..plan.steps import (
+    Barrier,
+    Copy,
+    Fold,
+    Fused,
+    Need,
+    Plan,
+    Post,
+    Scan,
+    Signal,
+    Step,
+    Wait,
+)
 from .live import CALL_PYTHON, DONE, MISMATCH, PENDING, Bound
 from .mpi import SIGNAL
 
@@ -46,11 +58,17 @@ class Team:
         self.since = 0
         self.history = [0] * _SLOTS
         self.debt = 0  # led calls end with a barrier here
+        self.poison = 0
 
     @property
     def node_result(self) -> tuple[int, int, int, int]:
         """(min, max, value, conflict): my own, since nothing is gathered first."""
-        return self.fp, self.fp, self.value, 0
+        fp = self.fp ^ self.poison
+        return fp, fp, self.value, 0
+
+    def spoil(self, poison: int) -> None:
+        """From the next barrier on my fingerprint fits nobody's."""
+        self.poison = poison
 
     def wrote(self) -> None:
         """I have written to another node's memory: of interest to led calls only."""
@@ -80,7 +98,7 @@ class Team:
         self.op, self.epoch = op, epoch
         self.since = op
         self.fp = mix(0, op)  # so that no tag is as before
-        self.value = self.unsynced = 0
+        self.value = self.unsynced = self.poison = 0
         self.verdict = False
 
 
@@ -193,7 +211,7 @@ class Instance:
         step = self._step(lane)
         if self.team.verdict:  # bad: nothing of the call comes after it
             return None
-        if step is None or isinstance(step, Copy | Signal | Wait | Need | Post):
+        if step is None or isinstance(step, Copy | Fold | Scan | Signal | Wait | Need | Post):
             return None
         if isinstance(step, Barrier) and not self.arrived:
             self.arrived = True
@@ -226,6 +244,8 @@ class Instance:
         match step:
             case Copy():
                 self._copy(step)
+            case Fold() | Scan():
+                self.net.compute(step, self)
             case Signal():
                 self._signal(step)
             case Wait():

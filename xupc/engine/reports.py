@@ -6,6 +6,8 @@ by its fingerprint alone.
 
 from __future__ import annotations
 
+import base64
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +40,11 @@ class Record:
         What this thread itself found wrong, else None.
     shared_error
         Whether the others raise the same type (HeapError), not a mismatch.
+    raised
+        An error that a function of the user's raised, pickled: all threads raise it.
     """
 
-    __slots__ = ("_arguments", "error", "name", "shared_error", "title")
+    __slots__ = ("_arguments", "error", "name", "raised", "shared_error", "title")
 
     def __init__(
         self,
@@ -52,7 +56,20 @@ class Record:
         self._arguments = arguments if callable(arguments) else list(arguments)
         self.error: BaseException | None = None
         self.shared_error = False
+        self.raised = ""
         self.title = title or self.call
+
+    @classmethod
+    def of_function(cls, name: str, error: BaseException) -> Record:
+        """A call in which a function of the user's raised."""
+        record = cls(name)
+        record.error = error
+        try:
+            record.raised = base64.b64encode(pickle.dumps(error)).decode()
+            pickle.loads(base64.b64decode(record.raised))
+        except Exception:  # others get its text
+            record.raised = "-"
+        return record
 
     @property
     def arguments(self) -> Arguments:
@@ -76,6 +93,7 @@ class Record:
             "arguments": self.arguments,
             "error": error,
             "shared": self.shared_error,
+            "raised": self.raised,
         }
 
     @classmethod
@@ -87,11 +105,15 @@ class Record:
         arguments = [(n, v) for n, v in data["arguments"]]
         record = cls(data["name"], arguments)
         record.error, record.shared_error = error, data["shared"]
+        record.raised = data["raised"]
         return record
 
 
 def compare(records: list[Record]) -> dict[str, Any]:
     """Who is odd, and in what: plain data for the wire."""
+    for i, r in enumerate(records):
+        if r.raised:
+            return {"raised": r.raised, "thread": i, "call": r.name, "words": str(r.error)}
     failed = {i: str(r.error) for i, r in enumerate(records) if r.error is not None}
     if failed:
         shared = any(records[i].shared_error for i in failed)
@@ -148,6 +170,8 @@ class Verdict:
         """What this thread raises."""
         if record.error is not None:
             return record.error
+        if "raised" in self.data:
+            return self._raised()
         failed = self.data.get("failed")
         if not failed:
             return CollectiveMismatchError(self.data["text"])
@@ -157,3 +181,13 @@ class Verdict:
             error = getattr(errors, kind, CollectiveMismatchError)
             return error(f"{message} (thread {', '.join(failed)})")
         return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")
+
+    def _raised(self) -> BaseException:
+        """Another thread's error, of its own type where that can travel."""
+        text = f"raised by the function of {self.data['call']} on thread {self.data['thread']}"
+        try:
+            error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
+        except Exception:
+            return XupcError(f"{text}: {self.data['words']}")
+        error.add_note(text)
+        return error

@@ -1,12 +1,13 @@
 """The shared heap: symmetric addresses over a few segments per node.
 
-An address is (thread, offset); offsets are virtual and the same everywhere. Three
+An address is (thread, offset); offsets are virtual and the same everywhere. Four
 zones lie one after the other in the offsets:
 
 ==========  ====================================================================
 individual  each thread allocates in its own part, alone
 global      one thread allocates a part of every thread's memory; its table is
             kept by thread 0 (`xupc.memory.global_zone`)
+scratch     the library's own: `SLOT` and `BUFFER` of plans
 collective  all threads allocate together: the same deterministic allocator
             everywhere, no message; grows by further segments
 ==========  ====================================================================
@@ -73,8 +74,8 @@ class Heap:
     me : int
     make_segment : callable
         ``(nbytes per thread) -> (Segment, RemoteAccess | None)``, collective.
-    individual, global_, collective : int
-        Bytes per thread of the three zones to begin with.
+    individual, global_, scratch, collective : int
+        Bytes per thread of the zones to begin with.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Heap:
         make_segment: Callable[[int], tuple[Segment, Any]],
         individual: int,
         global_: int,
+        scratch: int,
         collective: int,
     ) -> None:
         self.tree = tree
@@ -100,19 +102,20 @@ class Heap:
         self._make_segment = make_segment
         self.individual_end = round_up(individual)
         self.global_end = self.individual_end + round_up(global_)
-        self.first_size = self.global_end + round_up(collective)
+        self.scratch_end = self.global_end + round_up(scratch)
+        self.first_size = self.scratch_end + round_up(collective)
         self._segments: list[HeapSegment] = []
         self._starts: list[int] = []
         self._own = Allocator(self.individual_end, ALIGN)
-        self._zone = Allocator(self.global_end, ALIGN)
-        self._zone.alloc(self.global_end)  # the two zones before it are not its to give
+        self._zone = Allocator(self.scratch_end, ALIGN)
+        self._zone.alloc(self.scratch_end)  # the zones before it are not its to give
         self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
         self._live: dict[int, Allocation] = {}  # offset -> collective allocation
         self._quarantine: list[tuple[int, int]] = []
         self._own_quarantine: list[tuple[int, int]] = []
         self._serial = 0
         self._add_segment(self.first_size)
-        self._zone.extend(self.first_size - self.global_end)
+        self._zone.extend(self.first_size - self.scratch_end)
 
     # -- segments --------------------------------------------------------------------
     def _add_segment(self, size: int) -> None:

@@ -91,9 +91,13 @@ class Recorder:
     """
 
     def __init__(
-        self, me: int, tree: Tree, sync: tuple[str, str], tuning: Mapping[str, int]
+        self, me: int, tree: Tree, sync: tuple[str, str], tuning: Mapping[str, int],
+        kernel: Any = None,
     ) -> None:
         self.me = me
+        self.kernel = kernel
+        # what the user's function raises must reach all before they leave the call
+        self._may_raise = kernel is not None and kernel.func is not None
         self.size = tree.size
         self.tree = tree
         self.tuning = tuning
@@ -343,6 +347,7 @@ class Recorder:
             1 < self.tree.node_count <= self.tuning["flat"]
             and self.sync == ("all", "all")
             and nbytes <= self.tuning["lead"]
+            and not self._may_raise
         )
         return self._led
 
@@ -401,7 +406,7 @@ class Recorder:
         moved in between; `anyone` then lets the last to arrive do it.
         """
         assert self.one_node
-        fused = self.sync == ("all", "all") and self.size > 1
+        fused = self.sync == ("all", "all") and self.size > 1 and not self._may_raise
         self.ready(owners, by)
         mark = len(self._lanes[0])
         yield
@@ -416,7 +421,7 @@ class Recorder:
         self.done(by, owners)
 
     # -- the end ---------------------------------------------------------------------
-    def plan(self, collective: str, algorithm: str, kernel: Any = None) -> Plan:
+    def plan(self, collective: str, algorithm: str) -> Plan:
         """What was recorded, with the barriers of ALLSYNC around it."""
         node, net = self._lanes
         if self.sync[1] == "all":
@@ -437,7 +442,7 @@ class Recorder:
             self.sync,
             self._one_sided,
             self._led,
-            kernel,
+            self.kernel,
         )
 
 
@@ -456,6 +461,6 @@ def trace(
     kernel: Any = None,
 ) -> Plan:
     """Run `algorithm` for thread `me` and return the plan that it leaves."""
-    recorder = Recorder(me, tree, sync, tuning)
+    recorder = Recorder(me, tree, sync, tuning, kernel)
     algorithm(recorder, *arguments)
-    return recorder.plan(collective, name, kernel)
+    return recorder.plan(collective, name)

@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "BUFFER",
+    "BUFFER_BYTES",
     "LANES",
     "SLOT",
     "SLOT_BYTES",
@@ -68,8 +69,8 @@ __all__ = [
 LANES = ("node", "net")
 SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
-SLOT_BYTES = 128
-"""Of one operation's SLOT on each thread."""
+SLOT_BYTES, BUFFER_BYTES = 128, 1 << 19
+"""Of one operation's SLOT, and of the BUFFER, on each thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +334,23 @@ class Plan:
         """All steps of both lanes."""
         for lane in self.lanes:
             yield from lane
+
+    @property
+    def uses_buffer(self) -> bool:
+        """Whether any step reads or writes a BUFFER."""
+        parts: list[Part | None] = []
+        for step in self.steps:
+            if isinstance(step, Fold):
+                parts += [step.dst, *(leaf.part for leaf in step.leaves)]
+            elif isinstance(step, Scan):
+                parts += [step.dst, step.src, step.carry]
+            elif isinstance(step, Copy | Get):
+                parts += [step.dst, step.src]
+            elif isinstance(step, Send):
+                parts.append(step.src)
+            elif isinstance(step, Recv):
+                parts.append(step.dst)
+        return any(part is not None and part.operand == BUFFER for part in parts)
 
     @property
     def barriers(self) -> int:

@@ -1,0 +1,392 @@
+"""The computational collectives that users call: reduce, in all forms, prefix and suffix.
+
+As in `xupc.collectives` an object per collective: it checks the arguments, finds the plan
+and runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import algorithms, runtime
+from .algorithms.prefix_reduce import Running
+from .algorithms.reduce import Reduction
+from .collectives import BoundPlan, Collective, as_integer, describe
+from .engine import kernels
+from .engine.live import Bound
+from .engine.reports import Record
+from .errors import AffinityError, HeapError, OverlapError
+from .fingerprint import fingerprint
+from .flags import ALGORITHM_MASK, IN_ALLSYNC, OUT_ALLSYNC, REPRODUCIBLE, flag_names, sync_modes
+from .layout import Layout
+from .memory.allocation import Allocation
+from .ops import Op
+from .plan.recorder import trace
+from .plan.steps import Plan
+from .shared import SharedArray, SharedPointer
+from .team import Team
+
+__all__ = [
+    "Computation",
+    "all_prefix_reduce",
+    "all_reduce",
+    "all_reduce_all",
+    "all_reduce_mpi",
+    "all_reduce_mpi_all",
+    "all_suffix_reduce",
+]
+
+_MANY = 4096  # threads: beyond, only those at the ends of a layout are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a computational collective does.
+
+    Attributes
+    ----------
+    everywhere
+        dst is on all threads, from the team's first on.
+    element_wise
+        Blocks are reduced element by element, to a result as long as a block.
+    running
+        A result for every element: prefix or suffix.
+    """
+
+    everywhere: bool = False
+    element_wise: bool = False
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """dst or src, as given."""
+
+    name: str
+    allocation: Allocation
+    thread: int
+    offset: int
+    phase: int
+    blocksize: int
+    dtype: np.dtype[Any]
+    length: int | None
+
+    @classmethod
+    def of(cls, x: Any, name: str, call: str) -> Operand:
+        """Check that it is shared data."""
+        length = None
+        if isinstance(x, SharedArray):
+            length = len(x)
+            x = x.ptr(0)
+        if not isinstance(x, SharedPointer):
+            raise TypeError(
+                f"{call}: {name}: {x!r}: expected a SharedArray or a SharedPointer"
+            )
+        x.allocation.check_live(call, name)
+        return cls(
+            name, x.allocation, x.thread, x.addr, x.phase, x.blocksize, x.dtype, length
+        )
+
+
+Spans = list[tuple[int, int, int]]
+"""(thread, first byte, end)"""
+
+
+class Computation(Collective):
+    """A computational collective.
+
+    ``collective(dst, src, op, nelems=None, blk_size=None, func=None, flags=0, *, team=None)``
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Of the same dtype.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
+    nelems : int, optional
+        Elements of src, at least 1. Default: all of an array.
+    blk_size : int, optional
+        Take src as ``shared [blk_size]`` from its address and phase on (dst of prefix and
+        suffix too), 0 as indefinite. Default: their own layouts.
+    func : callable, optional
+        Of two scalars; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags : int
+        `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
+        REPRODUCIBLE: the same bits for every placement and algorithm (the forms with one
+        value per call, prefix and suffix always give them).
+    team : Team, optional
+        Only the world team so far.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, AffinityError, OverlapError, HeapError
+        On every thread, before anything moves; the library stays usable.
+    CollectiveMismatchError
+        If the threads' calls differ.
+    Exception
+        What `func` raised on any thread, on every thread where the call synchronises, else
+        at the next call that does.
+    """
+
+    def __init__(self, name: str, doc: str, form: Form) -> None:
+        self.name = name
+        self.__name__ = f"all_{name}"
+        self.__doc__ = f"{doc}\n\n{Computation.__doc__}"
+        self.form = form
+
+    # -- calling -------------------------------------------------------------------------
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call that is not in the cache."""
+        instance = self._prepare(*args, **kwargs)
+        if instance.plan.kernel.func is None:  # a function may change its mind
+            self._remember(args, kwargs, instance)
+        instance.execute()
+
+    def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
+        """A plan bound to these arguments; collective itself, like the call."""
+        instance = self._prepare(*args, **kwargs)
+        named = dict(zip(("dst", "src"), args, strict=False))
+        operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
+        return self._plan(instance, **operands)
+
+    def _prepare(  # type: ignore[override]
+        self,
+        dst: Any,
+        src: Any,
+        op: Any,
+        nelems: Any = None,
+        blk_size: Any = None,
+        func: Callable[..., Any] | None = None,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+    ) -> Any:
+        """Check everything and return the bound instance."""
+        world = runtime.world()
+        call = self.__name__
+        world.enter(call)
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
+                ("dst", describe(dst)),
+                ("src", describe(src)),
+                ("op", _op_name(op)),
+                ("nelems", repr(nelems)),
+                ("blk_size", repr(blk_size)),
+                ("func", _func_name(func)),
+                ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
+            ]
+
+        title = f"{call}(op={_op_name(op)}, nelems={nelems!r}, flags={flags!r})"
+        record = Record(call, arguments, title=title)
+        try:
+            full = self._check_flags(flags)
+        except (TypeError, ValueError, NotImplementedError) as e:
+            return world.fail(e, record)
+        meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
+        try:
+            self._check_team(team, world)
+            to, source = Operand.of(dst, "dst", call), Operand.of(src, "src", call)
+            kernel = kernels.find(source.dtype, op, func, call)
+            spec = self._spec(to, source, nelems, blk_size, kernel, full, world)
+            plan = self._plan_of(world, spec, kernel, full)
+            bounds = [Bound(world.job.heap, x.offset) for x in (to, source)]
+            signature = fingerprint(
+                self.name,
+                *(v for x in (to, source) for v in (x.allocation.serial, x.thread, x.offset, x.phase)),
+                source.dtype.str, int(op), _func_name(func), *self._layout(spec), int(flags),
+            )  # fmt: skip
+            return world.make(plan, bounds, signature, record)
+        except HeapError as e:
+            record.shared_error = True
+            return world.fail(e, record, meet)
+        except (TypeError, ValueError, NotImplementedError) as e:
+            return world.fail(e, record, meet)
+
+    # -- arguments -----------------------------------------------------------------------
+    def _spec(
+        self,
+        dst: Operand,
+        src: Operand,
+        nelems: Any,
+        blk_size: Any,
+        kernel: kernels.Kernel,
+        full: int,
+        team: Team,
+    ) -> Reduction | Running:
+        call, form = self.__name__, self.form
+        if dst.dtype != src.dtype:
+            raise TypeError(
+                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
+            )
+        if nelems is None:
+            if src.length is None:
+                raise ValueError(f"{call}: nelems: needed, since src is a pointer")
+            nelems = src.length
+        n = as_integer(nelems, call, "nelems")
+        if n < 1:
+            raise ValueError(f"{call}: nelems: expected at least 1, got {n}")
+        layouts = [self._dealt(x, blk_size, n, team) for x in (src, dst)]
+        layout = layouts[0]
+        if form.element_wise and src.phase:
+            raise ValueError(f"{call}: src: expected phase 0, got {src.phase}")
+        if form.everywhere and dst.thread != team.threads[0]:
+            raise AffinityError(
+                f"{call}: dst: expected affinity to thread {team.threads[0]}, "
+                f"got a pointer with affinity to thread {dst.thread}"
+            )
+        size = src.dtype.itemsize
+        self._in_range(src, _spans(layout, src.offset, size), n)
+        if form.running:
+            self._in_range(dst, _spans(layouts[1], dst.offset, size), n)
+            self._apart(dst, src, layouts[1], layout)
+            return Running(layout, layouts[1], size, self.name == "suffix_reduce")
+        each = min(layout.block, n) if form.element_wise else 1
+        where = (dst.thread, team.threads[-1]) if form.everywhere else (dst.thread,)
+        spans = [(t, dst.offset, dst.offset + each * size) for t in where]
+        self._in_range(dst, spans, each)
+        if form.everywhere:
+            spans = [(t, *spans[0][1:]) for t in range(team.size)]
+        self._disjoint(dst, src, spans, layout)
+        ordered = kernel.op == Op.NONCOMM_FUNC
+        exact = ordered or not form.element_wise or bool(full & REPRODUCIBLE)
+        to = None if form.everywhere else dst.thread
+        return Reduction(layout, each, size, to, ordered, exact, form.element_wise)
+
+    def _dealt(self, x: Operand, blk_size: Any, n: int, team: Team) -> Layout:
+        call = self.__name__
+        block = x.blocksize
+        if blk_size is not None:
+            block = as_integer(blk_size, call, "blk_size")
+            if block < 0:
+                raise ValueError(f"{call}: blk_size: expected 0 or more, got {block}")
+            if 0 < block <= x.phase and (x.name == "src" or self.form.running):
+                raise ValueError(
+                    f"{call}: blk_size: expected more than the phase {x.phase} of {x.name}, "
+                    f"got {block}"
+                )
+        return Layout(team.size, x.thread, x.phase if block else 0, block, n)
+
+    def _in_range(self, x: Operand, spans: Spans, n: int) -> None:
+        for thread, begin, end in spans:
+            if not x.allocation.holds(thread, begin, end - begin):
+                start, size = x.allocation.part(thread)
+                raise ValueError(
+                    f"{self.__name__}: {x.name}: {n} elements of {x.dtype} reach offsets {begin} "
+                    f"to {end} on thread {thread}, where the allocation has {start} to "
+                    f"{start + size}"
+                )
+
+    def _apart(self, dst: Operand, src: Operand, to: Layout, layout: Layout) -> None:
+        if dst.allocation is src.allocation:
+            size = src.dtype.itemsize
+            self._disjoint(dst, src, _spans(to, dst.offset, size, all_=True), layout)
+
+    def _disjoint(self, dst: Operand, src: Operand, spans: Spans, layout: Layout) -> None:
+        """OverlapError if dst's bytes and src's have any in common."""
+        if dst.allocation is not src.allocation:
+            return
+        taken = {
+            t: (a, b) for t, a, b in _spans(layout, src.offset, src.dtype.itemsize, all_=True)
+        }
+        for thread, begin, end in spans:
+            a, b = taken.get(thread, (0, 0))
+            if begin < b and a < end:
+                raise OverlapError(
+                    f"{self.__name__}: dst and src overlap on thread {thread}: dst has offsets "
+                    f"{begin} to {end}, src {a} to {b}"
+                )
+
+    # -- plans -------------------------------------------------------------------------
+    @staticmethod
+    def _layout(spec: Reduction | Running) -> Iterator[int]:
+        layouts = (spec.src, spec.dst) if isinstance(spec, Running) else (spec.layout,)
+        for x in layouts:
+            yield from (x.first, x.phase, x.blocksize, x.nelems)
+
+    def _plan_of(
+        self, team: Team, spec: Reduction | Running, kernel: kernels.Kernel, full: int
+    ) -> Plan:
+        """The team's cached plan."""
+        nbytes = spec.nbytes if isinstance(spec, Reduction) else spec.src.nelems * spec.itemsize
+        flag = full & ALGORITHM_MASK
+        if not flag:
+            flag = team.table.choose(self.name, nbytes, team.size, team.place)
+        entry = algorithms.find(self.name, flag)
+        sync = sync_modes(full)
+
+        def build() -> Plan:
+            return trace(
+                entry.function, entry.name, self.name, team.rank, team.tree, sync,
+                team.tuning, [spec], kernel,
+            )  # fmt: skip
+
+        # a plan keeps its function alive, so that its id stands for it
+        what = kernel.code or (kernel.dtype.str, kernel.op, id(kernel.func))
+        return team.plan_for((self.name, flag, sync, what, spec), build)
+
+
+def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
+    """Bytes of the threads of a layout; of very many only those that decide about ranges."""
+    if all_ or layout.positions <= _MANY:
+        runs = [(layout.thread(p), layout.run(p)) for p in range(layout.positions)]
+        ends = [(t, r.place, r.place + r.nelems) for t, r in runs]
+    else:
+        ends = [(t, *ends) for t, ends in layout.furthest().items()]
+    return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def _op_name(op: Any) -> str:
+    return op.name if isinstance(op, Op) else repr(op)
+
+
+def _func_name(func: Any) -> str:
+    """A function by module, name and code: what has to be the same on all threads."""
+    if func is None:
+        return "None"
+    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
+    if isinstance(func, np.ufunc):
+        return f"numpy.{func.__name__}"
+    code = getattr(func, "__code__", None)
+    if code is None:
+        return name
+    return f"{name} ({fingerprint(_code_text(code)) % (1 << 32):08x})"
+
+
+def _code_text(code: Any) -> str:
+    constants = [_code_text(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
+
+
+all_reduce = Computation(
+    "reduce", "One value of all elements of src, at dst (UPC 1.3, 7.4.3.1).", Form()
+)
+all_prefix_reduce = Computation(
+    "prefix_reduce",
+    "``dst[i] = src[0] op ... op src[i]`` (UPC 1.3, 7.4.3.2).",
+    Form(running=True),
+)
+all_suffix_reduce = Computation(
+    "suffix_reduce",
+    "``dst[i] = src[i] op ... op src[nelems - 1]`` (XUPC paper).",
+    Form(running=True),
+)
+all_reduce_all = Computation(
+    "reduce_all",
+    "One value of all elements of src, at dst's address on every thread (XUPC paper).",
+    Form(everywhere=True),
+)
+all_reduce_mpi = Computation(
+    "reduce_mpi",
+    "``dst[k]`` is folded over element k of all blocks of src (XUPC paper).",
+    Form(element_wise=True),
+)
+all_reduce_mpi_all = Computation(
+    "reduce_mpi_all",
+    "The same at dst's address on every thread: an element-wise allreduce (XUPC paper).",
+    Form(everywhere=True, element_wise=True),
+)
