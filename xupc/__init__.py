@@ -28,7 +28,7 @@ from .allocation import (
     notify,
     wait,
 )
-from .collectives import all_broadcast, all_gather, all_gather_all, all_scatter
+from .collectives import all_broadcast, all_exchange, all_gather, all_gather_all, all_scatter
 from .errors import (
     AffinityError,
     CollectiveMismatchError,
@@ -136,6 +136,7 @@ __all__ = [
     "XupcError",
     "all_alloc",
     "all_broadcast",
+    "all_exchange",
     "all_free",
     "all_gather",
     "all_gather_all",

@@ -41,6 +41,7 @@ __all__ = [
     "BoundPlan",
     "Collective",
     "all_broadcast",
+    "all_exchange",
     "all_gather",
     "all_gather_all",
     "all_scatter",
@@ -369,4 +370,10 @@ all_gather_all = Collective(
     _ALL_EVERYWHERE,
     _ONE_EVERYWHERE,
 )
-
+all_exchange = Collective(
+    "exchange",
+    "Copy the j-th block at src of thread i to the i-th block at dst of thread j "
+    "(UPC 1.3, 7.4.2.5).",
+    _ALL_EVERYWHERE,
+    _ALL_EVERYWHERE,
+)

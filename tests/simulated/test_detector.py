@@ -73,6 +73,9 @@ KNOWN = {
     ("gather_all multicore", "lanes not tied", "*", "my"): (
         "the last arrival, which mates have waited for, comes after all sends from their memory"
     ),
+    ("exchange push", "lanes not tied", "my", "*"): (
+        "the net lane moves only its own thread's data, so it need not know who has entered"
+    ),
     ("gather_all push", "lanes not tied", "my", "*"): (
         "the net lane moves only its own thread's data, so it need not know who has entered"
     ),

@@ -3,13 +3,14 @@
 Importing this package registers them all; a new one needs only its decorator.
 """
 
-from . import broadcast, gather, gather_all, scatter
+from . import broadcast, exchange, gather, gather_all, scatter
 from .registry import Entry, algorithm, find, registered
 
 __all__ = [
     "Entry",
     "algorithm",
     "broadcast",
+    "exchange",
     "find",
     "gather",
     "gather_all",

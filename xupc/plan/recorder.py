@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
     Barrier,
+    Blocks,
     Copy,
     Fused,
     Get,
@@ -107,6 +108,7 @@ class Recorder:
         self._joined = True
         self._one_sided = False
         self._led = False
+        self._known: dict[Any, Any] = {}
 
     # -- topology in an algorithm's words ------------------------------------------
     @property
@@ -212,6 +214,23 @@ class Recorder:
         ticket = self._bounded("recv") if bounded else self._ticket()
         self._add(Recv(ranks, dst, nbytes, ticket, count, peer_step))
         return ticket
+
+    def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> None:
+        """One message of all the blocks to a thread off my node."""
+        (src, nbytes, columns, rows, step), *more = blocks
+        peer, step, ticket = self._once(Ranks(to)), self._once(step), self._bounded("send")
+        self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
+
+    def recv_blocks(self, of: int, blocks: Sequence[Blocks]) -> int:
+        """Take one message from a thread off my node into all the blocks; the ticket."""
+        (dst, nbytes, columns, rows, step), *more = blocks
+        peer, step, ticket = self._once(Ranks(of)), self._once(step), self._bounded("recv")
+        self._add(Recv(peer, dst, nbytes, ticket, columns, 0, rows, step, tuple(more)))
+        return ticket
+
+    def _once(self, value: Any) -> Any:
+        """The same object for equal values: a plan for 10,000 nodes is full of them."""
+        return self._known.setdefault(value, value)
 
     def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> None:
         """One-sided read of blocks off my node, in pieces that the network likes."""

@@ -23,6 +23,8 @@ Fused         barrier whose middle one thread carries out: all arrive, the
 ============  ==================================================================
 
 A Get, Send or Recv over several peers sets its ticket when all of them are done.
+A message is any number of blocks, in the order in which the step lists them; only the
+bytes count, so the two ends may cut them differently.
 An operation is over when both lanes are at their end and every ticket is set.
 """
 
@@ -35,6 +37,7 @@ from typing import NamedTuple
 __all__ = [
     "LANES",
     "Barrier",
+    "Blocks",
     "Copy",
     "Fused",
     "Get",
@@ -69,6 +72,10 @@ class Ranks:
     def __contains__(self, rank: object) -> bool:
         return rank in range(self.first, self.first + self.count * self.step, self.step)
 
+    def cut(self, at: int, count: int) -> Ranks:
+        """`count` of them from the one at `at` on."""
+        return Ranks(self.first + at * self.step, count, self.step)
+
     def __str__(self) -> str:
         if self.count == 1:
             return str(self.first)
@@ -100,6 +107,34 @@ class Part(NamedTuple):
     def __add__(self, nbytes: object) -> Part:
         assert isinstance(nbytes, int)
         return self._replace(offset=self.offset + nbytes)
+
+
+class Blocks(NamedTuple):
+    """A row of `columns` blocks of `nbytes`, `rows` times over: as a piece of a message.
+
+    Each row is ``row_step[0]`` threads and ``row_step[1]`` bytes further on.
+    """
+
+    part: Part
+    nbytes: int
+    columns: int = 1
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return self.nbytes * self.columns * self.rows
+
+    def each(self) -> Iterator[Part]:
+        """The blocks one by one, row after row."""
+        threads, nbytes = self.row_step
+        for k in range(self.rows):
+            row = self.part._replace(
+                thread=self.part.thread + k * threads, offset=self.part.offset + k * nbytes
+            )
+            for i in range(self.columns):
+                yield row.block(i)
 
 
 class Step:
@@ -156,7 +191,7 @@ class NetWait(Step):
 
 @dataclass(frozen=True, slots=True)
 class Send(Step):
-    """To each of `to` off my node `count` blocks as one message.
+    """To each of `to` off my node one message: `rows` rows of `count` blocks, then `more`.
 
     The i-th peer's message starts `i * peer_step` bytes further on.
     """
@@ -167,11 +202,19 @@ class Send(Step):
     ticket: int
     count: int = 1
     peer_step: int = 0
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+    more: tuple[Blocks, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Blocks, ...]:
+        """All of the message."""
+        return Blocks(self.src, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
 @dataclass(frozen=True, slots=True)
 class Recv(Step):
-    """From each of `of` off my node one message of `count` blocks."""
+    """From each of `of` off my node one message, to be laid out as in Send."""
 
     of: Ranks
     dst: Part
@@ -179,6 +222,14 @@ class Recv(Step):
     ticket: int
     count: int = 1
     peer_step: int = 0
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+    more: tuple[Blocks, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Blocks, ...]:
+        """All of the message."""
+        return Blocks(self.dst, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ FUNCTIONS = {
     "scatter": xupc.all_scatter,
     "gather": xupc.all_gather,
     "gather_all": xupc.all_gather_all,
+    "exchange": xupc.all_exchange,
 }
 ROOTED = ("broadcast", "scatter", "gather")
 ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MULTICORE}
@@ -36,8 +37,8 @@ def values(number: int, thread: int, nbytes: int) -> Bytes:
 
 def blocks(name: str, threads: int) -> tuple[int, int]:
     """Return how many blocks a thread's part of (dst, src) has to hold."""
-    dst = threads if name in ("gather", "gather_all") else 1
-    src = threads if name == "scatter" else 1
+    dst = threads if name in ("gather", "gather_all", "exchange") else 1
+    src = threads if name in ("scatter", "exchange") else 1
     return dst, src
 
 
@@ -48,6 +49,9 @@ def expected(name: str, number: int, n: int, root: int, thread: int) -> Bytes | 
         return values(number, root, n)
     if name == "scatter":
         return values(number, root, n * len(every))[thread * n : thread * n + n]
+    if name == "exchange":
+        mine = slice(thread * n, thread * n + n)
+        return np.concatenate([values(number, i, n * len(every))[mine] for i in every])
     if name == "gather_all" or thread == root:
         return np.concatenate([values(number, i, n) for i in every])
     return None
