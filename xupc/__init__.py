@@ -28,7 +28,14 @@ from .allocation import (
     notify,
     wait,
 )
-from .collectives import all_broadcast, all_exchange, all_gather, all_gather_all, all_scatter
+from .collectives import (
+    all_broadcast,
+    all_broadcast_in_place,
+    all_exchange,
+    all_gather,
+    all_gather_all,
+    all_scatter,
+)
 from .errors import (
     AffinityError,
     CollectiveMismatchError,
@@ -136,6 +143,7 @@ __all__ = [
     "XupcError",
     "all_alloc",
     "all_broadcast",
+    "all_broadcast_in_place",
     "all_exchange",
     "all_free",
     "all_gather",

@@ -9,6 +9,7 @@ happens for it.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ __all__ = [
     "BoundPlan",
     "Collective",
     "all_broadcast",
+    "all_broadcast_in_place",
     "all_exchange",
     "all_gather",
     "all_gather_all",
@@ -58,14 +60,16 @@ class Shape:
     Attributes
     ----------
     everywhere
-        A block on each thread, from the team's first on; else on one thread, which
-        is the root.
+        A block on each thread; else on one thread.
     blocks
         Blocks on each thread that has any: 1 or ``"T"``.
+    rooted
+        Its thread is the root; else that has to be the team's first.
     """
 
     everywhere: bool
     blocks: int | str
+    rooted: bool = False
 
 
 @dataclass(slots=True)
@@ -76,6 +80,32 @@ class Target:
     thread: int
     offset: int
     nbytes: int
+
+
+@dataclass(slots=True)
+class Checked:
+    """A call whose arguments are good."""
+
+    team: Team
+    targets: list[Target]
+    nbytes: int
+    root: int
+    full: int
+    flags: int
+    record: Record
+
+    @property
+    def sync(self) -> tuple[str, str]:
+        """``(in, out)`` as plans have it."""
+        return (
+            _mode(self.full & IN_MASK, IN_MYSYNC, IN_ALLSYNC),
+            _mode(self.full & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC),
+        )
+
+    def fingerprint(self, name: str, *more: int) -> int:
+        """Of the collective and all its single-valued arguments."""
+        where = (v for t in self.targets for v in (t.allocation.serial, t.thread, t.offset))
+        return fingerprint(name, *where, self.nbytes, self.flags, *more)
 
 
 def _integer(value: Any, call: str, argument: str) -> int:
@@ -96,13 +126,10 @@ def _describe(x: Any) -> str:
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
 
 
-class Collective(_HotCall):  # type: ignore[misc]
-    """A relocalization collective: ``collective(dst, src, nbytes, flags=0, *, team=None)``.
+Given = tuple[str, Any, Shape]
+"""An operand of a call as it was given: its name, what it is, what it has to be."""
 
-    Parameters
-    ----------
-    dst, src : SharedArray or SharedPointer
-        Taken as addresses: block i is at the same address on thread i.
+_PARAMETERS = """
     nbytes : int
         Bytes per block, at least 1.
     flags : int
@@ -119,10 +146,19 @@ class Collective(_HotCall):  # type: ignore[misc]
         If the threads' calls differ.
     """
 
+
+class Collective(_HotCall):  # type: ignore[misc]
+    """A relocalization collective: ``collective(dst, src, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Taken as addresses: block i is at the same address on thread i."""
+
     def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
         self.name = name
         self.__name__ = f"all_{name}"
-        self.__doc__ = f"{doc}\n\n{Collective.__doc__}"
+        self.__doc__ = f"{doc}\n\n{type(self).__doc__}{_PARAMETERS}"
         self.dst = dst
         self.src = src
 
@@ -147,7 +183,10 @@ class Collective(_HotCall):  # type: ignore[misc]
         team: Team | None = None,
     ) -> BoundPlan:
         """A plan bound to these arguments; collective itself, like the call."""
-        instance = self._prepare(dst, src, nbytes, flags, team=team)
+        return self._plan(self._prepare(dst, src, nbytes, flags, team=team), dst=dst, src=src)
+
+    def _plan(self, instance: Any, **operands: Any) -> BoundPlan:
+        """Agree with all threads on the instance, and give it to the user."""
         world = runtime.world()
         world.enter(f"{self.__name__}.plan")
         agree = world.make(
@@ -157,20 +196,24 @@ class Collective(_HotCall):  # type: ignore[misc]
             Record(f"{self.__name__}.plan", instance.record.arguments),
         )
         agree.execute()
-        return BoundPlan(self, instance, (dst, src))
+        return BoundPlan(self, instance, operands)
 
     def _prepare(
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
     ) -> Any:
         """Check everything and return the bound instance."""
+        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        return self._instance(self._checked(operands, nbytes, flags, team))
+
+    def _checked(self, operands: Sequence[Given], nbytes: Any, flags: Any, team: Any) -> Checked:
+        """Check everything that all collectives have."""
         world = runtime.world()
         call = self.__name__
         world.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                ("dst", _describe(dst)),
-                ("src", _describe(src)),
+                *((name, _describe(x)) for name, x, _ in operands),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
@@ -179,13 +222,14 @@ class Collective(_HotCall):  # type: ignore[misc]
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record)
+            return world.fail(e, record)  # type: ignore[no-any-return]
         try:
             self._check_team(team, world)
-            targets, n, root = self._check_data(dst, src, nbytes, world)
+            targets, n, root = self._check_data(operands, nbytes, world)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record, bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
-        return self._instance(world, targets, n, root, full, flags, record)
+            synchronising = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
+            return world.fail(e, record, synchronising)  # type: ignore[no-any-return]
+        return Checked(world, targets, n, root, full, int(flags), record)
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
@@ -201,29 +245,27 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     # -- arguments -----------------------------------------------------------------------
     def _check_data(
-        self, dst: Any, src: Any, nbytes: Any, team: Team
-    ) -> tuple[tuple[Target, Target], int, int]:
-        """((dst, src), nbytes, root)."""
+        self, operands: Sequence[Given], nbytes: Any, team: Team
+    ) -> tuple[list[Target], int, int]:
+        """(operands, nbytes, root)."""
         call = self.__name__
         n = _integer(nbytes, call, "nbytes")
         if n < 1:
             raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
-        target = self._target(dst, self.dst, "dst", n, team)
-        source = self._target(src, self.src, "src", n, team)
-        if (
-            target.offset < source.offset + source.nbytes
-            and source.offset < target.offset + target.nbytes
-        ):
-            raise OverlapError(
-                f"{call}: dst and src overlap: dst is {_describe(dst)} and {target.nbytes} bytes, "
-                f"src is {_describe(src)} and {source.nbytes} bytes"
-            )
-        root = 0
-        if not self.dst.everywhere:
-            root = target.thread
-        elif not self.src.everywhere:
-            root = source.thread
-        return (target, source), n, root
+        targets = [self._target(x, shape, name, n, team) for name, x, shape in operands]
+        if len(targets) == 2:
+            (target, source), ((_, dst, _), (_, src, _)) = targets, operands
+            if (
+                target.offset < source.offset + source.nbytes
+                and source.offset < target.offset + target.nbytes
+            ):
+                raise OverlapError(
+                    f"{call}: dst and src overlap: dst is {_describe(dst)} and {target.nbytes} "
+                    f"bytes, src is {_describe(src)} and {source.nbytes} bytes"
+                )
+        rooted = (t.thread for t, (_, _, shape) in zip(targets, operands, strict=True)
+                  if shape.rooted)
+        return targets, n, next(rooted, 0)
 
     def _target(self, x: Any, shape: Shape, argument: str, n: int, team: Team) -> Target:
         call = self.__name__
@@ -233,7 +275,7 @@ class Collective(_HotCall):  # type: ignore[misc]
             raise TypeError(f"{call}: {argument}: {e}") from None
         allocation.check_live(call, argument)
         total = n * (team.size if shape.blocks == "T" else 1)
-        if shape.everywhere and thread != team.threads[0]:
+        if not shape.rooted and thread != team.threads[0]:
             raise AffinityError(
                 f"{call}: {argument}: expected affinity to thread {team.threads[0]}, "
                 f"got a pointer with affinity to thread {thread}"
@@ -250,46 +292,34 @@ class Collective(_HotCall):  # type: ignore[misc]
         return Target(allocation, thread, offset, total)
 
     # -- plans -------------------------------------------------------------------------
-    def _instance(
-        self,
-        team: Team,
-        targets: tuple[Target, Target],
-        n: int,
-        root: int,
-        full: int,
-        flags: int,
-        record: Record,
-    ) -> Any:
-        plan = self.plan_of(team, n, root, full)
-        signature = fingerprint(
-            self.name,
-            *(v for t in targets for v in (t.allocation.serial, t.thread, t.offset)),
-            n,
-            int(flags),
-        )
-        heap = team.job.heap
-        return team.make(plan, [Bound(heap, t.offset) for t in targets], signature, record)
+    def _instance(self, call: Checked) -> Any:
+        rooted = self.dst.rooted or self.src.rooted
+        plan = self._plan_for(call, call.sync, call.root, (call.root,) if rooted else ())
+        return self._bind(call, plan, call.fingerprint(self.name))
 
-    def plan_of(self, team: Team, n: int, root: int, full: int) -> Plan:
-        """The team's cached plan for a signature."""
-        flag = full & ALGORITHM_MASK
+    def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
+        heap = call.team.job.heap
+        bounds = [Bound(heap, t.offset) for t in call.targets]
+        return call.team.make(plan, bounds, signature, call.record)
+
+    def _plan_for(
+        self, call: Checked, sync: tuple[str, str], key: Any, arguments: Sequence[object]
+    ) -> Plan:
+        """The team's cached plan; `key` is what it depends on besides, as `arguments` say."""
+        team, n = call.team, call.nbytes
+        flag = call.full & ALGORITHM_MASK
         if not flag:
             flag = team.table.choose(self.name, n, team.size, team.place)
-        sync = (_mode(full & IN_MASK, IN_MYSYNC, IN_ALLSYNC),
-                _mode(full & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC))
         entry = algorithms.find(self.name, flag)
-        rooted = not (self.dst.everywhere and self.src.everywhere)
 
         def build() -> Plan:
-            arguments: list[object] = [Operand(0), Operand(1)]
-            if rooted:
-                arguments.append(root)
+            operands = [Operand(i) for i in range(len(call.targets))]
             return trace(
                 entry.function, entry.name, self.name, team.rank, team.tree, sync,
-                team.tuning, [*arguments, n],
+                team.tuning, [*operands, *arguments, n],
             )
 
-        return team.plan_for((self.name, flag, sync, root, n), build)
+        return team.plan_for((self.name, flag, sync, key, n), build)
 
 
 def _mode(bits: int, my: int, all_: int) -> str:
@@ -305,7 +335,7 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         Begins ``pull``, ``push`` or ``multicore``.
     """
 
-    def __init__(self, collective: Collective, instance: Any, operands: tuple[Any, Any]) -> None:
+    def __init__(self, collective: Collective, instance: Any, operands: dict[str, Any]) -> None:
         self.collective = collective
         self.instance = instance
         self.operands = operands
@@ -321,7 +351,7 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         instance = self.instance
         if instance.owner is not world:
             raise XupcError(f"{call}: the plan is of an earlier init()")
-        for argument, x in zip(("dst", "src"), self.operands, strict=True):
+        for argument, x in self.operands.items():
             try:
                 as_address(x)[0].check_live(call, argument)
             except ValueError as e:
@@ -341,10 +371,36 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         return f"<xupc plan of {self.instance.record.call} by {self.algorithm}>"
 
 
+class InPlace(Collective):
+    """One operand is source and target: ``collective(buf, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    buf : SharedArray or SharedPointer
+        Taken as an address, an array for its element 0; its thread is the root."""
+
+    def _prepare(  # type: ignore[override]
+        self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
+    ) -> Any:
+        return self._instance(self._checked((("buf", buf, self.dst),), nbytes, flags, team))
+
+    def plan(  # type: ignore[override]
+        self,
+        buf: SharedArray | SharedPointer,
+        nbytes: int,
+        flags: int = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundPlan:
+        """A plan bound to these arguments; collective itself, like the call."""
+        return self._plan(self._prepare(buf, nbytes, flags, team=team), buf=buf)
+
+
 _ONE_EVERYWHERE = Shape(True, 1)
 _ALL_EVERYWHERE = Shape(True, "T")
-_ONE_AT_ROOT = Shape(False, 1)
-_ALL_AT_ROOT = Shape(False, "T")
+_ONE_AT_ROOT = Shape(False, 1, rooted=True)
+_ALL_AT_ROOT = Shape(False, "T", rooted=True)
+_ONE_EVERYWHERE_FROM_ROOT = Shape(True, 1, rooted=True)
 
 all_broadcast = Collective(
     "broadcast",
@@ -376,4 +432,10 @@ all_exchange = Collective(
     "(UPC 1.3, 7.4.2.5).",
     _ALL_EVERYWHERE,
     _ALL_EVERYWHERE,
+)
+all_broadcast_in_place = InPlace(
+    "broadcast_in_place",
+    "Overwrite the block at buf's address on every other thread with that of buf's thread.",
+    _ONE_EVERYWHERE_FROM_ROOT,
+    _ONE_EVERYWHERE_FROM_ROOT,
 )

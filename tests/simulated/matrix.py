@@ -68,14 +68,25 @@ def _exchange(dst: Bytes, src: Bytes, root: int, n: int) -> None:
     dst[:, : t * n] = src[:, : t * n].reshape(t, t, n).swapaxes(0, 1).reshape(t, -1)
 
 
+def _broadcast_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    dst[:, :n] = dst[root, :n].copy()
+
+
 @dataclass(frozen=True)
 class Meaning:
-    """A collective's oracle and the bytes that it reads and writes, of `t` threads."""
+    """A collective's oracle and the bytes that it reads and writes, of `t` threads.
+
+    `sources` are those in src; what is transformed in place is among the `results`.
+    """
 
     oracle: Callable[[Bytes, Bytes, int, int], None]
     rooted: bool
     sources: Callable[[int, int, int], Areas]
     results: Callable[[int, int, int], Areas]
+
+
+def _nothing(t: int, root: int, n: int) -> Areas:
+    return []
 
 
 def _a_block_each(t: int, root: int, n: int) -> Areas:
@@ -96,11 +107,18 @@ def _all_blocks_at_root(t: int, root: int, n: int) -> Areas:
 
 MEANING = {
     "broadcast": Meaning(_broadcast, True, _a_block_at_root, _a_block_each),
+    "broadcast_in_place": Meaning(_broadcast_in_place, True, _nothing, _a_block_each),
     "scatter": Meaning(_scatter, True, _all_blocks_at_root, _a_block_each),
     "gather": Meaning(_gather, True, _a_block_each, _all_blocks_at_root),
     "gather_all": Meaning(_gather_all, False, _a_block_each, _all_blocks_each),
     "exchange": Meaning(_exchange, False, _all_blocks_each, _all_blocks_each),
 }
+
+
+def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
+    """What the collective's algorithms are called with."""
+    operands = [Operand(0)] if collective == "broadcast_in_place" else [Operand(0), Operand(1)]
+    return (*operands, *([root] if MEANING[collective].rooted else []), n)
 
 
 def roots_of(entry: Entry, threads: int) -> range:
@@ -200,10 +218,9 @@ class Planner:
 
     def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
         """Thread `me`'s plan."""
-        roots = (root,) if MEANING[entry.collective].rooted else ()
-        arguments = (Operand(0), Operand(1), *roots, n)
         name, what = entry.name, entry.collective
-        return trace(entry.function, name, what, me, self.tree, sync, tuning, arguments)
+        given = arguments(what, self.tree.size, root, n)
+        return trace(entry.function, name, what, me, self.tree, sync, tuning, given)
 
     def programs(
         self, entry: Entry, sync: Sync, tuning: Tuning, root: int, n: int

@@ -3,13 +3,14 @@
 Importing this package registers them all; a new one needs only its decorator.
 """
 
-from . import broadcast, exchange, gather, gather_all, scatter
+from . import broadcast, broadcast_in_place, exchange, gather, gather_all, scatter
 from .registry import Entry, algorithm, find, registered
 
 __all__ = [
     "Entry",
     "algorithm",
     "broadcast",
+    "broadcast_in_place",
     "exchange",
     "find",
     "gather",

@@ -76,6 +76,14 @@ class Ranks:
         """`count` of them from the one at `at` on."""
         return Ranks(self.first + at * self.step, count, self.step)
 
+    def without(self, rank: int) -> tuple[Ranks, ...]:
+        """What is left when one of them is taken out: up to two runs."""
+        if rank not in self:
+            return (self,)
+        at = (rank - self.first) // self.step
+        halves = self.cut(0, at), self.cut(at + 1, self.count - at - 1)
+        return tuple(half for half in halves if half.count)
+
     def __str__(self) -> str:
         if self.count == 1:
             return str(self.first)

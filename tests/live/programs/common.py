@@ -19,8 +19,10 @@ FUNCTIONS = {
     "gather": xupc.all_gather,
     "gather_all": xupc.all_gather_all,
     "exchange": xupc.all_exchange,
+    "broadcast_in_place": xupc.all_broadcast_in_place,
 }
-ROOTED = ("broadcast", "scatter", "gather")
+ROOTED = ("broadcast", "scatter", "gather", "broadcast_in_place")
+IN_PLACE = ("broadcast_in_place",)
 ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MULTICORE}
 MODES = ("NOSYNC", "MYSYNC", "ALLSYNC")
 SYNC = {(i, o): int(xupc.Flags[f"IN_{i}"] | xupc.Flags[f"OUT_{o}"]) for i in MODES for o in MODES}
@@ -39,13 +41,13 @@ def blocks(name: str, threads: int) -> tuple[int, int]:
     """Return how many blocks a thread's part of (dst, src) has to hold."""
     dst = threads if name in ("gather", "gather_all", "exchange") else 1
     src = threads if name in ("scatter", "exchange") else 1
-    return dst, src
+    return dst, 0 if name in IN_PLACE else src
 
 
 def expected(name: str, number: int, n: int, root: int, thread: int) -> Bytes | None:
     """Return what `thread` must find at dst, None if nothing is written there."""
     every = range(xupc.THREADS)
-    if name == "broadcast":
+    if name in ("broadcast", "broadcast_in_place"):
         return values(number, root, n)
     if name == "scatter":
         return values(number, root, n * len(every))[thread * n : thread * n + n]
@@ -75,8 +77,10 @@ class Buffers:
             self._pointers[key] = getattr(self, array) + at
         return self._pointers[key]
 
-    def operands(self, name: str, root: int, shift: int = 0) -> tuple[Any, Any]:
-        """Return the pointers (dst, src) of a call."""
+    def operands(self, name: str, root: int, shift: int = 0) -> tuple[Any, ...]:
+        """Return what a call has before nbytes: the pointers dst and src as a rule."""
+        if name in IN_PLACE:
+            return (self.pointer("dst", root, shift),)
         dst = self.pointer("dst", root if name == "gather" else 0, shift)
         src = self.pointer("src", root if name in ("broadcast", "scatter") else 0, shift)
         return dst, src
@@ -87,6 +91,8 @@ class Buffers:
         start = GUARD + shift
         self.src.local[start : start + src] = values(number, xupc.MYTHREAD, src)
         self.dst.local[start - GUARD : start + dst + GUARD] = POISON
+        if name in IN_PLACE:
+            self.dst.local[start : start + dst] = values(number, xupc.MYTHREAD, dst)
 
     def check(self, name: str, number: int, n: int, root: int, shift: int, what: object) -> None:
         """Compare my own target, its guards and my source with what they must be."""

@@ -15,6 +15,7 @@ from common import (
     ALGORITHMS,
     FUNCTIONS,
     GUARD,
+    IN_PLACE,
     POISON,
     ROOTED,
     SYNC,
@@ -50,6 +51,9 @@ def neighbours(buffers: Buffers, mode: str, repetitions: int) -> int:
             dawdle()
             xupc.memput(source, values(number, whose, src_bytes), src_bytes)
             xupc.memset(target, POISON, got.size)
+            if name in IN_PLACE:
+                block = buffers.pointer("dst", whose)
+                xupc.memput(block, values(number, whose, dst_bytes), dst_bytes)
             FUNCTIONS[name](*buffers.operands(name, root), n, flags)
             xupc.memget(got, target, got.size)
             want = np.full(got.size, POISON, np.uint8)
@@ -75,6 +79,8 @@ def run_ahead(buffers: Buffers) -> int:
             mine = values(number + k, me, 8 * src_blocks)
             buffers.src.local[at : at + mine.size] = mine
             buffers.dst.local[at : at + 8 * threads] = POISON
+            if name in IN_PLACE:
+                buffers.dst.local[at : at + 8] = values(number + k, me, 8)
         xupc.barrier()
         dawdle = Dawdle(number)
         for k in range(calls):
