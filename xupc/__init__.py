@@ -34,6 +34,7 @@ from .collectives import (
     all_exchange,
     all_gather,
     all_gather_all,
+    all_permute,
     all_scatter,
 )
 from .errors import (
@@ -148,6 +149,7 @@ __all__ = [
     "all_free",
     "all_gather",
     "all_gather_all",
+    "all_permute",
     "all_scatter",
     "alloc",
     "barrier",

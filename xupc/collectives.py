@@ -11,7 +11,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from . import algorithms, runtime
 from .engine import python as python_engine
@@ -35,7 +38,7 @@ from .flags import (
 )
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
-from .shared import Allocation, SharedArray, SharedPointer, as_address
+from .shared import Allocation, SharedArray, SharedPointer, as_address, extent
 from .team import Team
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "all_exchange",
     "all_gather",
     "all_gather_all",
+    "all_permute",
     "all_scatter",
 ]
 
@@ -95,6 +99,11 @@ class Checked:
     record: Record
 
     @property
+    def synchronising(self) -> bool:
+        """Whether all threads meet in it."""
+        return bool(self.full & (IN_ALLSYNC | OUT_ALLSYNC))
+
+    @property
     def sync(self) -> tuple[str, str]:
         """``(in, out)`` as plans have it."""
         return (
@@ -117,6 +126,12 @@ def _integer(value: Any, call: str, argument: str) -> int:
         raise TypeError(f"{call}: {argument}: expected an int, got {value!r}") from None
 
 
+def _meet(team: Team, signature: int, record: Record) -> None:
+    """A barrier in which all threads must have the same signature."""
+    plan = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
+    team.make(plan, [], signature, record).execute()
+
+
 def _describe(x: Any) -> str:
     """An operand as text, the same on every thread."""
     try:
@@ -124,6 +139,89 @@ def _describe(x: Any) -> str:
     except TypeError:
         return repr(x)
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
+
+
+class List:
+    """A list that a call is given: shared, or private and then copied here.
+
+    Attributes
+    ----------
+    shared
+        Where element 0 is, None of a private list.
+    where
+        That as numbers, for fingerprints.
+    """
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name = name
+        self.shared: SharedPointer | None = None
+        self.where: tuple[int, ...] = ()
+        self.given = given
+        if isinstance(given, SharedArray):
+            self.shared = given.ptr(0)
+        elif isinstance(given, SharedPointer):
+            self.shared = given
+        elif isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iu":
+            self.given = tuple(given.tolist())
+        elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            self.given = tuple(given)
+        if self.shared is not None:
+            p = self.shared
+            self.where = p.allocation.serial, p.thread, p.addr, p.phase, p.blocksize, p.dtype.num
+
+    def __str__(self) -> str:
+        p = self.shared
+        if p is not None:
+            return f"{_describe(p)}, phase {p.phase}, blocksize {p.blocksize}, {p.dtype}"
+        if isinstance(self.given, tuple):
+            return f"a private list of {len(self.given)}"
+        return repr(self.given)
+
+    def check(self, call: str, team: Team, target: Target) -> None:
+        """What can be said before it may be read; `target` is what the call overwrites."""
+        name, given, p = self.name, self.given, self.shared
+        if p is None:
+            if not isinstance(given, tuple):
+                raise TypeError(
+                    f"{call}: {name}: expected a SharedArray, a SharedPointer or a sequence "
+                    f"of int, got {given!r}"
+                )
+            if len(given) != team.size:
+                raise ValueError(
+                    f"{call}: {name}: expected one int for each of {team.size} threads, "
+                    f"got {len(given)}"
+                )
+            self.given = tuple(_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
+            return
+        p.allocation.check_live(call, name)
+        if p.dtype.kind not in "iu":
+            raise TypeError(f"{call}: {name}: expected integers, got {p.dtype}")
+        if p.thread != team.threads[0]:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to thread {team.threads[0]}, "
+                f"got a pointer with affinity to thread {p.thread}"
+            )
+        try:
+            places = extent(p, team.size)
+        except IndexError:
+            raise ValueError(
+                f"{call}: {name}: {team.size} elements from there on are beyond the allocation, "
+                f"which has {p.allocation.nelems} x {p.allocation.dtype}"
+            ) from None
+        end = target.offset + target.nbytes
+        if any(addr < end and target.offset < addr + nbytes for _, addr, nbytes in places):
+            raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
+
+    def read(self, threads: int) -> list[int]:
+        """What it holds."""
+        if self.shared is None:
+            return list(self.given)
+        values: list[int] = self.shared[0:threads].tolist()
+        return values
+
+    def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
+        """Each by itself, so that a difference names the index."""
+        return [(f"{self.name}[{i}]", str(v)) for i, v in enumerate(values)]
 
 
 Given = tuple[str, Any, Shape]
@@ -189,13 +287,8 @@ class Collective(_HotCall):  # type: ignore[misc]
         """Agree with all threads on the instance, and give it to the user."""
         world = runtime.world()
         world.enter(f"{self.__name__}.plan")
-        agree = world.make(
-            world.plan_for("barrier", lambda: runtime.barrier_plan(world.rank, world.size)),
-            [],
-            fingerprint("plan", instance.hash),
-            Record(f"{self.__name__}.plan", instance.record.arguments),
-        )
-        agree.execute()
+        record = Record(f"{self.__name__}.plan", instance.record.arguments)
+        _meet(world, fingerprint("plan", instance.hash), record)
         return BoundPlan(self, instance, operands)
 
     def _prepare(
@@ -205,7 +298,14 @@ class Collective(_HotCall):  # type: ignore[misc]
         operands = ("dst", dst, self.dst), ("src", src, self.src)
         return self._instance(self._checked(operands, nbytes, flags, team))
 
-    def _checked(self, operands: Sequence[Given], nbytes: Any, flags: Any, team: Any) -> Checked:
+    def _checked(
+        self,
+        operands: Sequence[Given],
+        nbytes: Any,
+        flags: Any,
+        team: Any,
+        listed: List | None = None,
+    ) -> Checked:
         """Check everything that all collectives have."""
         world = runtime.world()
         call = self.__name__
@@ -214,6 +314,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         def arguments() -> list[tuple[str, str]]:
             return [
                 *((name, _describe(x)) for name, x, _ in operands),
+                *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
@@ -227,8 +328,8 @@ class Collective(_HotCall):  # type: ignore[misc]
             self._check_team(team, world)
             targets, n, root = self._check_data(operands, nbytes, world)
         except (TypeError, ValueError, NotImplementedError) as e:
-            synchronising = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
-            return world.fail(e, record, synchronising)  # type: ignore[no-any-return]
+            meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
+            return world.fail(e, record, meet)  # type: ignore[no-any-return]
         return Checked(world, targets, n, root, full, int(flags), record)
 
     def _check_flags(self, flags: Any) -> int:
@@ -324,6 +425,104 @@ class Collective(_HotCall):  # type: ignore[misc]
 
 def _mode(bits: int, my: int, all_: int) -> str:
     return "my" if bits == my else "all" if bits == all_ else "no"
+
+
+class Permute(Collective):
+    """As the others, with a list: ``collective(dst, src, perm, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Taken as addresses: block i is at the same address on thread i.
+    perm : SharedArray, SharedPointer, or sequence of int
+        T integers, a permutation: the block of thread i goes to thread perm[i]. If shared,
+        element i is at ``perm + i``, and it is read after the IN synchronisation; else
+        it is copied at the call and must be equal on all threads."""
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Every call: the list's contents are data, so nothing is remembered."""
+        self._prepare(*args, **kwargs).execute()
+
+    def plan(  # type: ignore[override]
+        self,
+        dst: SharedArray | SharedPointer,
+        src: SharedArray | SharedPointer,
+        perm: SharedArray | SharedPointer | Sequence[int],
+        nbytes: int,
+        flags: int = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundPlan:
+        """A plan bound to these arguments and to what perm holds now; collective itself."""
+        instance = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
+        return self._plan(instance, dst=dst, src=src)
+
+    def _prepare(  # type: ignore[override]
+        self,
+        dst: Any,
+        src: Any,
+        perm: Any,
+        nbytes: Any,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+        frozen: bool = False,
+    ) -> Any:
+        """Check everything, read the list and return the bound instance.
+
+        A shared list is read by every thread, so those must have come to where it may be
+        read, and all have read it before its owners may go on to change it.
+        """
+        listed = List("perm", perm)
+        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        call = self._checked(operands, nbytes, flags, team, listed)
+        world, sync = call.team, call.sync
+        try:
+            listed.check(self.__name__, world, call.targets[0])
+        except (TypeError, ValueError) as e:
+            return world.fail(e, call.record, call.synchronising)
+        if listed.shared:
+            if sync[0] == "all":
+                signature = call.fingerprint(f"{self.name} list", *listed.where)
+                world.job.engine.expect_reads()
+                _meet(world, signature, call.record)
+            if not frozen:
+                sync = _after_reading(sync)
+            world.job.engine.expect_reads()
+        try:
+            values = _permutation(self.__name__, listed.read(world.size))
+        except ValueError as e:
+            return world.fail(e, call.record, call.synchronising)
+        call.record = call.record.with_more(listed.entries(values))
+        array = np.array(values, np.int64)
+        content = blake2b(array.tobytes(), digest_size=16).digest()
+        plan = self._plan_for(call, sync, content, (array,))
+        number = int.from_bytes(content[:7], "little")
+        return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
+
+
+def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+    """The modes of what is left of a call when a shared list has been read."""
+    into, out = sync
+    if out == "my":
+        return "all", out  # nobody may change his part of the list before all have read it
+    return ("no" if into == "all" else into), out
+
+
+def _permutation(call: str, values: Sequence[int]) -> Sequence[int]:
+    """The values if each thread is among them once."""
+    threads = len(values)
+    if sorted(values) == list(range(threads)):
+        return values
+    first: dict[int, int] = {}
+    for i, value in enumerate(values):
+        where = f"{call}: perm[{i}] is {value}"
+        if not 0 <= value < threads:
+            raise ValueError(f"{where}: expected 0 <= perm[i] < {threads}")
+        if value in first:
+            raise ValueError(f"{where}, as perm[{first[value]}] is: expected a permutation")
+        first[value] = i
+    raise AssertionError("a list of distinct threads is a permutation")
 
 
 class BoundPlan(_HotPlan):  # type: ignore[misc]
@@ -438,4 +637,10 @@ all_broadcast_in_place = InPlace(
     "Overwrite the block at buf's address on every other thread with that of buf's thread.",
     _ONE_EVERYWHERE_FROM_ROOT,
     _ONE_EVERYWHERE_FROM_ROOT,
+)
+all_permute = Permute(
+    "permute",
+    "Copy the block at src of thread i to dst on thread perm[i] (UPC 1.3, 7.4.2.6).",
+    _ONE_EVERYWHERE,
+    _ONE_EVERYWHERE,
 )

@@ -3,7 +3,7 @@
 Importing this package registers them all; a new one needs only its decorator.
 """
 
-from . import broadcast, broadcast_in_place, exchange, gather, gather_all, scatter
+from . import broadcast, broadcast_in_place, exchange, gather, gather_all, permute, scatter
 from .registry import Entry, algorithm, find, registered
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "find",
     "gather",
     "gather_all",
+    "permute",
     "registered",
     "scatter",
 ]

@@ -438,6 +438,12 @@ class Engine:
             self.job.sync_windows()
             self.one_sided_until_barrier = instance.plan.sync[1] != "all"
 
+    def expect_reads(self) -> None:
+        """Others may read my memory one-sided until the next barrier: poll for them."""
+        if self.job.tree.node_count > 1:
+            self.one_sided_until_barrier = True
+            self.job.sync_windows()
+
     def interrupted(self, instance: Any) -> None:
         """A KeyboardInterrupt came out of a call: if it is not over, nothing goes on."""
         if instance.active:

@@ -61,6 +61,10 @@ class Record:
             self._arguments = self._arguments()
         return self._arguments
 
+    def with_more(self, more: Arguments) -> Record:
+        """The same call, with more arguments to compare."""
+        return Record(self.name, lambda: [*self.arguments, *more], self.title)
+
     @property
     def call(self) -> str:
         """``all_gather(dst=..., nbytes=8)``."""

@@ -13,7 +13,7 @@ calls: that is how they agree on channels without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -329,6 +329,37 @@ class Recorder:
         if self.sync[1] == "my":
             self.join()
             self._handshake(users, owners, node_only)
+
+    def ready_each(
+        self, owners: Iterable[int], users: Iterable[int], *, node_only: bool = False
+    ) -> None:
+        """`ready` where each thread has its own: I touch data of `owners`, `users` mine."""
+        if not node_only and not self.one_node:
+            self._one_sided = True
+        if self.sync[0] == "my":
+            self._pass_word(users, owners)
+
+    def done_each(self, owners: Iterable[int], users: Iterable[int]) -> None:
+        """`done` where each thread has its own: I touched data of `owners`, `users` mine."""
+        if self.sync[1] == "my":
+            self.join()
+            self._pass_word(owners, users)
+
+    def _pass_word(self, to: Iterable[int], of: Iterable[int]) -> None:
+        """Tell some threads where I am, and wait for the word of some."""
+        channel = self.channel()
+        for rank in sorted({*to} - {self.me}):
+            if self.on_my_node(rank):
+                self.signal(channel, (Ranks(rank),))
+            else:
+                self._add(NetSignal(channel, Ranks(rank), self._ticket()))
+        for rank in sorted({*of} - {self.me}):
+            if self.on_my_node(rank):
+                self.wait(channel, rank)
+            else:
+                ticket = self._ticket()
+                self._add(NetWait(channel, Ranks(rank), ticket))
+                self.need(ticket)
 
     def _is(self, who: Who) -> bool:
         return who in (ALL, NODE) or who == self.me

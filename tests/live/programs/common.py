@@ -20,8 +20,9 @@ FUNCTIONS = {
     "gather_all": xupc.all_gather_all,
     "exchange": xupc.all_exchange,
     "broadcast_in_place": xupc.all_broadcast_in_place,
+    "permute": xupc.all_permute,
 }
-ROOTED = ("broadcast", "scatter", "gather", "broadcast_in_place")
+ROOTED = ("broadcast", "scatter", "gather", "broadcast_in_place", "permute")  # permute: which
 IN_PLACE = ("broadcast_in_place",)
 ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MULTICORE}
 MODES = ("NOSYNC", "MYSYNC", "ALLSYNC")
@@ -35,6 +36,15 @@ def values(number: int, thread: int, nbytes: int) -> Bytes:
     """Return what `thread` has to give in call `number`: other bytes for each."""
     start = (number * 7919 + thread * 104729) % (_POOL.size - nbytes)
     return _POOL[start : start + nbytes]
+
+
+def permutation(which: int) -> list[int]:
+    """Return the identity, the reversal, a rotation, then random ones, the same everywhere."""
+    every = np.arange(xupc.THREADS)
+    if which > 2:
+        every = np.random.default_rng(which).permutation(every)
+    every = every[::-1] if which == 1 else np.roll(every, which == 2)
+    return [int(i) for i in every]
 
 
 def blocks(name: str, threads: int) -> tuple[int, int]:
@@ -54,6 +64,8 @@ def expected(name: str, number: int, n: int, root: int, thread: int) -> Bytes | 
     if name == "exchange":
         mine = slice(thread * n, thread * n + n)
         return np.concatenate([values(number, i, n * len(every))[mine] for i in every])
+    if name == "permute":
+        return values(number, permutation(root).index(thread), n)
     if name == "gather_all" or thread == root:
         return np.concatenate([values(number, i, n) for i in every])
     return None
@@ -68,6 +80,9 @@ class Buffers:
         self.dst = xupc.all_alloc(xupc.THREADS * self.part, "u1", self.part)
         self.dst.local[:] = POISON
         self._pointers: dict[Any, Any] = {}
+        self.lists = xupc.all_alloc(xupc.THREADS**2, "i4", 1)
+        self.lists.local[:] = [permutation(k)[xupc.MYTHREAD] for k in range(xupc.THREADS)]
+        xupc.barrier()
 
     def pointer(self, array: str, thread: int, shift: int = 0) -> Any:
         """Return the same pointer object for the same place."""
@@ -83,7 +98,15 @@ class Buffers:
             return (self.pointer("dst", root, shift),)
         dst = self.pointer("dst", root if name == "gather" else 0, shift)
         src = self.pointer("src", root if name in ("broadcast", "scatter") else 0, shift)
+        if name == "permute":
+            return dst, src, self.permutation(root, shift)
         return dst, src
+
+    def permutation(self, which: int, shift: int) -> Any:
+        """Return a list of each kind in turn."""
+        private = permutation(which)
+        kinds = private, self.lists + which * xupc.THREADS, np.array(private), tuple(private)
+        return kinds[(which + shift) % 4]
 
     def fill(self, name: str, number: int, n: int, shift: int = 0) -> None:
         """Write my source, and spoil my target."""
@@ -110,6 +133,7 @@ class Buffers:
         """Give both back; collective."""
         xupc.all_free(self.src)
         xupc.all_free(self.dst)
+        xupc.all_free(self.lists)
 
 
 def same(found: Bytes, want: Bytes, where: str, what: object) -> None:

@@ -66,6 +66,44 @@ def neighbours(buffers: Buffers, mode: str, repetitions: int) -> int:
     return number
 
 
+def lists(buffers: Buffers, into: str, out: str, repetitions: int) -> int:
+    """Permute: a list's contents are data, of which the sync modes speak as of other data.
+
+    A neighbour writes each element, or its owner does, just before the call, and spoils it
+    just after. A private list is another one each time, in the same object.
+    """
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    dawdle, random = Dawdle(5), np.random.default_rng(9)
+    shared = xupc.all_alloc(3 * threads, "i8", 1)
+    private: list[int] = list(range(threads))
+    dst, src = buffers.operands("gather_all", 0)
+    for number in range(repetitions * len(ALGORITHMS)):
+        n = SIZES[number % len(SIZES)]
+        flags = SYNC[into, out] | list(ALGORITHMS.values())[number % len(ALGORITHMS)]
+        chosen = random.permutation(threads).tolist()
+        buffers.fill("broadcast", number, n)
+        dawdle()
+        first = threads * (number % 3)
+        mine = (me + 1) % threads if into == "ALLSYNC" else me
+        shared[first + mine] = chosen[mine]
+        if into != "ALLSYNC":
+            xupc.barrier()
+        xupc.all_permute(dst, src, shared + first, n, flags)
+        spoilt = (me + 1) % threads if out == "ALLSYNC" else me
+        shared[first + spoilt] = -1
+        want = values(number, chosen.index(me), n)
+        same(buffers.dst.local[GUARD : GUARD + n], want, "array", (into, out, "list", number))
+        dawdle()
+        xupc.barrier()
+        private[:] = chosen
+        xupc.all_permute(dst, src, private, n, flags)
+        private[0] = -1
+        same(buffers.dst.local[GUARD : GUARD + n], want, "array", (into, out, "private", number))
+        xupc.barrier()
+    xupc.all_free(shared)
+    return repetitions * len(ALGORITHMS)
+
+
 def run_ahead(buffers: Buffers) -> int:
     """Far more calls without any synchronisation than may be under way, one thread being slow."""
     threads, me = xupc.THREADS, xupc.MYTHREAD
@@ -109,6 +147,8 @@ def main() -> None:
     xupc.barrier()
     count += neighbours(buffers, "MYSYNC", repetitions)
     xupc.barrier()
+    for into, out in itertools.product(("ALLSYNC", "MYSYNC"), repeat=2):
+        count += lists(buffers, into, out, repetitions)
     done(count + run_ahead(buffers))
 
 
