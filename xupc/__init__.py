@@ -28,7 +28,15 @@ from .allocation import (
     notify,
     wait,
 )
-from .collectives import all_broadcast, all_gather, all_gather_all, all_scatter
+from .collectives import (
+    all_broadcast,
+    all_broadcast_in_place,
+    all_exchange,
+    all_gather,
+    all_gather_all,
+    all_permute,
+    all_scatter,
+)
 from .errors import (
     AffinityError,
     CollectiveMismatchError,
@@ -42,6 +50,14 @@ from .errors import (
 )
 from .flags import Flags
 from .ops import Op, vectorized
+from .reductions import (
+    all_prefix_reduce,
+    all_reduce,
+    all_reduce_all,
+    all_reduce_mpi,
+    all_reduce_mpi_all,
+    all_suffix_reduce,
+)
 from .runtime import finalize, init
 from .shared import (
     SharedArray,
@@ -139,10 +155,19 @@ __all__ = [
     "XupcError",
     "all_alloc",
     "all_broadcast",
+    "all_broadcast_in_place",
+    "all_exchange",
     "all_free",
     "all_gather",
     "all_gather_all",
+    "all_prefix_reduce",
+    "all_reduce",
+    "all_reduce_all",
+    "all_reduce_mpi",
+    "all_reduce_mpi_all",
+    "all_permute",
     "all_scatter",
+    "all_suffix_reduce",
     "alloc",
     "barrier",
     "fence",

@@ -9,8 +9,12 @@ happens for it.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from . import algorithms, runtime
 from .engine import python as python_engine
@@ -34,15 +38,18 @@ from .flags import (
 )
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
-from .shared import Allocation, SharedArray, SharedPointer, as_address
+from .shared import Allocation, SharedArray, SharedPointer, as_address, extent
 from .team import Team
 
 __all__ = [
     "BoundPlan",
     "Collective",
     "all_broadcast",
+    "all_broadcast_in_place",
+    "all_exchange",
     "all_gather",
     "all_gather_all",
+    "all_permute",
     "all_scatter",
 ]
 
@@ -57,14 +64,16 @@ class Shape:
     Attributes
     ----------
     everywhere
-        A block on each thread, from the team's first on; else on one thread, which
-        is the root.
+        A block on each thread; else on one thread.
     blocks
         Blocks on each thread that has any: 1 or ``"T"``.
+    rooted
+        Its thread is the root; else that has to be the team's first.
     """
 
     everywhere: bool
     blocks: int | str
+    rooted: bool = False
 
 
 @dataclass(slots=True)
@@ -77,6 +86,37 @@ class Target:
     nbytes: int
 
 
+@dataclass(slots=True)
+class Checked:
+    """A call whose arguments are good."""
+
+    team: Team
+    targets: list[Target]
+    nbytes: int
+    root: int
+    full: int
+    flags: int
+    record: Record
+
+    @property
+    def synchronising(self) -> bool:
+        """Whether all threads meet in it."""
+        return bool(self.full & (IN_ALLSYNC | OUT_ALLSYNC))
+
+    @property
+    def sync(self) -> tuple[str, str]:
+        """``(in, out)`` as plans have it."""
+        return (
+            _mode(self.full & IN_MASK, IN_MYSYNC, IN_ALLSYNC),
+            _mode(self.full & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC),
+        )
+
+    def fingerprint(self, name: str, *more: int) -> int:
+        """Of the collective and all its single-valued arguments."""
+        where = (v for t in self.targets for v in (t.allocation.serial, t.thread, t.offset))
+        return fingerprint(name, *where, self.nbytes, self.flags, *more)
+
+
 def _integer(value: Any, call: str, argument: str) -> int:
     if isinstance(value, bool):
         raise TypeError(f"{call}: {argument}: expected an int, got {value!r}")
@@ -84,6 +124,12 @@ def _integer(value: Any, call: str, argument: str) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{call}: {argument}: expected an int, got {value!r}") from None
+
+
+def _meet(team: Team, signature: int, record: Record) -> None:
+    """A barrier in which all threads must have the same signature."""
+    plan = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
+    team.make(plan, [], signature, record).execute()
 
 
 def _describe(x: Any) -> str:
@@ -95,13 +141,93 @@ def _describe(x: Any) -> str:
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
 
 
-class Collective(_HotCall):  # type: ignore[misc]
-    """A relocalization collective: ``collective(dst, src, nbytes, flags=0, *, team=None)``.
+class List:
+    """A list that a call is given: shared, or private and then copied here.
 
-    Parameters
+    Attributes
     ----------
-    dst, src : SharedArray or SharedPointer
-        Taken as addresses: block i is at the same address on thread i.
+    shared
+        Where element 0 is, None of a private list.
+    where
+        That as numbers, for fingerprints.
+    """
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name = name
+        self.shared: SharedPointer | None = None
+        self.where: tuple[int, ...] = ()
+        self.given = given
+        if isinstance(given, SharedArray):
+            self.shared = given.ptr(0)
+        elif isinstance(given, SharedPointer):
+            self.shared = given
+        elif isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iu":
+            self.given = tuple(given.tolist())
+        elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            self.given = tuple(given)
+        if self.shared is not None:
+            p = self.shared
+            self.where = p.allocation.serial, p.thread, p.addr, p.phase, p.blocksize, p.dtype.num
+
+    def __str__(self) -> str:
+        p = self.shared
+        if p is not None:
+            return f"{_describe(p)}, phase {p.phase}, blocksize {p.blocksize}, {p.dtype}"
+        if isinstance(self.given, tuple):
+            return f"a private list of {len(self.given)}"
+        return repr(self.given)
+
+    def check(self, call: str, team: Team, target: Target) -> None:
+        """What can be said before it may be read; `target` is what the call overwrites."""
+        name, given, p = self.name, self.given, self.shared
+        if p is None:
+            if not isinstance(given, tuple):
+                raise TypeError(
+                    f"{call}: {name}: expected a SharedArray, a SharedPointer or a sequence "
+                    f"of int, got {given!r}"
+                )
+            if len(given) != team.size:
+                raise ValueError(
+                    f"{call}: {name}: expected one int for each of {team.size} threads, "
+                    f"got {len(given)}"
+                )
+            self.given = tuple(_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
+            return
+        p.allocation.check_live(call, name)
+        if p.dtype.kind not in "iu":
+            raise TypeError(f"{call}: {name}: expected integers, got {p.dtype}")
+        if p.thread != team.threads[0]:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to thread {team.threads[0]}, "
+                f"got a pointer with affinity to thread {p.thread}"
+            )
+        try:
+            places = extent(p, team.size)
+        except IndexError:
+            raise ValueError(
+                f"{call}: {name}: {team.size} elements from there on are beyond the allocation, "
+                f"which has {p.allocation.nelems} x {p.allocation.dtype}"
+            ) from None
+        end = target.offset + target.nbytes
+        if any(addr < end and target.offset < addr + nbytes for _, addr, nbytes in places):
+            raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
+
+    def read(self, threads: int) -> list[int]:
+        """What it holds."""
+        if self.shared is None:
+            return list(self.given)
+        values: list[int] = self.shared[0:threads].tolist()
+        return values
+
+    def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
+        """Each by itself, so that a difference names the index."""
+        return [(f"{self.name}[{i}]", str(v)) for i, v in enumerate(values)]
+
+
+Given = tuple[str, Any, Shape]
+"""An operand of a call as it was given: its name, what it is, what it has to be."""
+
+_PARAMETERS = """
     nbytes : int
         Bytes per block, at least 1.
     flags : int
@@ -118,10 +244,19 @@ class Collective(_HotCall):  # type: ignore[misc]
         If the threads' calls differ.
     """
 
+
+class Collective(_HotCall):  # type: ignore[misc]
+    """A relocalization collective: ``collective(dst, src, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Taken as addresses: block i is at the same address on thread i."""
+
     def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
         self.name = name
         self.__name__ = f"all_{name}"
-        self.__doc__ = f"{doc}\n\n{Collective.__doc__}"
+        self.__doc__ = f"{doc}\n\n{type(self).__doc__}{_PARAMETERS}"
         self.dst = dst
         self.src = src
 
@@ -146,30 +281,40 @@ class Collective(_HotCall):  # type: ignore[misc]
         team: Team | None = None,
     ) -> BoundPlan:
         """A plan bound to these arguments; collective itself, like the call."""
-        instance = self._prepare(dst, src, nbytes, flags, team=team)
+        return self._plan(self._prepare(dst, src, nbytes, flags, team=team), dst=dst, src=src)
+
+    def _plan(self, instance: Any, **operands: Any) -> BoundPlan:
+        """Agree with all threads on the instance, and give it to the user."""
         world = runtime.world()
         world.enter(f"{self.__name__}.plan")
-        agree = world.make(
-            world.plan_for("barrier", lambda: runtime.barrier_plan(world.rank, world.size)),
-            [],
-            fingerprint("plan", instance.hash),
-            Record(f"{self.__name__}.plan", instance.record.arguments),
-        )
-        agree.execute()
-        return BoundPlan(self, instance, (dst, src))
+        record = Record(f"{self.__name__}.plan", instance.record.arguments)
+        _meet(world, fingerprint("plan", instance.hash), record)
+        return BoundPlan(self, instance, operands)
 
     def _prepare(
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
     ) -> Any:
         """Check everything and return the bound instance."""
+        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        return self._instance(self._checked(operands, nbytes, flags, team))
+
+    def _checked(
+        self,
+        operands: Sequence[Given],
+        nbytes: Any,
+        flags: Any,
+        team: Any,
+        listed: List | None = None,
+    ) -> Checked:
+        """Check everything that all collectives have."""
         world = runtime.world()
         call = self.__name__
         world.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                ("dst", _describe(dst)),
-                ("src", _describe(src)),
+                *((name, _describe(x)) for name, x, _ in operands),
+                *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
@@ -178,13 +323,14 @@ class Collective(_HotCall):  # type: ignore[misc]
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record)
+            return world.fail(e, record)  # type: ignore[no-any-return]
         try:
             self._check_team(team, world)
-            targets, n, root = self._check_data(dst, src, nbytes, world)
+            targets, n, root = self._check_data(operands, nbytes, world)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record, bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
-        return self._instance(world, targets, n, root, full, flags, record)
+            meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
+            return world.fail(e, record, meet)  # type: ignore[no-any-return]
+        return Checked(world, targets, n, root, full, int(flags), record)
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
@@ -200,29 +346,27 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     # -- arguments -----------------------------------------------------------------------
     def _check_data(
-        self, dst: Any, src: Any, nbytes: Any, team: Team
-    ) -> tuple[tuple[Target, Target], int, int]:
-        """((dst, src), nbytes, root)."""
+        self, operands: Sequence[Given], nbytes: Any, team: Team
+    ) -> tuple[list[Target], int, int]:
+        """(operands, nbytes, root)."""
         call = self.__name__
         n = _integer(nbytes, call, "nbytes")
         if n < 1:
             raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
-        target = self._target(dst, self.dst, "dst", n, team)
-        source = self._target(src, self.src, "src", n, team)
-        if (
-            target.offset < source.offset + source.nbytes
-            and source.offset < target.offset + target.nbytes
-        ):
-            raise OverlapError(
-                f"{call}: dst and src overlap: dst is {_describe(dst)} and {target.nbytes} bytes, "
-                f"src is {_describe(src)} and {source.nbytes} bytes"
-            )
-        root = 0
-        if not self.dst.everywhere:
-            root = target.thread
-        elif not self.src.everywhere:
-            root = source.thread
-        return (target, source), n, root
+        targets = [self._target(x, shape, name, n, team) for name, x, shape in operands]
+        if len(targets) == 2:
+            (target, source), ((_, dst, _), (_, src, _)) = targets, operands
+            if (
+                target.offset < source.offset + source.nbytes
+                and source.offset < target.offset + target.nbytes
+            ):
+                raise OverlapError(
+                    f"{call}: dst and src overlap: dst is {_describe(dst)} and {target.nbytes} "
+                    f"bytes, src is {_describe(src)} and {source.nbytes} bytes"
+                )
+        rooted = (t.thread for t, (_, _, shape) in zip(targets, operands, strict=True)
+                  if shape.rooted)
+        return targets, n, next(rooted, 0)
 
     def _target(self, x: Any, shape: Shape, argument: str, n: int, team: Team) -> Target:
         call = self.__name__
@@ -232,7 +376,7 @@ class Collective(_HotCall):  # type: ignore[misc]
             raise TypeError(f"{call}: {argument}: {e}") from None
         allocation.check_live(call, argument)
         total = n * (team.size if shape.blocks == "T" else 1)
-        if shape.everywhere and thread != team.threads[0]:
+        if not shape.rooted and thread != team.threads[0]:
             raise AffinityError(
                 f"{call}: {argument}: expected affinity to thread {team.threads[0]}, "
                 f"got a pointer with affinity to thread {thread}"
@@ -249,50 +393,136 @@ class Collective(_HotCall):  # type: ignore[misc]
         return Target(allocation, thread, offset, total)
 
     # -- plans -------------------------------------------------------------------------
-    def _instance(
-        self,
-        team: Team,
-        targets: tuple[Target, Target],
-        n: int,
-        root: int,
-        full: int,
-        flags: int,
-        record: Record,
-    ) -> Any:
-        plan = self.plan_of(team, n, root, full)
-        signature = fingerprint(
-            self.name,
-            *(v for t in targets for v in (t.allocation.serial, t.thread, t.offset)),
-            n,
-            int(flags),
-        )
-        heap = team.job.heap
-        return team.make(plan, [Bound(heap, t.offset) for t in targets], signature, record)
+    def _instance(self, call: Checked) -> Any:
+        rooted = self.dst.rooted or self.src.rooted
+        plan = self._plan_for(call, call.sync, call.root, (call.root,) if rooted else ())
+        return self._bind(call, plan, call.fingerprint(self.name))
 
-    def plan_of(self, team: Team, n: int, root: int, full: int) -> Plan:
-        """The team's cached plan for a signature."""
-        flag = full & ALGORITHM_MASK
+    def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
+        heap = call.team.job.heap
+        bounds = [Bound(heap, t.offset) for t in call.targets]
+        return call.team.make(plan, bounds, signature, call.record)
+
+    def _plan_for(
+        self, call: Checked, sync: tuple[str, str], key: Any, arguments: Sequence[object]
+    ) -> Plan:
+        """The team's cached plan; `key` is what it depends on besides, as `arguments` say."""
+        team, n = call.team, call.nbytes
+        flag = call.full & ALGORITHM_MASK
         if not flag:
             flag = team.table.choose(self.name, n, team.size, team.place)
-        sync = (_mode(full & IN_MASK, IN_MYSYNC, IN_ALLSYNC),
-                _mode(full & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC))
         entry = algorithms.find(self.name, flag)
-        rooted = not (self.dst.everywhere and self.src.everywhere)
 
         def build() -> Plan:
-            arguments: list[object] = [Operand(0), Operand(1)]
-            if rooted:
-                arguments.append(root)
+            operands = [Operand(i) for i in range(len(call.targets))]
             return trace(
                 entry.function, entry.name, self.name, team.rank, team.tree, sync,
-                team.tuning, [*arguments, n],
+                team.tuning, [*operands, *arguments, n],
             )
 
-        return team.plan_for((self.name, flag, sync, root, n), build)
+        return team.plan_for((self.name, flag, sync, key, n), build)
 
 
 def _mode(bits: int, my: int, all_: int) -> str:
     return "my" if bits == my else "all" if bits == all_ else "no"
+
+
+class Permute(Collective):
+    """As the others, with a list: ``collective(dst, src, perm, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Taken as addresses: block i is at the same address on thread i.
+    perm : SharedArray, SharedPointer, or sequence of int
+        T integers, a permutation: the block of thread i goes to thread perm[i]. If shared,
+        element i is at ``perm + i``, and it is read after the IN synchronisation; else
+        it is copied at the call and must be equal on all threads."""
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Every call: the list's contents are data, so nothing is remembered."""
+        self._prepare(*args, **kwargs).execute()
+
+    def plan(  # type: ignore[override]
+        self,
+        dst: SharedArray | SharedPointer,
+        src: SharedArray | SharedPointer,
+        perm: SharedArray | SharedPointer | Sequence[int],
+        nbytes: int,
+        flags: int = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundPlan:
+        """A plan bound to these arguments and to what perm holds now; collective itself."""
+        instance = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
+        return self._plan(instance, dst=dst, src=src)
+
+    def _prepare(  # type: ignore[override]
+        self,
+        dst: Any,
+        src: Any,
+        perm: Any,
+        nbytes: Any,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+        frozen: bool = False,
+    ) -> Any:
+        """Check everything, read the list and return the bound instance.
+
+        A shared list is read by every thread, so those must have come to where it may be
+        read, and all have read it before its owners may go on to change it.
+        """
+        listed = List("perm", perm)
+        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        call = self._checked(operands, nbytes, flags, team, listed)
+        world, sync = call.team, call.sync
+        try:
+            listed.check(self.__name__, world, call.targets[0])
+        except (TypeError, ValueError) as e:
+            return world.fail(e, call.record, call.synchronising)
+        if listed.shared:
+            if sync[0] == "all":
+                signature = call.fingerprint(f"{self.name} list", *listed.where)
+                world.job.engine.expect_reads()
+                _meet(world, signature, call.record)
+            if not frozen:
+                sync = _after_reading(sync)
+            world.job.engine.expect_reads()
+        try:
+            values = _permutation(self.__name__, listed.read(world.size))
+        except ValueError as e:
+            return world.fail(e, call.record, call.synchronising)
+        call.record = call.record.with_more(listed.entries(values))
+        array = np.array(values, np.int64)
+        content = blake2b(array.tobytes(), digest_size=16).digest()
+        plan = self._plan_for(call, sync, content, (array,))
+        number = int.from_bytes(content[:7], "little")
+        return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
+
+
+def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+    """The modes of what is left of a call when a shared list has been read."""
+    into, out = sync
+    if out == "my":
+        return "all", out  # nobody may change his part of the list before all have read it
+    return ("no" if into == "all" else into), out
+
+
+def _permutation(call: str, values: Sequence[int]) -> Sequence[int]:
+    """The values if each thread is among them once."""
+    threads = len(values)
+    if sorted(values) == list(range(threads)):
+        return values
+    first: dict[int, int] = {}
+    for i, value in enumerate(values):
+        where = f"{call}: perm[{i}] is {value}"
+        if not 0 <= value < threads:
+            raise ValueError(f"{where}: expected 0 <= perm[i] < {threads}")
+        if value in first:
+            raise ValueError(f"{where}, as perm[{first[value]}] is: expected a permutation")
+        first[value] = i
+    raise AssertionError("a list of distinct threads is a permutation")
 
 
 class BoundPlan(_HotPlan):  # type: ignore[misc]
@@ -304,7 +534,7 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         Begins ``pull``, ``push`` or ``multicore``.
     """
 
-    def __init__(self, collective: Collective, instance: Any, operands: tuple[Any, Any]) -> None:
+    def __init__(self, collective: Collective, instance: Any, operands: dict[str, Any]) -> None:
         self.collective = collective
         self.instance = instance
         self.operands = operands
@@ -320,7 +550,7 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         instance = self.instance
         if instance.owner is not world:
             raise XupcError(f"{call}: the plan is of an earlier init()")
-        for argument, x in zip(("dst", "src"), self.operands, strict=True):
+        for argument, x in self.operands.items():
             try:
                 as_address(x)[0].check_live(call, argument)
             except ValueError as e:
@@ -340,10 +570,36 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         return f"<xupc plan of {self.instance.record.call} by {self.algorithm}>"
 
 
+class InPlace(Collective):
+    """One operand is source and target: ``collective(buf, nbytes, flags=0, *, team=None)``.
+
+    Parameters
+    ----------
+    buf : SharedArray or SharedPointer
+        Taken as an address, an array for its element 0; its thread is the root."""
+
+    def _prepare(  # type: ignore[override]
+        self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
+    ) -> Any:
+        return self._instance(self._checked((("buf", buf, self.dst),), nbytes, flags, team))
+
+    def plan(  # type: ignore[override]
+        self,
+        buf: SharedArray | SharedPointer,
+        nbytes: int,
+        flags: int = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundPlan:
+        """A plan bound to these arguments; collective itself, like the call."""
+        return self._plan(self._prepare(buf, nbytes, flags, team=team), buf=buf)
+
+
 _ONE_EVERYWHERE = Shape(True, 1)
 _ALL_EVERYWHERE = Shape(True, "T")
-_ONE_AT_ROOT = Shape(False, 1)
-_ALL_AT_ROOT = Shape(False, "T")
+_ONE_AT_ROOT = Shape(False, 1, rooted=True)
+_ALL_AT_ROOT = Shape(False, "T", rooted=True)
+_ONE_EVERYWHERE_FROM_ROOT = Shape(True, 1, rooted=True)
 
 all_broadcast = Collective(
     "broadcast",
@@ -369,4 +625,22 @@ all_gather_all = Collective(
     _ALL_EVERYWHERE,
     _ONE_EVERYWHERE,
 )
-
+all_exchange = Collective(
+    "exchange",
+    "Copy the j-th block at src of thread i to the i-th block at dst of thread j "
+    "(UPC 1.3, 7.4.2.5).",
+    _ALL_EVERYWHERE,
+    _ALL_EVERYWHERE,
+)
+all_broadcast_in_place = InPlace(
+    "broadcast_in_place",
+    "Overwrite the block at buf's address on every other thread with that of buf's thread.",
+    _ONE_EVERYWHERE_FROM_ROOT,
+    _ONE_EVERYWHERE_FROM_ROOT,
+)
+all_permute = Permute(
+    "permute",
+    "Copy the block at src of thread i to dst on thread perm[i] (UPC 1.3, 7.4.2.6).",
+    _ONE_EVERYWHERE,
+    _ONE_EVERYWHERE,
+)

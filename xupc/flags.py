@@ -12,7 +12,7 @@ from typing import Final
 
 from .errors import FlagError
 
-__all__ = ["ALGORITHM_NAMES", "Flags", "check_flags", "flag_names"]
+__all__ = ["ALGORITHM_NAMES", "Flags", "check_flags", "flag_names", "sync_modes"]
 
 
 class Flags(IntFlag):
@@ -78,3 +78,14 @@ def check_flags(flags: int, call: str) -> int:
     if not flags & OUT_MASK:
         flags |= OUT_ALLSYNC
     return flags
+
+
+def sync_modes(flags: int) -> tuple[str, str]:
+    """``(in, out)`` of complete flags: each ``"no"``, ``"my"`` or ``"all"``."""
+    return _mode(flags & IN_MASK, IN_MYSYNC, IN_ALLSYNC), _mode(
+        flags & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC
+    )
+
+
+def _mode(bits: int, my: int, all_: int) -> str:
+    return "my" if bits == my else "all" if bits == all_ else "no"

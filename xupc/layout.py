@@ -28,12 +28,12 @@ class Block(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """`count` runs of `nelems`, from `src` in one thread's memory to `dst` in another's."""
+    """`times` runs of `nelems`, from `src` in one thread's memory to `dst` in another's."""
 
     src: int
     dst: int
     nelems: int
-    count: int
+    times: int
     src_step: int
     dst_step: int
 
@@ -118,7 +118,7 @@ class Layout:
     def furthest(self) -> dict[int, tuple[int, int]]:
         """For threads that decide about ranges: thread -> (first, end) of its elements."""
         ends = {0, self.positions - 1, (self.blocks - 1) % self.threads}
-        ends |= {p for p in (self.threads - self.first - 1, self.threads - self.first)}
+        ends |= {self.threads - self.first - 1, self.threads - self.first}
         runs = {p: self.run(p) for p in ends if 0 <= p < self.positions}
         return {self.thread(p): (r.place, r.place + r.nelems) for p, r in runs.items()}
 

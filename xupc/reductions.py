@@ -15,7 +15,9 @@ import numpy as np
 from . import algorithms, runtime
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduce import Reduction
-from .collectives import BoundPlan, Collective, as_integer, describe
+from .collectives import BoundPlan, Collective
+from .collectives import _describe as describe
+from .collectives import _integer as as_integer
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
@@ -74,6 +76,11 @@ class Operand:
     blocksize: int
     dtype: np.dtype[Any]
     length: int | None
+
+    @property
+    def where(self) -> tuple[int, int, int, int]:
+        """It as numbers, for fingerprints."""
+        return self.allocation.serial, self.thread, self.offset, self.phase
 
     @classmethod
     def of(cls, x: Any, name: str, call: str) -> Operand:
@@ -142,8 +149,9 @@ class Computation(Collective):
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call that is not in the cache."""
         instance = self._prepare(*args, **kwargs)
-        if instance.plan.kernel.func is None:  # a function may change its mind
-            self._remember(args, kwargs, instance)
+        a_function = instance.plan.kernel.func is not None  # its globals may change
+        if not a_function and not kwargs and instance.owner.job.native:
+            self.remember(args, instance)
         instance.execute()
 
     def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
@@ -197,7 +205,7 @@ class Computation(Collective):
             bounds = [Bound(world.job.heap, x.offset) for x in (to, source)]
             signature = fingerprint(
                 self.name,
-                *(v for x in (to, source) for v in (x.allocation.serial, x.thread, x.offset, x.phase)),
+                *(v for x in (to, source) for v in x.where),
                 source.dtype.str, int(op), _func_name(func), *self._layout(spec), int(flags),
             )  # fmt: skip
             return world.make(plan, bounds, signature, record)

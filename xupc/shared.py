@@ -865,6 +865,15 @@ def as_address(x: SharedArray | SharedPointer) -> Address:
     raise TypeError(f"{x!r}: expected a SharedArray or a SharedPointer")
 
 
+def extent(p: SharedPointer, n: int) -> list[tuple[int, int, int]]:
+    """Where elements ``p[0:n]`` lie: (thread, address, bytes) of ranges that cover them.
+
+    IndexError if one leaves the allocation.
+    """
+    size = p._dtype.itemsize
+    return [(run.thread, *run.cover(size)) for run in _runs_within(p, range(n))]
+
+
 def memcpy(
     dst: SharedArray | SharedPointer, src: SharedArray | SharedPointer, nbytes: SupportsIndex
 ) -> None:

@@ -17,7 +17,7 @@ bytes between two calls:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -68,14 +68,40 @@ def _exchange(dst: Bytes, src: Bytes, root: int, n: int) -> None:
     dst[:, : t * n] = src[:, : t * n].reshape(t, t, n).swapaxes(0, 1).reshape(t, -1)
 
 
+def _broadcast_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    dst[:, :n] = dst[root, :n].copy()
+
+
+def permutation(threads: int, which: int) -> Any:
+    """0 the identity, 1 the reversal, 2 a rotation, beyond random ones."""
+    every = np.arange(threads)
+    if which == 1:
+        return every[::-1]
+    if which == 2:
+        return np.roll(every, -1 - threads // 3)
+    return every if which == 0 else np.random.default_rng(which).permutation(threads)
+
+
+def _permute(dst: Bytes, src: Bytes, which: int, n: int) -> None:
+    for i, to in enumerate(permutation(len(dst), which)):
+        dst[to, :n] = src[i, :n]
+
+
 @dataclass(frozen=True)
 class Meaning:
-    """A collective's oracle and the bytes that it reads and writes, of `t` threads."""
+    """A collective's oracle and the bytes that it reads and writes, of `t` threads.
+
+    `sources` are those in src; what is transformed in place is among the `results`.
+    """
 
     oracle: Callable[[Bytes, Bytes, int, int], None]
     rooted: bool
     sources: Callable[[int, int, int], Areas]
     results: Callable[[int, int, int], Areas]
+
+
+def _nothing(t: int, root: int, n: int) -> Areas:
+    return []
 
 
 def _a_block_each(t: int, root: int, n: int) -> Areas:
@@ -96,15 +122,28 @@ def _all_blocks_at_root(t: int, root: int, n: int) -> Areas:
 
 MEANING = {
     "broadcast": Meaning(_broadcast, True, _a_block_at_root, _a_block_each),
+    "broadcast_in_place": Meaning(_broadcast_in_place, True, _nothing, _a_block_each),
     "scatter": Meaning(_scatter, True, _all_blocks_at_root, _a_block_each),
     "gather": Meaning(_gather, True, _a_block_each, _all_blocks_at_root),
     "gather_all": Meaning(_gather_all, False, _a_block_each, _all_blocks_each),
+    "permute": Meaning(_permute, False, _a_block_each, _a_block_each),
     "exchange": Meaning(_exchange, False, _all_blocks_each, _all_blocks_each),
 }
 
 
-def roots_of(entry: Entry, threads: int) -> range:
-    """All roots that the collective can have; 0 where it has none."""
+def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
+    """What the collective's algorithms are called with."""
+    if collective == "broadcast_in_place":
+        return Operand(0), root, n
+    if collective == "permute":
+        return Operand(0), Operand(1), permutation(threads, root), n
+    return (Operand(0), Operand(1), *([root] if MEANING[collective].rooted else []), n)
+
+
+def roots_of(entry: Entry, threads: int, seed: int = 0) -> Sequence[int]:
+    """All roots that the collective can have, 0 where it has none; of permute: which one."""
+    if entry.collective == "permute":
+        return (0, 1, 2, 3 + seed)[:threads]
     return range(threads) if MEANING[entry.collective].rooted else range(1)
 
 
@@ -202,10 +241,9 @@ class Planner:
 
     def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
         """Thread `me`'s plan."""
-        roots = (root,) if MEANING[entry.collective].rooted else ()
-        arguments = (Operand(0), Operand(1), *roots, n)
         name, what = entry.name, entry.collective
-        return trace(entry.function, name, what, me, self.tree, sync, tuning, arguments)
+        given = arguments(what, self.tree.size, root, n)
+        return trace(entry.function, name, what, me, self.tree, sync, tuning, given)
 
     def programs(
         self, entry: Entry, sync: Sync, tuning: Tuning, root: int, n: int
@@ -392,7 +430,7 @@ def story(
     threads = planner.tree.size
     m = max(1, n // 2)
     told = Story(planner, threads * n, seed)
-    roots = roots_of(entry, threads)
+    roots = roots_of(entry, threads, seed)
     for i in range(len(roots)):
         root = roots[(i + seed) % len(roots)]
         told.call(entry, root, n, sync, tuning, tight=bool((i + seed) % 3))

@@ -125,12 +125,14 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
             if step.to.count == 1:
                 peer = Ranks((step.to.first + 1) % size)
                 yield "wrong peer", replace(step, to=peer)
+            yield from _wrong_message(step)
         case Recv():
             yield "wrong target", replace(step, dst=_shifted(step.dst))
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.of.count == 1:
                 peer = Ranks((step.of.first + 1) % size)
                 yield "wrong peer", replace(step, of=peer)
+            yield from _wrong_message(step)
         case Wait():
             yield "Wait for less", replace(step, value=step.value - 1)
         case Fused():
@@ -138,6 +140,18 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
                 body = (*step.body[:-1], replace(step.body[-1], dst=_shifted(step.body[-1].dst)))
                 yield "wrong target", replace(step, body=body)
                 yield "drop fused Copy", replace(step, body=step.body[:-1])
+
+
+def _wrong_message(step: Send | Recv) -> Iterator[tuple[str, Step]]:
+    """What can be wrong with a message of several rows or pieces."""
+    if step.rows > 1:
+        threads, nbytes = step.row_step
+        yield "a row short", replace(step, rows=step.rows - 1)
+        yield "wrong row", replace(step, row_step=(threads, nbytes + 1))
+    if step.more:
+        *more, last = step.more
+        yield "a piece short", replace(step, more=tuple(more))
+        yield "wrong piece", replace(step, more=(*more, last._replace(part=_shifted(last.part))))
 
 
 def _without_channel(plan: Plan, channel: int) -> Plan:

@@ -9,7 +9,7 @@ exactly-once for every type and operation. `Trees` instead keeps the brackets.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from xupc.topology import Tree
 ITEM = 8
 SLOTS = 64
 Value = tuple[Any, ...]
+Places = dict[tuple[int, int], int]
+"""(thread, place) -> value"""
+Tuning = dict[str, int]
 
 
 class Symbols:
@@ -141,13 +144,13 @@ class Job:
         """(thread, place) of src's element i."""
         return place(self.threads, self.first, self.phase, self.block, i)
 
-    def results(self, kernel: Symbols, src: dict[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+    def results(self, kernel: Symbols, src: Places) -> Places:
         """(thread, place) of dst -> value."""
         if not self.running:
             where = range(self.threads) if self.everywhere else [self.to]
             return {(x, k): v for x in where for k, v in enumerate(self.result(kernel, src))}
         order = list(range(self.nelems))
-        out: dict[tuple[int, int], int] = {}
+        out: Places = {}
         last: int | None = None
         for i in order if self.form == "prefix_reduce" else order[::-1]:
             x = src[self.where(i)]
@@ -156,7 +159,7 @@ class Job:
             out[place(self.threads, *self.dst, i)] = last = x
         return out
 
-    def result(self, kernel: Symbols, src: dict[tuple[int, int], int]) -> list[int]:
+    def result(self, kernel: Symbols, src: Places) -> list[int]:
         """The result's values, by a loop over src's elements."""
         out: list[int | None] = [None] * self.each
         for i in range(self.nelems):
@@ -205,7 +208,7 @@ class Calls(Story):
         values = [self.kernel.fresh() for _ in range(nbytes // ITEM)]
         return np.array(values, np.uint64).view(np.uint8)
 
-    def reduce(self, job: Job, flag: int, sync: Sync, tuning: dict[str, int], *, tight: bool) -> None:
+    def reduce(self, job: Job, flag: int, sync: Sync, tuning: Tuning, *, tight: bool) -> None:
         """A call, and what must become of it."""
         layout = job.layout
         sources: Areas = [
@@ -314,7 +317,10 @@ def cases(per: int, seed: int) -> list[Case]:
     """Some of every form, algorithm, placement and pair of sync modes."""
     rng = random.Random(seed)
     return [
-        Case(form, flag, tuple(labels), sync, rng.choice(list(TUNINGS)), ordered, rng.randrange(1 << 30))
+        Case(
+            form, flag, tuple(labels), sync, rng.choice(list(TUNINGS)), ordered,
+            rng.randrange(1 << 30),
+        )
         for form in FORMS
         for flag in (PULL, PUSH, MULTICORE)
         for threads in THREADS

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from simulated.matrix import MEANING, arguments
 
 from xupc.algorithms import Entry, registered
-from xupc.plan import Operand, Plan, Recorder
+from xupc.plan import Plan, Recorder
 from xupc.plan.draw import step_text
 from xupc.plan.steps import Ranks, Signal, Step
 from xupc.topology import Tree
@@ -69,12 +70,9 @@ class TooManyStepsError(Exception):
 
 
 def _plan(entry: Entry, me: int, tree: Tree, nbytes: int) -> Plan:
-    operands = (Operand(0), Operand(1))
-    rooted = entry.collective in ("broadcast", "scatter", "gather")
-    arguments = (*operands, ROOT, nbytes) if rooted else (*operands, nbytes)
     sync = ("my", "my")  # the most steps
     recorder = Bounded(me, tree, sync, TUNING)
-    entry.function(recorder, *arguments)
+    entry.function(recorder, *arguments(entry.collective, tree.size, ROOT, nbytes))
     return recorder.plan(entry.collective, entry.name)
 
 
@@ -82,7 +80,7 @@ CASES = [
     pytest.param(e, size, id=f"{e.collective}-{e.name}-{size}")
     for e in registered()
     for size in SIZES
-    if size == "8 B" or e.collective in ("broadcast", "scatter", "gather")
+    if size == "8 B" or MEANING[e.collective].rooted
 ]
 
 

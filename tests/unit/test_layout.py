@@ -70,7 +70,7 @@ def test_moves(x: Layout, first: int, block: int, phase: int) -> None:
     found = []
     for (a, b), pieces in moves(x, y).items():
         for piece in pieces:
-            for k in range(piece.count):
+            for k in range(piece.times):
                 for i in range(piece.nelems):
                     s = piece.src + k * piece.src_step + i
                     found.append(((a, s), (b, piece.dst + k * piece.dst_step + i)))

@@ -3,16 +3,29 @@
 Importing this package registers them all; a new one needs only its decorator.
 """
 
-from . import broadcast, gather, gather_all, prefix_reduce, reduce, scatter
+from . import (
+    broadcast,
+    broadcast_in_place,
+    exchange,
+    gather,
+    gather_all,
+    permute,
+    prefix_reduce,
+    reduce,
+    scatter,
+)
 from .registry import Entry, algorithm, find, registered
 
 __all__ = [
     "Entry",
     "algorithm",
     "broadcast",
+    "broadcast_in_place",
+    "exchange",
     "find",
     "gather",
     "gather_all",
+    "permute",
     "prefix_reduce",
     "reduce",
     "registered",

@@ -3,16 +3,18 @@
 T threads on N nodes, n bytes::
 
     before   src@root: A          after   dst@0: A   dst@1: A   ...   dst@T-1: A
+
+All of it works with dst and src the same, too: then the root's block stays where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial, chain, chunks, rotate, star
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Ranks
+from ..plan.steps import Part, Ranks
 from .registry import algorithm
 
 Shape = Callable[[int, int], tuple[int | None, list[int]]]
@@ -26,7 +28,8 @@ def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
     One copy per thread, all at once; T - T/N reads over the root's link.
     """
     t.ready(root, ALL)
-    t.fetch(dst.on(t.me), src.on(root), nbytes)
+    if dst.on(t.me) != src.on(root):
+        t.fetch(dst.on(t.me), src.on(root), nbytes)
     t.done(ALL, root)
 
 
@@ -38,8 +41,7 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
     """
     if t.one_node:
         with t.alone(root):
-            for run in t.mates():
-                t.copy(dst.across(run), src.across(Ranks(root, run.count, 0)), nbytes, run.count)
+            _hand_out(t, dst, src.on(root), nbytes, t.mates())
         return
     t.ready(ALL, root, node_only=True)
     for offset, size in chunks(nbytes, t.tuning["message"]):
@@ -48,9 +50,18 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
         elif not t.on_my_node(root):
             t.recv(root, dst.on(t.me, offset), size)
     if t.me == root:
-        for run in t.mates():
-            t.copy(dst.across(run), src.across(Ranks(root, run.count, 0)), nbytes, run.count)
+        _hand_out(t, dst, src.on(root), nbytes, t.mates())
     t.done(root, ALL, node_only=True)
+
+
+def _hand_out(
+    t: Recorder, dst: Operand, source: Part, nbytes: int, to: Sequence[Ranks]
+) -> None:
+    """Copy one block to threads of my node, but not onto itself."""
+    for run in to:
+        parts = (run,) if dst.on(source.thread) != source else run.without(source.thread)
+        for part in parts:
+            t.copy(dst.across(part), source, nbytes, part.count)
 
 
 @algorithm("broadcast", MULTICORE, "one copy crosses to each node; its threads pull it there")
@@ -71,9 +82,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     if t.one_node:
         if nbytes <= t.tuning["fuse"]:
             with t.alone(root, anyone=True):
-                for run in t.mates():
-                    source = src.across(Ranks(root, run.count, 0))
-                    t.copy(dst.across(run), source, nbytes, run.count)
+                _hand_out(t, dst, src.on(root), nbytes, t.mates())
         else:
             pull(t, dst, src, root, nbytes)
         return
@@ -92,8 +101,9 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     if home:
         # the root's own node reads src itself
         t.ready(root, NODE, node_only=True)
-        for offset, size in parts:
-            t.copy(dst.on(t.me, offset), src.on(root, offset), size)
+        if dst.on(t.me) != src.on(root):
+            for offset, size in parts:
+                t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != speaker:
         for i, (offset, size) in enumerate(chunks(nbytes, t.told(t.tuning["chunk"]))):
             t.wait(arrived, speaker, i + 1)
@@ -111,8 +121,7 @@ def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> No
         t.need(t.recv(t.tree.node_root(parent), source, nbytes))
     for child in children:
         t.send(t.tree.node_root(child), source, nbytes)
-    for run in targets:
-        t.copy(dst.across(run), source, nbytes, run.count)
+    _hand_out(t, dst, source, nbytes, targets)
 
 
 def _tree(t: Recorder, root: int, shape: Shape) -> tuple[int | None, list[int]]:

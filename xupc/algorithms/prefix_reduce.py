@@ -199,7 +199,7 @@ class _Sweep:
         elif len(self.batches) > 1:
             before = self._rows(j, value, rows)
         # down
-        later = [c for c in reversed(children)]
+        later = children[::-1]
         for child, left in zip(later, reversed(lefts), strict=True):
             leaves = [Leaf(left)] if before is None else self._joined(before, left)
             t.fold(self.down[child].target(j), leaves, rows)
@@ -247,13 +247,13 @@ def _deal(t: Recorder, r: Running, *, push: bool) -> None:
             nbytes = piece.nelems * size
             near = t.tree.node_of(a) == t.tree.node_of(b)
             if near and t.me == (a if push else b):
-                t.copy(to, out_of, nbytes, piece.count)
+                t.copy(to, out_of, nbytes, piece.times)
             elif not near and t.me == b and not push:
-                t.need(*t.get(to, out_of, nbytes, piece.count))
+                t.need(*t.get(to, out_of, nbytes, piece.times))
             elif not near and t.me == b:
-                t.need(t.recv(a, to, nbytes, piece.count))
+                t.need(t.recv(a, to, nbytes, piece.times))
             elif not near and t.me == a and push:
-                t.send(b, out_of, nbytes, piece.count)
+                t.send(b, out_of, nbytes, piece.times)
     if push:
         t.signal(there, t.mates())
         t.wait(there, t.mates())

@@ -19,11 +19,11 @@ Span = tuple[Part, int]
 
 def _in_line(leaf: Leaf, nelems: int, itemsize: int) -> bool:
     """Whether a leaf is one run that is folded to one value."""
-    return nelems == 1 and leaf.count > 1 and leaf.part.offset_step == itemsize
+    return nelems == 1 and leaf.times > 1 and leaf.part.offset_step == itemsize
 
 
 def _blocks(leaf: Leaf, row: int) -> Iterator[Part]:
-    for i in range(leaf.count):
+    for i in range(leaf.times):
         yield leaf.part.block(i) + row * leaf.step
 
 
@@ -58,7 +58,7 @@ def _row(step: Fold, kernel: Any, view: View, row: int) -> Any:
 def _leaf(leaf: Leaf, nelems: int, kernel: Any, view: View, row: int) -> Any:
     if _in_line(leaf, nelems, kernel.dtype.itemsize):
         value = np.empty(1, kernel.dtype)
-        value[0] = kernel.fold(view(leaf.part + row * leaf.step, leaf.count))
+        value[0] = kernel.fold(view(leaf.part + row * leaf.step, leaf.times))
         return value
     first, *rest = _blocks(leaf, row)
     value = view(first, nelems)
@@ -83,7 +83,7 @@ def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:
             continue
         for leaf in step.leaves:
             if _in_line(leaf, step.nelems, itemsize):
-                yield leaf.part + row * leaf.step, leaf.count
+                yield leaf.part + row * leaf.step, leaf.times
             else:
                 for part in _blocks(leaf, row):
                     yield part, step.nelems

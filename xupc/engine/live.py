@@ -31,6 +31,7 @@ from ..patterns import dissemination
 from ..plan.steps import (
     SLOT_BYTES,
     Barrier,
+    Blocks,
     Fold,
     Get,
     NetSignal,
@@ -44,7 +45,7 @@ from ..plan.steps import (
     Step,
 )
 from .folding import carry_out
-from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Network
+from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Network
 from .native import Exchange
 
 if TYPE_CHECKING:
@@ -149,6 +150,16 @@ class NetContext:
             stride += self.bounds[part.operand].stride
         return self.address(part), stride
 
+    def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
+        """Where the blocks of a message lie on my node."""
+        out = []
+        for part, nbytes, columns, rows, (threads, row_stride) in blocks:
+            address, stride = self.row(part, columns)
+            if threads and rows > 1:
+                row_stride += self.bounds[part.operand].stride
+            out.append(Grid.of(address, nbytes, columns, stride, rows, row_stride))
+        return out
+
     # -- steps -----------------------------------------------------------------------
     def far(self, ranks: Ranks) -> list[tuple[int, int]]:
         """(position, rank) of those not on my node."""
@@ -165,25 +176,15 @@ class NetContext:
         keep: list[Any] = []
         match step:
             case Send():
-                address, stride = self.row(step.src, step.count)
+                grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
                 for i, rank in self.far(step.to):
-                    here = address + i * step.peer_step
-                    requests.append(
-                        self.network.send(
-                            team.thread(rank), team.call_tag(instance, DATA), here,
-                            step.nbytes, step.count, stride,
-                        )
-                    )
+                    shift = i * step.peer_step
+                    requests.append(self.network.send(team.thread(rank), tag, grids, shift))
             case Recv():
-                address, stride = self.row(step.dst, step.count)
+                grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
                 for i, rank in self.far(step.of):
-                    here = address + i * step.peer_step
-                    requests.append(
-                        self.network.recv(
-                            team.thread(rank), team.call_tag(instance, DATA), here,
-                            step.nbytes, step.count, stride,
-                        )
-                    )
+                    shift = i * step.peer_step
+                    requests.append(self.network.recv(team.thread(rank), tag, grids, shift))
             case Get():
                 address, stride = self.row(step.dst, step.count)
                 if step.src.thread_step or step.count == 1:
@@ -339,10 +340,10 @@ class NetContext:
         """The bytes of each thread's messages, one after the other."""
         data: dict[int, bytes] = {}
         for step in sends:
-            address, stride = self.row(step.src, step.count)
+            grids = self.grids(step.blocks)
             for i, rank in self.far(step.to):
-                first = address + i * step.peer_step
-                row = [string_at(first + k * stride, step.nbytes) for k in range(step.count)]
+                shift = i * step.peer_step
+                row = [string_at(at + shift, n) for grid in grids for at, n in grid.each()]
                 thread = self.team.thread(rank)
                 data[thread] = data.get(thread, b"") + b"".join(row)
         return data
@@ -351,14 +352,13 @@ class NetContext:
         """The other end of `_collect`."""
         taken: dict[int, int] = {}
         for step in exchange.recvs:
-            address, stride = self.row(step.dst, step.count)
+            grids = self.grids(step.blocks)
             for i, rank in self.far(step.of):
                 thread = self.team.thread(rank)
-                for k in range(step.count):
+                for address, n in (place for grid in grids for place in grid.each()):
                     at = taken.get(thread, 0)
-                    taken[thread] = at + step.nbytes
-                    block = barrier.block(thread, at, step.nbytes)
-                    memmove(address + i * step.peer_step + k * stride, block, step.nbytes)
+                    taken[thread] = at + n
+                    memmove(address + i * step.peer_step, barrier.block(thread, at, n), n)
 
 
 def _sources(step: Get) -> Ranks:
@@ -517,6 +517,12 @@ class Engine:
         if self.one_sided_until_barrier:
             self.job.sync_windows()
             self.one_sided_until_barrier = instance.plan.sync[1] != "all"
+
+    def expect_reads(self) -> None:
+        """Others may read my memory one-sided until the next barrier: poll for them."""
+        if self.job.tree.node_count > 1:
+            self.one_sided_until_barrier = True
+            self.job.sync_windows()
 
     def interrupted(self, instance: Any) -> None:
         """A KeyboardInterrupt came out of a call: if it is not over, nothing goes on."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "BARRIER",
     "CONTROL",
     "DATA",
+    "Grid",
     "RESYNC",
     "SIGNAL",
     "STALL",
@@ -41,11 +42,48 @@ AGAIN = CONTROL  # control messages lie higher, so the plain number is free
 LOW_BITS = 15
 RESYNC = 2048 * 8  # added to CONTROL: accounts of a mismatch, and the verdict
 STALL = RESYNC + 2048 * 8 - 2
+TYPES = 256  # datatypes that are kept
 
 
 def tag(operation: int, kind: int) -> int:
     """The low bits of the tag of one operation's messages of a kind."""
     return operation % 2048 * 8 + kind
+
+
+class Grid(NamedTuple):
+    """`rows` rows, `row_stride` bytes apart, of `columns` blocks, `stride` bytes apart."""
+
+    address: int
+    nbytes: int
+    columns: int = 1
+    stride: int = 0
+    rows: int = 1
+    row_stride: int = 0
+
+    @classmethod
+    def of(
+        cls, address: int, nbytes: int, columns: int, stride: int, rows: int, row_stride: int
+    ) -> Grid:
+        """The same bytes in the same order as few large blocks: what is adjacent is one."""
+        if stride == nbytes or columns == 1:
+            nbytes, columns, stride = nbytes * columns, rows, row_stride
+            rows, row_stride = 1, 0
+            if stride == nbytes or columns == 1:
+                nbytes, columns, stride = nbytes * columns, 1, 0
+        elif rows == 1:
+            row_stride = 0
+        return cls(address, nbytes, columns, stride, rows, row_stride)
+
+    @property
+    def span(self) -> int:
+        """Bytes from its first to its last. Strides are never negative: runs ascend."""
+        return (self.rows - 1) * self.row_stride + (self.columns - 1) * self.stride + self.nbytes
+
+    def each(self) -> Iterator[tuple[int, int]]:
+        """(address, bytes) of the blocks."""
+        for k in range(self.rows):
+            for i in range(self.columns):
+                yield self.address + k * self.row_stride + i * self.stride, self.nbytes
 
 
 class Network:
@@ -82,7 +120,7 @@ class Network:
         self.early: dict[tuple[int, int], bytes] = {}
         self._requests: list[MPI.Request] = []
         self._finished: list[Callable[[], None]] = []
-        self._types: dict[tuple[int, int, int], MPI.Datatype] = {}
+        self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self._rooms: dict[int, bytearray] = {}
 
     def _check(self, comm: Any) -> None:
@@ -176,38 +214,50 @@ class Network:
         return self.early[key]
 
     # -- messages ------------------------------------------------------------------
-    def spec(self, address: int, nbytes: int, count: int, stride: int) -> list[Any]:
-        """A buffer description: `count` blocks of `nbytes`, `stride` bytes apart."""
-        if count == 1 or stride == nbytes:
-            total = nbytes * count
-            return [self.mpi.buffer.fromaddress(address, total), total, self.mpi.BYTE]
-        # a negative stride never happens: runs ascend
-        span = stride * (count - 1) + nbytes
-        datatype = self.row_type(nbytes, count, stride)
-        return [self.mpi.buffer.fromaddress(address, span), 1, datatype]
-
-    def row_type(self, nbytes: int, count: int, stride: int) -> Any:
-        """The datatype of a row of blocks."""
-        key = (nbytes, count, stride)
+    def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
+        """A buffer description: all blocks of the grids, `shift` bytes further on."""
+        first = grids[0]
+        if len(grids) == 1 and first.columns == 1:
+            memory = self.mpi.buffer.fromaddress(first.address + shift, first.nbytes)
+            return [memory, first.nbytes, self.mpi.BYTE]
+        low = min(grid.address for grid in grids)
+        key = tuple([grid._replace(address=grid.address - low) for grid in grids])
         datatype = self._types.get(key)
         if datatype is None:
-            if len(self._types) >= 256:
+            if len(self._types) >= TYPES:
                 self._types.pop(next(iter(self._types))).Free()
-            datatype = self.mpi.BYTE.Create_hvector(count, nbytes, stride).Commit()
-            self._types[key] = datatype
-        return datatype
+            datatype = self._types[key] = self._datatype(key)
+        span = max(grid.address + grid.span for grid in key)
+        return [self.mpi.buffer.fromaddress(low + shift, span), 1, datatype]
 
-    def send(
-        self, to: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
-    ) -> Any:
-        """Start a message of `count` blocks."""
-        return self.comm.Isend(self.spec(address, nbytes, count, stride), to, tag)
+    def _datatype(self, grids: Sequence[Grid]) -> MPI.Datatype:
+        """The blocks of the grids, whose addresses are counted from the buffer's."""
+        byte = self.mpi.BYTE
+        if all(grid.columns == 1 for grid in grids):
+            sizes, places = [g.nbytes for g in grids], [g.address for g in grids]
+            return byte.Create_hindexed(sizes, places).Commit()
+        parts = []
+        for grid in grids:
+            part = byte.Create_hvector(grid.columns, grid.nbytes, grid.stride)
+            if grid.rows > 1:
+                row, part = part, part.Create_hvector(grid.rows, 1, grid.row_stride)
+                row.Free()
+            parts.append(part)
+        if len(grids) == 1:
+            return parts[0].Commit()
+        places = [grid.address for grid in grids]
+        whole = self.mpi.Datatype.Create_struct([1] * len(parts), places, parts).Commit()
+        for part in parts:
+            part.Free()
+        return whole
 
-    def recv(
-        self, of: int, tag: int, address: int, nbytes: int, count: int = 1, stride: int = 0
-    ) -> Any:
-        """Start taking a message of `count` blocks."""
-        return self.comm.Irecv(self.spec(address, nbytes, count, stride), of, tag)
+    def send(self, to: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
+        """Start a message of all blocks of the grids."""
+        return self.comm.Isend(self.spec(grids, shift), to, tag)
+
+    def recv(self, of: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
+        """Start taking a message into all blocks of the grids."""
+        return self.comm.Irecv(self.spec(grids, shift), of, tag)
 
     def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
         """Start a small message; the request keeps the bytes."""
@@ -281,12 +331,9 @@ class Window:
         stride: int = 0, far_stride: int = 0,
     ) -> Any:
         """Start reading `count` blocks, so many bytes apart here and there."""
-        network, mpi = self.network, self.network.mpi
-        spec = network.spec(address, nbytes, count, stride)
-        if count == 1:
-            return self.win.Rget(spec, target, [displacement, nbytes, mpi.BYTE])
-        datatype = network.row_type(nbytes, count, far_stride)
-        return self.win.Rget(spec, target, [displacement, 1, datatype])
+        here = self.network.spec([Grid.of(address, nbytes, count, stride, 1, 0)])
+        _, n, datatype = self.network.spec([Grid.of(address, nbytes, count, far_stride, 1, 0)])
+        return self.win.Rget(here, target, [displacement, n, datatype])
 
     def put(self, target: int, displacement: int, address: int, nbytes: int) -> tuple[Any, Any]:
         """Start writing; the request is done when the bytes are there.

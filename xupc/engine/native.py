@@ -197,7 +197,7 @@ class Lowering:
     def fold(self, step: Fold) -> list[Row]:
         """A row for what becomes of the leaves, and one for each of them."""
         local, lstep = self.part(step.dst, step.copies)
-        blocks = sum(leaf.count for leaf in step.leaves)
+        blocks = sum(leaf.times for leaf in step.leaves)
         self.copied += blocks * step.nelems * step.rows * int(self.kernel.dtype.itemsize)
         head = _row(
             FOLD, count=len(step.leaves), dst=step.dst.operand, dst_local=local,
@@ -209,7 +209,7 @@ class Lowering:
     def leaf(self, leaf: Leaf) -> Row:
         return _row(
             LEAF, src=leaf.part.operand, src_local=self.tree.local_index(leaf.part.thread),
-            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, count=leaf.count,
+            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, count=leaf.times,
             dst_local=leaf.joins, dst_off=leaf.step,
         )  # fmt: skip
 

@@ -172,9 +172,9 @@ class Program:
             case NetWait():
                 return RECV, self._empty(step.channel, step.ticket, step.of)
             case Send():
-                return SEND, self._messages(step, step.to, step.src)
+                return SEND, self._messages(step, step.to)
             case Recv():
-                return RECV, self._messages(step, step.of, step.dst)
+                return RECV, self._messages(step, step.of)
             case Get():
                 return GET, (step.ticket, self._moves((step,), skip_near=True))
             case Need():
@@ -251,12 +251,13 @@ class Program:
                 out.append((i, rank))
         return out
 
-    def _messages(self, step: Send | Recv, ranks: Ranks, part: Part) -> Exchange:
+    def _messages(self, step: Send | Recv, ranks: Ranks) -> Exchange:
         messages = []
+        each = [(part, piece.nbytes) for piece in step.blocks for part in piece.each()]
         for i, peer in self._peers(ranks):
             shift = i * step.peer_step
-            blocks = tuple(self._span(part, k, step.nbytes, shift) for k in range(step.count))
-            messages.append(Message(peer, blocks, step.nbytes * step.count))
+            blocks = tuple(self._span(part, 0, nbytes, shift) for part, nbytes in each)
+            messages.append(Message(peer, blocks, sum(nbytes for _, nbytes in each)))
         for message in messages[:1]:
             for block in message.blocks:
                 self._is_near(block.thread)

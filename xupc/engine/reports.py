@@ -78,6 +78,10 @@ class Record:
             self._arguments = self._arguments()
         return self._arguments
 
+    def with_more(self, more: Arguments) -> Record:
+        """The same call, with more arguments to compare."""
+        return Record(self.name, lambda: [*self.arguments, *more], self.title)
+
     @property
     def call(self) -> str:
         """``all_gather(dst=..., nbytes=8)``."""
@@ -189,5 +193,6 @@ class Verdict:
             error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
         except Exception:
             return XupcError(f"{text}: {self.data['words']}")
-        error.add_note(text)
+        if text not in getattr(error, "__notes__", ()):
+            error.add_note(text)
         return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .steps import (
     LANES,
     Barrier,
+    Blocks,
     Copy,
     Fold,
     Fused,
@@ -45,6 +46,17 @@ def _row(a: Part, b: Part, nbytes: int, count: int) -> str:
     return f"{times}{nbytes} B  {_part(a, count, nbytes)} <- {_part(b, count, nbytes)}"
 
 
+def _message(blocks: tuple[Blocks, ...]) -> str:
+    """The size of each piece, and where they are."""
+    times, parts = [], []
+    for part, nbytes, columns, rows, (threads, step) in blocks:
+        times.append(f"{rows} x " * (rows > 1) + f"{columns} x " * (columns > 1) + f"{nbytes} B")
+        down = f" rows {step} B" * (rows > 1 and step > 0)
+        down += f" rows {threads} thread(s)" * (rows > 1 and threads > 0)
+        parts.append(_part(part, columns, nbytes) + down)
+    return f"{' + '.join(times)}  {' + '.join(parts)}"
+
+
 def step_text(step: Step) -> str:
     """One line that says what the step does."""
     match step:
@@ -54,13 +66,9 @@ def step_text(step: Step) -> str:
             text = _row(step.dst, step.src, step.nbytes, step.count)
             return f"get      {text}  => t{step.ticket}"
         case Send():
-            times = f"{step.count} x " if step.count > 1 else ""
-            part = _part(step.src, step.count, step.nbytes)
-            return f"send     {times}{step.nbytes} B  {part} -> thread {step.to}  => t{step.ticket}"
+            return f"send     {_message(step.blocks)} -> thread {step.to}  => t{step.ticket}"
         case Recv():
-            times = f"{step.count} x " if step.count > 1 else ""
-            part = _part(step.dst, step.count, step.nbytes)
-            return f"recv     {times}{step.nbytes} B  {part} <- thread {step.of}  => t{step.ticket}"
+            return f"recv     {_message(step.blocks)} <- thread {step.of}  => t{step.ticket}"
         case Signal():
             return f"signal   channel {step.channel} = {step.value} for {step.to}"
         case Wait():
@@ -98,7 +106,7 @@ def _fold(step: Fold) -> str:
     """The tree of a Fold in brackets."""
     stack: list[str] = []
     for leaf in step.leaves:
-        stack.append(_at(leaf.part) + (f"x{leaf.count}" if leaf.count > 1 else ""))
+        stack.append(_at(leaf.part) + (f"x{leaf.times}" if leaf.times > 1 else ""))
         for _ in range(leaf.joins):
             right = stack.pop()
             stack[-1] = f"({stack[-1]} {right})"

@@ -13,7 +13,7 @@ calls: that is how they agree on channels without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
     Barrier,
+    Blocks,
     Copy,
     Fold,
     Fused,
@@ -114,6 +115,7 @@ class Recorder:
         self._joined = True
         self._one_sided = False
         self._led = False
+        self._known: dict[Any, Any] = {}
 
     # -- topology in an algorithm's words ------------------------------------------
     @property
@@ -240,6 +242,23 @@ class Recorder:
         self._add(Recv(ranks, dst, nbytes, ticket, count, peer_step))
         return ticket
 
+    def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> None:
+        """One message of all the blocks to a thread off my node."""
+        (src, nbytes, columns, rows, step), *more = blocks
+        peer, step, ticket = self._once(Ranks(to)), self._once(step), self._bounded("send")
+        self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
+
+    def recv_blocks(self, of: int, blocks: Sequence[Blocks]) -> int:
+        """Take one message from a thread off my node into all the blocks; the ticket."""
+        (dst, nbytes, columns, rows, step), *more = blocks
+        peer, step, ticket = self._once(Ranks(of)), self._once(step), self._bounded("recv")
+        self._add(Recv(peer, dst, nbytes, ticket, columns, 0, rows, step, tuple(more)))
+        return ticket
+
+    def _once(self, value: Any) -> Any:
+        """The same object for equal values: a plan for 10,000 nodes is full of them."""
+        return self._known.setdefault(value, value)
+
     def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> list[int]:
         """One-sided read of blocks off my node, in pieces that the network likes.
 
@@ -364,6 +383,37 @@ class Recorder:
         if self.sync[1] == "my":
             self.join()
             self._handshake(users, owners, node_only)
+
+    def ready_each(
+        self, owners: Iterable[int], users: Iterable[int], *, node_only: bool = False
+    ) -> None:
+        """`ready` where each thread has its own: I touch data of `owners`, `users` mine."""
+        if not node_only and not self.one_node:
+            self._one_sided = True
+        if self.sync[0] == "my":
+            self._pass_word(users, owners)
+
+    def done_each(self, owners: Iterable[int], users: Iterable[int]) -> None:
+        """`done` where each thread has its own: I touched data of `owners`, `users` mine."""
+        if self.sync[1] == "my":
+            self.join()
+            self._pass_word(owners, users)
+
+    def _pass_word(self, to: Iterable[int], of: Iterable[int]) -> None:
+        """Tell some threads where I am, and wait for the word of some."""
+        channel = self.channel()
+        for rank in sorted({*to} - {self.me}):
+            if self.on_my_node(rank):
+                self.signal(channel, (Ranks(rank),))
+            else:
+                self._add(NetSignal(channel, Ranks(rank), self._ticket()))
+        for rank in sorted({*of} - {self.me}):
+            if self.on_my_node(rank):
+                self.wait(channel, rank)
+            else:
+                ticket = self._ticket()
+                self._add(NetWait(channel, Ranks(rank), ticket))
+                self.need(ticket)
 
     def _is(self, who: Who) -> bool:
         return who in (ALL, NODE) or who == self.me

@@ -25,6 +25,9 @@ Scan          running results along a block, by the plan's kernel
 ============  ==================================================================
 
 A Get, Send or Recv over several peers sets its ticket when all of them are done.
+A message is any number of blocks, in the order in which the step lists them; only the
+bytes count, so the two ends may cut them differently.
+
 Operands 0 and 1 are the call's own. `SLOT` is a line of scratch on each thread that only
 this operation uses; `BUFFER` is a larger piece of scratch that calls use one after the
 other: an algorithm must itself see to it that nobody still reads or writes a thread's
@@ -46,6 +49,7 @@ __all__ = [
     "SLOT",
     "SLOT_BYTES",
     "Barrier",
+    "Blocks",
     "Copy",
     "Fold",
     "Fused",
@@ -87,6 +91,18 @@ class Ranks:
     def __contains__(self, rank: object) -> bool:
         return rank in range(self.first, self.first + self.count * self.step, self.step)
 
+    def cut(self, at: int, count: int) -> Ranks:
+        """`count` of them from the one at `at` on."""
+        return Ranks(self.first + at * self.step, count, self.step)
+
+    def without(self, rank: int) -> tuple[Ranks, ...]:
+        """What is left when one of them is taken out: up to two runs."""
+        if rank not in self:
+            return (self,)
+        at = (rank - self.first) // self.step
+        halves = self.cut(0, at), self.cut(at + 1, self.count - at - 1)
+        return tuple(half for half in halves if half.count)
+
     def __str__(self) -> str:
         if self.count == 1:
             return str(self.first)
@@ -118,6 +134,34 @@ class Part(NamedTuple):
     def __add__(self, nbytes: object) -> Part:
         assert isinstance(nbytes, int)
         return self._replace(offset=self.offset + nbytes)
+
+
+class Blocks(NamedTuple):
+    """A row of `columns` blocks of `nbytes`, `rows` times over: as a piece of a message.
+
+    Each row is ``row_step[0]`` threads and ``row_step[1]`` bytes further on.
+    """
+
+    part: Part
+    nbytes: int
+    columns: int = 1
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return self.nbytes * self.columns * self.rows
+
+    def each(self) -> Iterator[Part]:
+        """The blocks one by one, row after row."""
+        threads, nbytes = self.row_step
+        for k in range(self.rows):
+            row = self.part._replace(
+                thread=self.part.thread + k * threads, offset=self.part.offset + k * nbytes
+            )
+            for i in range(self.columns):
+                yield row.block(i)
 
 
 class Step:
@@ -174,7 +218,7 @@ class NetWait(Step):
 
 @dataclass(frozen=True, slots=True)
 class Send(Step):
-    """To each of `to` off my node `count` blocks as one message.
+    """To each of `to` off my node one message: `rows` rows of `count` blocks, then `more`.
 
     The i-th peer's message starts `i * peer_step` bytes further on.
     """
@@ -185,11 +229,19 @@ class Send(Step):
     ticket: int
     count: int = 1
     peer_step: int = 0
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+    more: tuple[Blocks, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Blocks, ...]:
+        """All of the message."""
+        return Blocks(self.src, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
 @dataclass(frozen=True, slots=True)
 class Recv(Step):
-    """From each of `of` off my node one message of `count` blocks."""
+    """From each of `of` off my node one message, to be laid out as in Send."""
 
     of: Ranks
     dst: Part
@@ -197,6 +249,14 @@ class Recv(Step):
     ticket: int
     count: int = 1
     peer_step: int = 0
+    rows: int = 1
+    row_step: tuple[int, int] = (0, 0)
+    more: tuple[Blocks, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Blocks, ...]:
+        """All of the message."""
+        return Blocks(self.dst, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +290,7 @@ class Barrier(Step):
 
 
 class Leaf(NamedTuple):
-    """An operand of a Fold: `count` blocks, ``part.offset_step`` bytes apart on one thread.
+    """An operand of a Fold: `times` blocks, ``part.offset_step`` bytes apart on one thread.
 
     They are folded in order; then the value is combined `joins` times with the last one
     that is not yet combined: reverse Polish notation, which can say any tree. In the next
@@ -238,7 +298,7 @@ class Leaf(NamedTuple):
     """
 
     part: Part
-    count: int = 1
+    times: int = 1
     joins: int = 0
     step: int = 0
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, FUNCTIONS, SYNC, Usable, done, raises
+from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, raises
 
 import xupc
 from xupc import AffinityError, CollectiveMismatchError, FlagError, OverlapError
@@ -30,9 +30,19 @@ class Bad:
         self.B = xupc.all_alloc(PART * T, "u1", PART)
         self.freed = xupc.all_alloc(PART * T, "u1", PART)
         xupc.all_free(self.freed)
+        self.one = xupc.all_alloc(PART, "u1", 0)
         self.usable = Usable()
         self.turn = itertools.cycle(range(T))
         self.count = 0
+
+    def of(self, name: str, method: str = "__call__") -> Callable[..., Any]:
+        """The collective as a function of dst, src, nbytes and flags."""
+        f = getattr(FUNCTIONS[name], method)
+        if name in IN_PLACE:
+            return lambda dst, src, *rest, **more: f(dst, *rest, **more)
+        if name == "permute":
+            return lambda dst, src, *rest, **more: f(dst, src, range(xupc.THREADS), *rest, **more)
+        return f  # type: ignore[no-any-return]
 
     def run(self, cases: list[Case], good: Callable[[], Any], what: object) -> None:
         """Each case on every thread, then on one thread while the others make the good call."""
@@ -53,8 +63,10 @@ class Bad:
 
     def collective(self, name: str, flags: int) -> None:
         """The arguments of one collective."""
-        f, A, B, T = FUNCTIONS[name], self.A, self.B, xupc.THREADS
+        f, A, B, T = self.of(name), self.A, self.B, xupc.THREADS
         call = f"all_{name}"
+        two = name not in IN_PLACE
+        to = "dst" if two else "buf"
         cases: list[Case] = [
             (f"nbytes {n!r}", kind, (call, "nbytes"), lambda n=n: f(B, A, n, flags))
             for n, kind in [
@@ -71,9 +83,9 @@ class Bad:
                 ([8], TypeError),
             ]
         ]
-        for argument, other in (("dst", A), ("src", B)):
+        for argument, other in ((to, A), ("src", B))[: 1 + two]:
             for x in (None, np.zeros(PART, "u1"), [1, 2], 0, "dst", bytearray(8)):
-                operands = (x, other) if argument == "dst" else (other, x)
+                operands = (x, other) if argument == to else (other, x)
                 cases.append(
                     (
                         f"{argument} {type(x).__name__}",
@@ -86,21 +98,28 @@ class Bad:
         end, beyond = A.ptr(len(A)), (A + PART - 4).cast("u1", 0) + 1
         before = A.ptr(0).cast("u1", 0) - 1
         cases += [
-            ("dst freed", ValueError, (call, "dst", "freed"), lambda: f(F, A, 8, flags)),
+            ("dst freed", ValueError, (call, to, "freed"), lambda: f(F, A, 8, flags)),
+            ("dst at the end", ValueError, (call, to), lambda: f(end, B, 8, flags)),
+            ("dst beyond", ValueError, (call, to), lambda: f(beyond, B, 8, flags)),
+            ("team", TypeError, (call, "team"), lambda: f(B, A, 8, flags, team=3)),
+        ]
+        apart: list[Case] = [
             ("src freed", ValueError, (call, "src", "freed"), lambda: f(B, F, 8, flags)),
             ("src at the end", ValueError, (call, "src"), lambda: f(B, end, 8, flags)),
             ("src beyond", ValueError, (call, "src"), lambda: f(B, beyond, 8, flags)),
             ("src before", ValueError, (call, "src"), lambda: f(B, before, 8, flags)),
             ("overlap", OverlapError, (call, "overlap"), lambda: f(A, A, 8, flags)),
             ("overlap by one", OverlapError, (call,), lambda: f(A + 7, A, 8, flags)),
-            ("team", TypeError, (call, "team"), lambda: f(B, A, 8, flags, team=3)),
         ]
+        cases += apart if two else []
+        if not two and T > 1:
+            cases.append(("one part", ValueError, (call, to), lambda: f(self.one, A, 8, flags)))
         far = B + PART * (T - 1)
-        if T > 1 and name != "gather":
+        if T > 1 and two and name != "gather":
             cases.append(
                 ("dst", AffinityError, (call, "dst", "thread 0"), lambda: f(far, A, 8, flags))
             )
-        if T > 1 and name.startswith("gather"):
+        if T > 1 and name in ("gather", "gather_all", "exchange", "permute"):
             cases.append(
                 ("src", AffinityError, (call, "src", "thread 0"), lambda: f(A, far, 8, flags))
             )
@@ -108,9 +127,57 @@ class Bad:
         f(B, A, np.int64(8), xupc.Flags(flags), team=xupc.init())
         f(A + 8 * T, A, 8, flags)  # beside each other is no overlap
 
+    def lists(self, flags: int) -> None:
+        """Lists that are no permutation."""
+        f, A, B, T = xupc.all_permute, self.A, self.B, xupc.THREADS
+        good = list(range(T))
+        kinds: list[tuple[Any, type[BaseException], tuple[str, ...]]] = [
+            (None, TypeError, ("perm", "sequence")),
+            (3, TypeError, ("perm", "sequence")),
+            ("01", TypeError, ("perm", "sequence")),
+            (np.zeros(T), TypeError, ("perm",)),
+            (np.zeros((T, 1), "i4"), TypeError, ("perm",)),
+            (np.ones(T, "?"), TypeError, ("perm",)),
+            ([*good, T], ValueError, ("perm", f"got {T + 1}")),
+            ([], ValueError, ("perm", "got 0")),
+            ([*good[:-1], 1.0], TypeError, (f"perm[{T - 1}]", "1.0")),
+            ([True, *good[1:]], TypeError, ("perm[0]", "True")),
+            ([*good[:-1], T], ValueError, (f"perm[{T - 1}] is {T}",)),
+            ([-1, *good[1:]], ValueError, ("perm[0] is -1",)),
+            ([1 << 80, *good[1:]], ValueError, ("perm[0]", str(1 << 80))),
+            (self.freed, ValueError, ("perm", "freed")),
+            (xupc.all_alloc(T, "f8"), TypeError, ("perm", "float64")),
+            (xupc.all_alloc(T, "i4").ptr(1), ValueError if T == 1 else AffinityError, ("perm",)),
+            (B, OverlapError, ("perm", "overlap")),
+        ]
+        if T > 1:
+            kinds.append(([0, *good[:-1]], ValueError, ("perm[1] is 0", "perm[0]")))
+            kinds.append((xupc.all_alloc(T - 1, "i4"), ValueError, ("perm", "beyond")))
+        cases: list[Case] = [
+            (f"perm {x!r}", kind, ("all_permute", *words), lambda x=x: f(B, A, x, 8, flags))
+            for x, kind, words in kinds
+        ]
+        self.run(cases, lambda: f(B, A, good, 8, flags), "permute")
+        shared = xupc.all_alloc(2 * T, "u8", 1)
+        for spoilt, value in ((0, T), (T - 1, 1 << 63), (T - 1, 0)):
+            shared.local[:] = xupc.MYTHREAD
+            if spoilt == value:
+                continue
+            xupc.barrier()
+            if spoilt == xupc.MYTHREAD:
+                shared.local[1] = value
+            if not flags & xupc.IN_ALLSYNC:
+                xupc.barrier()
+            words = "all_permute", f"perm[{spoilt}] is {value}"
+            for call in (f, f.plan):
+                raises(ValueError, words, lambda c=call: c(B, A, shared + T, 8, flags), words)
+                self.usable(words)
+            f(B, A, shared, 8, flags)
+            xupc.barrier()
+
     def flags(self, name: str) -> None:
         """Flags that contradict each other, or are none."""
-        f, A, B = FUNCTIONS[name], self.A, self.B
+        f, A, B = self.of(name), self.A, self.B
         call = f"all_{name}"
         pairs = [
             *itertools.combinations((xupc.PULL, xupc.PUSH, xupc.MULTICORE), 2),
@@ -134,7 +201,7 @@ class Bad:
             for x in (xupc.IN_PLACE, xupc.ASYNC)
         ]
         cases.append(
-            ("a bad plan", ValueError, ("nbytes",), lambda: f.plan(B, A, 0)),
+            ("a bad plan", ValueError, ("nbytes",), lambda: self.of(name, "plan")(B, A, 0)),
         )
         self.run(cases, lambda: f(B, A, 8), (name, "flags"))
 
@@ -228,9 +295,11 @@ def main() -> None:
     xupc.init(timeout=30)
     bad = Bad()
     syncs = itertools.cycle(sync for sync in SYNC if "ALLSYNC" in sync)
-    for name, flag in zip(FUNCTIONS, ALGORITHMS.values(), strict=True):
+    for name, flag in zip(FUNCTIONS, itertools.cycle(ALGORITHMS.values()), strict=False):
         bad.collective(name, SYNC[next(syncs)] | flag)
         bad.flags(name)
+    for into, out in (("ALLSYNC", "ALLSYNC"), ("ALLSYNC", "NOSYNC"), ("MYSYNC", "ALLSYNC")):
+        bad.lists(SYNC[into, out])
     bad.signature()
     bad.allocation()
     bad.not_there_yet()

@@ -18,8 +18,12 @@ FUNCTIONS = {
     "scatter": xupc.all_scatter,
     "gather": xupc.all_gather,
     "gather_all": xupc.all_gather_all,
+    "exchange": xupc.all_exchange,
+    "broadcast_in_place": xupc.all_broadcast_in_place,
+    "permute": xupc.all_permute,
 }
-ROOTED = ("broadcast", "scatter", "gather")
+ROOTED = ("broadcast", "scatter", "gather", "broadcast_in_place", "permute")  # permute: which
+IN_PLACE = ("broadcast_in_place",)
 ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MULTICORE}
 MODES = ("NOSYNC", "MYSYNC", "ALLSYNC")
 SYNC = {(i, o): int(xupc.Flags[f"IN_{i}"] | xupc.Flags[f"OUT_{o}"]) for i in MODES for o in MODES}
@@ -34,20 +38,34 @@ def values(number: int, thread: int, nbytes: int) -> Bytes:
     return _POOL[start : start + nbytes]
 
 
+def permutation(which: int) -> list[int]:
+    """Return the identity, the reversal, a rotation, then random ones, the same everywhere."""
+    every = np.arange(xupc.THREADS)
+    if which > 2:
+        every = np.random.default_rng(which).permutation(every)
+    every = every[::-1] if which == 1 else np.roll(every, which == 2)
+    return [int(i) for i in every]
+
+
 def blocks(name: str, threads: int) -> tuple[int, int]:
     """Return how many blocks a thread's part of (dst, src) has to hold."""
-    dst = threads if name in ("gather", "gather_all") else 1
-    src = threads if name == "scatter" else 1
-    return dst, src
+    dst = threads if name in ("gather", "gather_all", "exchange") else 1
+    src = threads if name in ("scatter", "exchange") else 1
+    return dst, 0 if name in IN_PLACE else src
 
 
 def expected(name: str, number: int, n: int, root: int, thread: int) -> Bytes | None:
     """Return what `thread` must find at dst, None if nothing is written there."""
     every = range(xupc.THREADS)
-    if name == "broadcast":
+    if name in ("broadcast", "broadcast_in_place"):
         return values(number, root, n)
     if name == "scatter":
         return values(number, root, n * len(every))[thread * n : thread * n + n]
+    if name == "exchange":
+        mine = slice(thread * n, thread * n + n)
+        return np.concatenate([values(number, i, n * len(every))[mine] for i in every])
+    if name == "permute":
+        return values(number, permutation(root).index(thread), n)
     if name == "gather_all" or thread == root:
         return np.concatenate([values(number, i, n) for i in every])
     return None
@@ -62,6 +80,9 @@ class Buffers:
         self.dst = xupc.all_alloc(xupc.THREADS * self.part, "u1", self.part)
         self.dst.local[:] = POISON
         self._pointers: dict[Any, Any] = {}
+        self.lists = xupc.all_alloc(xupc.THREADS**2, "i4", 1)
+        self.lists.local[:] = [permutation(k)[xupc.MYTHREAD] for k in range(xupc.THREADS)]
+        xupc.barrier()
 
     def pointer(self, array: str, thread: int, shift: int = 0) -> Any:
         """Return the same pointer object for the same place."""
@@ -71,11 +92,21 @@ class Buffers:
             self._pointers[key] = getattr(self, array) + at
         return self._pointers[key]
 
-    def operands(self, name: str, root: int, shift: int = 0) -> tuple[Any, Any]:
-        """Return the pointers (dst, src) of a call."""
+    def operands(self, name: str, root: int, shift: int = 0) -> tuple[Any, ...]:
+        """Return what a call has before nbytes: the pointers dst and src as a rule."""
+        if name in IN_PLACE:
+            return (self.pointer("dst", root, shift),)
         dst = self.pointer("dst", root if name == "gather" else 0, shift)
         src = self.pointer("src", root if name in ("broadcast", "scatter") else 0, shift)
+        if name == "permute":
+            return dst, src, self.permutation(root, shift)
         return dst, src
+
+    def permutation(self, which: int, shift: int) -> Any:
+        """Return a list of each kind in turn."""
+        private = permutation(which)
+        kinds = private, self.lists + which * xupc.THREADS, np.array(private), tuple(private)
+        return kinds[(which + shift) % 4]
 
     def fill(self, name: str, number: int, n: int, shift: int = 0) -> None:
         """Write my source, and spoil my target."""
@@ -83,6 +114,8 @@ class Buffers:
         start = GUARD + shift
         self.src.local[start : start + src] = values(number, xupc.MYTHREAD, src)
         self.dst.local[start - GUARD : start + dst + GUARD] = POISON
+        if name in IN_PLACE:
+            self.dst.local[start : start + dst] = values(number, xupc.MYTHREAD, dst)
 
     def check(self, name: str, number: int, n: int, root: int, shift: int, what: object) -> None:
         """Compare my own target, its guards and my source with what they must be."""
@@ -100,6 +133,7 @@ class Buffers:
         """Give both back; collective."""
         xupc.all_free(self.src)
         xupc.all_free(self.dst)
+        xupc.all_free(self.lists)
 
 
 def same(found: Bytes, want: Bytes, where: str, what: object) -> None:

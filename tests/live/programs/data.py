@@ -45,13 +45,13 @@ def main() -> None:
         buffers = small if n < 4096 else large
         shift = SHIFTS[count % 2]
         flags = SYNC[sync] | ALGORITHMS[algorithm]
-        dst, src = buffers.operands(name, root, shift)
+        operands = buffers.operands(name, root, shift)
         for repetition in range(2):
             number += 1
             buffers.fill(name, number, n, shift)
             if sync[0] == "NOSYNC":
                 xupc.barrier()
-            FUNCTIONS[name](dst, src, n, flags)
+            FUNCTIONS[name](*operands, n, flags)
             if sync[1] == "NOSYNC":
                 xupc.barrier()
             what = (SEED, count, name, algorithm or "no flag", *sync, n, f"root {root}", repetition)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from common import ALGORITHMS, FUNCTIONS, SYNC, Usable, done, raises
+from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, raises
 from mpi4py import MPI
 
 import xupc
@@ -52,6 +52,18 @@ class Collisions:
         self.A = xupc.all_alloc(2 * n * T * T, "u1", 2 * n * T)
         self.B = xupc.all_alloc(2 * n * T * T, "u1", 2 * n * T)
         self.C = xupc.all_alloc(8, "u1", 0)
+        self.P = xupc.all_alloc(2 * T, "i4", 1)
+        self.P.local[:] = xupc.MYTHREAD
+        xupc.barrier()
+
+    def of(self, name: str) -> Callable[..., Any]:
+        """The collective as a function of dst, src, nbytes and flags."""
+        f = FUNCTIONS[name]
+        if name in IN_PLACE:
+            return lambda dst, src, *rest: f(dst, *rest)
+        if name == "permute":
+            return lambda dst, src, *rest: f(dst, src, range(xupc.THREADS), *rest)
+        return f
 
     def collide(
         self, odd: int, call: Call, strange: Call, words: tuple[str, ...], what: Any
@@ -65,16 +77,33 @@ class Collisions:
 
     def arguments(self, name: str, flags: int, odd: int, what: Any) -> None:
         """One argument of a collective differs."""
-        f, A, B, T = FUNCTIONS[name], self.A, self.B, xupc.THREADS
+        f, A, B, T = self.of(name), self.A, self.B, xupc.THREADS
         part = 128 * T
         last = part * (T - 1)
         at_root = {"broadcast": "src", "scatter": "src", "gather": "dst"}.get(name, "")
+        dst = "buf" if name in IN_PLACE else "dst"
         strange: dict[str, tuple[Call, tuple[str, ...]]] = {
             "nbytes": (lambda: f(B, A, 72, flags), ("nbytes differs", "72", "64")),
-            "dst": (lambda: f(B + 8, A, 64, flags), ("dst differs", "offset")),
-            "src": (lambda: f(B, A + 8, 64, flags), ("src differs", "offset")),
-            "arrays": (lambda: f(A, B, 64, flags), ("dst differs", "offset")),
+            "dst": (lambda: f(B + 8, A, 64, flags), (f"{dst} differs", "offset")),
+            "arrays": (lambda: f(A, B, 64, flags), (f"{dst} differs", "offset")),
         }
+        if name in IN_PLACE:
+            strange["root"] = lambda: f(B + last, A, 64, flags), ("buf differs", f"thread {T - 1} ")
+        else:
+            strange["src"] = lambda: f(B, A + 8, 64, flags), ("src differs", "offset")
+        if name == "permute":
+            swapped = [T - 1, *range(1, T - 1), 0]
+            strange["perm"] = (
+                lambda: xupc.all_permute(B, A, swapped, 64, flags),
+                ("perm[0] differs", f"{T - 1}", "0"),
+            )
+            strange["perm shared"] = (
+                lambda: xupc.all_permute(B, A, self.P, 64, flags),
+                ("perm differs", "a private list", "thread 0 offset"),
+            )
+            call = lambda: xupc.all_permute(B, A, self.P + T, 64, flags)  # noqa: E731
+            words = "perm differs", "thread 0 offset"
+            self.collide(odd, lambda: xupc.all_permute(B, A, self.P, 64, flags), call, words, what)
         if at_root == "src":
             strange["root"] = lambda: f(B, A + last, 64, flags), ("src differs", f"thread {T - 1} ")
         if at_root == "dst":
@@ -151,7 +180,7 @@ class Collisions:
 
     def later(self, name: str, flags: int, odd: int, what: Any, every: int) -> None:
         """Without ALLSYNC: found by the next call that synchronises, if not before."""
-        f, A, B = FUNCTIONS[name], self.A, self.B
+        f, A, B = self.of(name), self.A, self.B
         one_more: list[tuple[Call, Call]] = [
             (lambda: f(B, A, 64, flags), lambda: f(B, A, 72, flags)),
             (lambda: f(B, A, 64, flags), lambda: f(B + 8, A, 64, flags)),

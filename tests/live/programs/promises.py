@@ -15,6 +15,7 @@ from common import (
     ALGORITHMS,
     FUNCTIONS,
     GUARD,
+    IN_PLACE,
     POISON,
     ROOTED,
     SYNC,
@@ -50,6 +51,9 @@ def neighbours(buffers: Buffers, mode: str, repetitions: int) -> int:
             dawdle()
             xupc.memput(source, values(number, whose, src_bytes), src_bytes)
             xupc.memset(target, POISON, got.size)
+            if name in IN_PLACE:
+                block = buffers.pointer("dst", whose)
+                xupc.memput(block, values(number, whose, dst_bytes), dst_bytes)
             FUNCTIONS[name](*buffers.operands(name, root), n, flags)
             xupc.memget(got, target, got.size)
             want = np.full(got.size, POISON, np.uint8)
@@ -60,6 +64,44 @@ def neighbours(buffers: Buffers, mode: str, repetitions: int) -> int:
             same(got, want, "dst", what)
             dawdle()
     return number
+
+
+def lists(buffers: Buffers, into: str, out: str, repetitions: int) -> int:
+    """Permute: a list's contents are data, of which the sync modes speak as of other data.
+
+    A neighbour writes each element, or its owner does, just before the call, and spoils it
+    just after. A private list is another one each time, in the same object.
+    """
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    dawdle, random = Dawdle(5), np.random.default_rng(9)
+    shared = xupc.all_alloc(3 * threads, "i8", 1)
+    private: list[int] = list(range(threads))
+    dst, src = buffers.operands("gather_all", 0)
+    for number in range(repetitions * len(ALGORITHMS)):
+        n = SIZES[number % len(SIZES)]
+        flags = SYNC[into, out] | list(ALGORITHMS.values())[number % len(ALGORITHMS)]
+        chosen = random.permutation(threads).tolist()
+        buffers.fill("broadcast", number, n)
+        dawdle()
+        first = threads * (number % 3)
+        mine = (me + 1) % threads if into == "ALLSYNC" else me
+        shared[first + mine] = chosen[mine]
+        if into != "ALLSYNC":
+            xupc.barrier()
+        xupc.all_permute(dst, src, shared + first, n, flags)
+        spoilt = (me + 1) % threads if out == "ALLSYNC" else me
+        shared[first + spoilt] = -1
+        want = values(number, chosen.index(me), n)
+        same(buffers.dst.local[GUARD : GUARD + n], want, "array", (into, out, "list", number))
+        dawdle()
+        xupc.barrier()
+        private[:] = chosen
+        xupc.all_permute(dst, src, private, n, flags)
+        private[0] = -1
+        same(buffers.dst.local[GUARD : GUARD + n], want, "array", (into, out, "private", number))
+        xupc.barrier()
+    xupc.all_free(shared)
+    return repetitions * len(ALGORITHMS)
 
 
 def run_ahead(buffers: Buffers) -> int:
@@ -75,6 +117,8 @@ def run_ahead(buffers: Buffers) -> int:
             mine = values(number + k, me, 8 * src_blocks)
             buffers.src.local[at : at + mine.size] = mine
             buffers.dst.local[at : at + 8 * threads] = POISON
+            if name in IN_PLACE:
+                buffers.dst.local[at : at + 8] = values(number + k, me, 8)
         xupc.barrier()
         dawdle = Dawdle(number)
         for k in range(calls):
@@ -103,6 +147,8 @@ def main() -> None:
     xupc.barrier()
     count += neighbours(buffers, "MYSYNC", repetitions)
     xupc.barrier()
+    for into, out in itertools.product(("ALLSYNC", "MYSYNC"), repeat=2):
+        count += lists(buffers, into, out, repetitions)
     done(count + run_ahead(buffers))
 
 

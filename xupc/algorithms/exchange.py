@@ -1,0 +1,183 @@
+"""all_exchange: block j of thread i to block i of thread j (UPC 1.3, 7.4.2.5).
+
+::
+
+    before   src@0: A0 A1 A2   src@1: B0 B1 B2   src@2: C0 C1 C2
+    after    dst@0: A0 B0 C0   dst@1: A1 B1 C1   dst@2: A2 B2 C2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks, pieces
+from ..plan.recorder import ALL, NODE, Operand, Recorder
+from ..plan.steps import Blocks, Ranks
+from .registry import algorithm
+from .scatter import blocks_for
+
+
+@algorithm("exchange", PULL, "every thread reads its block of every thread")
+def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each thread copies T blocks, its node's by load/store, the others one-sided."""
+    t.ready(ALL, ALL)
+    if not t.one_node:
+        everyone = Ranks(0, t.size)
+        mine = src.across(everyone, t.me * nbytes)
+        with t.net():
+            t.get(blocks_for(dst, t.me, everyone, nbytes), mine, nbytes, t.size)
+    for run in t.mates():
+        mine = src.across(run, t.me * nbytes)
+        t.copy(blocks_for(dst, t.me, run, nbytes), mine, nbytes, run.count)
+    t.done(ALL, ALL)
+
+
+@algorithm("exchange", PUSH, "every thread writes a block to every thread")
+def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each thread copies a block to each of its node's threads and sends one to each other."""
+    t.ready(NODE, NODE, node_only=True)
+    if not t.one_node:
+        everyone = Ranks(0, t.size)
+        with t.net():
+            for offset, size in chunks(nbytes, t.tuning["message"]):
+                t.recv(everyone, dst.on(t.me, offset), size, peer_step=nbytes)
+                t.send(everyone, src.on(t.me, offset), size, peer_step=nbytes)
+    for run in t.mates():
+        yours = blocks_for(src, t.me, run, nbytes)
+        t.copy(dst.across(run, t.me * nbytes), yours, nbytes, run.count)
+    t.done(NODE, NODE, node_only=True)
+
+
+@algorithm("exchange", MULTICORE, "what two nodes have for each other crosses together")
+def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
+
+    A message holds, for each thread of the one node in turn, its blocks for all threads
+    of the other one. They are taken from where they are and land where they belong; in
+    round k a node root sends k nodes on and receives from k nodes back::
+
+        node 0 (threads 0, 1) to node 1 (threads 2, 3)
+        src@0: . . 2 3   src@1: . . 2 3    ->    dst@2: 0 1 . .   dst@3: 0 1 . .
+
+    Meanwhile every thread copies its blocks from its node's threads. Inside one node:
+    small ones are copied by whoever arrives last, else pulled.
+    """
+    if t.one_node:
+        if nbytes * t.size * t.size <= t.tuning["fuse"]:
+            with t.alone(0, anyone=True):
+                _copy_all(t, dst, src, nbytes)
+        else:
+            pull(t, dst, src, nbytes)
+        return
+
+    message = t.message(nbytes * t.largest_node)
+    if t.lead(nbytes * t.size * t.largest_node):
+        if t.me == t.node_root:
+            _between_nodes(t, dst, src, nbytes, message)
+            _copy_all(t, dst, src, nbytes)
+        return
+    t.ready(NODE, NODE, node_only=True)
+    if t.me == t.node_root:
+        with t.net():
+            _between_nodes(t, dst, src, nbytes, message)
+    for run in t.mates():
+        # in pieces, so that a node root looks at the network in between
+        for block, count, offset, size in pieces(run.count, nbytes, message):
+            part = run.cut(block, count)
+            mine = src.across(part, t.me * nbytes + offset)
+            t.copy(blocks_for(dst, t.me, part, nbytes) + offset, mine, size, count)
+    t.done(NODE, NODE, node_only=True)
+
+
+def _copy_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """All that my node's threads have for each other."""
+    for run in t.mates():
+        for thread in run:
+            for to in t.mates():
+                yours = blocks_for(src, thread, to, nbytes)
+                t.copy(dst.across(to, thread * nbytes), yours, nbytes, to.count)
+
+
+def _between_nodes(t: Recorder, dst: Operand, src: Operand, nbytes: int, message: int) -> None:
+    """All that my node's threads and others' have for each other."""
+    mine = t.mates()
+
+    def outgoing(node: int) -> Iterator[list[Blocks]]:
+        for grids in messages(mine, t.mates(node), nbytes, message):
+            yield [
+                Blocks(
+                    blocks_for(src, of.first, to, nbytes) + offset, size, to.count,
+                    of.count, (of.step, 0),
+                )
+                for of, to, offset, size in grids
+            ]
+
+    def incoming(node: int) -> Iterator[list[Blocks]]:
+        for grids in messages(t.mates(node), mine, nbytes, message):
+            yield [
+                Blocks(
+                    dst.across(to, of.first * nbytes + offset), size, to.count,
+                    of.count, (0, of.step * nbytes),
+                )
+                for of, to, offset, size in grids
+            ]
+
+    trade(t, outgoing, incoming)
+
+
+Grids = list[tuple[Ranks, Ranks, int, int]]
+"""Senders, receivers, and which bytes (offset, size) of the block from each to each."""
+
+
+def messages(
+    senders: Sequence[Ranks], receivers: Sequence[Ranks], nbytes: int, most: int
+) -> Iterator[Grids]:
+    """Cut what one node has for another one into messages of at most `most` bytes.
+
+    Sender after sender: all blocks of several of them while they are small, else a few
+    blocks of one, or a part of one.
+    """
+    row = nbytes * sum(run.count for run in receivers)
+    if row > most:
+        for run in senders:
+            for of in run:
+                for to in receivers:
+                    for block, count, offset, size in pieces(to.count, nbytes, most):
+                        yield [(Ranks(of), to.cut(block, count), offset, size)]
+        return
+    message: Grids = []
+    left = room = most // row
+    for run in senders:
+        at = 0
+        while at < run.count:
+            count = min(left, run.count - at)
+            message += [(run.cut(at, count), to, 0, nbytes) for to in receivers]
+            at += count
+            left -= count
+            if not left:
+                yield message
+                message, left = [], room
+    if message:
+        yield message
+
+
+Messages = Callable[[int], Iterable[list[Blocks]]]
+"""The messages to or from a node, in order."""
+
+
+def trade(t: Recorder, outgoing: Messages, incoming: Messages) -> None:
+    """A node root's messages to and from all other nodes, in rounds.
+
+    A message is posted at the same place (round, number) at both ends, and what has to
+    be over before it was posted at earlier places: so bounded windows cannot lock.
+    """
+    nodes = t.tree.node_count
+    for k in range(1, nodes):
+        to, of = (t.my_node + k) % nodes, (t.my_node - k) % nodes
+        for taken, given in zip_longest(incoming(of), outgoing(to)):
+            if taken:
+                t.recv_blocks(t.tree.node_root(of), taken)
+            if given:
+                t.send_blocks(t.tree.node_root(to), given)

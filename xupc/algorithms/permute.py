@@ -1,0 +1,148 @@
+"""all_permute: the block of thread i to thread perm[i] (UPC 1.3, 7.4.2.6).
+
+::
+
+    before   src@0: A   src@1: B   src@2: C      perm 2 0 1
+    after    dst@2: A   dst@0: B   dst@1: C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks, pieces
+from ..plan.recorder import Operand, Recorder
+from ..plan.steps import Blocks
+from .exchange import trade
+from .registry import algorithm
+
+Permutation = NDArray[Any]
+"""Of the threads, as an array of integers."""
+
+
+def _neighbours(t: Recorder, perm: Permutation) -> tuple[int, int]:
+    """(the thread that my block goes to, the thread whose block comes to me)."""
+    return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
+
+
+def _near(t: Recorder, threads: Iterable[int]) -> list[int]:
+    """Those on my node."""
+    return [thread for thread in threads if t.on_my_node(thread)]
+
+
+def _crossing(t: Recorder, perm: Permutation) -> set[int]:
+    """The threads of my node whose block leaves it or comes from another one."""
+    node_of, mine = t.tree.node_index, t.tree.members(t.my_node)
+    leaves = mine[node_of[perm[mine]] != t.my_node]
+    comes = perm[(node_of[perm] == t.my_node) & (node_of != t.my_node)]
+    return {*leaves.tolist(), *comes.tolist()}
+
+
+@algorithm("permute", PULL, "every thread reads the block that is for it")
+def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each thread copies one block, by load/store or by a one-sided read."""
+    to, of = _neighbours(t, perm)
+    t.ready_each(owners=[of], users=[to])
+    t.fetch(dst.on(t.me), src.on(of), nbytes)
+    t.done_each(owners=[of], users=[to])
+
+
+@algorithm("permute", PUSH, "every thread writes its block to where it goes")
+def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each thread copies one block, by load/store or by a message."""
+    to, of = _neighbours(t, perm)
+    owners, users = _near(t, [to]), _near(t, [of])
+    t.ready_each(owners, users, node_only=True)
+    for offset, size in chunks(nbytes, t.tuning["message"]):
+        if not t.on_my_node(of):
+            t.recv(of, dst.on(t.me, offset), size)
+        if not t.on_my_node(to):
+            t.send(to, src.on(t.me, offset), size)
+    if t.on_my_node(to):
+        t.copy(dst.on(to), src.on(t.me), nbytes)
+    t.done_each(owners, users)
+
+
+@algorithm("permute", MULTICORE, "the blocks that go from node to node cross together")
+def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
+
+    Only pairs of nodes between which blocks move have any::
+
+        perm 2 3 0 4 1     node 0 (threads 0, 1) to node 1 (2, 3): src@0, src@1 -> dst@2, dst@3
+                           node 1 to node 0: src@2 -> dst@0        node 1 to node 2: ...
+
+    Inside one node: small ones are copied by whoever arrives last, else pulled.
+    """
+    if t.one_node:
+        if nbytes * t.size <= t.tuning["fuse"]:
+            with t.alone(0, anyone=True):
+                _copy_all(t, dst, src, perm, nbytes)
+        else:
+            pull(t, dst, src, perm, nbytes)
+        return
+
+    message = t.message(nbytes)
+    if t.lead(nbytes * t.largest_node):
+        if t.me == t.node_root:
+            _between_nodes(t, dst, src, perm, nbytes, message)
+            _copy_all(t, dst, src, perm, nbytes)
+        return
+    to, of = _neighbours(t, perm)
+    crossing = _crossing(t, perm)  # whose data the node root touches
+    owners = [*_near(t, [of]), *(crossing if t.me == t.node_root else ())]
+    users = [*_near(t, [to]), *([t.node_root] if t.me in crossing else ())]
+    t.ready_each(owners, users, node_only=True)
+    if t.me == t.node_root and crossing:
+        with t.net():
+            _between_nodes(t, dst, src, perm, nbytes, message)
+    if t.on_my_node(of):
+        for offset, size in chunks(nbytes, message):
+            t.copy(dst.on(t.me, offset), src.on(of, offset), size)
+    t.done_each(owners, users)
+
+
+def _copy_all(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """All blocks that stay on my node."""
+    for run in t.mates():
+        for of in run:
+            to = int(perm[of])
+            if t.on_my_node(to):
+                t.copy(dst.on(to), src.on(of), nbytes)
+
+
+def _between_nodes(
+    t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int, message: int
+) -> None:
+    """The blocks that leave my node and that arrive; in a message the senders ascend."""
+    node_of = t.tree.node_index
+    leaving = t.tree.members(t.my_node)
+    arriving = np.flatnonzero(node_of[perm] == t.my_node)
+    given = _grouped(node_of[perm[leaving]], leaving)
+    taken = _grouped(node_of[arriving], perm[arriving])
+    trade(
+        t,
+        lambda node: _messages(src, given.get(node, ()), nbytes, message),
+        lambda node: _messages(dst, taken.get(node, ()), nbytes, message),
+    )
+
+
+def _grouped(nodes: NDArray[Any], threads: NDArray[Any]) -> dict[int, list[int]]:
+    """The threads by node, in order."""
+    groups: dict[int, list[int]] = {}
+    for node, thread in zip(nodes.tolist(), threads.tolist(), strict=True):
+        groups.setdefault(node, []).append(thread)
+    return groups
+
+
+def _messages(
+    area: Operand, threads: Sequence[int], nbytes: int, message: int
+) -> Iterator[list[Blocks]]:
+    """The blocks of some threads: several in a message, or a part of one."""
+    for block, count, offset, size in pieces(len(threads), nbytes, message):
+        yield [Blocks(area.on(thread, offset), size) for thread in threads[block : block + count]]
