@@ -28,7 +28,7 @@ from ..patterns import mirrored, prefix_joins
 from ..plan.recorder import ALL, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .registry import algorithm
-from .sweeps import Edge, Up
+from .sweeps import Edge, Up, trade_values, traded_values
 
 DST, SRC = Operand(0), Operand(1)
 
@@ -283,10 +283,17 @@ def multicore(t: Recorder, r: Running) -> None:
 
     One node: small ones are done by whoever arrives last; else every thread folds its
     block into its SLOT, joins those of the threads before it, and goes along its block.
+    Few nodes: the same, when node roots have told each other their threads' values.
+    Where threads have blocks of several rows, and on many nodes: as PUSH.
     """
     line = r.line
-    if not t.one_node or line.layout.rows > 1:
+    few = t.tree.node_count <= t.tuning["flat"]
+    fits = line.layout.positions * r.itemsize <= t.tuning["buffer"]
+    if line.layout.rows > 1 or not (few and fits):
         push(t, r)
+        return
+    if not t.one_node:
+        _across(t, r)
         return
     if r.moved:
         t.ready(ALL, ALL)
@@ -303,14 +310,7 @@ def multicore(t: Recorder, r: Running) -> None:
 
 def _runs_before(r: Running, position: int) -> list[Leaf]:
     """The blocks before a position."""
-    line, size = r.line, r.itemsize
-    leaves = []
-    for p in range(position):
-        block = line.at(p, 0)
-        assert block is not None
-        part = Part(r.operand.index, line.thread(p), block.place * size, 0, size)
-        leaves.append(Leaf(part, block.nelems))
-    return _in_order(r, leaves)
+    return _in_order(r, [_run(r, p) for p in range(position)])
 
 
 def _in_order(r: Running, leaves: list[Leaf]) -> list[Leaf]:
@@ -329,17 +329,68 @@ def _at_once(t: Recorder, r: Running) -> None:
     block = line.at(position, 0)
     if block is None:
         return
-    size = r.itemsize
-    run = Part(r.operand.index, t.me, block.place * size, 0, size)
     later = [line.thread(p) for p in range(position + 1, line.layout.positions)]
     if later:
-        t.fold(Operand(SLOT).on(t.me), [Leaf(run, block.nelems)])
+        t.fold(Operand(SLOT).on(t.me), [_run(r, position)])
         t.signal(there, [Ranks(thread) for thread in later])
     leaves = []
     for p in range(position):
         t.wait(there, line.thread(p))
         leaves.append(Leaf(Operand(SLOT).on(line.thread(p))))
     _along(t, r, position, _in_order(r, leaves))
+
+
+def _across(t: Recorder, r: Running) -> None:
+    """One row of blocks on a few nodes."""
+    line, size = r.line, r.itemsize
+    n = line.layout.positions
+    threads = [line.thread(p) for p in range(n)]
+    everywhere = range(t.tree.node_count)
+    nbytes = max(line.layout.nelems * size // t.tree.node_count, n * size)
+    if not r.moved and t.lead(nbytes):
+        if t.me == t.node_root:
+            mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
+            for p in mine:
+                t.fold(Operand(SLOT).on(threads[p]), [_run(r, p)])
+            t.need(*trade_values(t, threads, size, everywhere))
+            parts = traded_values(t, threads, size)
+            for p in mine:
+                _along(t, r, p, _in_order(r, [Leaf(part) for part in parts[:p]]))
+        return
+    if r.moved:
+        t.ready(ALL, ALL)
+        _deal(t, r, push=True)
+    arrived, there, read = t.channel(), t.channel(), t.channel()
+    position = threads.index(t.me) if t.me in threads else None
+    if position is not None:
+        t.fold(Operand(SLOT).on(t.me), [_run(r, position)])
+        t.signal(arrived, t.mates())
+    near = [thread for thread in threads if t.on_my_node(thread)]
+    if t.me == t.node_root:
+        t.wait(arrived, [Ranks(thread) for thread in near])
+        t.need(*trade_values(t, threads, size, everywhere))
+        t.signal(there, [Ranks(thread) for thread in near])
+    if position is not None:
+        if t.me != t.node_root:
+            t.wait(arrived, [Ranks(thread) for thread in near])
+        t.wait(there, t.node_root)
+        parts = traded_values(t, threads, size)
+        _along(t, r, position, _in_order(r, [Leaf(part) for part in parts[:position]]))
+        if t.me != t.node_root:
+            t.signal(read, (Ranks(t.node_root),))
+    if t.me == t.node_root:  # its BUFFER is its own again
+        t.wait(read, [Ranks(thread) for thread in near if thread != t.me])
+    if r.moved:
+        t.done(ALL, ALL)
+
+
+def _run(r: Running, position: int) -> Leaf:
+    """A position's block as a leaf."""
+    line, size = r.line, r.itemsize
+    block = line.at(position, 0)
+    assert block is not None
+    part = Part(r.operand.index, line.thread(position), block.place * size, 0, size)
+    return Leaf(part, block.nelems)
 
 
 def _along(t: Recorder, r: Running, position: int, before: list[Leaf]) -> None:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 from ..patterns import binomial
 from ..plan.recorder import Operand, Recorder
-from ..plan.steps import BUFFER, Leaf, Part
+from ..plan.steps import BUFFER, SLOT, Blocks, Leaf, Part
 
-__all__ = ["Down", "Edge", "Up"]
+__all__ = ["Down", "Edge", "Up", "trade_values", "traded_values"]
 
 _DEPTH = 2  # tasks under way on an edge
 
@@ -305,3 +305,39 @@ class Down:
             t.tell(self.here, self.parent)
         for child in self.children:
             t.hear(self.here, child)
+
+
+# --- between node roots, all at once ----------------------------------------------------------
+def trade_values(
+    t: Recorder, threads: Sequence[int], size: int, targets: Sequence[int]
+) -> list[int]:
+    """A node root's messages: its threads' values out of their SLOTs, others' to my BUFFER.
+
+    `threads` have one value each; the node roots of `targets` get them all. Returns the
+    tickets of what is to come.
+    """
+    of: dict[int, list[int]] = {}
+    for i, thread in enumerate(threads):
+        of.setdefault(t.tree.node_of(thread), []).append(i)
+    tickets = []
+    if t.my_node in targets:
+        for node, places in of.items():
+            if node != t.my_node:
+                table = [Blocks(Operand(BUFFER).on(t.me, i * size), size) for i in places]
+                tickets.append(t.recv_blocks(t.tree.node_root(node), table, bounded=False))
+    if mine := of.get(t.my_node):
+        slots = [Blocks(Operand(SLOT).on(threads[i]), size) for i in mine]
+        for node in targets:
+            if node != t.my_node:
+                t.send_blocks(t.tree.node_root(node), slots)
+    return tickets
+
+
+def traded_values(t: Recorder, threads: Sequence[int], size: int) -> list[Part]:
+    """Where my node then finds all these values."""
+    return [
+        Operand(SLOT).on(thread)
+        if t.on_my_node(thread)
+        else Operand(BUFFER).on(t.node_root, i * size)
+        for i, thread in enumerate(threads)
+    ]

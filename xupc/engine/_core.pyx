@@ -418,6 +418,10 @@ cdef class Instance:
     def advance(self, int lane):
         self.i.pc[lane] += 1
 
+    def back(self, int rows):
+        """Do the last rows of the node lane once more."""
+        self.i.pc[0] -= rows
+
     def set_ticket(self, int ticket):
         self.i.tickets[ticket] = 1
 

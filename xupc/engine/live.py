@@ -313,14 +313,16 @@ class NetContext:
         has written to another node's memory before he came, it is read and sent again.
         """
         if self.barrier is None:
-            self.barrier = self._barrier(instance, step, BARRIER)
+            kind = AGAIN if self.again else BARRIER
+            self.barrier = self._barrier(instance, step, kind)
         if not self.barrier.poll():
             return False
         if isinstance(step, Exchange) and not self.barrier.differs:
             if self.barrier.wrote and not self.again:
                 self.again = True
-                self.barrier = self._barrier(instance, step, AGAIN)
-                return self._exchange(instance, step)
+                self.barrier = None
+                instance.back(step.before)
+                return False if step.before else self._exchange(instance, step)
             self._deliver(step, self.barrier)
         instance.team.set_verdict(self.barrier.differs)
         if not self.barrier.differs:

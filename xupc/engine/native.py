@@ -70,6 +70,8 @@ class Exchange(Barrier):
 
     sends: tuple[Send, ...]
     recvs: tuple[Recv, ...]
+    before: int = 0
+    """Rows before it that make the data; they are done again if it is sent again."""
 
 
 class Lowering:
@@ -150,10 +152,17 @@ class Lowering:
             return [_row(ARRIVE), _row(AWAIT, count=1)]
         sends = tuple(step for step in body if isinstance(step, Send))
         recvs = tuple(step for step in body if isinstance(step, Recv))
-        copies = [self.copy(step) for step in body if isinstance(step, Copy)]
-        assert all(isinstance(step, Send | Recv | Copy | Need) for step in body)
-        exchange = self.to_python(Exchange(sends, recvs))
-        return [_row(ARRIVE), _row(GATHER), exchange, _row(CHECK), *copies, _row(RELEASE, count=1)]
+        assert all(isinstance(s, Send | Recv | Copy | Fold | Scan | Need) for s in body)
+        messages = [i for i, step in enumerate(body) if isinstance(step, Send | Recv)]
+        cut = messages[0] if messages else 0
+        own = (Copy, Fold, Scan)
+        before = [row for s in body[:cut] if isinstance(s, own) for row in self.step(s)]
+        after = [row for s in body[cut:] if isinstance(s, own) for row in self.step(s)]
+        exchange = self.to_python(Exchange(sends, recvs, len(before)))
+        return [
+            _row(ARRIVE), _row(GATHER), *before, exchange, _row(CHECK), *after,
+            _row(RELEASE, count=1),
+        ]  # fmt: skip
 
     def to_python(self, step: Step) -> Row:
         self.python.append(step)

@@ -248,10 +248,11 @@ class Recorder:
         peer, step, ticket = self._once(Ranks(to)), self._once(step), self._bounded("send")
         self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
 
-    def recv_blocks(self, of: int, blocks: Sequence[Blocks]) -> int:
+    def recv_blocks(self, of: int, blocks: Sequence[Blocks], *, bounded: bool = True) -> int:
         """Take one message from a thread off my node into all the blocks; the ticket."""
         (dst, nbytes, columns, rows, step), *more = blocks
-        peer, step, ticket = self._once(Ranks(of)), self._once(step), self._bounded("recv")
+        peer, step = self._once(Ranks(of)), self._once(step)
+        ticket = self._bounded("recv") if bounded else self._ticket()
         self._add(Recv(peer, dst, nbytes, ticket, columns, 0, rows, step, tuple(more)))
         return ticket
 
