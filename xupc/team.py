@@ -325,7 +325,8 @@ class Team:
         if self._failure is None:
             error.add_note(f"raised by the function of {call} on thread {self.rank}")
             self._failure = error, call
-            self.core.spoil(_POISON)
+            # another one on each thread: all may have failed alike
+            self.core.spoil(fingerprint("function", self.rank))
 
     def raise_failure(self) -> None:
         """Raise what a function of mine raised, if one did, and forget it."""

@@ -26,11 +26,12 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..layout import Block, Layout, moves
 from ..patterns import mirrored, prefix_joins
 from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
+from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Blocks, Leaf, Part, Ranks
 from .registry import algorithm
 from .sweeps import Edge, Up, trade_values, traded_values
 
 DST, SRC = Operand(0), Operand(1)
+_BLOCKS = 512  # of a message
 
 
 @dataclass(frozen=True)
@@ -237,23 +238,35 @@ class _Sweep:
 
 # --- src's elements to dst's places -------------------------------------------------------
 def _deal(t: Recorder, r: Running, *, push: bool) -> None:
-    """dst's elements are src's, wherever they lie."""
+    """dst's elements are src's, wherever they lie: PULL reads them, else they are brought."""
     size = r.itemsize
     there = t.channel() if push else -1
+    coming: list[int] = []
+    outgoing: list[tuple[int, list[Blocks]]] = []
     for (a, b), pieces in sorted(moves(r.src, r.dst).items()):
-        for piece in pieces:
-            to = Part(DST.index, b, piece.dst * size, 0, piece.dst_step * size)
-            out_of = Part(SRC.index, a, piece.src * size, 0, piece.src_step * size)
-            nbytes = piece.nelems * size
-            near = t.tree.node_of(a) == t.tree.node_of(b)
-            if near and t.me == (a if push else b):
-                t.copy(to, out_of, nbytes, piece.times)
-            elif not near and t.me == b and not push:
-                t.need(*t.get(to, out_of, nbytes, piece.times))
-            elif not near and t.me == b:
-                t.need(t.recv(a, to, nbytes, piece.times))
-            elif not near and t.me == a and push:
-                t.send(b, out_of, nbytes, piece.times)
+        if t.me not in (a, b):
+            continue
+        near = t.tree.node_of(a) == t.tree.node_of(b)
+        to = [Part(DST.index, b, p.dst * size, 0, p.dst_step * size) for p in pieces]
+        out_of = [Part(SRC.index, a, p.src * size, 0, p.src_step * size) for p in pieces]
+        if near or not push:
+            for x, y, p in zip(to, out_of, pieces, strict=True):
+                if near and t.me == (a if push else b):
+                    t.copy(x, y, p.nelems * size, p.times)
+                elif not near and t.me == b:
+                    coming += t.get(x, y, p.nelems * size, p.times)
+            continue
+        ends = to if t.me == b else out_of
+        blocks = [Blocks(x, p.nelems * size, p.times) for x, p in zip(ends, pieces, strict=True)]
+        for first in range(0, len(blocks), _BLOCKS):
+            some = blocks[first : first + _BLOCKS]
+            if t.me == b:
+                coming.append(t.recv_blocks(a, some, bounded=False))
+            else:
+                outgoing.append((b, some))
+    for b, some in outgoing:
+        t.send_blocks(b, some)
+    t.need(*coming)
     if push:
         t.signal(there, t.mates())
         t.wait(there, t.mates())
