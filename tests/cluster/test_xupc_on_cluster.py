@@ -18,6 +18,7 @@ from xupc.cli.mpi import identify
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "live" / "programs"
+EXAMPLES = PROJECT / "examples"
 ALL_GONE = 5.0
 HOSTS = [3, 1, 0, 2]
 
@@ -25,7 +26,7 @@ HOSTS = [3, 1, 0, 2]
 def run(
     cluster: Any, python: str, hosts: list[int], program: str, *words: str, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program of tests/live/programs with `hosts[i]` threads on host i."""
+    """Run a program, by default of tests/live/programs, with `hosts[i]` threads on host i."""
     before = shared_files()
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
     env = {"PYTHONPATH": path, **options.pop("env", {})}
@@ -61,6 +62,22 @@ def test_data(
     done = run(cluster, mpi_python, hosts, "data.py", options, timeout=150)
     assert done.returncode == 0, output(done)
     assert "done: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "verdict"),
+    [
+        ("is_sort.py", ["S"], "VERIFICATION SUCCESSFUL"),
+        ("poisson.py", ["48"], "the solution is right"),
+    ],
+)
+def test_examples(
+    cluster: Any, mpi_python: str, program: str, words: list[str], verdict: str
+) -> None:
+    done = run(cluster, mpi_python, HOSTS, str(EXAMPLES / program), *words)
+    assert done.returncode == 0, output(done)
+    assert "6 threads on 3 nodes" in done.stdout
+    assert verdict in done.stdout
 
 
 @pytest.mark.parametrize("hosts", [[4, 4, 4, 4], HOSTS], ids=["4 x 4", "uneven"])

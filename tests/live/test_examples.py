@@ -1,0 +1,117 @@
+"""The examples as real threads: any number of them, on one node and on several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from launch import Result
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ONCE = pytest.mark.once
+PLACES = pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [
+        pytest.param(1, None, marks=ONCE),
+        (3, None),
+        pytest.param(4, None, marks=ONCE),
+        pytest.param(8, None, marks=ONCE),
+        (4, "3,1"),
+        pytest.param(8, "cyclic:3", marks=ONCE),
+    ],
+)
+IS_SORT = "examples/is_sort.py"
+POISSON = "examples/poisson.py"
+
+
+@PLACES
+def test_integer_sort(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, IS_SORT, nodes=nodes)
+    assert "ranks                  50 of 50 right\n" in result.stdout
+    assert "VERIFICATION SUCCESSFUL\n" in result.stdout
+    crossed = re.search(r"^keys between nodes +(\S+) MB", result.stdout, re.MULTILINE)
+    assert crossed
+    assert (float(crossed[1]) > 0) == (nodes is not None)
+
+
+@pytest.mark.once
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (8, None), (5, "2,3")])
+def test_integer_sort_of_a_million(
+    live: Callable[..., Result], threads: int, nodes: str | None
+) -> None:
+    assert "VERIFICATION SUCCESSFUL\n" in live(threads, IS_SORT, args=["W"], nodes=nodes).stdout
+
+
+BAD_SORTS = {
+    "a key": """
+        make_keys = is_sort.make_keys
+        def wrong(*args):
+            keys = make_keys(*args)
+            keys[100] = 0
+            return keys
+        is_sort.make_keys = wrong
+    """,
+    "the order": """
+        repeat = is_sort.np.repeat
+        is_sort.np.repeat = lambda *args: repeat(*args)[::-1]
+    """,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("what", BAD_SORTS)
+def test_a_bad_sort_is_noticed(live: Callable[..., Result], what: str) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import is_sort
+        {BAD_SORTS[what].strip()}
+        sys.exit(is_sort.main("S"))
+    """
+    result = live(2, program, via="xupc run", expect=1)
+    assert "VERIFICATION FAILED\n" in result.stdout
+    assert ("NOT SORTED" in result.stdout) == (what == "the order")
+
+
+@PLACES
+def test_poisson(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, POISSON, args=["48"], nodes=nodes)
+    assert result.stdout.endswith("\nthe solution is right\n")
+    # Another number of threads rounds otherwise, which may take one iteration more or less.
+    iterations = int(re.findall(r"^ *(\d+)   \d", result.stdout, re.MULTILINE)[-1])
+    assert abs(iterations - 114) <= 1
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("threads", "nodes", "n"), [(1, None, "1"), (6, "4,2", "7")])
+def test_poisson_on_a_small_grid(
+    live: Callable[..., Result], threads: int, nodes: str | None, n: str
+) -> None:
+    result = live(threads, POISSON, args=[n], nodes=nodes)  # 7 rows: 2, 2, 2, 1, 0, 0
+    assert result.stdout.endswith("\nthe solution is right\n")
+
+
+@pytest.mark.once
+def test_poisson_is_the_same_to_the_last_bit_on_any_nodes(live: Callable[..., Result]) -> None:
+    bits = set()
+    for nodes, algorithm in [(None, ""), ("1,3", "pull"), ("cyclic:2", "push")]:
+        args = ["24", algorithm] if algorithm else ["24"]
+        result = live(4, POISSON, args=args, nodes=nodes)
+        bits.update(re.findall(r"to the last bit: (\S+)", result.stdout))
+    assert len(bits) == 1
+
+
+@pytest.mark.once
+def test_a_wrong_solution_is_noticed(live: Callable[..., Result]) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import poisson
+        poisson.WANTED = 0.1
+        sys.exit(poisson.main(16, "pull"))
+    """
+    result = live(2, program, via="xupc run", expect=1)
+    assert result.stdout.endswith("THE SOLUTION IS WRONG\n")
