@@ -29,6 +29,7 @@ LAYERS = [
     ("engine", 5),
     ("selection", 6),
     ("team", 7),
+    ("lists", 7),
     ("collectives", 7),
     ("allocation", 7),
     ("runtime", 7),
