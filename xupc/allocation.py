@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import runtime
-from .collectives import _describe, _HotCall
+from .arguments import describe
+from .collectives import _HotCall
 from .engine.live import barrier_plan
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
@@ -181,7 +182,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
     """
     world = runtime.world()
     world.enter("all_free")
-    record = Record("all_free", [("x", _describe(x))])
+    record = Record("all_free", [("x", describe(x))])
     try:
         allocation, _, offset = _allocation(x, "all_free")
         if allocation.kind == "alloc":

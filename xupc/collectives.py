@@ -8,7 +8,6 @@ happens for it.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import algorithms, runtime
+from .arguments import as_integer, describe
 from .engine import python as python_engine
 from .engine.live import Bound
 from .engine.native_core import core
@@ -27,18 +27,16 @@ from .flags import (
     ALGORITHM_MASK,
     ASYNC,
     IN_ALLSYNC,
-    IN_MASK,
-    IN_MYSYNC,
     IN_PLACE,
     OUT_ALLSYNC,
-    OUT_MASK,
-    OUT_MYSYNC,
     check_flags,
     flag_names,
+    sync_modes,
 )
+from .lists import List, permutation
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
-from .shared import Allocation, SharedArray, SharedPointer, as_address, extent
+from .shared import Allocation, SharedArray, SharedPointer, as_address
 from .team import Team
 
 __all__ = [
@@ -106,10 +104,7 @@ class Checked:
     @property
     def sync(self) -> tuple[str, str]:
         """``(in, out)`` as plans have it."""
-        return (
-            _mode(self.full & IN_MASK, IN_MYSYNC, IN_ALLSYNC),
-            _mode(self.full & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC),
-        )
+        return sync_modes(self.full)
 
     def fingerprint(self, name: str, *more: int) -> int:
         """Of the collective and all its single-valued arguments."""
@@ -117,111 +112,10 @@ class Checked:
         return fingerprint(name, *where, self.nbytes, self.flags, *more)
 
 
-def _integer(value: Any, call: str, argument: str) -> int:
-    if isinstance(value, bool):
-        raise TypeError(f"{call}: {argument}: expected an int, got {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{call}: {argument}: expected an int, got {value!r}") from None
-
-
 def _meet(team: Team, signature: int, record: Record) -> None:
     """A barrier in which all threads must have the same signature."""
     plan = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
     team.make(plan, [], signature, record).execute()
-
-
-def _describe(x: Any) -> str:
-    """An operand as text, the same on every thread."""
-    try:
-        allocation, thread, offset = as_address(x)
-    except TypeError:
-        return repr(x)
-    return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
-
-
-class List:
-    """A list that a call is given: shared, or private and then copied here.
-
-    Attributes
-    ----------
-    shared
-        Where element 0 is, None of a private list.
-    where
-        That as numbers, for fingerprints.
-    """
-
-    def __init__(self, name: str, given: Any) -> None:
-        self.name = name
-        self.shared: SharedPointer | None = None
-        self.where: tuple[int, ...] = ()
-        self.given = given
-        if isinstance(given, SharedArray):
-            self.shared = given.ptr(0)
-        elif isinstance(given, SharedPointer):
-            self.shared = given
-        elif isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iu":
-            self.given = tuple(given.tolist())
-        elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-            self.given = tuple(given)
-        if self.shared is not None:
-            p = self.shared
-            self.where = p.allocation.serial, p.thread, p.addr, p.phase, p.blocksize, p.dtype.num
-
-    def __str__(self) -> str:
-        p = self.shared
-        if p is not None:
-            return f"{_describe(p)}, phase {p.phase}, blocksize {p.blocksize}, {p.dtype}"
-        if isinstance(self.given, tuple):
-            return f"a private list of {len(self.given)}"
-        return repr(self.given)
-
-    def check(self, call: str, team: Team, target: Target) -> None:
-        """What can be said before it may be read; `target` is what the call overwrites."""
-        name, given, p = self.name, self.given, self.shared
-        if p is None:
-            if not isinstance(given, tuple):
-                raise TypeError(
-                    f"{call}: {name}: expected a SharedArray, a SharedPointer or a sequence "
-                    f"of int, got {given!r}"
-                )
-            if len(given) != team.size:
-                raise ValueError(
-                    f"{call}: {name}: expected one int for each of {team.size} threads, "
-                    f"got {len(given)}"
-                )
-            self.given = tuple(_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
-            return
-        p.allocation.check_live(call, name)
-        if p.dtype.kind not in "iu":
-            raise TypeError(f"{call}: {name}: expected integers, got {p.dtype}")
-        if p.thread != team.threads[0]:
-            raise AffinityError(
-                f"{call}: {name}: expected affinity to thread {team.threads[0]}, "
-                f"got a pointer with affinity to thread {p.thread}"
-            )
-        try:
-            places = extent(p, team.size)
-        except IndexError:
-            raise ValueError(
-                f"{call}: {name}: {team.size} elements from there on are beyond the allocation, "
-                f"which has {p.allocation.nelems} x {p.allocation.dtype}"
-            ) from None
-        end = target.offset + target.nbytes
-        if any(addr < end and target.offset < addr + nbytes for _, addr, nbytes in places):
-            raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
-
-    def read(self, threads: int) -> list[int]:
-        """What it holds."""
-        if self.shared is None:
-            return list(self.given)
-        values: list[int] = self.shared[0:threads].tolist()
-        return values
-
-    def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
-        """Each by itself, so that a difference names the index."""
-        return [(f"{self.name}[{i}]", str(v)) for i, v in enumerate(values)]
 
 
 Given = tuple[str, Any, Shape]
@@ -267,8 +161,8 @@ class Collective(_HotCall):  # type: ignore[misc]
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call that is not in the cache."""
         instance = self._prepare(*args, **kwargs)
-        if not kwargs and instance.owner.job.native:
-            self.remember(args, instance)
+        if instance.owner.job.native:
+            self.remember(args, instance, kwargs)
         instance.execute()
 
     def plan(
@@ -313,7 +207,7 @@ class Collective(_HotCall):  # type: ignore[misc]
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                *((name, _describe(x)) for name, x, _ in operands),
+                *((name, describe(x)) for name, x, _ in operands),
                 *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
@@ -334,7 +228,7 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
-        full = check_flags(_integer(flags, call, "flags"), call)
+        full = check_flags(as_integer(flags, call, "flags"), call)
         for bit, name in ((IN_PLACE, "IN_PLACE"), (ASYNC, "ASYNC")):
             if full & bit:
                 raise NotImplementedError(f"{call}: flags: {name} is not there yet")
@@ -350,7 +244,7 @@ class Collective(_HotCall):  # type: ignore[misc]
     ) -> tuple[list[Target], int, int]:
         """(operands, nbytes, root)."""
         call = self.__name__
-        n = _integer(nbytes, call, "nbytes")
+        n = as_integer(nbytes, call, "nbytes")
         if n < 1:
             raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
         targets = [self._target(x, shape, name, n, team) for name, x, shape in operands]
@@ -361,8 +255,8 @@ class Collective(_HotCall):  # type: ignore[misc]
                 and source.offset < target.offset + target.nbytes
             ):
                 raise OverlapError(
-                    f"{call}: dst and src overlap: dst is {_describe(dst)} and {target.nbytes} "
-                    f"bytes, src is {_describe(src)} and {source.nbytes} bytes"
+                    f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
+                    f"bytes, src is {describe(src)} and {source.nbytes} bytes"
                 )
         rooted = (t.thread for t, (_, _, shape) in zip(targets, operands, strict=True)
                   if shape.rooted)
@@ -423,10 +317,6 @@ class Collective(_HotCall):  # type: ignore[misc]
         return team.plan_for((self.name, flag, sync, key, n), build)
 
 
-def _mode(bits: int, my: int, all_: int) -> str:
-    return "my" if bits == my else "all" if bits == all_ else "no"
-
-
 class Permute(Collective):
     """As the others, with a list: ``collective(dst, src, perm, nbytes, flags=0, *, team=None)``.
 
@@ -478,7 +368,8 @@ class Permute(Collective):
         call = self._checked(operands, nbytes, flags, team, listed)
         world, sync = call.team, call.sync
         try:
-            listed.check(self.__name__, world, call.targets[0])
+            target = call.targets[0]
+            listed.check(self.__name__, world, target.offset, target.nbytes)
         except (TypeError, ValueError) as e:
             return world.fail(e, call.record, call.synchronising)
         if listed.shared:
@@ -490,7 +381,7 @@ class Permute(Collective):
                 sync = _after_reading(sync)
             world.job.engine.expect_reads()
         try:
-            values = _permutation(self.__name__, listed.read(world.size))
+            values = permutation(self.__name__, listed.read(world.size))
         except ValueError as e:
             return world.fail(e, call.record, call.synchronising)
         call.record = call.record.with_more(listed.entries(values))
@@ -507,22 +398,6 @@ def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
     if out == "my":
         return "all", out  # nobody may change his part of the list before all have read it
     return ("no" if into == "all" else into), out
-
-
-def _permutation(call: str, values: Sequence[int]) -> Sequence[int]:
-    """The values if each thread is among them once."""
-    threads = len(values)
-    if sorted(values) == list(range(threads)):
-        return values
-    first: dict[int, int] = {}
-    for i, value in enumerate(values):
-        where = f"{call}: perm[{i}] is {value}"
-        if not 0 <= value < threads:
-            raise ValueError(f"{where}: expected 0 <= perm[i] < {threads}")
-        if value in first:
-            raise ValueError(f"{where}, as perm[{first[value]}] is: expected a permutation")
-        first[value] = i
-    raise AssertionError("a list of distinct threads is a permutation")
 
 
 class BoundPlan(_HotPlan):  # type: ignore[misc]

@@ -15,9 +15,8 @@ import numpy as np
 from . import algorithms, runtime
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduce import Reduction
+from .arguments import as_integer, describe
 from .collectives import BoundPlan, Collective
-from .collectives import _describe as describe
-from .collectives import _integer as as_integer
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
@@ -150,8 +149,8 @@ class Computation(Collective):
         """A call that is not in the cache."""
         instance = self._prepare(*args, **kwargs)
         a_function = instance.plan.kernel.func is not None  # its globals may change
-        if not a_function and not kwargs and instance.owner.job.native:
-            self.remember(args, instance)
+        if not a_function and instance.owner.job.native:
+            self.remember(args, instance, kwargs)
         instance.execute()
 
     def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:

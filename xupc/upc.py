@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 import xupc
 
 from . import runtime
-from .collectives import _describe
+from .arguments import describe
 from .engine.reports import Record
 from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags, flag_names
 from .ops import Op
@@ -138,7 +138,7 @@ def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any
     for argument, x in (("dst", dst), ("src", src)):
         if isinstance(x, SharedArray | SharedPointer) and x.dtype != dtype:
             error = TypeError(
-                f"{name}: {argument}: expected {dtype}, got {_describe(x)} of {x.dtype}: "
+                f"{name}: {argument}: expected {dtype}, got {describe(x)} of {x.dtype}: "
                 f"cast first, {argument}.cast({dtype.name!r})"
             )
             _fail(error, name, dst, src, flags)
@@ -153,7 +153,7 @@ def _fail(error: TypeError, name: str, dst: Any, src: Any, flags: Any) -> NoRetu
         full, said = IN_ALLSYNC, repr(flags)
     else:
         said = flag_names(flags)
-    arguments = [("dst", _describe(dst)), ("src", _describe(src)), ("flags", said)]
+    arguments = [("dst", describe(dst)), ("src", describe(src)), ("flags", said)]
     world.fail(error, Record(name, arguments), bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
     raise AssertionError("fail raises")
 

@@ -462,15 +462,18 @@ cdef class _Entry:
 cdef class HotCall:
     """A callable with a cache from argument identity to bound instance.
 
-    Arguments match by identity, exact ints by value.
+    Arguments match by identity, exact ints by value. Calls with keywords have a table of
+    their own, in which the names and then the values follow the positional arguments.
     """
 
     cdef list table
+    cdef list named
     cdef object __weakref__
     cdef dict __dict__
 
     def __cinit__(self, *args, **kwargs):
         self.table = [None] * BUCKETS
+        self.named = [None] * BUCKETS
 
     cdef inline uint64_t _hash(self, tuple args) noexcept:
         cdef uint64_t h = 0
@@ -482,38 +485,50 @@ cdef class HotCall:
                 h = h * 31 + (<uintptr_t><PyObject *>a >> 4)
         return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
 
-    def __call__(self, *args, **kwargs):
+    cdef inline Instance _find(self, list table, tuple args):
+        """The instance of an earlier call with the same arguments, or None."""
         cdef _Entry e
         cdef int k, n
         cdef object a, b
-        cdef bint same
-        if not kwargs:
-            found = self.table[self._hash(args)]
-            if found is not None:
-                e = <_Entry>found
-                n = len(args)
-                if e.generation == _generation and len(e.args) == n:
-                    same = True
-                    for k in range(n):
-                        a = args[k]
-                        b = e.args[k]
-                        if a is not b and not (
-                            PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b
-                        ):
-                            same = False
-                            break
-                    if same and not e.instance.team.blocked:
-                        if e.instance.team.t.unsynced >= RUN_AHEAD:
-                            _catch_up(e.instance)
-                        return e.instance.execute()
-        return self.slow(args, kwargs)
+        found = table[self._hash(args)]
+        if found is None:
+            return None
+        e = <_Entry>found
+        n = len(args)
+        if e.generation != _generation or len(e.args) != n:
+            return None
+        for k in range(n):
+            a = args[k]
+            b = e.args[k]
+            if a is not b and not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
+                return None
+        return None if e.instance.team.blocked else e.instance
 
-    def remember(self, tuple args, Instance instance):
+    def __call__(self, *args, **kwargs):
+        cdef Instance instance
+        if kwargs:
+            instance = self._find(self.named, _with_names(args, kwargs))
+        else:
+            instance = self._find(self.table, args)
+        if instance is None:
+            return self.slow(args, kwargs)
+        if instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(instance)
+        return instance.execute()
+
+    def remember(self, tuple args, Instance instance, dict kwargs=None):
         cdef _Entry e = _Entry()
+        cdef list table = self.table
+        if kwargs:
+            table, args = self.named, _with_names(args, kwargs)
         e.args = args
         e.instance = instance
         e.generation = _generation
-        self.table[self._hash(args)] = e
+        table[self._hash(args)] = e
+
+
+cdef inline tuple _with_names(tuple args, dict kwargs):
+    return args + tuple(kwargs) + tuple(kwargs.values())
 
 
 cdef class HotPlan:

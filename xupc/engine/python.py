@@ -305,7 +305,9 @@ class HotCall:
         """Overridden by the collectives."""
         raise NotImplementedError
 
-    def remember(self, args: tuple[Any, ...], instance: Any) -> None:
+    def remember(
+        self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
+    ) -> None:
         """Nothing is cached here."""
 
 

@@ -41,8 +41,8 @@ def main() -> None:
         if dice < 0.8:
             name = common.choice(tuple(FUNCTIONS))
             root = common.choice(threads) if name in ROOTED else 0
-            dst, src = buffers.operands(name, root)
-            FUNCTIONS[name](dst, src, common.choice(NBYTES), common.choice(flags))
+            operands = buffers.operands(name, root)
+            FUNCTIONS[name](*operands, common.choice(NBYTES), common.choice(flags))
         elif dice < 0.9:
             common.choice(plans)()
         elif dice < 0.94:

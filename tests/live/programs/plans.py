@@ -38,8 +38,27 @@ def replays(usable: Usable) -> int:
                 usable(what)
         raises(NotImplementedError, (), plan.start)
     ahead(buffers)
+    keywords(buffers)
+    freezes()
     freed(buffers, usable)
     return number
+
+
+def freezes() -> None:
+    """A plan keeps what the list held when it was made."""
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    buffers = Buffers(64)
+    perm = xupc.all_alloc(threads, "i4", 1)
+    perm.local[:] = threads - 1 - me
+    private = list(range(threads))[::-1]
+    dst, src = buffers.operands("gather_all", 0)
+    plans = [xupc.all_permute.plan(dst, src, p, 40) for p in (perm, private)]
+    perm.local[:] = me
+    private[:] = range(threads)
+    for number, plan in enumerate(plans * 3):
+        buffers.fill("permute", number, 40)
+        plan()
+        buffers.check("permute", number, 40, 1, 0, ("frozen", number))
 
 
 def ahead(buffers: Buffers) -> None:
@@ -51,6 +70,29 @@ def ahead(buffers: Buffers) -> None:
         plan()
     xupc.barrier()
     buffers.check("broadcast", 1, 8, 0, 0, "150 runs of a NOSYNC plan")
+
+
+def keywords(buffers: Buffers) -> None:
+    """Calls with keywords are remembered too, names and all."""
+    f, (dst, src), number = xupc.all_broadcast, buffers.operands("broadcast", 0), 0
+    calls = [
+        (8, lambda: f(dst, src, 8, flags=0)),
+        (8, lambda: f(dst, src, nbytes=8)),
+        (8, lambda: f(nbytes=8, src=src, dst=dst, flags=xupc.PULL)),
+        (24, lambda: f(dst, src, nbytes=24)),
+        (8, lambda: f(dst, src, 8, team=xupc.init())),
+    ]
+    for n, call in calls * 2:
+        for again in range(3):
+            number += 1
+            buffers.fill("broadcast", number, n)
+            if again and xupc.init().job.native:
+                f.slow = None  # nobody may come there
+            call()
+            vars(f).pop("slow", None)
+            buffers.check("broadcast", number, n, 0, 0, ("keywords", n))
+    raises(TypeError, (), lambda: f(dst, "nbytes", 8))
+    raises(TypeError, (), lambda: f(dst, src, 8, nbytes=8))
 
 
 def freed(buffers: Buffers, usable: Usable) -> None:

@@ -1,0 +1,128 @@
+"""Lists that collectives are given: their contents are data, not part of the signature.
+
+A private list is copied at the call and compared by content; a shared one is read when the
+sync mode says that it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arguments import as_integer
+from .errors import AffinityError, OverlapError
+from .shared import SharedArray, SharedPointer, extent
+
+if TYPE_CHECKING:
+    from .team import Team
+
+__all__ = ["List", "permutation"]
+
+
+class List:
+    """A list that a call is given: shared, or private and then copied here.
+
+    Attributes
+    ----------
+    shared
+        Where element 0 is, None of a private list.
+    where
+        That as numbers, for fingerprints.
+    """
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name = name
+        self.shared: SharedPointer | None = None
+        self.where: tuple[int, ...] = ()
+        self.given = given
+        if isinstance(given, SharedArray):
+            self.shared = given.ptr(0)
+        elif isinstance(given, SharedPointer):
+            self.shared = given
+        elif isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iu":
+            self.given = tuple(given.tolist())
+        elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            self.given = tuple(given)
+        if self.shared is not None:
+            p, dtype = self.shared, self.shared.dtype
+            self.where = (
+                p.allocation.serial, p.thread, p.addr, p.phase, p.blocksize,
+                ord(dtype.kind), dtype.itemsize,
+            )
+
+    def __str__(self) -> str:
+        p = self.shared
+        if p is not None:
+            return (
+                f"thread {p.thread} offset {p.addr}, phase {p.phase}, blocksize {p.blocksize}, "
+                f"{p.dtype}"
+            )
+        if isinstance(self.given, tuple):
+            return f"a private list of {len(self.given)}"
+        return repr(self.given)
+
+    def check(self, call: str, team: Team, offset: int, nbytes: int) -> None:
+        """What can be said before it may be read; the call overwrites `nbytes` from `offset` on.
+
+        One int for each thread of the team is expected.
+        """
+        name, given, p = self.name, self.given, self.shared
+        if p is None:
+            if not isinstance(given, tuple):
+                raise TypeError(
+                    f"{call}: {name}: expected a SharedArray, a SharedPointer or a sequence "
+                    f"of int, got {given!r}"
+                )
+            if len(given) != team.size:
+                raise ValueError(
+                    f"{call}: {name}: expected one int for each of {team.size} threads, "
+                    f"got {len(given)}"
+                )
+            self.given = tuple(as_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
+            return
+        p.allocation.check_live(call, name)
+        if p.dtype.kind not in "iu":
+            raise TypeError(f"{call}: {name}: expected integers, got {p.dtype}")
+        if p.thread != team.threads[0]:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to thread {team.threads[0]}, "
+                f"got a pointer with affinity to thread {p.thread}"
+            )
+        try:
+            places = extent(p, team.size)
+        except IndexError:
+            raise ValueError(
+                f"{call}: {name}: {team.size} elements from there on are beyond the allocation, "
+                f"which has {p.allocation.nelems} x {p.allocation.dtype}"
+            ) from None
+        if any(addr < offset + nbytes and offset < addr + size for _, addr, size in places):
+            raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
+
+    def read(self, threads: int) -> list[int]:
+        """What it holds."""
+        if self.shared is None:
+            return list(self.given)
+        values: list[int] = self.shared[0:threads].tolist()
+        return values
+
+    def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
+        """Each by itself, so that a difference names the index."""
+        return [(f"{self.name}[{i}]", str(v)) for i, v in enumerate(values)]
+
+
+def permutation(call: str, values: Sequence[int]) -> Sequence[int]:
+    """The values if each thread is among them once."""
+    threads = len(values)
+    if sorted(values) == list(range(threads)):
+        return values
+    first: dict[int, int] = {}
+    for i, value in enumerate(values):
+        where = f"{call}: perm[{i}] is {value}"
+        if not 0 <= value < threads:
+            raise ValueError(f"{where}: expected 0 <= perm[i] < {threads}")
+        if value in first:
+            raise ValueError(f"{where}, as perm[{first[value]}] is: expected a permutation")
+        first[value] = i
+    raise AssertionError("a list of distinct threads is a permutation")
