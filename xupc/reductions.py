@@ -14,7 +14,7 @@ import numpy as np
 
 from . import algorithms, runtime
 from .algorithms.prefix_reduce import Running
-from .algorithms.reduce import Reduction
+from .algorithms.reduction import Reduction
 from .arguments import as_integer, describe
 from .collectives import BoundPlan, Collective
 from .engine import kernels

@@ -17,7 +17,7 @@ from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Sto
 
 from xupc.algorithms import find
 from xupc.algorithms.prefix_reduce import Running
-from xupc.algorithms.reduce import Reduction
+from xupc.algorithms.reduction import Reduction
 from xupc.engine.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.layout import Layout

@@ -374,25 +374,25 @@ def _across(t: Recorder, r: Running) -> None:
         t.ready(ALL, ALL)
         _deal(t, r, push=True)
     arrived, there, read = t.channel(), t.channel(), t.channel()
-    position = threads.index(t.me) if t.me in threads else None
-    if position is not None:
-        t.fold(Operand(SLOT).on(t.me), [_run(r, position)])
-        t.signal(arrived, t.mates())
-    near = [thread for thread in threads if t.on_my_node(thread)]
+    near = [Ranks(thread) for thread in threads if t.on_my_node(thread)]
+    listening = near if t.node_root in threads else [*near, Ranks(t.node_root)]
+    if t.me in threads:
+        t.fold(Operand(SLOT).on(t.me), [_run(r, threads.index(t.me))])
+        t.signal(arrived, listening)
+    if Ranks(t.me) in listening:
+        t.wait(arrived, near)
     if t.me == t.node_root:
-        t.wait(arrived, [Ranks(thread) for thread in near])
         t.need(*trade_values(t, threads, size, everywhere))
-        t.signal(there, [Ranks(thread) for thread in near])
-    if position is not None:
-        if t.me != t.node_root:
-            t.wait(arrived, [Ranks(thread) for thread in near])
+        t.signal(there, near)
+    if t.me in threads:
         t.wait(there, t.node_root)
+        position = threads.index(t.me)
         parts = traded_values(t, threads, size)
         _along(t, r, position, _in_order(r, [Leaf(part) for part in parts[:position]]))
         if t.me != t.node_root:
             t.signal(read, (Ranks(t.node_root),))
     if t.me == t.node_root:  # its BUFFER is its own again
-        t.wait(read, [Ranks(thread) for thread in near if thread != t.me])
+        t.wait(read, [ranks for ranks in near if t.me not in ranks])
     if r.moved:
         t.done(ALL, ALL)
 

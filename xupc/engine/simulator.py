@@ -271,6 +271,7 @@ class Simulation:
             array: [Shadow(array, t, self._races) for t in range(tree.size)] for array in memory
         }
         self._signals: dict[tuple[int, int, int], list[tuple[int, Ranks, int]]] = {}
+        self._heard: dict[tuple[int, int, int, int], int] = {}
         self._listening: dict[tuple[int, int, int], list[_Lane]] = {}
         self._sends: dict[tuple[int, ...], deque[_Posted]] = {}
         self._recvs: dict[tuple[int, ...], deque[_Posted]] = {}
@@ -316,6 +317,8 @@ class Simulation:
 
     def _judge(self) -> None:
         stuck = self._stuck()
+        if not stuck:
+            self._check_signals()
         if self._protocol:
             raise ProtocolError(*self._protocol)
         if self._races:
@@ -324,6 +327,21 @@ class Simulation:
             raise DeadlockError(f"deadlock: {len(stuck)} blocked", *stuck)
         if self._wrong:
             raise WrongBytesError(*self._wrong)
+
+    def _check_signals(self) -> None:
+        """Nobody was told anything that he did not wait for: engines may have to send it."""
+        for (call, of, channel), given in self._signals.items():
+            told: dict[int, int] = {}
+            for _, to, _ in given:
+                for rank in to:
+                    told[rank] = told.get(rank, 0) + 1
+            for rank, times in told.items():
+                heard = self._heard.get((call, of, channel, rank), 0)
+                if rank != of and times > heard:
+                    self._protocol.append(
+                        f"call {call}: thread {of} signals channel {channel} {times} times for "
+                        f"thread {rank}, which waits for {heard}"
+                    )
 
     def _new_bit(self) -> int:
         self._bit <<= 1
@@ -502,6 +520,8 @@ class Simulation:
                 self._listening.setdefault(key, []).append(lane)
                 return False
             lane.known |= enough[0] & named[value - 1]
+            heard = (*key, thread.rank)
+            self._heard[heard] = max(self._heard.get(heard, 0), value)
             lane.sub += 1
         lane.sub = 0
         return True

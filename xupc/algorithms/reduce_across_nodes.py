@@ -1,0 +1,469 @@
+"""MULTICORE reductions across nodes: who joins what, and what crosses.
+
+Each function is a whole algorithm, recorded on every thread, except `lead`, which is the
+node roots' alone. `reduce.multicore` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from ..patterns import chain, star, tree_joins
+from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
+from .reduction import DST, Piece, Reduction, tree_of
+from .sweeps import trade_values, traded_values
+
+__all__ = ["fits", "in_order", "lead", "table", "to_all", "to_one"]
+
+
+# --- who has what ---------------------------------------------------------------------------
+def positions_of(t: Recorder, r: Reduction, node: int, blocks: int) -> list[int]:
+    """A node's positions that have one of so many blocks, in order."""
+    n = r.positions(blocks)
+    threads = (int(thread) for thread in t.tree.members(node))
+    found = (r.layout.position(thread) for thread in threads)
+    return sorted(p for p in found if p is not None and p < n)
+
+
+def order_of(t: Recorder, r: Reduction, blocks: int) -> list[int]:
+    """Nodes that have any of so many blocks, by their first positions."""
+    first = {node: positions_of(t, r, node, blocks) for node in range(t.tree.node_count)}
+    return sorted((node for node in first if first[node]), key=lambda node: first[node][0])
+
+
+def leaves_of(t: Recorder, r: Reduction, begin: int, blocks: int) -> list[Leaf]:
+    """The tree of my node's blocks for the results from `begin` on."""
+    positions = positions_of(t, r, t.my_node, blocks)
+    joins = tree_joins(len(positions))
+    return [
+        r.leaf(p, begin, blocks)._replace(joins=n) for p, n in zip(positions, joins, strict=True)
+    ]
+
+
+def in_order(t: Recorder, r: Reduction) -> bool:
+    """Whether joining nodes' values gives the one written order.
+
+    It does if the nodes have equally many neighbouring positions, a power of two of them.
+    """
+    blocks = r.layout.blocks
+    nodes = [positions_of(t, r, node, blocks) for node in order_of(t, r, blocks)]
+    size = len(nodes[0])
+    return (
+        all(p[-1] - p[0] == len(p) - 1 for p in nodes)
+        and all(len(p) == size for p in nodes[:-1])
+        and (len(nodes) == 1 or (len(nodes[-1]) <= size and size & (size - 1) == 0))
+    )
+
+
+def fits(t: Recorder, r: Reduction) -> bool:
+    """Whether a result of each node fits a BUFFER."""
+    return t.tree.node_count * r.nbytes <= t.tuning["buffer"]
+
+
+def targets(t: Recorder, r: Reduction) -> list[int]:
+    """The nodes that need the result."""
+    return list(range(t.tree.node_count)) if r.to is None else [t.tree.node_of(r.to)]
+
+
+def _fold_to_node(t: Recorder, r: Reduction, begin: int, leaves: list[Leaf], nelems: int) -> None:
+    """Results wherever they belong on my node; a node root's work."""
+    offset = begin * r.itemsize
+    if r.to is not None:
+        t.fold(DST.on(r.to, offset), leaves, nelems)
+        return
+    first, *rest = t.mates()
+    t.fold(DST.across(first, offset), leaves, nelems, first.count)
+    for run in rest:
+        source = DST.on(first.first, offset)
+        t.copy(DST.across(run, offset), source, nelems * r.itemsize, run.count)
+
+
+# --- short ones -----------------------------------------------------------------------------
+def table(t: Recorder, r: Reduction) -> None:
+    """One value: node roots tell each other each thread's, and join them all.
+
+    All values are joined in one order, whoever is on which node; one message's latency.
+    """
+    layout, size = r.layout, r.itemsize
+    blocks = layout.blocks
+    nodes = targets(t, r)
+    threads = [layout.thread(p) for p in range(layout.positions)]
+    near = [(p, thread) for p, thread in enumerate(threads) if t.on_my_node(thread)]
+
+    def trade() -> list[Leaf]:
+        t.need(*trade_values(t, threads, size, nodes))
+        return tree_of(traded_values(t, threads, size))
+
+    if t.lead(max(layout.nelems * size // t.tree.node_count, layout.positions * size)):
+        if t.me == t.node_root:
+            for p, thread in near:
+                t.fold(Operand(SLOT).on(thread), [r.leaf(p, 0, blocks)])
+            leaves = trade()
+            if t.my_node in nodes:
+                _fold_to_node(t, r, 0, leaves, 1)
+        return
+    arrived, there = t.channel(), t.channel()
+    total = Operand(SLOT).on(t.node_root, SLOT_BYTES // 2)
+    position = layout.position(t.me)
+    if position is not None:
+        t.fold(Operand(SLOT).on(t.me), [r.leaf(position, 0, blocks)])
+        t.signal(arrived, (Ranks(t.node_root),))
+    if t.me == t.node_root:
+        t.wait(arrived, [Ranks(thread) for _, thread in near])
+        leaves = trade()
+        if t.my_node in nodes:
+            t.fold(total, leaves)
+            t.signal(there, t.mates() if r.to is None else (Ranks(r.to),))
+    if r.to in (None, t.me):
+        t.wait(there, t.node_root)
+        t.copy(DST.on(t.me), total, size)
+
+
+def lead(t: Recorder, r: Reduction) -> None:
+    """A node root's work when it does everything for its node: one value of each node."""
+    nodes = targets(t, r)
+    ranges = [(piece, order_of(t, r, piece[2])) for piece in r.ranges(0, r.each)]
+
+    def place(node: int, begin: int = 0) -> Part:
+        return Operand(BUFFER).on(t.me, (node * r.each + begin) * r.itemsize)
+
+    def length(node: int) -> int:
+        """Bytes of a node's value: less if its threads have no part of the last block row."""
+        return max((end for (_, end, _), order in ranges if node in order), default=0) * r.itemsize
+
+    for (begin, end, blocks), order in ranges:
+        if t.my_node in order:
+            t.fold(place(t.my_node, begin), leaves_of(t, r, begin, blocks), end - begin)
+    tickets = []
+    if t.my_node in nodes:
+        for node in range(t.tree.node_count):
+            if node != t.my_node and length(node):
+                root = t.tree.node_root(node)
+                tickets.append(t.recv(root, place(node), length(node), bounded=False))
+    if length(t.my_node):
+        for node in nodes:
+            if node != t.my_node:
+                t.send(t.tree.node_root(node), place(t.my_node), length(t.my_node))
+    t.need(*tickets)
+    if t.my_node in nodes:
+        for (begin, end, _), order in ranges:
+            leaves = tree_of([place(node, begin) for node in order])
+            _fold_to_node(t, r, begin, leaves, end - begin)
+
+
+# --- long ones -------------------------------------------------------------------------------
+class Making:
+    """A node's threads fold its blocks piece by piece, in turn, for a speaker to use.
+
+    Parameters
+    ----------
+    pieces
+        In the order in which they are made.
+    speaker
+        Who uses them.
+    """
+
+    def __init__(self, t: Recorder, r: Reduction, pieces: list[Piece], speaker: int) -> None:
+        self.t, self.r, self.pieces, self.speaker = t, r, pieces, speaker
+        self.mates = [thread for run in t.mates() for thread in run]
+        self.channel = t.channel()
+        has = {blocks: bool(positions_of(t, r, t.my_node, blocks)) for _, _, blocks in pieces}
+        numbers = iter(range(len(pieces)))
+        # the number of each piece among those that there are; None: my node has nothing
+        self.number = [next(numbers) if has[blocks] else None for _, _, blocks in pieces]
+
+    @property
+    def makers(self) -> list[Ranks]:
+        """Those who make any."""
+        there = sum(i is not None for i in self.number)
+        return [Ranks(thread) for thread in self.mates[:there]]
+
+    def maker(self, i: int) -> int:
+        """Who makes the i-th."""
+        return self.mates[i % len(self.mates)]
+
+    def turn(self, i: int) -> int:
+        """Which of its maker's pieces the i-th is."""
+        return i // len(self.mates)
+
+    def mine(self) -> Iterator[tuple[int, Piece]]:
+        """My pieces and their numbers."""
+        for i, piece in zip(self.number, self.pieces, strict=True):
+            if i is not None and self.maker(i) == self.t.me:
+                yield i, piece
+
+    def make(self, i: int, piece: Piece, place: Part) -> None:
+        """Fold my node's blocks and say so."""
+        begin, end, blocks = piece
+        self.t.fold(place, leaves_of(self.t, self.r, begin, blocks), end - begin)
+        self.t.signal(self.channel, (Ranks(self.speaker),), self.turn(i) + 1)
+
+    def wait(self, i: int) -> None:
+        """Until the i-th is there."""
+        self.t.wait(self.channel, self.maker(i), self.turn(i) + 1)
+
+
+def to_all(t: Recorder, r: Reduction) -> None:
+    """Each node finishes a part of the result for all.
+
+    ::
+
+        parts     A   B   C        node 0 sends its values of B to node 1, of C to node 2,
+                                   takes values of A, joins them, sends the result to both
+
+    Twice (N-1)/N of the result cross each link each way. A node's values and the results are
+    in its node root's dst; its threads copy them from there.
+    """
+    Parts(t, r).record()
+
+
+class Parts:
+    """The pieces of each node's part, and what a node root does with them round by round.
+
+    Piece j of part k is ``(k, j)``; parts are numbered by the nodes that finish them.
+    """
+
+    _DEPTH = 3  # rounds whose values may be under way
+
+    def __init__(self, t: Recorder, r: Reduction) -> None:
+        self.t, self.r = t, r
+        n = self.n = t.tree.node_count
+        me = self.me = t.my_node
+        grain = max(1, 64 // r.itemsize)
+        grains = -(-r.each // grain)
+        ends = [min(r.each, grains * k // n * grain) for k in range(n + 1)]
+        self.width = min(t.tuning["fold"], t.tuning["buffer"] // (self._DEPTH * n) // 64 * 64)
+        self.parts = [r.pieces(ends[k], ends[k + 1], self.width) for k in range(n)]
+        self.rounds = max(map(len, self.parts))
+        self.others = [(me + k) % n for k in range(1, n)]
+        order = [(k, j) for j in range(self.rounds) for k in (*self.others, me)]
+        self.order = [(k, j) for k, j in order if j < len(self.parts[k])]
+        pieces = [self.parts[k][j] for k, j in self.order]
+        self.making = Making(t, r, pieces, t.node_root)
+        self.made = dict(zip(self.order, self.making.number, strict=True))
+        self.having = {blocks: order_of(t, r, blocks) for _, _, blocks in pieces}
+        self.final = t.channel()
+
+    def record(self) -> None:
+        """On every thread."""
+        t = self.t
+        t.ready(NODE, NODE, node_only=True)
+        if t.me == t.node_root:
+            with t.net():
+                self._between_nodes()
+        for i, piece in self.making.mine():
+            place = DST.on(t.node_root, piece[0] * self.r.itemsize)
+            self.making.make(i, piece, place)
+        if t.me != t.node_root:
+            for i, (k, j) in enumerate(self._as_they_come()):
+                t.wait(self.final, t.node_root, i + 1)
+                source, nbytes = self._place(k, j)
+                t.copy(source._replace(thread=t.me), source, nbytes)
+        t.done(NODE, NODE, node_only=True)
+
+    def _as_they_come(self) -> Iterator[tuple[int, int]]:
+        """All pieces in the order in which results are there on my node."""
+        for j in range(self.rounds):
+            for k in (self.me, *self.others):
+                if j < len(self.parts[k]):
+                    yield k, j
+
+    def _place(self, k: int, j: int) -> tuple[Part, int]:
+        """Where a piece is in my node root's dst, and its bytes."""
+        begin, end, _ = self.parts[k][j]
+        size = self.r.itemsize
+        return DST.on(self.t.node_root, begin * size), (end - begin) * size
+
+    def _landing(self, k: int, j: int) -> Part:
+        """Where node k's value of piece j of my part arrives."""
+        return Operand(BUFFER).on(self.t.me, (j % self._DEPTH * self.n + k) * self.width)
+
+    def _root(self, node: int) -> int:
+        return self.t.tree.node_root(node)
+
+    def _between_nodes(self) -> None:
+        """A node root's messages and joins, two rounds of them under way.
+
+        Between two nodes values of round j + 1 and results of round j follow each other,
+        at both ends.
+        """
+        self._coming: dict[tuple[int, int], int] = {}
+        self._going: dict[tuple[int, int], int] = {}
+        self._results: dict[tuple[int, int], int] = {}
+        self._told = 0
+        for j in range(self.rounds + 2):
+            if j < self.rounds:
+                self._values(j)
+            if 1 <= j <= self.rounds:
+                self._join(j - 1)
+            if j >= 2:
+                self._tell(j - 2)
+
+    def _values(self, j: int) -> None:
+        """My node's values out, the others' of my part in."""
+        t, me = self.t, self.me
+        if j < len(self.parts[me]):
+            nbytes = self._place(me, j)[1]
+            for k in self.others:
+                if k in self.having[self.parts[me][j][2]]:
+                    ticket = t.recv(self._root(k), self._landing(k, j), nbytes, bounded=False)
+                    self._coming[k, j] = ticket
+        for k in self.others:
+            i = self.made.get((k, j))
+            if i is not None:
+                self.making.wait(i)
+                self._going[k, j] = t.send(self._root(k), *self._place(k, j))
+
+    def _join(self, j: int) -> None:
+        """My part's piece from all values, and out to all."""
+        t, me = self.t, self.me
+        for k in self.others:  # before any result is sent, or all would wait for each other
+            if j < len(self.parts[k]):
+                if (k, j) in self._going:
+                    t.need(self._going[k, j])
+                place, nbytes = self._place(k, j)
+                self._results[k, j] = t.recv(self._root(k), place, nbytes, bounded=False)
+        if j >= len(self.parts[me]):
+            return
+        here, nbytes = self._place(me, j)
+        begin, end, blocks = self.parts[me][j]
+        for k in self.others:
+            if (k, j) in self._coming:
+                t.need(self._coming[k, j])
+        i = self.made[me, j]
+        if i is not None:
+            self.making.wait(i)
+        having = self.having[blocks]
+        if having != [me]:
+            parts = [here if k == me else self._landing(k, j) for k in having]
+            t.fold(here, tree_of(parts), end - begin)
+        for k in self.others:
+            t.send(self._root(k), here, nbytes)
+
+    def _tell(self, j: int) -> None:
+        """My node's threads of the results of a round."""
+        t = self.t
+        for k in (self.me, *self.others):
+            if j < len(self.parts[k]):
+                if k != self.me:
+                    t.need(self._results[k, j])
+                self._told += 1
+                t.signal(self.final, t.others(), self._told)
+
+
+def to_one(t: Recorder, r: Reduction) -> None:
+    """Down a chain of nodes to dst's, each joining what comes with its own: n bytes a link.
+
+    Short results come from a few nodes all at once. A node's threads fold its pieces into
+    their BUFFERs, two of them ahead.
+    """
+    Chain(t, r).record()
+
+
+class Chain:
+    """Pieces on their way to one node: chain or star, the target's node at its top."""
+
+    _DEPTH = 2  # pieces that may be under way on a link
+
+    def __init__(self, t: Recorder, r: Reduction) -> None:
+        assert r.to is not None
+        self.t, self.r, self.to = t, r, r.to
+        n = self.n = t.tree.node_count
+        self.home = t.tree.node_of(r.to)
+        few = n <= t.tuning["flat"]
+        self.star = few and r.nbytes < t.tuning["chain"]
+        shape = star if self.star else chain
+        self.parent, self.children = shape((t.my_node - self.home) % n, n)
+        slots = self._DEPTH * (2 + (n - 1 if self.star else 1))
+        width = self.width = min(t.tuning["fold"], t.tuning["buffer"] // slots // 64 * 64)
+        self.pieces = r.pieces(0, r.each, width)
+        self.speaker = t.acting_root(t.my_node, r.to)
+        self.making = Making(t, r, self.pieces, self.speaker)
+        self.used = t.channel()
+
+    @cached_property
+    def _brings(self) -> dict[int, np.ndarray]:
+        """blocks -> of each place in the chain, whether anything comes from there."""
+        out = {}
+        for blocks in {blocks for _, _, blocks in self.pieces}:
+            threads = self.r.layout.first + np.arange(self.r.positions(blocks))
+            nodes = self.t.tree.node_index[threads % self.t.size]
+            have = np.zeros(self.n, bool)
+            have[(nodes - self.home) % self.n] = True
+            if not self.star:  # all that lie further down the chain
+                have = np.logical_or.accumulate(have[::-1])[::-1]
+            out[blocks] = have
+        return out
+
+    def record(self) -> None:
+        """On every thread."""
+        t, making = self.t, self.making
+        t.ready(NODE, NODE, node_only=True)
+        if t.me == self.speaker:
+            with t.net():
+                self._link()
+        last = None
+        for i, piece in making.mine():
+            before = i - self._DEPTH * len(making.mates)
+            if before >= 0:  # where this one goes
+                t.wait(self.used, self.speaker, before + 1)
+            making.make(i, piece, self._made(i))
+            last = i
+        if last is not None:  # nobody reads my BUFFER any more; all words have been heard
+            t.wait(self.used, self.speaker, sum(n is not None for n in making.number))
+        t.done(NODE, NODE, node_only=True)
+
+    def _made(self, i: int) -> Part:
+        """Where the i-th piece of my node's own is."""
+        at = self.making.turn(i) % self._DEPTH * self.width
+        return Operand(BUFFER).on(self.making.maker(i), at)
+
+    def _slot(self, k: int, q: int) -> Part:
+        """The k-th pair of places of my BUFFER behind the one for pieces that I make."""
+        return Operand(BUFFER).on(self.t.me, (self._DEPTH * (1 + k) + q % self._DEPTH) * self.width)
+
+    def _root(self, v: int) -> int:
+        """Who speaks for the node at a place in the chain."""
+        return self.t.acting_root((self.home + v) % self.n, self.to)
+
+    def _link(self) -> None:
+        """A speaker's messages and joins."""
+        t, size = self.t, self.r.itemsize
+        coming: dict[tuple[int, int], int] = {}
+        sends: list[int] = []
+
+        def post(q: int) -> None:
+            begin, end, blocks = self.pieces[q]
+            for k, child in enumerate(self.children):
+                if self._brings[blocks][child]:
+                    landing, nbytes = self._slot(1 + k, q), (end - begin) * size
+                    coming[k, q] = t.recv(self._root(child), landing, nbytes, bounded=False)
+
+        post(0)
+        for q, (begin, end, _) in enumerate(self.pieces):
+            if q + 1 < len(self.pieces):
+                post(q + 1)
+            parts = []
+            i = self.making.number[q]
+            if i is not None:
+                self.making.wait(i)
+                parts.append(self._made(i))
+            for k in range(len(self.children)):
+                if (k, q) in coming:
+                    t.need(coming[k, q])
+                    parts.append(self._slot(1 + k, q))
+            if parts and self.parent is None:
+                t.fold(DST.on(t.me, begin * size), tree_of(parts), end - begin)
+            elif parts:
+                if len(sends) >= self._DEPTH:
+                    t.need(sends[-self._DEPTH])
+                out = self._slot(0, len(sends))
+                t.fold(out, tree_of(parts), end - begin)
+                assert self.parent is not None
+                sends.append(t.send(self._root(self.parent), out, (end - begin) * size))
+            if i is not None:
+                t.signal(self.used, self.making.makers, i + 1)
