@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from xupc.algorithms import Entry, registered
+from xupc.algorithms import Entry, find, registered
 from xupc.engine.simulator import (
     Action,
     Call,
@@ -129,6 +129,10 @@ MEANING = {
     "permute": Meaning(_permute, False, _a_block_each, _a_block_each),
     "exchange": Meaning(_exchange, False, _all_blocks_each, _all_blocks_each),
 }
+
+
+ENTRIES = [entry for entry in registered() if entry.collective in MEANING]
+"""The algorithms that this is about; the computational ones are in `reductions`."""
 
 
 def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
@@ -419,7 +423,7 @@ class WrongMemoryError(AssertionError):
 
 def another(entry: Entry, i: int) -> Entry:
     """An algorithm of a different collective."""
-    others = [e for e in registered() if e.collective != entry.collective]
+    others = [e for e in ENTRIES if e.collective != entry.collective]
     return others[i % len(others)]
 
 
@@ -457,7 +461,7 @@ class Case:
         return len(roots_of(self._entry(), len(self.labels)))
 
     def _entry(self) -> Entry:
-        return next(e for e in registered() if (e.collective, e.flag) == self.entry)
+        return find(*self.entry)
 
     def __str__(self) -> str:
         entry = self._entry()

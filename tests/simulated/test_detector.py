@@ -12,6 +12,7 @@ from itertools import product
 
 import pytest
 from simulated.matrix import (
+    ENTRIES,
     SYNCS,
     TUNINGS,
     Planner,
@@ -23,7 +24,7 @@ from simulated.matrix import (
 )
 from simulated.mutations import Mutation, mutations
 
-from xupc.algorithms import Entry, registered
+from xupc.algorithms import Entry
 from xupc.engine.simulator import (
     Action,
     Call,
@@ -57,8 +58,8 @@ from xupc.plan.steps import (
 )
 from xupc.topology import Tree
 
-ENTRIES = pytest.mark.parametrize(
-    "entry", registered(), ids=[f"{e.collective}-{e.name}" for e in registered()]
+EVERY_ENTRY = pytest.mark.parametrize(
+    "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
 )
 PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 2], [0, 0, 0])
 SIZES = (("large", 17), ("small", 13))
@@ -205,7 +206,7 @@ def _few(found: list[Mutation]) -> list[Mutation]:
     return list({id(m): m for m in kept.values()}.values())
 
 
-@ENTRIES
+@EVERY_ENTRY
 def test_broken_algorithms_are_noticed(entry: Entry) -> None:
     """Every mutation on three placements, all sync modes, large and small."""
     noticed: Counter[str] = Counter()
@@ -436,7 +437,7 @@ def test_wrong_bytes_say_where() -> None:
 
 
 # --- users who break the rules ----------------------------------------------------------------
-@ENTRIES
+@EVERY_ENTRY
 @pytest.mark.parametrize("sync", [("no", "no"), ("no", "my"), ("my", "no")], ids="-".join)
 def test_users_without_the_right_race(entry: Entry, sync: Sync) -> None:
     """Strict modes allow less: what is right under ALLSYNC is a race under the others."""

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from simulated.matrix import (
+    ENTRIES,
     SYNCS,
     TUNINGS,
     Planner,
@@ -32,8 +33,8 @@ from xupc.topology import Tree
 SCHEDULES = 20
 PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 1, 2, 2, 1], [0, 0, 0, 0])
 
-ENTRIES = pytest.mark.parametrize(
-    "entry", registered(), ids=[f"{e.collective}-{e.name}" for e in registered()]
+EVERY_ENTRY = pytest.mark.parametrize(
+    "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
 )
 
 
@@ -47,7 +48,7 @@ def _short_story(planner: Planner, entry: Entry, sync: Sync, n: int) -> Story:
     return told
 
 
-@ENTRIES
+@EVERY_ENTRY
 @pytest.mark.parametrize("labels", PLACEMENTS, ids=str)
 def test_right_under_every_schedule(entry: Entry, labels: list[int]) -> None:
     """The same bytes under 20 random schedules as in turn."""
@@ -68,7 +69,7 @@ def _verdict(planner: Planner, told: Story, seed: int | None) -> str:
     return "good"
 
 
-@ENTRIES
+@EVERY_ENTRY
 def test_wrong_under_every_schedule(entry: Entry) -> None:
     """A race, deadlock or protocol error stays one, whatever the order of events."""
     tree = Tree([0, 0, 1, 1, 2])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from simulated.matrix import TUNINGS, Planner, Sync, roots_of
+from simulated.matrix import ENTRIES, TUNINGS, Planner, Sync, roots_of
 
-from xupc.algorithms import Entry, find, registered
+from xupc.algorithms import Entry, find
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan import Plan
 from xupc.plan.draw import step_text
@@ -28,7 +28,7 @@ def _plans(
 
 
 @pytest.mark.parametrize(
-    "entry", registered(), ids=[f"{e.collective}-{e.name}" for e in registered()]
+    "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
 )
 @pytest.mark.parametrize("sync", [("all", "all"), ("my", "no")], ids="-".join)
 @pytest.mark.parametrize("labels", [BLOCKS, [0, 0, 0]], ids=["blocks", "one node"])

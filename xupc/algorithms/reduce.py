@@ -63,8 +63,8 @@ def _finish(t: Recorder, r: Reduction, task: Task, leaves: list[Leaf], spare: Pa
         t.fold(place, [Leaf(place), *joined(leaves)], task.nelems)
     else:
         t.fold(spare, leaves, task.rows)
-        line = Leaf(spare._replace(offset_step=r.itemsize), task.rows, 1)
-        t.fold(place, [Leaf(place), line])
+        row = Leaf(spare, joins=1, step=r.itemsize)
+        t.fold(place, [Leaf(place), row], rows=task.rows)
 
 
 def pull(t: Recorder, r: Reduction) -> None:
