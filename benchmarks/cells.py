@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
+from suites import COLLECTIVES, ITEM, REDUCED, ROOTED
 
 import xupc
 
-__all__ = ["COLLECTIVES", "Candidate", "Cell", "Memory", "candidates", "cells"]
+__all__ = ["Candidate", "Cell", "Memory", "candidates", "cells"]
 
-COLLECTIVES = ("broadcast", "scatter", "gather", "gather_all", "barrier")
-ROOTED = ("broadcast", "scatter", "gather")
 MYSYNC = int(xupc.IN_MYSYNC | xupc.OUT_MYSYNC)
 LARGE = 1 << 20  # from here on Bcast is also measured together with the root's own copy
 PAGE = 4096
@@ -88,9 +87,11 @@ class Memory:
         self.block = xupc.all_alloc(threads * largest, np.uint8, largest)
         self.other = xupc.all_alloc(threads * largest, np.uint8, largest)
         self.row = xupc.all_alloc(threads * threads * largest, np.uint8, threads * largest)
+        self.other_row = xupc.all_alloc(threads * threads * largest, np.uint8, threads * largest)
         self.own_block = aligned(largest)
         self.own_other = aligned(largest)
         self.own_row = aligned(threads * largest)
+        self.own_other_row = aligned(threads * largest)
 
 
 def aligned(nbytes: int) -> Bytes:
@@ -127,7 +128,7 @@ def candidates(
     ]
     if cell.collective == "broadcast" and cell.nbytes >= LARGE:
         found.append(bcast_and_copy(cell, memory))
-    if cell == Cell("broadcast", 8):
+    if cell == Cell("broadcast", 8) or cell.collective == "allreduce":
         found.append(planned(cell, memory, flags))
     if mysync and cell.collective in ROOTED:
         found.append(of_xupc(cell, memory, "MYSYNC", flags | MYSYNC))
@@ -150,22 +151,57 @@ def shared_operands(cell: Cell, memory: Memory) -> tuple[Any, Any, Bytes | None,
             return row, block, block.local[:n], row.local[: n * threads] if root else None
         case "gather_all":
             return row, block, block.local[:n], row.local[: n * threads]
+        case "exchange":
+            return memory.other_row, row, row.local[: n * threads], memory.other_row.local[
+                : n * threads
+            ]
+        case "broadcast_in_place":
+            here = block.local[:n]
+            return block, block, here if root else None, None if root else here
+        case "reduce":
+            return other, block, block.local[:n], other.local[:n] if root else None
+        case "allreduce" | "scan":
+            return other, block, block.local[:n], other.local[:n]
     raise ValueError(f"collective {cell.collective!r}: expected one of {COLLECTIVES}")
+
+
+CALLS = {
+    "reduce": xupc.all_reduce_mpi,
+    "allreduce": xupc.all_reduce_mpi_all,
+    "scan": xupc.all_prefix_reduce,
+}
+
+
+def shared_call(cell: Cell, memory: Memory, flags: int) -> tuple[Any, tuple[Any, ...]]:
+    """xupc's collective and its arguments."""
+    dst, src, _, _ = shared_operands(cell, memory)
+    n, threads = cell.nbytes, memory.team.size
+    last = (flags,) if flags else ()
+    if cell.collective in REDUCED:
+        count = n // ITEM
+        dst, src = ((x + 0).cast(np.float64, count) for x in (dst, src))
+        more = (None, None, flags) if flags else ()
+        if cell.collective == "scan":
+            return CALLS["scan"], (dst, src, xupc.ADD, count * threads, *more)
+        return CALLS[cell.collective], (dst, src, xupc.ADD, count * threads, count, *more[1:])
+    call = getattr(xupc, f"all_{cell.collective}")
+    if cell.collective == "broadcast_in_place":
+        return call, (dst, n, *last)
+    return call, (dst, src, n, *last)
 
 
 def of_xupc(cell: Cell, memory: Memory, name: str, flags: int) -> Candidate:
     """A full call of xupc."""
-    call = getattr(xupc, f"all_{cell.collective}")
-    dst, src, source, result = shared_operands(cell, memory)
-    arguments = (dst, src, cell.nbytes, flags) if flags else (dst, src, cell.nbytes)
+    call, arguments = shared_call(cell, memory, flags)
+    _, _, source, result = shared_operands(cell, memory)
     return Candidate(name, call, arguments, source, result)
 
 
 def planned(cell: Cell, memory: Memory, flags: int) -> Candidate:
     """The same, as a plan that is replayed."""
-    call = getattr(xupc, f"all_{cell.collective}")
-    dst, src, source, result = shared_operands(cell, memory)
-    return Candidate("plan", call.plan(dst, src, cell.nbytes, flags), (), source, result)
+    call, arguments = shared_call(cell, memory, flags)
+    _, _, source, result = shared_operands(cell, memory)
+    return Candidate("plan", call.plan(*arguments), (), source, result)
 
 
 def of_mpi(cell: Cell, memory: Memory) -> Candidate:
@@ -188,7 +224,46 @@ def of_mpi(cell: Cell, memory: Memory) -> Candidate:
                              block, row if root else None)
         case "gather_all":
             return Candidate("mpi", comm.Allgather, (one, every), block, row)
+        case "exchange":
+            other_row = memory.own_other_row[: n * threads]
+            into: Any = [other_row, n, MPI.BYTE]
+            return Candidate("mpi", comm.Alltoall, (every, into), row, other_row)
+        case "broadcast_in_place":
+            return Candidate("mpi", comm.Bcast, (one, 0), block if root else None,
+                             None if root else block)
+        case "reduce" | "allreduce" | "scan":
+            return reduced_by_mpi(cell, comm, block, other)
     raise ValueError(f"collective {cell.collective!r}: expected one of {COLLECTIVES}")
+
+
+def reduced_by_mpi(cell: Cell, comm: MPI.Intracomm, block: Bytes, other: Bytes) -> Candidate:
+    """mpi4py's reductions of float64.
+
+    A prefix over all elements of all threads is numpy's along the own block, MPI's over the
+    blocks' totals, and their sum; of one element each it is MPI's Scan.
+    """
+    root, count = comm.Get_rank() == 0, cell.nbytes // ITEM
+    one: Any = [block, count, MPI.DOUBLE]
+    two: Any = [other, count, MPI.DOUBLE]
+    if cell.collective == "reduce":
+        arguments: tuple[Any, ...] = (one, two if root else None, MPI.SUM, 0)
+        return Candidate("mpi", comm.Reduce, arguments, block, other if root else None)
+    if cell.collective == "allreduce":
+        return Candidate("mpi", comm.Allreduce, (one, two, MPI.SUM), block, other)
+    if count == 1:
+        return Candidate("mpi", comm.Scan, (one, two, MPI.SUM), block, other)
+    values, sums, before = block.view(np.float64), other.view(np.float64), np.zeros(1)
+    total: Any = [sums[-1:], 1, MPI.DOUBLE]
+    into: Any = [before, 1, MPI.DOUBLE]
+    exscan, cumsum, add, first = comm.Exscan, np.cumsum, np.add, comm.Get_rank() == 0
+
+    def scan() -> None:
+        cumsum(values, out=sums)
+        exscan(total, into, MPI.SUM)
+        if not first:
+            add(sums, before, out=sums)
+
+    return Candidate("mpi", scan, (), block, other)
 
 
 def bcast_and_copy(cell: Cell, memory: Memory) -> Candidate:
@@ -211,17 +286,29 @@ def bcast_and_copy(cell: Cell, memory: Memory) -> Candidate:
 
 def content(cell: Cell, thread: int, threads: int, salt: int) -> Bytes:
     """What `thread` contributes: different for every thread, size and check."""
-    nbytes = cell.nbytes * (threads if cell.collective == "scatter" else 1)
-    period = np.arange(251, dtype=np.uint8)
+    nbytes = cell.nbytes * (threads if cell.collective in ("scatter", "exchange") else 1)
+    reduced = cell.collective in REDUCED
+    period = np.arange(251, dtype=np.float64 if reduced else np.uint8)
+    count = nbytes // period.itemsize
     start = (31 * salt + 7 * thread + cell.nbytes) % len(period)
-    return np.tile(period, nbytes // len(period) + 2)[start : start + nbytes]
+    return np.tile(period, count // len(period) + 2)[start : start + count].view(np.uint8)
 
 
 def expected(cell: Cell, thread: int, threads: int, salt: int) -> Iterator[Bytes]:
     """What `thread` must find in its result, block by block."""
     match cell.collective:
-        case "broadcast":
+        case "broadcast" | "broadcast_in_place":
             yield content(cell, 0, threads, salt)
+        case "exchange":
+            here = slice(thread * cell.nbytes, (thread + 1) * cell.nbytes)
+            yield from (content(cell, t, threads, salt)[here] for t in range(threads))
+        case "reduce" | "allreduce" | "scan":
+            values = [content(cell, t, threads, salt).view(np.float64) for t in range(threads)]
+            if cell.collective == "scan":  # whole numbers: exact in any order
+                before = sum(float(v.sum()) for v in values[:thread])
+                yield (before + np.cumsum(values[thread])).view(np.uint8)
+            else:
+                yield np.sum(values, axis=0).view(np.uint8)
         case "scatter":
             row = content(cell, 0, threads, salt)
             yield row[thread * cell.nbytes : (thread + 1) * cell.nbytes]

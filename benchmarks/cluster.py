@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from compare import (
-    COLLECTIVES,
     Comparison,
     Reports,
     bare_rows,
@@ -35,6 +34,7 @@ from compare import (
     wrong_results,
 )
 from launches import BENCHMARKS, HANG, WORKER, LaunchFailed, command_line, forget, read, stored
+from suites import COLLECTIVES, ITEM, SUITES
 from tables import size, table, time_of
 
 SCRIPT = BENCHMARKS.parent / "scripts" / "cluster"
@@ -43,7 +43,10 @@ ALGORITHMS = ("MULTICORE", "PULL", "PUSH")
 BURST = 32 << 10  # of the shaper in scripts/cluster
 PAYLOAD = 1448 / 1514  # of an Ethernet frame with TCP's timestamps, as the shaper counts
 AIM_FROM = 1 << 20
-AIMS = {"broadcast": 1.15, "scatter": 1.3, "gather": 1.3, "gather_all": 1.3}
+AIMS = {
+    "broadcast": 1.15, "scatter": 1.3, "gather": 1.3, "gather_all": 1.3, "exchange": 1.3,
+    "allreduce": 1.3,
+}
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -57,15 +60,28 @@ def payload_rate(rate: str) -> float:
 
 
 def busiest_bytes(collective: str, nbytes: int, nodes: int, threads: int) -> int:
-    """Bytes that must enter or leave one node: a broadcast's block, or all blocks from outside."""
+    """Bytes that must enter or leave one node.
+
+    A broadcast's block or a reduction's result, twice (N-1)/N of it where all get it, one value
+    in a scan, else all blocks from outside; an exchange has one for each of the node's threads.
+    """
+    inside = threads // nodes
     if collective == "barrier":
         return 0
-    return nbytes if collective == "broadcast" else nbytes * (threads - threads // nodes)
+    if collective in ("broadcast", "broadcast_in_place", "reduce"):
+        return nbytes
+    if collective == "allreduce":
+        return 2 * nbytes * (nodes - 1) // nodes
+    if collective == "scan":
+        return ITEM
+    return nbytes * (threads - inside) * (inside if collective == "exchange" else 1)
 
 
 def depth(collective: str, nodes: int) -> int:
     """How often a byte must hop: the root of a broadcast can send a large block only once."""
-    return math.ceil(math.log2(nodes)) if collective == "broadcast" else 1
+    if collective in ("broadcast", "broadcast_in_place", "reduce"):
+        return math.ceil(math.log2(nodes))
+    return 2 if collective == "allreduce" else 1
 
 
 def bound_ns(
@@ -272,7 +288,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--patience", type=float, default=6.0,
                      help="kill a launch that takes so many times its share, and two minutes")
     top.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="bytes per block")
-    top.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    top.add_argument("--suite", choices=SUITES, default="moves", help="which collectives")
+    top.add_argument("--collectives", nargs="+", choices=COLLECTIVES, help="of the suite")
     top.add_argument("--algorithms", nargs="*", choices=ALGORITHMS, default=list(ALGORITHMS))
     top.add_argument("--most", type=int, default=300, help="repetitions of a cell in a launch")
     top.add_argument("--name", default="bench", help="of the cluster")
@@ -285,7 +302,9 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Make the cluster, run, write, print; 1 if a result was wrong or a launch failed."""
     args = parser().parse_args()
+    args.collectives = args.collectives or SUITES[args.suite]
     name = f"cluster-{args.nodes}x{args.ppn}"
+    name += "-computations" if args.suite == "computations" else ""
     if args.quick:
         name += "-quick"
         args.launches, args.seconds = 1, 20.0

@@ -32,10 +32,10 @@ from launches import (
     stored,
 )
 from stats import Ratio, geometric_mean, ratio, spread, verdict
+from suites import COLLECTIVES, SUITES
 from tables import size, table, time_of
 
 SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 8 << 20]
-COLLECTIVES = ["broadcast", "scatter", "gather", "gather_all", "barrier"]
 START = 2.5  # seconds that a launch takes besides the measuring
 PLAN_AIM, MEAN_LEAST, MEAN_AIM = 2.0, 1.8, 3.0
 
@@ -317,7 +317,8 @@ def parser() -> argparse.ArgumentParser:
                      help="kill a launch that takes so many times its share, and a minute")
     top.add_argument("--loop", action="store_true", help="the second table: calls back to back")
     top.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="bytes per block")
-    top.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    top.add_argument("--suite", choices=SUITES, default="moves", help="which collectives")
+    top.add_argument("--collectives", nargs="+", choices=COLLECTIVES, help="of the suite")
     top.add_argument("--visits", type=int, default=4, help="of each cell in a launch")
     top.add_argument("--most", type=int, default=1000, help="repetitions of a cell in a launch")
     top.add_argument("--quick", action="store_true", help="a trial: 2 launches, a minute")
@@ -333,7 +334,9 @@ def main() -> int:
         args.launches = 2
     if args.minutes is None:
         args.minutes = 1.0 if args.quick else 10.0 if args.threads <= 2 else 12.0
+    args.collectives = args.collectives or SUITES[args.suite]
     name = f"one-node-{args.threads}-threads" + ("-loop" if args.loop else "")
+    name += "-computations" if args.suite == "computations" else ""
     if args.quick:
         name += "-quick"
     folder = args.results / name

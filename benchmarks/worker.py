@@ -33,8 +33,9 @@ from typing import Any
 import mpi4py
 import numpy as np
 import wire
-from cells import COLLECTIVES, MYSYNC, ROOTED, Candidate, Cell, Memory, candidates, cells, is_right
+from cells import MYSYNC, Candidate, Cell, Memory, candidates, cells, is_right
 from mpi4py import MPI
+from suites import COLLECTIVES, ROOTED
 
 import xupc
 

@@ -317,8 +317,6 @@ class Simulation:
 
     def _judge(self) -> None:
         stuck = self._stuck()
-        if not stuck:
-            self._check_signals()
         if self._protocol:
             raise ProtocolError(*self._protocol)
         if self._races:
@@ -327,6 +325,9 @@ class Simulation:
             raise DeadlockError(f"deadlock: {len(stuck)} blocked", *stuck)
         if self._wrong:
             raise WrongBytesError(*self._wrong)
+        self._check_signals()
+        if self._protocol:
+            raise ProtocolError(*self._protocol)
 
     def _check_signals(self) -> None:
         """Nobody was told anything that he did not wait for: engines may have to send it."""
