@@ -705,11 +705,10 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     }
     atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
-    if (in->prog->barriers < 2) { /* others may have to judge my signals */
-        xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
-        atomic_store_explicit(&mine->fp, in->fp, memory_order_relaxed);
-        atomic_store_explicit(&mine->entered, in->op + 1, memory_order_release);
-    }
+    /* others may have to judge my signals, or wait for messages while I am at a barrier */
+    xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
+    atomic_store_explicit(&mine->fp, in->fp, memory_order_relaxed);
+    atomic_store_explicit(&mine->entered, in->op + 1, memory_order_release);
 }
 
 static inline void xu_end(xu_inst *in) {
