@@ -15,7 +15,8 @@ import numpy as np
 from . import algorithms, runtime
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
-from .arguments import as_integer, describe
+from .arguments import as_integer
+from .arguments import describe as describe_address
 from .collectives import BoundPlan, Collective
 from .engine import kernels
 from .engine.live import Bound
@@ -179,8 +180,8 @@ class Computation(Collective):
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                ("dst", describe(dst)),
-                ("src", describe(src)),
+                ("dst", _describe(dst)),
+                ("src", _describe(src)),
                 ("op", _op_name(op)),
                 ("nelems", repr(nelems)),
                 ("blk_size", repr(blk_size)),
@@ -345,6 +346,14 @@ def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spa
     else:
         ends = [(t, *ends) for t, ends in layout.furthest().items()]
     return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def _describe(x: Any) -> str:
+    """An operand as text: all of it that has to be the same on all threads."""
+    text = describe_address(x)
+    if isinstance(x, SharedArray | SharedPointer):
+        text += f" phase {getattr(x, 'phase', 0)} of blocks of {x.blocksize} {x.dtype}"
+    return text
 
 
 def _op_name(op: Any) -> str:

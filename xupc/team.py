@@ -114,6 +114,7 @@ class Team:
             self.tree.local_index(self.rank),
             job.control.status_address,
             self.size == 1,
+            several,
             counter_mode,
             spins,
             yields,

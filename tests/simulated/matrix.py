@@ -240,7 +240,7 @@ class Planner:
 
     def __init__(self, tree: Tree, mutate: Mutate | None = None) -> None:
         self.tree = tree
-        self._mutate = mutate
+        self.mutate = mutate
         self._kept: dict[tuple[object, ...], list[Program]] = {}
 
     def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
@@ -256,8 +256,8 @@ class Planner:
         key = (entry.collective, entry.flag, sync, tuple(tuning.values()), root, n)
         if key not in self._kept:
             plans = [self.plan(entry, me, sync, tuning, root, n) for me in range(self.tree.size)]
-            if self._mutate is not None:
-                plans = [self._mutate(plan) for plan in plans]
+            if self.mutate is not None:
+                plans = [self.mutate(plan) for plan in plans]
             self._kept[key] = [Program(plan, self.tree) for plan in plans]
         return self._kept[key]
 

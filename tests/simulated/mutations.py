@@ -12,6 +12,7 @@ from xupc.plan.steps import (
     LANES,
     Barrier,
     Copy,
+    Fold,
     Fused,
     Get,
     Need,
@@ -21,6 +22,7 @@ from xupc.plan.steps import (
     Post,
     Ranks,
     Recv,
+    Scan,
     Send,
     Signal,
     Step,
@@ -30,7 +32,7 @@ from xupc.plan.steps import (
 __all__ = ["Mutation", "mutations"]
 
 Release = Signal | Post
-Data = Copy | Send | Recv | Get
+Data = Copy | Send | Recv | Get | Fold | Scan
 Channelled = Signal | Wait | NetSignal | NetWait
 
 
@@ -133,12 +135,25 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
                 peer = Ranks((step.of.first + 1) % size)
                 yield "wrong peer", replace(step, of=peer)
             yield from _wrong_message(step)
+        case Fold():
+            last = step.leaves[-1]
+            leaves = (*step.leaves[:-1], last._replace(part=last.part + 8))
+            yield "wrong target", replace(step, dst=step.dst + 8)
+            yield "wrong operand", replace(step, leaves=leaves)
+            if step.rows > 1:
+                yield "a row short", replace(step, rows=step.rows - 1)
+        case Scan():
+            yield "wrong target", replace(step, dst=step.dst + 8)
+            yield "wrong operand", replace(step, src=step.src + 8)
+            yield "other way", replace(step, reverse=not step.reverse)
+            if step.carry is not None:
+                yield "no carry", replace(step, carry=None)
         case Wait():
             yield "Wait for less", replace(step, value=step.value - 1)
         case Fused():
             if step.body:
-                body = (*step.body[:-1], replace(step.body[-1], dst=_shifted(step.body[-1].dst)))
-                yield "wrong target", replace(step, body=body)
+                for name, last in _wrong(step.body[-1], size):
+                    yield name, replace(step, body=(*step.body[:-1], last))
                 yield "drop fused Copy", replace(step, body=step.body[:-1])
 
 

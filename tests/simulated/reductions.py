@@ -21,7 +21,7 @@ from xupc.algorithms.reduction import Reduction
 from xupc.engine.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.layout import Layout
-from xupc.plan import trace
+from xupc.plan import Plan, trace
 from xupc.topology import Tree
 
 ITEM = 8
@@ -57,8 +57,12 @@ class Symbols:
         self.made += 1
         return self.number((f"x{self.made:06d}",))
 
+    def value(self, number: int) -> Value:
+        """What a number stands for; broken plans find others in memory, too."""
+        return self.values[int(number)] if number < len(self.values) else ("junk",)
+
     def join(self, a: int, b: int) -> int:
-        return self.number(self.values[int(a)] + self.values[int(b)])
+        return self.number(self.value(a) + self.value(b))
 
     def combine(self, out: Any, a: Any, b: Any) -> None:
         out[...] = [self.join(x, y) for x, y in zip(a, b, strict=True)]
@@ -79,13 +83,18 @@ class Symbols:
 
 
 class Trees(Symbols):
-    """Keeps the order of operations, too."""
+    """Keeps the order of operations, too; long runs have the kernels' own."""
 
     def __init__(self) -> None:
         super().__init__(ordered=True)
 
+    def fold(self, x: Any) -> int:
+        if len(x) < 32:
+            return super().fold(x)
+        return self.number((("run", *(self.value(y) for y in x)),))
+
     def join(self, a: int, b: int) -> int:
-        return self.number(((self.values[int(a)], self.values[int(b)]),))
+        return self.number(((self.value(a), self.value(b)),))
 
 
 def place(threads: int, first: int, phase: int, block: int, i: int) -> tuple[int, int]:
@@ -187,6 +196,19 @@ def spans(x: Layout) -> Areas:
     return [(thread, run.place, run.place + run.nelems) for thread, run in runs]
 
 
+def plans_of(
+    job: Job, flag: int, tree: Tree, sync: Sync, tuning: Tuning, kernel: Symbols
+) -> list[Plan]:
+    """Everybody's plan."""
+    entry = find(job.form, flag)
+    return [
+        trace(
+            entry.function, entry.name, job.form, me, tree, sync, tuning, job.arguments(), kernel
+        )
+        for me in range(tree.size)
+    ]  # fmt: skip
+
+
 class Calls(Story):
     """A sequence of such calls on some memory."""
 
@@ -247,17 +269,11 @@ class Calls(Story):
     def _plans(self, job: Job, flag: int, sync: Sync, tuning: dict[str, int]) -> list[Program]:
         key = (job, flag, sync, tuple(tuning.values()))
         if key not in self._programs:
-            entry, tree = find(job.form, flag), self.planner.tree
-            self._programs[key] = [
-                Program(
-                    trace(
-                        entry.function, entry.name, job.form, me, tree, sync, tuning,
-                        job.arguments(), self.kernel,
-                    ),
-                    tree,
-                )
-                for me in range(tree.size)
-            ]  # fmt: skip
+            tree = self.planner.tree
+            plans = plans_of(job, flag, tree, sync, tuning, self.kernel)
+            if self.planner.mutate is not None:
+                plans = [self.planner.mutate(plan) for plan in plans]
+            self._programs[key] = [Program(plan, tree) for plan in plans]
         return self._programs[key]
 
 
@@ -313,8 +329,21 @@ FORMS = (
 )  # fmt: skip
 
 
+def run_cases(cases: list[Case]) -> list[str]:
+    """Run them, every fifth under a random schedule too; failures as text."""
+    failures = []
+    for i, case in enumerate(cases):
+        try:
+            case.run()
+            if i % 5 == 0:
+                case.run(seed=case.seed)
+        except Exception as problem:
+            failures.append(f"{case}\n  {type(problem).__name__}: {problem}")
+    return failures
+
+
 def cases(per: int, seed: int) -> list[Case]:
-    """Some of every form, algorithm, placement and pair of sync modes."""
+    """So many of every form, algorithm, placement and pair of sync modes, in any order or not."""
     rng = random.Random(seed)
     return [
         Case(

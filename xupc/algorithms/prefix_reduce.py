@@ -294,8 +294,9 @@ def push(t: Recorder, r: Running) -> None:
 def multicore(t: Recorder, r: Running) -> None:
     """Inside a node each thread looks at all values before its own at once.
 
-    One node: small ones are done by whoever arrives last; else every thread folds its
-    block into its SLOT, joins those of the threads before it, and goes along its block.
+    One node: small ones are done by whoever arrives last, unless the operation is a
+    function, of which that takes many calls; else every thread folds its block into its
+    SLOT, joins those of the threads before it, and goes along its block.
     Few nodes: the same, when node roots have told each other their threads' values.
     Where threads have blocks of several rows, and on many nodes: as PUSH.
     """
@@ -313,7 +314,7 @@ def multicore(t: Recorder, r: Running) -> None:
         _deal(t, r, push=True)
         _at_once(t, r)
         t.done(ALL, ALL)
-    elif line.layout.nelems * r.itemsize <= t.tuning["fuse"]:
+    elif line.layout.nelems * r.itemsize <= t.tuning["fuse"] and t.kernel.func is None:
         with t.alone(line.first, anyone=True):
             for position in reversed(range(line.layout.positions)):
                 _along(t, r, position, before=_runs_before(r, position))

@@ -41,6 +41,7 @@ cdef extern from "core.h" nogil:
         int32_t verdict
         int32_t giving_up
         int32_t solo
+        int32_t several
         uint64_t epoch
         uint64_t op
         uint64_t fp
@@ -169,12 +170,14 @@ cdef class Team:
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
+                  bint several,
                   bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
                   keep):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
         self.t.solo = solo
+        self.t.several = several
         self.t.counter_mode = counter_mode
         self.t.spins = spins
         self.t.yields = yields

@@ -120,6 +120,7 @@ typedef struct {
     int32_t spins;
     int32_t yields;
     int32_t verdict; /* of the last barrier */
+    int32_t several;   /* the team spans nodes */
     int32_t solo;      /* a team of one thread: nobody to run ahead of */
     int32_t giving_up; /* a mismatch is known: only the verdict ends a wait */
     uint64_t epoch;
@@ -705,7 +706,8 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     }
     atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
-    if (in->prog->barriers < 2) { /* others may have to judge my signals */
+    /* others may have to judge my signals, or wait for messages while I am at a barrier */
+    if (in->prog->barriers < 2 || t->several) {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
         atomic_store_explicit(&mine->fp, in->fp, memory_order_relaxed);
         atomic_store_explicit(&mine->entered, in->op + 1, memory_order_release);

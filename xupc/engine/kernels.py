@@ -123,12 +123,16 @@ class Kernel:
         raise NotImplementedError
 
     def _settle(self, x: Array) -> Array:
-        """Give NaN, and the padding of `x`, their one value; `x` is nobody else's."""
-        if self.func is not None or self.dtype.kind not in "fc":
+        """Give NaN, and the padding of `x`, their one value; `x` is nobody else's.
+
+        The NaN of a user's function is his own.
+        """
+        if self.dtype.kind not in "fc":
             return x
         x = np.ascontiguousarray(x)
         parts: Array = x.view(x.real.dtype)  # complex: both parts
-        parts[np.isnan(parts)] = np.nan
+        if self.func is None:
+            parts[np.isnan(parts)] = np.nan
         if parts.itemsize > 10 and np.finfo(parts.dtype).nmant == 63:  # x87 long double
             parts.view(np.uint8).reshape(-1, parts.itemsize)[:, 10:] = 0
         return x

@@ -15,7 +15,6 @@ from common import ALGORITHMS, SYNC, Dawdle, done
 from reducing import FORMS, FUNCTIONS, OTHER_TYPES, UPC_TYPES, Memory, case, operations, values
 
 import xupc
-from xupc import Op
 
 FEW = 3
 

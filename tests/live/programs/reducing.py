@@ -197,6 +197,12 @@ class Case:
             return 1
         return min(self.src.block, self.n) if self.src.block else self.n
 
+    @property
+    def room(self) -> int:
+        """Bytes of an operand's memory on each thread that are looked at."""
+        most = self.n + 2 * max(self.src.block, self.dst.block)
+        return min(PART, 2048 + most * self.dtype.itemsize)
+
     def results(self, x: Array) -> Array:
         """The results in order."""
         if self.form == "prefix_reduce":
@@ -257,18 +263,18 @@ class Memory:
         if len(mine):  # they lie side by side
             xupc.memput(self.src + (thread * PART + int(offsets[threads == thread][0])), mine,
                         mine.nbytes)  # fmt: skip
-        xupc.memset(self.dst + thread * PART, POISON, PART)
+        xupc.memset(self.dst + thread * PART, POISON, case.room)
 
     def check(self, case: Case, x: Array, thread: int, what: object) -> None:
         """What a thread's results must be, and that nothing else has been written."""
-        found = np.empty(PART, np.uint8)
-        xupc.memget(found, self.dst + thread * PART, PART)
+        found = np.empty(case.room, np.uint8)
+        xupc.memget(found, self.dst + thread * PART, case.room)
         offsets, want = case.wanted(x, thread)
         if len(want):
             at, size = int(offsets[0]), want.nbytes
             assert int(offsets[-1]) == at + size - case.dtype.itemsize
             got = found[at : at + size].view(case.dtype)
-            bad = np.flatnonzero((got != want) & ~((got != got) & (want != want)))  # noqa: PLR0124
+            bad = np.flatnonzero((got != want) & ~((got != got) & (want != want)))
             assert not bad.size, (
                 f"{what}: {case}: thread {thread}: {bad.size} of {len(want)} results are wrong, "
                 f"the first is {bad[0]}: {got[bad[0]]!r} instead of {want[bad[0]]!r}"

@@ -1,0 +1,83 @@
+"""The computational collectives on real threads: data, bits, differing calls, errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+PROGRAMS = "tests/live/programs"
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes", "cases"),
+    [
+        pytest.param(1, None, 300, marks=ONCE),
+        pytest.param(2, None, 400, marks=ONCE),
+        pytest.param(3, None, 400, marks=ONCE),
+        (4, None, 800),
+        pytest.param(7, None, 150, marks=ONCE),
+        (3, "2,1", 300),
+        pytest.param(4, "2x2", 200, marks=ONCE),
+        (4, "cyclic:2", 200),
+        pytest.param(3, "1,1,1", 200, marks=ONCE),
+        pytest.param(4, None, 6000, marks=[ONCE, SLOW]),
+        pytest.param(5, "2,2,1", 2000, marks=[ONCE, SLOW]),
+    ],
+)
+def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, cases: int) -> None:
+    count = cases // 8 if SLOW_ENGINE else cases
+    args = [str(count), str(10 * threads + len(nodes or ""))]
+    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    assert f"done: {count}" in result.stdout
+
+
+@pytest.mark.once
+def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
+    """Whatever the nodes, the engine and the algorithm; of the element-wise forms if asked."""
+    found = {}
+    for engine, nodes in (
+        ("native", None), ("native", "2x2"), ("native", "3,1"), ("python", None),
+        ("python", "cyclic:2"),
+    ):  # fmt: skip
+        result = live(
+            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["36"], timeout=90,
+            env={"XUPC_ENGINE": engine},
+        )  # fmt: skip
+        lines = [line for line in result.stdout.splitlines() if line.startswith("bits ")]
+        assert len(lines) == 6 * 36
+        for line in lines:
+            assert line.split()[6] == "1", f"the algorithms differ: {engine}, {nodes}: {line}"
+        found[engine, nodes] = lines
+    first = found["native", None]
+    for where, lines in found.items():
+        for one, other in zip(first, lines, strict=True):
+            assert one == other, f"{where} differs from one node"
+
+
+@pytest.mark.parametrize("what", ["mismatch", "bad", "func"])
+@pytest.mark.parametrize(
+    ("threads", "nodes", "every"),
+    [
+        pytest.param(2, None, 1, marks=ONCE),
+        (4, None, 1),
+        (3, "2,1", 2),
+        pytest.param(4, "cyclic:2", 3, marks=ONCE),
+    ],
+)
+def test_errors(
+    live: Callable[..., Any], what: str, threads: int, nodes: str | None, every: int
+) -> None:
+    rest = [what, str(3 if SLOW_ENGINE else every)]
+    result = live(threads, f"{PROGRAMS}/reduce_errors.py", nodes=nodes, args=rest, timeout=120)
+    assert "done: " in result.stdout
+
+
+def test_functions_of_one_thread(live: Callable[..., Any]) -> None:
+    result = live(1, f"{PROGRAMS}/reduce_errors.py", args=["func", "1"], timeout=60)
+    assert "done: " in result.stdout

@@ -1,0 +1,210 @@
+"""The computational collectives simulated on symbols: data, races, the order of operations.
+
+By default a seeded sample of all cases; ``XUPC_FULL_MATRIX=1`` (or ``--full``) runs several of
+every form, algorithm, placement and pair of sync modes; ``XUPC_MATRIX_SEED`` picks others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError
+from simulated.mutations import Mutation, mutations
+from simulated.reductions import (
+    FORMS,
+    ITEM,
+    Calls,
+    Job,
+    Symbols,
+    Trees,
+    Tuning,
+    cases,
+    plans_of,
+    run_cases,
+)
+
+from xupc.engine.simulator import Call, Program, Simulation, SimulationError
+from xupc.flags import ALGORITHM_NAMES, PULL, PUSH
+from xupc.plan import Plan
+from xupc.topology import Tree
+
+WORKERS = 2
+SHARD = 200
+SAMPLE = 2000
+ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
+EVERY_FORM = pytest.mark.parametrize("form", FORMS)
+BOTH = ("all", "all")
+
+
+def test_sample(request: pytest.FixtureRequest) -> None:
+    """No race, no deadlock, every operand once and in its place, under any schedule."""
+    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
+    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
+    chosen = cases(4 if full else 1, seed)
+    if not full:
+        chosen = random.Random(seed).sample(chosen, SAMPLE)
+    shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
+    with ProcessPoolExecutor(WORKERS) as pool:
+        failures = [text for some in pool.map(run_cases, shards) for text in some]
+    assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
+
+
+# --- the order of operations -----------------------------------------------------------------
+def brackets(
+    job: Job, flag: int, labels: list[int], sync: Sync, tuning: Tuning
+) -> dict[tuple[int, int], object]:
+    """(thread, place) of each result -> its expression."""
+    kernel, tree, space = Trees(), Tree(labels), 128 * ITEM
+    shift = Calls.shift
+    memory = {
+        name: [bytearray(size) for _ in labels]
+        for name, size in (
+            ("dst", space), ("src", space), ("slot", 128), ("buffer", tuning["buffer"]),
+        )
+    }  # fmt: skip
+    for i in range(job.nelems):
+        thread, place = job.where(i)
+        at = shift + place * ITEM
+        memory["src"][thread][at : at + ITEM] = np.uint64(kernel.number((i,))).tobytes()
+    programs = [Program(plan, tree) for plan in plans_of(job, flag, tree, sync, tuning, kernel)]
+    call = Call(programs, (("dst", shift), ("src", shift), ("slot", 0), ("buffer", 0)), kernel)
+    Simulation(tree, memory, [[call] for _ in labels]).run()
+    out: dict[tuple[int, int], object] = {}
+    for thread, row in enumerate(memory["dst"]):
+        for i, value in enumerate(np.frombuffer(row, np.uint64)):
+            if value:
+                out[thread, i - shift // ITEM] = kernel.values[int(value)]
+    return out
+
+
+ORDERS: list[Job] = [
+    Job(form, 5, first, phase, block, nelems, 2, ordered, (first, phase, block))
+    for form in ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+    for first, phase, block, nelems in [
+        (0, 0, 0, 40),
+        (1, 0, 8, 40),
+        (4, 2, 3, 13),
+        (3, 0, 1, 27),
+        (2, 1, 4, 67),
+        (0, 0, 40, 183),
+        (1, 0, 1, 2),
+    ]
+    for ordered in (False, True)
+]
+UNFUSED, FUSED, MIXED = (TUNINGS[name][0] for name in ("large", "small", "mixed"))
+SMALL = {**UNFUSED, "fold": 64, "buffer": 2048}
+NARROW = {**UNFUSED, "fold": 64, "buffer": 4096}
+
+
+@pytest.mark.parametrize("job", ORDERS, ids=lambda j: f"{j.form}-{j.block}-{j.nelems}-{j.ordered}")
+def test_brackets_depend_on_the_distribution_alone(job: Job) -> None:
+    """Of the forms that UPC has: not on the placement, the algorithm or the sizes of tables."""
+    ways = [
+        (flag, labels, tuning)
+        for labels in ([0] * 5, [0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [0, 1, 2, 3, 4])
+        for flag in ALGORITHM_NAMES
+        for tuning in (UNFUSED, FUSED, MIXED, SMALL)
+    ]
+    first = brackets(job, PULL, [0] * 5, BOTH, UNFUSED)
+    assert first
+    for flag, labels, tuning in ways:
+        found = brackets(job, flag, labels, BOTH, tuning)
+        where = ALGORITHM_NAMES[flag], labels, tuning["fuse"], tuning["fold"]
+        assert found.keys() == first.keys(), where
+        for place, value in first.items():
+            assert found[place] == value, (*where, place)
+
+
+def test_brackets_show_another_order() -> None:
+    """They differ if the data is dealt in another way."""
+    one = brackets(Job("reduce", 4, 0, 0, 2, 8, 0, True), PULL, [0] * 4, BOTH, UNFUSED)
+    other = brackets(Job("reduce", 4, 0, 0, 3, 8, 0, True), PULL, [0] * 4, BOTH, UNFUSED)
+    assert one != other
+
+
+# --- the algorithms broken on purpose ----------------------------------------------------------
+PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 2], [0, 0, 0])
+
+
+def _job(form: str, threads: int, ordered: bool) -> Job:
+    """Several tasks on each edge of a tree."""
+    block, nelems = (38, 38 * threads * 2 - 9) if "mpi" in form else (1, 42 * threads + 2)
+    if not ordered and "mpi" not in form:
+        block, nelems = 3, 3 * threads - 1
+    dealt = 1, 0, block
+    return Job(form, threads, *dealt, nelems, threads - 1, ordered, dealt)
+
+
+def _run(planner: Planner, job: Job, flag: int, sync: Sync, tuning: Tuning) -> None:
+    story = Calls(planner, 200 * ITEM + Calls.shift, Symbols(job.ordered), 1)
+    for tight in (True, True, False, True):
+        story.reduce(job, flag, sync, tuning, tight=tight)
+    other = Job("reduce_mpi_all", job.threads, 0, 0, 2, 9, 0, job.ordered)
+    if job.form == other.form:
+        other = Job("reduce", job.threads, 0, 0, 2, 9, 0, job.ordered)
+    story.reduce(other, PUSH, sync, tuning, tight=True)
+    story.reduce(job, flag, sync, tuning, tight=True)
+    story.run()
+
+
+def _kind(mutation: Mutation, plans: list[Plan]) -> tuple[object, ...]:
+    """What is done to which role: the same of another thread or task is no other test.
+
+    A wait for room on an edge is implied where values come back the other way, as in sweeps
+    up and down, or on the way to an owner who gives a value himself.
+    """
+    if mutation.at is None:
+        return mutation.name, mutation.what
+    me, lane, i = mutation.at
+    step = plans[me].lanes[lane][i]
+    channel = getattr(step, "channel", None) if mutation.name == "drop Signal" else None
+    return mutation.name, lane, type(step).__name__, channel
+
+
+HARMLESS = {
+    "a byte short": "no symbol's number needs its last byte",
+    "no handshake": "all steps of a channel: one alone is dropped, too",
+}
+
+
+@ALGORITHMS
+@EVERY_FORM
+def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
+    """Each signal, wait, need, barrier and operand matters somewhere."""
+    rng = random.Random(f"{form} {flag}")
+    noticed: dict[tuple[object, ...], str] = {}
+    missed: dict[tuple[object, ...], str] = {}
+    for labels in PLACEMENTS:
+        tree = Tree(labels)
+        for sync in (("no", "no"), ("my", "my"), BOTH):
+            for ordered in (False, True):
+                job = _job(form, len(labels), ordered)
+                tuning = FUSED if ordered and sync == BOTH else NARROW
+                _run(Planner(tree), job, flag, sync, tuning)
+                plans = plans_of(job, flag, tree, sync, tuning, Symbols(ordered))
+                found = list(mutations(plans))
+                rng.shuffle(found)
+                tried: Counter[object] = Counter()
+                for mutation in found:
+                    kind = _kind(mutation, plans)
+                    tried[kind] += 1
+                    if kind in noticed or tried[kind] > 2 or mutation.name in HARMLESS:
+                        continue
+
+                    def changed(plan: Plan, m: Mutation = mutation) -> Plan:
+                        return m.plans[plan.rank] if plan.collective == form else plan
+
+                    try:
+                        _run(Planner(tree, changed), job, flag, sync, tuning)
+                    except (SimulationError, WrongMemoryError) as problem:
+                        noticed[kind] = type(problem).__name__
+                    else:
+                        missed[kind] = f"{labels}, {sync}, ordered {ordered}, {mutation}"
+    unseen = [missed[kind] for kind in missed.keys() - noticed.keys()]
+    assert not unseen, f"{len(unseen)} broken plans pass:\n" + "\n".join(unseen[:20])
+    assert {"RaceError", "DeadlockError"} <= set(noticed.values())
