@@ -73,6 +73,9 @@ class Symbols:
             value = self.join(value, y)
         return value
 
+    def fold_to(self, out: Any, x: Any) -> None:
+        out[0] = self.fold(x)
+
     def scan(self, dst: Any, src: Any, carry: Any, reverse: bool) -> None:
         values = list(src[::-1] if reverse else src)
         for i, x in enumerate(values):

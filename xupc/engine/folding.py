@@ -58,7 +58,7 @@ def _row(step: Fold, kernel: Any, view: View, row: int) -> Any:
 def _leaf(leaf: Leaf, nelems: int, kernel: Any, view: View, row: int) -> Any:
     if _in_line(leaf, nelems, kernel.dtype.itemsize):
         value = np.empty(1, kernel.dtype)
-        value[0] = kernel.fold(view(leaf.part + row * leaf.step, leaf.times))
+        kernel.fold_to(value, view(leaf.part + row * leaf.step, leaf.times))
         return value
     first, *rest = _blocks(leaf, row)
     value = view(first, nelems)

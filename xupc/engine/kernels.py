@@ -91,7 +91,14 @@ class Kernel:
 
     def fold(self, x: Array) -> Any:
         """``x[0] op x[1] op ...``, of at least one element, as a numpy scalar."""
-        return self._settle(self._fold(x)[:1].copy())[0]
+        return self._settled_fold(x)[0]
+
+    def fold_to(self, out: Array, x: Array) -> None:
+        """The same into ``out[0]``, with nothing else than it in the bytes that it fills."""
+        out[:1] = self._settled_fold(x)
+
+    def _settled_fold(self, x: Array) -> Array:
+        return self._settle(self._fold(x)[:1].copy())
 
     def scan(
         self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
