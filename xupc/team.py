@@ -325,7 +325,7 @@ class Team:
         if self._failure is None:
             error.add_note(f"raised by the function of {call} on thread {self.rank}")
             self._failure = error, call
-            self.core.spoil(_POISON)
+            self.core.spoil(_POISON ^ self.rank)  # all may fail, and must not agree
 
     def raise_failure(self) -> None:
         """Raise what a function of mine raised, if one did, and forget it."""
