@@ -115,8 +115,8 @@ def test_steps_as_text() -> None:
     assert step_text(Copy(row, Part(1, 5, 4), 4, 3)) == (
         "copy     3 x 4 B  dst@2..8:3[8:12 step 16] <- src@5[4:8]"
     )
-    assert step_text(Get(Part(2, 0), Part(1, 1), 4, 7)) == (
-        "get      4 B  operand2@0[0:4] <- src@1[0:4]  => t7"
+    assert step_text(Get(Part(4, 0), Part(1, 1), 4, 7)) == (
+        "get      4 B  operand4@0[0:4] <- src@1[0:4]  => t7"
     )
     send = Send(Ranks(0, 3, 2), Part(1, 1), 4, 0)
     assert step_text(send) == "send     4 B  src@1[0:4] -> thread 0-4:2  => t0"
