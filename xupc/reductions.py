@@ -149,8 +149,7 @@ class Computation(Collective):
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call that is not in the cache."""
         instance = self._prepare(*args, **kwargs)
-        a_function = instance.plan.kernel.func is not None  # its globals may change
-        if not a_function and instance.owner.job.native:
+        if instance.owner.job.native:
             self.remember(args, instance, kwargs)
         instance.execute()
 

@@ -228,6 +228,7 @@ class Parts:
     """
 
     _DEPTH = 3  # rounds whose values may be under way
+    _AHEAD = 2  # rounds from a piece's values to its join
 
     def __init__(self, t: Recorder, r: Reduction) -> None:
         self.t, self.r = t, r
@@ -286,22 +287,22 @@ class Parts:
         return self.t.tree.node_root(node)
 
     def _between_nodes(self) -> None:
-        """A node root's messages and joins, two rounds of them under way.
+        """A node root's messages and joins, a few rounds of them under way.
 
-        Between two nodes values of round j + 1 and results of round j follow each other,
-        at both ends.
+        Between two nodes values of one round and results of an earlier one follow each
+        other, at both ends.
         """
         self._coming: dict[tuple[int, int], int] = {}
         self._going: dict[tuple[int, int], int] = {}
         self._results: dict[tuple[int, int], int] = {}
         self._told = 0
-        for j in range(self.rounds + 2):
+        for j in range(self.rounds + self._AHEAD + 1):
             if j < self.rounds:
                 self._values(j)
-            if 1 <= j <= self.rounds:
-                self._join(j - 1)
-            if j >= 2:
-                self._tell(j - 2)
+            if 0 <= j - self._AHEAD < self.rounds:
+                self._join(j - self._AHEAD)
+            if j > self._AHEAD:
+                self._tell(j - self._AHEAD - 1)
 
     def _values(self, j: int) -> None:
         """My node's values out, the others' of my part in."""

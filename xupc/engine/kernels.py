@@ -56,7 +56,8 @@ _OF_BOOL = {
 
 _ROW = 16  # accumulators of the written order
 _BLOCK = 1024  # rows at a time
-_LONG_ROW = 4096  # accumulators of vectorized functions
+_LONG_ROW = 16384  # accumulators of vectorized functions
+_COLUMNS, _BLOCK = 32, 1 << 17  # long scans by vectorized functions go block by block
 
 
 class Kernel:
@@ -196,18 +197,24 @@ class _Associative(Kernel):
                 x = np.concatenate([self._apply(x[0:even:2], x[1:even:2]), x[even:]])
             return x
         acc, x = x[:_LONG_ROW], x[_LONG_ROW:]
-        while len(x):
-            row, x = x[:_LONG_ROW], x[_LONG_ROW:]
-            acc = np.concatenate([self._apply(acc[: len(row)], row), acc[len(row) :]])
+        while len(x) >= _LONG_ROW:
+            acc, x = self._apply(acc, x[:_LONG_ROW]), x[_LONG_ROW:]
+        if len(x):
+            acc = np.concatenate([self._apply(acc[: len(x)], x), acc[len(x) :]])
         while len(acc) > 1:
             half = len(acc) // 2
             acc = np.concatenate([self._apply(acc[:half], acc[half : 2 * half]), acc[2 * half :]])
         return acc
 
     def _scan(self, x: Array, flip: bool = False) -> Array:
-        """Two levels, O(sqrt(n)) calls: inside rows, all rows at once; then what is before them."""
+        """Two levels, O(sqrt(n)) calls: inside rows, all rows at once; then what is before them.
+
+        Long ones in blocks, for the cache's sake.
+        """
+        n = len(x)
+        if n > _LONG_ROW:
+            return self._scan_blocks(x, flip)
         y = x.copy()
-        n = len(y)
         width = math.isqrt(n - 1) + 1
         for i in range(1, width):
             column = y[i::width]
@@ -217,6 +224,27 @@ class _Associative(Kernel):
         before = self._scan(y[width - 1 : n - 1 : width], flip)
         y[width:] = self._ordered(np.repeat(before, width)[: n - width], y[width:], flip)
         return y
+
+    def _scan_blocks(self, x: Array, flip: bool) -> Array:
+        y = np.empty_like(x)
+        for begin in range(0, len(x), _BLOCK):
+            block = x[begin : begin + _BLOCK]
+            y[begin : begin + _BLOCK] = self._scan_block(y[:begin][-1:], block, flip)
+        return y
+
+    def _scan_block(self, carry: Array, x: Array, flip: bool) -> Array:
+        """Behind at most one `carry`: as columns that lie side by side in memory."""
+        rows = len(x) // _COLUMNS
+        body, rest = x[: rows * _COLUMNS], x[rows * _COLUMNS :]
+        columns = np.ascontiguousarray(body.reshape(rows, _COLUMNS).T)
+        for i in range(1, _COLUMNS):
+            columns[i] = self._ordered(columns[i - 1], columns[i], flip)
+        before = self._scan(np.concatenate([carry, columns[-1][:-1]]), flip)
+        late = np.ascontiguousarray(columns[:, rows - len(before) :]).reshape(-1)
+        late = self._ordered(np.tile(before, _COLUMNS), late, flip)
+        columns[:, rows - len(before) :] = late.reshape(_COLUMNS, -1)
+        y = columns.T.reshape(-1)
+        return np.concatenate([y, self._scan(np.concatenate([y[-1:], rest]), flip)[1:]])
 
     def _ordered(self, a: Array, b: Array, flip: bool) -> Array:
         return self._apply(b, a) if flip else self._apply(a, b)
@@ -242,6 +270,14 @@ class _Vectorized(_Associative):
         super().__init__(dtype, op, func, None)
         self._func = func
         self._call = call
+
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        if isinstance(self._func, np.ufunc) and (self.op == Op.FUNC or not flip):
+            try:
+                return np.asarray(self._func.accumulate(x, dtype=self.dtype))
+            except (TypeError, ValueError):  # it has no loop from this type to itself
+                pass
+        return super()._scan(x, flip)
 
     def _apply(self, a: Array, b: Array) -> Array:
         result = np.asarray(self._func(_read_only(a), _read_only(b)))
