@@ -123,26 +123,47 @@ class Layout:
         return {self.thread(p): (r.place, r.place + r.nelems) for p, r in runs.items()}
 
 
-def moves(src: Layout, dst: Layout) -> dict[tuple[int, int], list[Piece]]:
-    """What goes from where to where to turn one layout into another: pairs of threads.
+def moves(src: Layout, dst: Layout, thread: int) -> dict[tuple[int, int], list[Piece]]:
+    """What a thread gives and takes when one layout is turned into another: by pairs of threads.
 
-    ``{(from, to): pieces}``, in the elements' order, runs at constant distances in one.
+    ``{(from, to): pieces}``, in the elements' order, runs at constant distances in one. Both
+    threads of a pair find the same pieces.
     """
-    edges = [np.array([0, src.nelems], np.int64)]
-    for layout in (src, dst):
-        first = layout.block - layout.phase % layout.block
-        edges.append(np.arange(first, src.nelems, layout.block, dtype=np.int64))
-    cuts = np.unique(np.concatenate(edges))
-    begin, size = cuts[:-1], np.diff(cuts)
-    from_, a = _places(src, begin)
-    to, b = _places(dst, begin)
     out: dict[tuple[int, int], list[Piece]] = {}
-    pair = from_ * src.threads + to
-    order = np.argsort(pair, kind="stable")
-    for chosen in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
-        key = int(from_[chosen[0]]), int(to[chosen[0]])
-        out[key] = _runs(a[chosen], b[chosen], size[chosen])
+    for mine, other in ((src, dst), (dst, src)):
+        begin, size = _cut(mine, other, thread)
+        if not len(begin):
+            continue
+        from_, a = _places(src, begin)
+        to, b = _places(dst, begin)
+        pair = from_ * src.threads + to
+        order = np.argsort(pair, kind="stable")
+        for chosen in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
+            key = int(from_[chosen[0]]), int(to[chosen[0]])
+            if key not in out:
+                out[key] = _runs(a[chosen], b[chosen], size[chosen])
     return out
+
+
+def _cut(mine: Layout, other: Layout, thread: int) -> tuple[np.ndarray, np.ndarray]:
+    """(first elements, sizes) of a thread's blocks, cut where the other layout's blocks end."""
+    position = mine.position(thread)
+    if position is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if mine.positions == 1:
+        blocks = np.zeros(1, np.int64)
+        begin, end = blocks, np.array([mine.nelems], np.int64)
+    else:
+        blocks = np.arange(position, mine.blocks, mine.threads, dtype=np.int64)
+        begin = np.maximum(blocks * mine.block - mine.phase, 0)
+        end = np.minimum((blocks + 1) * mine.block - mine.phase, mine.nelems)
+    first, last = ((i + other.phase) // other.block for i in (begin, end - 1))
+    parts = last - first + 1
+    which = np.repeat(np.arange(len(begin)), parts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
+    cut = (first[which] + number) * other.block - other.phase
+    starts = np.maximum(cut, begin[which])
+    return starts, np.minimum(cut + other.block, end[which]) - starts
 
 
 def _places(layout: Layout, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

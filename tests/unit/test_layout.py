@@ -67,18 +67,25 @@ def test_the_furthest_elements_are_among_the_few(x: Layout) -> None:
 def test_moves(x: Layout, first: int, block: int, phase: int) -> None:
     y = Layout(x.threads, first % x.threads, phase % block if block else 0, block, x.nelems)
     want = {(s, d): [] for s, d in zip(elements(x), elements(y), strict=True)}
-    found = []
-    for (a, b), pieces in moves(x, y).items():
-        for piece in pieces:
-            for k in range(piece.times):
-                for i in range(piece.nelems):
-                    s = piece.src + k * piece.src_step + i
-                    found.append(((a, s), (b, piece.dst + k * piece.dst_step + i)))
-    assert sorted(found) == sorted(want)
+    for thread in range(x.threads):
+        found = []
+        for (a, b), pieces in moves(x, y, thread).items():
+            assert pieces == moves(x, y, a)[a, b] == moves(x, y, b)[a, b]
+            for piece in pieces:
+                for k in range(piece.times):
+                    for i in range(piece.nelems):
+                        s = piece.src + k * piece.src_step + i
+                        found.append(((a, s), (b, piece.dst + k * piece.dst_step + i)))
+        assert sorted(found) == sorted(w for w in want if thread in (w[0][0], w[1][0]))
 
 
 def test_regular_moves_take_few_pieces() -> None:
     x, y = Layout(4, 0, 0, 10, 4000), Layout(4, 1, 3, 10, 4000)
-    assert max(len(pieces) for pieces in moves(x, y).values()) <= 4
+    assert max(len(pieces) for pieces in moves(x, y, 1).values()) <= 4
     cyclic, blocked = Layout(4, 0, 0, 1, 4000), Layout(4, 0, 0, 1000, 4000)
-    assert max(len(pieces) for pieces in moves(cyclic, blocked).values()) == 1
+    assert max(len(pieces) for pieces in moves(cyclic, blocked, 1).values()) == 1
+
+
+def test_moves_of_one_thread_among_many_take_no_time() -> None:
+    n = 1_280_000
+    assert len(moves(Layout(n, 0, 0, 16, 16 * n), Layout(n, 1, 3, 16, 16 * n), 77)) <= 4

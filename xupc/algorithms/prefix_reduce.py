@@ -243,9 +243,7 @@ def _deal(t: Recorder, r: Running, *, push: bool) -> None:
     there = t.channel() if push else -1
     coming: list[int] = []
     outgoing: list[tuple[int, list[Blocks]]] = []
-    for (a, b), pieces in sorted(moves(r.src, r.dst).items()):
-        if t.me not in (a, b):
-            continue
+    for (a, b), pieces in sorted(moves(r.src, r.dst, t.me).items()):
         near = t.tree.node_of(a) == t.tree.node_of(b)
         to = [Part(DST.index, b, p.dst * size, 0, p.dst_step * size) for p in pieces]
         out_of = [Part(SRC.index, a, p.src * size, 0, p.src_step * size) for p in pieces]
