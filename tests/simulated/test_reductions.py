@@ -29,7 +29,7 @@ from simulated.reductions import (
 )
 
 from xupc.engine.simulator import Call, Program, Simulation, SimulationError
-from xupc.flags import ALGORITHM_NAMES, PULL, PUSH
+from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan import Plan
 from xupc.topology import Tree
 
@@ -170,6 +170,12 @@ HARMLESS = {
     "a byte short": "no symbol's number needs its last byte",
     "no handshake": "all steps of a channel: one alone is dropped, too",
 }
+KNOWN = {
+    ("reduce_mpi", MULTICORE, "lanes not tied"): (
+        "the net lane waits for the pieces that its node makes, and these for their use"
+    ),
+}
+"""(form, algorithm, mutation) -> why nobody may notice."""
 
 
 @ALGORITHMS
@@ -193,7 +199,8 @@ def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
                 for mutation in found:
                     kind = _kind(mutation, plans)
                     tried[kind] += 1
-                    if kind in noticed or tried[kind] > 2 or mutation.name in HARMLESS:
+                    known = mutation.name in HARMLESS or (form, flag, mutation.name) in KNOWN
+                    if kind in noticed or tried[kind] > 2 or known:
                         continue
 
                     def changed(plan: Plan, m: Mutation = mutation) -> Plan:
