@@ -30,7 +30,7 @@ FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all")
 # --- PULL and PUSH -------------------------------------------------------------------------
 def _tree(t: Recorder, r: Reduction, *, push: bool) -> None:
     """Up a tree of threads, from its top to dst's thread or down to all."""
-    width = Up.width(t, r.layout.positions, min(t.tuning["fold"], r.most))
+    width = Up.width(t, r.layout.positions, min(t.unit(r.most, r.most), r.most))
     plan = r.tasks(width)
     top = r.layout.first
     up = Up(t, top, [task.positions for task in plan], r.to, width, push=push)

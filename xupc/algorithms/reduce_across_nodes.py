@@ -237,7 +237,7 @@ class Parts:
         grain = max(1, 64 // r.itemsize)
         grains = -(-r.each // grain)
         ends = [min(r.each, grains * k // n * grain) for k in range(n + 1)]
-        self.width = min(t.tuning["fold"], t.tuning["buffer"] // (self._DEPTH * n) // 64 * 64)
+        self.width = t.unit(r.nbytes // n, t.tuning["buffer"] // (self._DEPTH * n))
         self.parts = [r.pieces(ends[k], ends[k + 1], self.width) for k in range(n)]
         self.rounds = max(map(len, self.parts))
         self.others = [(me + k) % n for k in range(1, n)]
@@ -380,7 +380,7 @@ class Chain:
         shape = star if self.star else chain
         self.parent, self.children = shape((t.my_node - self.home) % n, n)
         slots = self._DEPTH * (2 + (n - 1 if self.star else 1))
-        width = self.width = min(t.tuning["fold"], t.tuning["buffer"] // slots // 64 * 64)
+        width = self.width = t.unit(r.nbytes, t.tuning["buffer"] // slots)
         self.pieces = r.pieces(0, r.each, width)
         self.speaker = t.acting_root(t.my_node, r.to)
         self.making = Making(t, r, self.pieces, self.speaker)

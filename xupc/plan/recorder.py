@@ -159,6 +159,15 @@ class Recorder:
         needed = -(-self.largest_node * nbytes // per_node)
         return min(max(self.tuning["message"], needed), MOST_BYTES)
 
+    def unit(self, nbytes: int, most: int) -> int:
+        """In what units a reduction of so many bytes travels, of at most `most`.
+
+        The tuned size; down to half of it where that would be only a few units, so that
+        one can be joined while the next one comes.
+        """
+        unit = min(self.tuning["fold"], max(self.tuning["fold"] // 2, nbytes // 8), most)
+        return max(64, unit // 64 * 64)
+
     def told(self, chunk: int) -> int:
         """After how many bytes of arriving chunks a node's threads are told of them.
 

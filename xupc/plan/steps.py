@@ -73,7 +73,7 @@ __all__ = [
 LANES = ("node", "net")
 SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
-SLOT_BYTES, BUFFER_BYTES = 128, 1 << 19
+SLOT_BYTES, BUFFER_BYTES = 128, 1 << 20
 """Of one operation's SLOT, and of the BUFFER, on each thread."""
 
 
