@@ -249,6 +249,11 @@ class Control:
             if i != self.index and trouble[i] == RUNNING and lock_holder(fd, i) is None
         ]
 
+    def gone(self) -> list[int]:
+        """Machine indices of threads whose lock is free, whatever they said before."""
+        others = (i for i in range(self.threads) if i != self.index)
+        return [i for i in others if lock_holder(self.segment.fd, i) is None]
+
     def epitaph(self, index: int) -> str:
         """A dead thread: who it was, where, and what it was doing."""
         pid, thread, host = self.who(index)

@@ -234,7 +234,10 @@ class Guard:
             self.control.post(*trouble)
         if self.lifeline is not None:
             self.lifeline.tell(*trouble)
-        return trouble[1] if trouble[0] == DEAD else ""
+        if trouble[0] in (DEAD, FINISHED):
+            return trouble[1] if trouble[0] == DEAD else ""
+        # broken otherwise: whoever was to end the job may have been killed before he could
+        return "; ".join(self.control.epitaph(i) for i in self.control.gone())
 
     # -- the end -------------------------------------------------------------------------
     def finished(self) -> None:
