@@ -90,9 +90,9 @@ def test_nodes_reach_the_program(via: str) -> None:
 @VIA
 def test_a_hanging_job_is_killed_whole(via: str) -> None:
     began = time.monotonic()
-    result = launch(3, HANG, timeout=3, via=via)
+    result = launch(3, HANG, timeout=10, via=via)  # to start takes seconds on a busy machine
     assert result.timed_out
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 17
     assert result.leftovers == ()
     # What it had said is in the report.
     assert result.stdout.split() == ["before"] * 3
