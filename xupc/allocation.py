@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import DTypeLike
 from . import runtime
 from .arguments import describe
 from .collectives import _HotCall
-from .engine.live import barrier_plan
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import HeapError, XupcError
@@ -24,7 +24,7 @@ from .shared import (
     check_dtype,
     pointer_to,
 )
-from .team import Team
+from .team import Team, resolve
 
 __all__ = [
     "all_alloc",
@@ -75,6 +75,8 @@ def all_alloc(
     nelems : int
         Elements of the whole array.
     dtype : dtype
+    team : Team, optional
+        Over whose threads it is dealt; default all.
     blocksize : int, "*" or None
         Elements per block, dealt round robin from thread 0; 0 or None: all on thread
         0; ``"*"``: one block per thread.
@@ -89,48 +91,48 @@ def all_alloc(
     HeapError
         On every thread, naming size and free space.
     """
-    world = runtime.world()
-    world.enter("all_alloc")
+    on, wrong = resolve(team, "all_alloc")
+    on.enter("all_alloc")
     record = Record(
         "all_alloc",
         [("nelems", repr(nelems)), ("dtype", str(dtype)), ("blocksize", repr(blocksize))],
     )
     try:
-        if team is not None and team is not world:
-            raise TypeError(f"all_alloc: team: expected the world team, got {team!r}")
-        n, kind, block, nbytes = _layout(nelems, dtype, blocksize, world.size, "all_alloc")
+        if wrong is not None:
+            raise wrong
+        n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
     except (TypeError, ValueError) as e:
-        return world.fail(e, record)  # type: ignore[no-any-return]
-    _together(world, record, fingerprint("all_alloc", n, kind.str, block))
-    offset = _collective_room(world, nbytes, n, kind, block)
-    return SharedArray(world.job.heap.adopt(offset, n, kind, block))
+        return on.fail(e, record)  # type: ignore[no-any-return]
+    on.meet(fingerprint("all_alloc", n, kind.str, block), record)
+    offset = _collective_room(on, nbytes, n, kind, block)
+    if on.parent is None:
+        return SharedArray(on.heap.adopt(offset, n, kind, block))
+    return SharedArray(on.heap.adopt(offset, n, kind, block, on, on.threads))
 
 
-def _together(world: Team, record: Record, signature: int) -> None:
-    """A barrier that proves that all threads make this call."""
-    plan = world.plan_for("barrier", lambda: barrier_plan(world.rank, world.size))
-    world.make(plan, [], signature, record).execute()
-
-
-def _collective_room(world: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
+def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
     """An offset whose pages every thread has taken; HeapError on all of them."""
-    job = world.job
-    heap = job.heap
-    _reap(world)
+    job = team.job
+    heap = team.heap
+    _reap(team)
     # All threads of this machine take from the same space, also where it is split into nodes.
-    parts = {t: _part_bytes(t, n, dtype, block, world.size) for t in job.machine}
-    _agree(world, heap.room_for(sum(parts.values()), "all_alloc"))
+    parts = {
+        rank: _part_bytes(rank, n, dtype, block, team.size)
+        for thread in job.machine
+        if (rank := team.rank_of(thread)) is not None
+    }
+    team.agreement.agree_room(heap.room_for(sum(parts.values()), "all_alloc") or "")
     offset = heap.find_room(nbytes)
     if offset is None:
         offset = heap.grow(nbytes)
-    mine = parts[world.rank]
-    why = None
+    mine = parts[team.rank]
+    why = ""
     try:
         heap.take(offset, mine, "all_alloc")
     except HeapError as e:
         why = str(e)
     try:
-        _agree(world, why)
+        team.agreement.agree_room(why)
     except HeapError:
         heap.drop(offset, mine)
         heap.unfind(offset)
@@ -138,28 +140,19 @@ def _collective_room(world: Team, nbytes: int, n: int, dtype: np.dtype[Any], blo
     return offset
 
 
-def _part_bytes(thread: int, n: int, dtype: np.dtype[Any], block: int, threads: int) -> int:
+def _part_bytes(rank: int, n: int, dtype: np.dtype[Any], block: int, threads: int) -> int:
     if block == 0:
-        return n * dtype.itemsize if thread == 0 else 0
-    return local_count(thread, n, block, threads) * dtype.itemsize
+        return n * dtype.itemsize if rank == 0 else 0
+    return local_count(rank, n, block, threads) * dtype.itemsize
 
 
-def _agree(world: Team, why: str | None) -> None:
-    """HeapError on every thread if any has a reason; a barrier besides."""
-    first = world.size - min([world.rank] if why else [world.size])
-    worst = world.size - world.job.agree([first])[0]
-    if worst < world.size:
-        text = world.job.share(why or "", worst)
-        raise HeapError(f"{text} (thread {worst})")
-
-
-def _reap(world: Team) -> None:
+def _reap(team: Team) -> None:
     """Release quarantined memory that no thread views any more."""
-    heap = world.job.heap
+    heap = team.heap
     if not heap.quarantined:
         return
     viewed = [int(heap.viewed_anywhere(*entry)) for entry in heap.quarantined]
-    for index, still in reversed(list(enumerate(world.job.agree(viewed)))):
+    for index, still in reversed(list(enumerate(team.agreement.agree(viewed)))):
         if not still:
             heap.release(index)
 
@@ -181,26 +174,29 @@ def all_free(x: SharedArray | SharedPointer) -> None:
     Views stay readable: memory under a live view is not used again.
     """
     world = runtime.world()
-    world.enter("all_free")
+    on = world  # of what was allocated on a team, that team
+    with contextlib.suppress(TypeError):
+        on = as_address(x)[0].team or world
+    on.enter("all_free")
     record = Record("all_free", [("x", describe(x))])
     try:
         allocation, _, offset = _allocation(x, "all_free")
         if allocation.kind == "alloc":
             raise ValueError("all_free: x: made by alloc: free it with xupc.free")
     except (TypeError, ValueError) as e:
-        return world.fail(e, record)  # type: ignore[no-any-return]
-    _together(world, record, fingerprint("all_free", allocation.serial, offset))
-    heap = world.job.heap
+        return on.fail(e, record)  # type: ignore[no-any-return]
+    on.meet(fingerprint("all_free", allocation.serial, offset), record)
     allocation.retire()
     invalidate()
     if allocation.kind == "global":
         if world.rank == 0:
             world.job.global_zone.free(offset)
-        world.job.agree([0])
+        world.agreement.agree([0])
         return None
-    viewed = world.job.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
+    heap = on.heap
+    viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
     heap.retire(allocation, bool(viewed))
-    _reap(world)
+    _reap(on)
     return None
 
 

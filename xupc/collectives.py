@@ -37,7 +37,7 @@ from .lists import List, permutation
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
-from .team import Team
+from .team import Team, resolve
 
 __all__ = [
     "BoundPlan",
@@ -79,7 +79,7 @@ class Target:
     """An operand of a call, checked."""
 
     allocation: Allocation
-    thread: int
+    rank: int
     offset: int
     nbytes: int
 
@@ -108,14 +108,29 @@ class Checked:
 
     def fingerprint(self, name: str, *more: int) -> int:
         """Of the collective and all its single-valued arguments."""
-        where = (v for t in self.targets for v in (t.allocation.serial, t.thread, t.offset))
+        where = (v for t in self.targets for v in (t.allocation.serial, t.rank, t.offset))
         return fingerprint(name, *where, self.nbytes, self.flags, *more)
 
 
-def _meet(team: Team, signature: int, record: Record) -> None:
-    """A barrier in which all threads must have the same signature."""
-    plan = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
-    team.make(plan, [], signature, record).execute()
+def smallest_parts(
+    allocation: Allocation, thread: int, team: Team, call: str, argument: str, every: bool = True
+) -> Sequence[int]:
+    """Threads such that what fits their parts fits those of all the team, and `thread`'s.
+
+    AffinityError if it is not `every` thread's and has to be.
+    """
+    if not every:
+        return (thread,)
+    members, threads = allocation.members, team.threads
+    if members is threads or members == threads:
+        return thread, threads[-1]  # parts never grow from one to the next
+    missing = [t for t in threads if allocation.rank_of(t) is None]
+    if missing or (not allocation.blocksize and team.size > 1):
+        raise AffinityError(
+            f"{call}: {argument}: expected memory of which every thread of the team has a part, "
+            f"thread {missing[0] if missing else threads[-1]} has none"
+        )
+    return thread, max(threads, key=members.index)
 
 
 Given = tuple[str, Any, Shape]
@@ -128,7 +143,7 @@ _PARAMETERS = """
         `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library
         choose.
     team : Team, optional
-        Only the world team so far.
+        Whose threads call; default all.
 
     Raises
     ------
@@ -179,10 +194,10 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     def _plan(self, instance: Any, **operands: Any) -> BoundPlan:
         """Agree with all threads on the instance, and give it to the user."""
-        world = runtime.world()
-        world.enter(f"{self.__name__}.plan")
+        team: Team = instance.owner
+        team.enter(f"{self.__name__}.plan")
         record = Record(f"{self.__name__}.plan", instance.record.arguments)
-        _meet(world, fingerprint("plan", instance.hash), record)
+        team.meet(fingerprint("plan", instance.hash), record)
         return BoundPlan(self, instance, operands)
 
     def _prepare(
@@ -201,9 +216,9 @@ class Collective(_HotCall):  # type: ignore[misc]
         listed: List | None = None,
     ) -> Checked:
         """Check everything that all collectives have."""
-        world = runtime.world()
         call = self.__name__
-        world.enter(call)
+        on, wrong = resolve(team, call)
+        on.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -217,14 +232,15 @@ class Collective(_HotCall):  # type: ignore[misc]
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record)  # type: ignore[no-any-return]
+            return on.fail(wrong or e, record)  # type: ignore[no-any-return]
         try:
-            self._check_team(team, world)
-            targets, n, root = self._check_data(operands, nbytes, world)
+            if wrong is not None:
+                raise wrong
+            targets, n, root = self._check_data(operands, nbytes, on)
         except (TypeError, ValueError, NotImplementedError) as e:
             meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
-            return world.fail(e, record, meet)  # type: ignore[no-any-return]
-        return Checked(world, targets, n, root, full, int(flags), record)
+            return on.fail(e, record, meet)  # type: ignore[no-any-return]
+        return Checked(on, targets, n, root, full, int(flags), record)
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
@@ -233,10 +249,6 @@ class Collective(_HotCall):  # type: ignore[misc]
             if full & bit:
                 raise NotImplementedError(f"{call}: flags: {name} is not there yet")
         return full
-
-    def _check_team(self, team: Any, world: Team) -> None:
-        if team is not None and team is not world:
-            raise TypeError(f"{self.__name__}: team: expected the world team, got {team!r}")
 
     # -- arguments -----------------------------------------------------------------------
     def _check_data(
@@ -258,7 +270,7 @@ class Collective(_HotCall):  # type: ignore[misc]
                     f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
                     f"bytes, src is {describe(src)} and {source.nbytes} bytes"
                 )
-        rooted = (t.thread for t, (_, _, shape) in zip(targets, operands, strict=True)
+        rooted = (t.rank for t, (_, _, shape) in zip(targets, operands, strict=True)
                   if shape.rooted)
         return targets, n, next(rooted, 0)
 
@@ -270,13 +282,16 @@ class Collective(_HotCall):  # type: ignore[misc]
             raise TypeError(f"{call}: {argument}: {e}") from None
         allocation.check_live(call, argument)
         total = n * (team.size if shape.blocks == "T" else 1)
-        if not shape.rooted and thread != team.threads[0]:
+        if isinstance(x, SharedArray):  # alone it stands for its start on the team's first thread
+            thread = team.threads[0] if allocation.blocksize else thread
+        rank = team.rank_of(thread)
+        if rank is None or not (shape.rooted or rank == 0):
+            wanted = "a thread of the team" if shape.rooted else f"thread {team.threads[0]}"
             raise AffinityError(
-                f"{call}: {argument}: expected affinity to thread {team.threads[0]}, "
+                f"{call}: {argument}: expected affinity to {wanted}, "
                 f"got a pointer with affinity to thread {thread}"
             )
-        # parts never grow from thread to thread: the last one's is the smallest
-        for where in {thread, team.threads[-1]} if shape.everywhere else {thread}:
+        for where in smallest_parts(allocation, thread, team, call, argument, shape.everywhere):
             if not allocation.holds(where, offset, total):
                 start, size = allocation.part(where)
                 raise ValueError(
@@ -284,7 +299,7 @@ class Collective(_HotCall):  # type: ignore[misc]
                     f"allocation, which has offsets {start} to {start + size} on thread {where} "
                     f"(nbytes={n})"
                 )
-        return Target(allocation, thread, offset, total)
+        return Target(allocation, rank, offset, total)
 
     # -- plans -------------------------------------------------------------------------
     def _instance(self, call: Checked) -> Any:
@@ -293,8 +308,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         return self._bind(call, plan, call.fingerprint(self.name))
 
     def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
-        heap = call.team.job.heap
-        bounds = [Bound(heap, t.offset) for t in call.targets]
+        bounds = [Bound(t.allocation.memory, t.offset) for t in call.targets]
         return call.team.make(plan, bounds, signature, call.record)
 
     def _plan_for(
@@ -310,7 +324,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         def build() -> Plan:
             operands = [Operand(i) for i in range(len(call.targets))]
             return trace(
-                entry.function, entry.name, self.name, team.rank, team.tree, sync,
+                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync,
                 team.tuning, [*operands, *arguments, n],
             )
 
@@ -366,24 +380,24 @@ class Permute(Collective):
         listed = List("perm", perm)
         operands = ("dst", dst, self.dst), ("src", src, self.src)
         call = self._checked(operands, nbytes, flags, team, listed)
-        world, sync = call.team, call.sync
+        on, sync = call.team, call.sync
         try:
             target = call.targets[0]
-            listed.check(self.__name__, world, target.offset, target.nbytes)
+            listed.check(self.__name__, on, target.offset, target.nbytes)
         except (TypeError, ValueError) as e:
-            return world.fail(e, call.record, call.synchronising)
+            return on.fail(e, call.record, call.synchronising)
         if listed.shared:
             if sync[0] == "all":
                 signature = call.fingerprint(f"{self.name} list", *listed.where)
-                world.job.engine.expect_reads()
-                _meet(world, signature, call.record)
+                on.job.engine.expect_reads(on)
+                on.meet(signature, call.record)
             if not frozen:
                 sync = _after_reading(sync)
-            world.job.engine.expect_reads()
+            on.job.engine.expect_reads(on)
         try:
-            values = permutation(self.__name__, listed.read(world.size))
+            values = permutation(self.__name__, listed.read(on.size))
         except ValueError as e:
-            return world.fail(e, call.record, call.synchronising)
+            return on.fail(e, call.record, call.synchronising)
         call.record = call.record.with_more(listed.entries(values))
         array = np.array(values, np.int64)
         content = blake2b(array.tobytes(), digest_size=16).digest()
@@ -421,15 +435,16 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         """A call after something was freed, or too far ahead, or on the Python engine."""
         world = runtime.world()
         call = f"{self.collective.__name__}.plan"
-        world.enter(call)
         instance = self.instance
-        if instance.owner is not world:
+        team: Team = instance.owner
+        if team.job is not world.job:
             raise XupcError(f"{call}: the plan is of an earlier init()")
+        team.enter(call)
         for argument, x in self.operands.items():
             try:
                 as_address(x)[0].check_live(call, argument)
             except ValueError as e:
-                world.fail(e, Record(call, instance.record.arguments))
+                team.fail(e, Record(call, instance.record.arguments))
         if world.job.native:
             self.bind(instance)
         instance.execute()

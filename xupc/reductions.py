@@ -6,18 +6,18 @@ and runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import algorithms, runtime
+from . import algorithms
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
 from .arguments import as_integer
 from .arguments import describe as describe_address
-from .collectives import BoundPlan, Collective
+from .collectives import BoundPlan, Collective, smallest_parts
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
@@ -30,7 +30,7 @@ from .ops import Op
 from .plan.recorder import trace
 from .plan.steps import Plan
 from .shared import SharedArray, SharedPointer
-from .team import Team
+from .team import Team, resolve
 
 __all__ = [
     "Computation",
@@ -66,11 +66,15 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """dst or src, as given."""
+    """dst or src, as given; `length` if it is an array that is dealt over the team.
+
+    `threads` are the team's.
+    """
 
     name: str
+    threads: Sequence[int]
     allocation: Allocation
-    thread: int
+    rank: int
     offset: int
     phase: int
     blocksize: int
@@ -80,27 +84,38 @@ class Operand:
     @property
     def where(self) -> tuple[int, int, int, int]:
         """It as numbers, for fingerprints."""
-        return self.allocation.serial, self.thread, self.offset, self.phase
+        return self.allocation.serial, self.rank, self.offset, self.phase
 
     @classmethod
-    def of(cls, x: Any, name: str, call: str) -> Operand:
-        """Check that it is shared data."""
+    def of(cls, x: Any, name: str, call: str, team: Team) -> Operand:
+        """Check that it is shared data on a thread of the team."""
         length = None
+        thread = x.thread if isinstance(x, SharedPointer) else 0
         if isinstance(x, SharedArray):
-            length = len(x)
+            over = x.allocation.members
+            if over is team.threads or over == team.threads:
+                length = len(x)
+            dealt = bool(x.blocksize)
             x = x.ptr(0)
+            thread = team.threads[0] if dealt else x.thread
         if not isinstance(x, SharedPointer):
             raise TypeError(
                 f"{call}: {name}: {x!r}: expected a SharedArray or a SharedPointer"
             )
         x.allocation.check_live(call, name)
+        rank = team.rank_of(thread)
+        if rank is None:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to a thread of the team, got a pointer with "
+                f"affinity to thread {thread}"
+            )
         return cls(
-            name, x.allocation, x.thread, x.addr, x.phase, x.blocksize, x.dtype, length
+            name, team.threads, x.allocation, rank, x.addr, x.phase, x.blocksize, x.dtype, length
         )
 
 
 Spans = list[tuple[int, int, int]]
-"""(thread, first byte, end)"""
+"""(rank, first byte, end)"""
 
 
 class Computation(Collective):
@@ -126,7 +141,8 @@ class Computation(Collective):
         REPRODUCIBLE: the same bits for every placement and algorithm (the forms with one
         value per call, prefix and suffix always give them).
     team : Team, optional
-        Only the world team so far.
+        Whose threads call; default all. Memory is seen as dealt over the team, so nelems is
+        needed unless src was allocated on it.
 
     Raises
     ------
@@ -173,9 +189,9 @@ class Computation(Collective):
         team: Team | None = None,
     ) -> Any:
         """Check everything and return the bound instance."""
-        world = runtime.world()
         call = self.__name__
-        world.enter(call)
+        on, wrong = resolve(team, call)
+        on.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -193,26 +209,27 @@ class Computation(Collective):
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record)
+            return on.fail(wrong or e, record)
         meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
         try:
-            self._check_team(team, world)
-            to, source = Operand.of(dst, "dst", call), Operand.of(src, "src", call)
+            if wrong is not None:
+                raise wrong
+            to, source = Operand.of(dst, "dst", call, on), Operand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
-            spec = self._spec(to, source, nelems, blk_size, kernel, full, world)
-            plan = self._plan_of(world, spec, kernel, full)
-            bounds = [Bound(world.job.heap, x.offset) for x in (to, source)]
+            spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
+            plan = self._plan_of(on, spec, kernel, full)
+            bounds = [Bound(x.allocation.memory, x.offset) for x in (to, source)]
             signature = fingerprint(
                 self.name,
                 *(v for x in (to, source) for v in x.where),
                 source.dtype.str, int(op), _func_name(func), *self._layout(spec), int(flags),
             )  # fmt: skip
-            return world.make(plan, bounds, signature, record)
+            return on.make(plan, bounds, signature, record)
         except HeapError as e:
             record.shared_error = True
-            return world.fail(e, record, meet)
+            return on.fail(e, record, meet)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return world.fail(e, record, meet)
+            return on.fail(e, record, meet)
 
     # -- arguments -----------------------------------------------------------------------
     def _spec(
@@ -232,19 +249,19 @@ class Computation(Collective):
             )
         if nelems is None:
             if src.length is None:
-                raise ValueError(f"{call}: nelems: needed, since src is a pointer")
+                raise ValueError(f"{call}: nelems: needed, since src is no array of the team's")
             nelems = src.length
         n = as_integer(nelems, call, "nelems")
         if n < 1:
             raise ValueError(f"{call}: nelems: expected at least 1, got {n}")
-        layouts = [self._dealt(x, blk_size, n, team) for x in (src, dst)]
+        layouts = [self._dealt(x, blk_size, n) for x in (src, dst)]
         layout = layouts[0]
         if form.element_wise and src.phase:
             raise ValueError(f"{call}: src: expected phase 0, got {src.phase}")
-        if form.everywhere and dst.thread != team.threads[0]:
+        if form.everywhere and dst.rank:
             raise AffinityError(
                 f"{call}: dst: expected affinity to thread {team.threads[0]}, "
-                f"got a pointer with affinity to thread {dst.thread}"
+                f"got a pointer with affinity to thread {team.threads[dst.rank]}"
             )
         size = src.dtype.itemsize
         self._in_range(src, _spans(layout, src.offset, size), n)
@@ -253,18 +270,21 @@ class Computation(Collective):
             self._apart(dst, src, layouts[1], layout)
             return Running(layout, layouts[1], size, self.name == "suffix_reduce")
         each = min(layout.block, n) if form.element_wise else 1
-        where = (dst.thread, team.threads[-1]) if form.everywhere else (dst.thread,)
-        spans = [(t, dst.offset, dst.offset + each * size) for t in where]
+        where = [dst.rank]
+        if form.everywhere:
+            parts = smallest_parts(dst.allocation, team.threads[0], team, call, "dst")
+            where = [team.threads.index(thread) for thread in parts]
+        spans = [(rank, dst.offset, dst.offset + each * size) for rank in where]
         self._in_range(dst, spans, each)
         if form.everywhere:
             spans = [(t, *spans[0][1:]) for t in range(team.size)]
         self._disjoint(dst, src, spans, layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
         exact = ordered or not form.element_wise or bool(full & REPRODUCIBLE)
-        to = None if form.everywhere else dst.thread
+        to = None if form.everywhere else dst.rank
         return Reduction(layout, each, size, to, ordered, exact, form.element_wise)
 
-    def _dealt(self, x: Operand, blk_size: Any, n: int, team: Team) -> Layout:
+    def _dealt(self, x: Operand, blk_size: Any, n: int) -> Layout:
         call = self.__name__
         block = x.blocksize
         if blk_size is not None:
@@ -276,10 +296,11 @@ class Computation(Collective):
                     f"{call}: blk_size: expected more than the phase {x.phase} of {x.name}, "
                     f"got {block}"
                 )
-        return Layout(team.size, x.thread, x.phase if block else 0, block, n)
+        return Layout(len(x.threads), x.rank, x.phase if block else 0, block, n)
 
     def _in_range(self, x: Operand, spans: Spans, n: int) -> None:
-        for thread, begin, end in spans:
+        for rank, begin, end in spans:
+            thread = x.threads[rank]
             if not x.allocation.holds(thread, begin, end - begin):
                 start, size = x.allocation.part(thread)
                 raise ValueError(
@@ -300,12 +321,12 @@ class Computation(Collective):
         taken = {
             t: (a, b) for t, a, b in _spans(layout, src.offset, src.dtype.itemsize, all_=True)
         }
-        for thread, begin, end in spans:
-            a, b = taken.get(thread, (0, 0))
+        for rank, begin, end in spans:
+            a, b = taken.get(rank, (0, 0))
             if begin < b and a < end:
                 raise OverlapError(
-                    f"{self.__name__}: dst and src overlap on thread {thread}: dst has offsets "
-                    f"{begin} to {end}, src {a} to {b}"
+                    f"{self.__name__}: dst and src overlap on thread {dst.threads[rank]}: dst has "
+                    f"offsets {begin} to {end}, src {a} to {b}"
                 )
 
     # -- plans -------------------------------------------------------------------------
@@ -328,7 +349,7 @@ class Computation(Collective):
 
         def build() -> Plan:
             return trace(
-                entry.function, entry.name, self.name, team.rank, team.tree, sync,
+                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync,
                 team.tuning, [spec], kernel,
             )  # fmt: skip
 

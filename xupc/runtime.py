@@ -96,7 +96,7 @@ def init(
     job = Job(comm, settings)
     _starting = False
     job.settings_comm = comm
-    _world = Team(job, table)
+    _world = Team.world(job, table)
     job.heap.world = _world
     job.heap.alive = job.check
     shared.set_memory(job.heap)

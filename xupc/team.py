@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arguments import as_integer
 from .engine import python as python_engine
+from .engine.ground import Ground
 from .engine.live import (
     MISMATCH,
     SLOTS,
@@ -26,22 +28,21 @@ from .engine.live import (
 )
 from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
-from .engine.native_core import core
+from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError
 from .fingerprint import fingerprint
 from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
 from .selection import Place, Table
-from .topology import Tree
+from .topology import ThreadTree, Tree
 
 if TYPE_CHECKING:
     from .engine.job import Job
 
-__all__ = ["Team"]
+__all__ = ["Team", "resolve"]
 
 RUN_AHEAD = 32
 PLANS = 512
-INSTANCES = 512
 _STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
 _QUESTION, _ANSWER, _FOUND = range(3)
 _ERROR = fingerprint("error")
@@ -49,7 +50,7 @@ _POISON = fingerprint("poison")
 
 
 class Team:
-    """A group of threads; the world team is what `xupc.init` returns.
+    """A group of threads that make calls together; `xupc.init` returns that of all threads.
 
     Attributes
     ----------
@@ -57,76 +58,103 @@ class Team:
         Number of threads and my place among them.
     threads : sequence of int
         Thread ids by rank.
-    tree : Tree
+    tree : Tree or ThreadTree
         Which of them share a node.
     """
 
-    def __init__(self, job: Job, table: Table) -> None:
+    def __init__(
+        self, job: Job, table: Table, threads: Sequence[int], parent: Team | None = None
+    ) -> None:
         self.job = job
-        self.tree: Tree = job.tree
-        self.size = job.threads
-        self.rank = job.me
-        self.threads: Sequence[int] = range(job.threads)
-        self.node_number = job.node
-        self.node_root = self.tree.node_root(job.node)
-        several = self.tree.node_count > 1
-        self.place = Place(
-            "many" if several else "one", job.network.family, _transport(job), job.oversubscribed
-        )
         self.table = table
+        self.threads = threads
+        self.parent = parent
+        self.size = len(threads)
+        self.rank = threads.index(job.me)
+        world = parent is None
+        self.rank_tree: Tree = job.tree if world else job.tree.sub(threads)
+        self.node_number = self.rank_tree.node_of(self.rank)
+        self.node_root = self.rank_tree.node_root(self.node_number)
+        self.spans_nodes = self.rank_tree.node_count > 1
+        nodes = "many" if self.spans_nodes else "one"
+        self.place = Place(nodes, job.network.family, _transport(job), job.oversubscribed)
         self.tuning = table.tuning(self.place)
-        job.tuning = self.tuning
         if job.native:
-            self.exchange_group: Sequence[int] = [int(t) for t in self.tree.node_roots]
+            self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number
         else:
-            self.exchange_group = self.threads
+            self.exchange_group = range(self.size)
             self.exchange_index = self.rank
         self.exchanges = not job.native or self.rank == self.node_root
-        self.core = self._make_core(several)
-        job.team = self
-        self._settled: dict[int, int] = {}
         self.notified: Any = None
         self.verified = 0  # the last operation up to which all threads' calls were the same
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         self._told: list[Any] = []
+        self._settled: dict[int, int] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._programs: dict[int, Any] = {}
-        self._instances: OrderedDict[Any, Any] = OrderedDict()
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
         self._buffer_taken = False
+        self._freed = False
+        self._ground: Ground | None = None
+        self._parts: dict[str, Team | None] = {}
 
-    def _make_core(self, several: bool) -> Any:
+    @classmethod
+    def world(cls, job: Job, table: Table) -> Team:
+        """The team of all threads."""
+        team = cls(job, table, range(job.threads))
+        job.tuning = team.tuning
+        team._stand_on(Ground.of_world(job))
+        return team
+
+    # -- what it stands on -----------------------------------------------------------------
+    def _stand_on(self, ground: Ground) -> None:
+        self._ground = ground
+        self.number = ground.number
+        self.link = ground.link
+        self.agreement = ground.agreement
+        self.heap = ground.heap
+        self.core = self._make_core(ground)
+        if self.spans_nodes:
+            self.job.spanning.append(self)
+
+    def _open(self, *, here: bool = False) -> None:
+        """Collective: make what the team stands on. Predefined teams come here when first used."""
+        self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
+        self.job.teams.append(self)
+
+    def _make_core(self, ground: Ground) -> Any:
         job = self.job
         if not job.native:
-            return python_engine.Team(job.control)
-        n = self.tree.node_size(self.node_number)
+            return python_engine.Team(job.control, ground.number)
+        n = self.rank_tree.node_size(self.node_number)
         spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
-        if several:
+        if self.spans_nodes:
             spins, yields = (0, 0) if job.oversubscribed else (200, 1)
         counter_mode = job.oversubscribed or n > 16
         return core.Team(
-            job.sync_address,
+            ground.sync_address,
             n,
-            self.tree.local_index(self.rank),
+            self.rank_tree.local_index(self.rank),
             job.control.status_address,
             self.size == 1,
-            several,
+            self.spans_nodes,
             counter_mode,
             spins,
             yields,
             self.tuning["nt_min"],
-            self._left_word(),
-            job.control,
+            self._left_word(ground),
+            ground.number,
+            (job.control, ground),
         )
 
-    def _left_word(self) -> int:
+    def _left_word(self, ground: Ground) -> int:
         """Where I write for other nodes' threads which led call I have left last."""
-        address, stride = self.job.heap.bind(self.job.global_zone.left_word)
-        return address + stride * self.tree.local_index(self.rank)
+        address, stride = ground.heap.bind(ground.left_word)
+        return address + stride * self.rank_tree.place(self.rank)
 
     def settle(self, thread: int) -> None:
         """Before memory of a thread of another node is accessed: it must be as calls left it.
@@ -137,42 +165,126 @@ class Team:
         asks here, one-sided, whether the owner has left the call.
         """
         epoch = self.core.debt
-        if not epoch or self._settled.get(thread, 0) >= epoch:
+        if not epoch or self._settled.get(thread, 0) >= epoch or thread not in self.threads:
             return
-        remote, displacement = self.job.heap.displacement(thread, self.job.global_zone.left_word)
+        assert self._ground is not None
+        remote, displacement = self.heap.displacement(thread, self._ground.left_word)
         word = np.zeros(1, np.uint64)
         while word[0] < epoch:
             remote.read(thread, displacement, word.view(np.uint8))
         self._settled[thread] = epoch
 
     def __repr__(self) -> str:
-        return f"<xupc team of {self.size} threads on {self.tree.node_count} nodes>"
+        return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
 
     def __enter__(self) -> Team:
         return self
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        from . import runtime
+        if self.parent is None:
+            from . import runtime
 
-        runtime.leave(kind, value, traceback)
+            runtime.leave(kind, value, traceback)
+        elif kind is None and not self._freed:
+            self.free()
+
+    # -- parts of it -----------------------------------------------------------------------
+    @property
+    def tree(self) -> Tree | ThreadTree:
+        """Which of its threads share a node."""
+        return self.rank_tree if self.parent is None else ThreadTree(self.rank_tree, self.threads)
 
     @property
     def node(self) -> Team:
-        """The threads of my node."""
-        raise NotImplementedError("team.node comes with the teams issue")
+        """The threads of my node. Costs nothing until it is used."""
+        team = self._part("node", self.rank_tree.members(self.node_number))
+        assert team is not None
+        return team
 
     @property
     def roots(self) -> Team | None:
-        """All node roots; None elsewhere."""
-        raise NotImplementedError("team.roots comes with the teams issue")
+        """All node roots; None elsewhere. Costs nothing until it is used."""
+        return self._part("roots", self.rank_tree.node_roots)
+
+    def _part(self, name: str, ranks: Any) -> Team | None:
+        if name not in self._parts:
+            threads = tuple(self.threads[rank] for rank in ranks.tolist())
+            mine = self.job.me in threads
+            self._parts[name] = Team(self.job, self.table, threads, self) if mine else None
+        return self._parts[name]
 
     def split(self, color: int | None, key: int = 0) -> Team | None:
-        """Split into disjoint teams."""
-        raise NotImplementedError("team.split comes with the teams issue")
+        """Split into disjoint teams; collective.
+
+        Parameters
+        ----------
+        color : int or None
+            Threads of one color form a team; None: in no team.
+        key : int
+            Their ranks in it go by key, then by their ranks here.
+
+        Returns
+        -------
+        Team or None
+        """
+        self.enter("split")
+        record = Record("split")
+        try:
+            mine = (
+                int(color is not None),
+                0 if color is None else _int64(color, "split", "color"),
+                _int64(key, "split", "key"),
+            )
+        except (TypeError, ValueError) as e:
+            return self.fail(e, record)  # type: ignore[no-any-return]
+        self.meet(fingerprint("split"), record)
+        rows = self.agreement.gather_all(mine)
+        if color is None:
+            return None
+        alike = sorted((k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == color)
+        team = Team(self.job, self.table, tuple(self.threads[rank] for _, rank in alike), self)
+        team._open(here=True)
+        return team
 
     def free(self) -> None:
-        """The world team ends with `finalize` alone."""
-        raise ValueError("the world team cannot be freed: call xupc.finalize()")
+        """Give the team's memory back; collective. Views stay readable.
+
+        Raises
+        ------
+        ValueError
+            If it is the world team, or the `node` or `roots` of one: those end with theirs.
+        """
+        if self.parent is None:
+            raise ValueError("the world team cannot be freed: call xupc.finalize()")
+        if self in self.parent._parts.values():
+            raise ValueError("free: a predefined team ends with the one that it is a part of")
+        self.enter("free")
+        self.meet(fingerprint("free"), Record("free"))
+        invalidate()
+        self.close()
+
+    def close(self) -> None:
+        """Blocking, all its threads together: the end, without a word."""
+        for part in self._parts.values():
+            if part is not None and part._ground is not None:
+                part.close()
+        assert self._ground is not None
+        self._freed = True
+        self.job.teams.remove(self)
+        if self.spans_nodes:
+            self.job.spanning.remove(self)
+        self.job.engine.exposed.discard(self)
+        self._plans.clear()
+        self._programs.clear()
+        self._barriers.clear()
+        self._ground.close()
+
+    def rank_of(self, thread: int) -> int | None:
+        """The rank of a thread, None if it is not in the team."""
+        try:
+            return self.threads.index(thread)
+        except ValueError:
+            return None
 
     # -- what the engine asks ---------------------------------------------------------
     def thread(self, rank: int) -> int:
@@ -185,7 +297,7 @@ class Team:
 
     def call_tag(self, instance: Any, kind: int) -> int:
         """The tag of a call's data and signals."""
-        return self.job.network.call_tag(instance.op, kind, instance.fp)
+        return self.link.call_tag(instance.op, kind, instance.fp)
 
     def give_up(self, instance: Any) -> None:
         """Bring a thread that saw a mismatch to the barrier where all meet.
@@ -196,7 +308,7 @@ class Team:
         the other nodes.
         """
         engine = self.job.engine
-        several = self.tree.node_count > 1
+        several = self.spans_nodes
         self.core.give_up()
         if self.exchanges and not (instance.at_barrier and instance.released):
             self._tell_all(_FOUND, self.verified, 0)
@@ -235,20 +347,20 @@ class Team:
         if under_way:
             return False
         mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
-        network, tag = self.job.network, self.tag(self.core.epoch + (not at_barrier), BARRIER)
-        early = (network.peek(t, tag) for t in self.exchange_group if t != self.job.me)
+        tag = self.tag(self.core.epoch + (not at_barrier), BARRIER)
+        early = (self.link.peek(r, tag) for r in self.exchange_group if r != self.rank)
         return any(data is not None and differs(data, mine) for data in early)
 
     def _tell_all(self, kind: int, op: int, fp: int) -> None:
-        for thread in self.exchange_group:
-            if thread != self.job.me:
-                self._tell(thread, kind, op, fp)
+        for rank in self.exchange_group:
+            if rank != self.rank:
+                self._tell(rank, kind, op, fp)
 
-    def _tell(self, thread: int, kind: int, op: int, fp: int) -> None:
+    def _tell(self, rank: int, kind: int, op: int, fp: int) -> None:
         """Send a word about differing calls; not tracked, since a mismatch would cancel it."""
         self._told = [request for request in self._told if not request.Test()]
         data = _STALL.pack(kind, self.core.since, op, fp)
-        self._told.append(self.job.network.send_bytes(thread, STALL, data))
+        self._told.append(self.link.send_bytes(rank, STALL, data))
 
     def _heard_of_difference(self) -> bool:
         """Read and answer what other threads tell that wait long.
@@ -259,23 +371,23 @@ class Team:
         the calls that he knows to be the same. Words from before the last resync are void.
         """
         core, differ = self.core, False
-        while (notice := self.job.network.take_any(STALL)) is not None:
-            thread, (kind, since, op, fp) = notice[0], _STALL.unpack(notice[1])
+        while (notice := self.link.take_any(STALL)) is not None:
+            rank, (kind, since, op, fp) = notice[0], _STALL.unpack(notice[1])
             if since != core.since:
                 continue
             if kind == _QUESTION:
-                self._asked[thread] = since, op, fp
+                self._asked[rank] = since, op, fp
                 if op > core.op:
-                    self._tell(thread, _ANSWER, core.op, core.fp_after(core.op))
+                    self._tell(rank, _ANSWER, core.op, core.fp_after(core.op))
             elif kind == _FOUND:
                 self._found.append((since, op))
             elif fp and core.fp_after(op) not in (0, fp):
                 differ = True
         self._found = [(since, op) for since, op in self._found if since == core.since]
         differ |= any(core.op > op for _, op in self._found)
-        for thread, (since, op, fp) in list(self._asked.items()):
+        for rank, (since, op, fp) in list(self._asked.items()):
             if since != core.since or op <= core.op:
-                del self._asked[thread]
+                del self._asked[rank]
                 differ |= since == core.since and core.fp_after(op) not in (0, fp)
         return differ
 
@@ -293,7 +405,7 @@ class Team:
             key = id(plan)
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
-                lanes, steps, large = lower(plan, self.tree)
+                lanes, steps, large = lower(plan, self.rank_tree)
                 program = core.Program(plan, lanes, steps, plan.barriers, large)
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]
@@ -307,13 +419,13 @@ class Team:
             )
         instance.owner = self
         by_hand = plan.kernel is not None and plan.kernel.code is None
-        if self.tree.node_count > 1 or not job.native or by_hand:
+        if self.spans_nodes or not job.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
         return instance
 
     def _scratch(self, plan: Plan) -> list[Bound]:
         """SLOT and BUFFER; HeapError if there is no room for the latter."""
-        heap = self.job.heap
+        heap = self.heap
         start = heap.global_end + SLOTS * SLOT_BYTES
         if not self._buffer_taken and plan.uses_buffer:
             heap.take(start, BUFFER_BYTES, plan.collective)
@@ -370,6 +482,10 @@ class Team:
     def enter(self, call: str) -> None:
         """Before any call on this team: usable, not between notify and wait, not too far ahead."""
         self.job.check()
+        if self._freed:
+            raise ValueError(f"{call}: team: it was freed")
+        if self._ground is None:
+            self._open()
         if self.notified is not None:
             raise XupcError(f"{call}: not allowed between notify and wait")
         if self.core.unsynced >= RUN_AHEAD:
@@ -378,6 +494,11 @@ class Team:
     def catch_up(self) -> None:
         """Let all threads meet after many calls without a barrier."""
         self._barrier("run-ahead", None).execute()
+
+    def meet(self, signature: int, record: Record) -> None:
+        """A barrier in which all threads must have the same signature."""
+        plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
+        self.make(plan, [], signature, record).execute()
 
     def fail(self, error: BaseException, record: Record, synchronising: bool = True) -> Any:
         """A call with a bad argument: raise it here and let no other thread hang.
@@ -464,6 +585,13 @@ class Team:
             )
 
 
+def _int64(value: Any, call: str, argument: str) -> int:
+    number = as_integer(value, call, argument)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{call}: {argument}: expected 64 bits, got {number}")
+    return number
+
+
 def _value_hash(value: object) -> int:
     return 0 if value is None else fingerprint("value", repr(value)) | 1
 
@@ -475,3 +603,15 @@ def _transport(job: Job) -> str:
     if len(job.machine) == job.threads:
         return "shm"
     return "fabric" if os.path.isdir("/sys/class/infiniband") else "tcp"
+
+
+def resolve(team: Any, call: str) -> tuple[Team, TypeError | None]:
+    """The team that a call is on, None meaning all threads, and what is wrong with it."""
+    from . import runtime
+
+    world = runtime.world()
+    if team is None or team is world:
+        return world, None
+    if isinstance(team, Team) and team.job is world.job:
+        return team, None
+    return world, TypeError(f"{call}: team: expected a Team, got {team!r}")

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 __all__ = [
     "HostRecord",
     "Run",
+    "ThreadTree",
     "Tree",
     "diagnose",
     "group_candidates",
@@ -363,8 +364,9 @@ class Tree:
         If there is no thread, or the array has not one dimension.
     """
 
-    __slots__ = ("_members", "_node_index", "_starts")
+    __slots__ = ("_members", "_node_index", "_places", "_starts")
 
+    _places: NDArray[np.int64] | None  # of a team's ranks in their nodes' memory
     _node_index: NDArray[np.int32]  # node of each thread
     _members: NDArray[np.int32]  # threads, node after node, ascending within each
     _starts: NDArray[np.int64]  # node k's are _members[_starts[k]:_starts[k + 1]]
@@ -400,6 +402,7 @@ class Tree:
         members: NDArray[np.int32],
         starts: NDArray[np.int64],
     ) -> None:
+        self._places = None
         self._node_index = _read_only(node_index)
         self._members = _read_only(members)
         self._starts = _read_only(starts)
@@ -470,13 +473,29 @@ class Tree:
         """Return the position of `thread` among the threads of its node."""
         return int(np.searchsorted(self.members(self.node_of(thread)), thread))
 
+    def place(self, thread: int) -> int:
+        """Return whose part of the node's memory is that of `thread`: its place among all of them.
+
+        In the tree of all threads the same as `local_index`; a team may lack some of them.
+        """
+        return self.local_index(thread) if self._places is None else int(self._places[thread])
+
     def runs(self, node: int) -> tuple[Run, ...]:
         """Split the threads of `node` into arithmetic progressions, greedily from the lowest.
 
         A node of consecutive threads and one of threads dealt round robin are one run each. A run
-        of a single thread has step 1.
+        of a single thread has step 1. The places of a run are a progression, too, and ascend.
         """
-        return tuple(_runs(self.members(node)))
+        members = self.members(node)
+        runs = _runs(members)
+        if self._places is None:
+            return tuple(runs)
+        places = self._places[members]
+        return tuple(
+            _cut(run, at, count)
+            for run in runs
+            for at, count in _ascending(places[run.local : run.local + run.count])
+        )
 
     def sub(self, threads: Sequence[int] | NDArray[Any]) -> Tree:
         """Return the tree of a team.
@@ -489,7 +508,8 @@ class Tree:
         Returns
         -------
         Tree
-            Over ranks 0..k-1, its nodes numbered by lowest rank.
+            Over ranks 0..k-1, its nodes numbered by lowest rank. Their places are those of the
+            threads in this tree, whichever tree of a team of the team's it is.
         """
         chosen = np.asarray(threads)
         if chosen.ndim != 1 or chosen.size == 0:
@@ -498,7 +518,9 @@ class Tree:
             raise ValueError(f"threads of a team must lie in 0..{self.size - 1}")
         if np.unique(chosen).size != chosen.size:
             raise ValueError("a team must not hold a thread twice")
-        return Tree(self._node_index[chosen])
+        tree = Tree(self._node_index[chosen])
+        tree._places = np.array([self.place(thread) for thread in chosen.tolist()], np.int64)
+        return tree
 
     def _check_thread(self, thread: int) -> int:
         if not 0 <= thread < self.size:
@@ -521,22 +543,94 @@ class Tree:
     def __repr__(self) -> str:
         if self.size <= _MAX_REPR:
             return f"Tree({self._node_index.tolist()})"
-        return f"<Tree: {self._headline()}>"
+        return f"<Tree: {_headline(self)}>"
 
     def __str__(self) -> str:
-        shown = self.node_count if self.node_count <= _MAX_NODE_LINES else _MAX_NODE_LINES - 1
-        lines = [self._draw_node(node) for node in range(shown)]
-        if hidden := self.node_count - shown:
-            lines.append(f"… and {hidden} more nodes")
-        stems = ["├─ "] * (len(lines) - 1) + ["└─ "]
-        return "\n".join([self._headline(), *map(str.__add__, stems, lines)])
+        return _draw(self, self.members)
 
-    def _headline(self) -> str:
-        return f"{_plural(self.size, 'thread')} on {_plural(self.node_count, 'node')}"
 
-    def _draw_node(self, node: int) -> str:
-        members = self.members(node)
-        return f"node {node}: {_name_threads(members)}, node root {members[0]}"
+class ThreadTree:
+    """A team's tree in terms of its threads: what `Tree` is for its ranks.
+
+    A node root is the thread of the node with the lowest rank.
+
+    Parameters
+    ----------
+    ranks : Tree
+        Over the team's ranks.
+    threads : sequence of int
+        Thread ids by rank.
+    """
+
+    __slots__ = ("_rank_of", "_ranks", "_threads")
+
+    def __init__(self, ranks: Tree, threads: Sequence[int]) -> None:
+        self._ranks = ranks
+        self._threads = np.asarray(threads)
+        self._rank_of = {thread: rank for rank, thread in enumerate(threads)}
+
+    @property
+    def size(self) -> int:
+        """Number of threads."""
+        return self._ranks.size
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return self._ranks.node_count
+
+    @property
+    def nodes(self) -> tuple[tuple[int, ...], ...]:
+        """The threads of each node, by rank."""
+        return tuple(tuple(self.members(node).tolist()) for node in range(self.node_count))
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The node root of each node."""
+        return tuple(self._threads[self._ranks.node_roots].tolist())
+
+    def members(self, node: int) -> NDArray[Any]:
+        """Return the threads of `node`, by rank."""
+        return np.asarray(self._threads[self._ranks.members(node)])
+
+    def node_of(self, thread: int) -> int:
+        """Return the node of `thread`; IndexError if it is not in the team."""
+        return self._ranks.node_of(self._rank(thread))
+
+    def root_of(self, thread: int) -> int:
+        """Return the node root of the node of `thread`."""
+        return int(self._threads[self._ranks.root_of(self._rank(thread))])
+
+    def _rank(self, thread: int) -> int:
+        rank = self._rank_of.get(thread)
+        if rank is None:
+            raise IndexError(f"thread {thread}: expected one of the team's")
+        return rank
+
+    def __repr__(self) -> str:
+        return f"<ThreadTree: {_headline(self)}>"
+
+    def __str__(self) -> str:
+        return _draw(self, self.members)
+
+
+def _headline(tree: Tree | ThreadTree) -> str:
+    return f"{_plural(tree.size, 'thread')} on {_plural(tree.node_count, 'node')}"
+
+
+def _draw(tree: Tree | ThreadTree, members: Callable[[int], NDArray[Any]]) -> str:
+    """A tree in lines: how many there are, then each node with its node root, the first of it."""
+    count = tree.node_count
+    shown = count if count <= _MAX_NODE_LINES else _MAX_NODE_LINES - 1
+    nodes = [members(node) for node in range(shown)]
+    lines = [
+        f"node {i}: {_name_threads(np.sort(threads))}, node root {threads[0]}"
+        for i, threads in enumerate(nodes)
+    ]
+    if hidden := count - shown:
+        lines.append(f"… and {hidden} more nodes")
+    stems = ["├─ "] * (len(lines) - 1) + ["└─ "]
+    return "\n".join([_headline(tree), *map(str.__add__, stems, lines)])
 
 
 def _read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
@@ -556,6 +650,21 @@ def _runs(ascending: NDArray[Any]) -> Iterator[Run]:
         step = int(gaps[at]) if last > at else 1
         yield Run(int(ascending[at]), step, last - at + 1, at)
         at = last + 1
+
+
+def _ascending(values: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Cut values into ascending arithmetic progressions: (first index, how many)."""
+    for run in _runs(values):
+        if run.count == 1 or run.step > 0:
+            yield run.local, run.count
+        else:
+            yield from ((run.local + i, 1) for i in range(run.count))
+
+
+def _cut(run: Run, at: int, count: int) -> Run:
+    """`count` of a run's threads from the one at `at` on."""
+    step = run.step if count > 1 else 1
+    return Run(run.first + at * run.step, step, count, run.local + at)
 
 
 def _plural(count: int, noun: str) -> str:

@@ -32,7 +32,7 @@ def team(op: int, words: list[tuple[int, tuple[int, int, int, int]]], since: int
     t.core = SimpleNamespace(
         op=op, since=since, fp_after=lambda i: 100 + i if since < i <= t.core.op else 0
     )
-    t.job = SimpleNamespace(network=Ears(words))  # type: ignore[assignment]
+    t.link = Ears(words)  # type: ignore[assignment]
     t._asked, t._found, t._told = {}, [], []
     return t
 
@@ -54,7 +54,7 @@ def test_words_from_before_the_last_resync_are_void() -> None:
 def test_a_question_about_a_later_call_is_answered_now_and_judged_then() -> None:
     t = team(5, [(2, (_QUESTION, 0, 7, 1))])
     assert not t._heard_of_difference()
-    assert t.job.network.answers == [(2, (_ANSWER, 0, 5, 105))]
+    assert t.link.answers == [(2, (_ANSWER, 0, 5, 105))]
     t.core.op = 7
     assert t._heard_of_difference()
 

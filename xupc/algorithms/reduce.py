@@ -138,26 +138,27 @@ def _one_node(t: Recorder, r: Reduction) -> None:
 
 def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
     """Some of the results from all threads' blocks, to all places where they belong."""
-    where = range(t.size) if r.to is None else (r.to,)
+    first, *rest = t.mates() if r.to is None else (Ranks(r.to),)
+    for b, e, blocks in r.ranges(begin, end):
+        offset, nelems = b * r.itemsize, e - b
+        total = DST.on(first.first, offset)
+        if not r.by_row:
+            t.fold(DST.across(first, offset), r.tree(b, blocks), nelems, first.count)
+            others = rest
+        else:
+            _fold_rows(t, r, b, nelems, total)
+            others = [*first.without(first.first), *rest]
+        for run in others:
+            t.copy(DST.across(run, offset), total, nelems * r.itemsize, run.count)
 
-    def places(begin: int) -> tuple[Part, int]:
-        return DST.across(Ranks(where[0], len(where)), begin * r.itemsize), len(where)
 
-    if not r.by_row:
-        for b, e, blocks in r.ranges(begin, end):
-            place, copies = places(b)
-            t.fold(place, r.tree(b, blocks), e - b, copies)
-        return
+def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: Part) -> None:
+    """Rows of blocks one after the other, into the first place."""
     last = r.layout.rows - 1
-    for b, e, _ in r.ranges(begin, end):
-        place, copies = places(b)
-        total = place.block(0)
-        t.fold(total, r.row_tree(0, b), e - b)
-        for row, rows in ((1, last - 1), (last, 1)):
-            if rows and (leaves := r.row_tree(row, b)):
-                t.fold(total, [Leaf(total), *joined(leaves)], e - b, rows=rows)
-        if copies > 1:
-            t.copy(place.block(1)._replace(thread_step=1), total, (e - b) * r.itemsize, copies - 1)
+    t.fold(total, r.row_tree(0, begin), nelems)
+    for row, rows in ((1, last - 1), (last, 1)):
+        if rows and (leaves := r.row_tree(row, begin)):
+            t.fold(total, [Leaf(total), *joined(leaves)], nelems, rows=rows)
 
 
 def _one_value(t: Recorder, r: Reduction) -> None:

@@ -42,6 +42,7 @@ cdef extern from "core.h" nogil:
         int32_t giving_up
         int32_t solo
         int32_t several
+        uint64_t number
         uint64_t epoch
         uint64_t op
         uint64_t fp
@@ -172,7 +173,7 @@ cdef class Team:
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
                   bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
-                  keep):
+                  uint64_t number, keep):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
@@ -183,6 +184,7 @@ cdef class Team:
         self.t.yields = yields
         self.t.nt_min = nt_min
         self.t.left = <void *>left
+        self.t.number = number
         self.keep = keep
 
     @property

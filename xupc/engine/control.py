@@ -4,7 +4,7 @@ One per machine (threads that proved to share memory), even when ``XUPC_NODES``
 splits it into several nodes. Layout, for m threads::
 
     page 0        nothing but the locks on its bytes
-    line i        status of thread i: operation, call, done         (native core),
+    line i        status of thread i: operation, call, done, team   (native core),
                   agreements, whether it waits, what is wrong
     record i      pid, THREADS id, host name; what is wrong and what it waits for
                   in words; the texts of its last calls
@@ -50,8 +50,10 @@ _TROUBLE = 128
 _WAIT = _TROUBLE + TROUBLE_BYTES
 _CALLS = _WAIT + TROUBLE_BYTES
 _RECORD = _CALLS + TEXTS * TEXT_BYTES
-_NAMES = ["op", "call", "done", "agreed", "waits", "trouble", "said", "ended"]
-_STATUS = np.dtype([(name, "u8") for name in _NAMES])
+_STATUS = np.dtype(
+    [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "waits", "ended")]
+    + [("trouble", "u4"), ("said", "u4")]
+)
 
 
 def control_bytes(threads: int, machines: int, sync_bytes: int) -> int:
@@ -180,6 +182,10 @@ class Control:
     def operation_of(self, index: int) -> int:
         """How many calls a thread has begun."""
         return int(self.status[index]["op"])
+
+    def team_of(self, index: int) -> int:
+        """The number of the team that a thread's last call was on."""
+        return int(self.status[index]["team"])
 
     def agreements_of(self, index: int) -> int:
         """How many agreements a thread has come to."""

@@ -104,7 +104,8 @@ typedef struct { /* one per thread of the machine: for reports only */
     xu_word op;
     xu_word call; /* number of the call's text, + 1 */
     xu_word done; /* the last operation that is over; == op: not in a call */
-    uint64_t pad[5];
+    xu_word team; /* number of the team of that operation */
+    uint64_t pad[4];
 } xu_status;
 
 /* ---- private state --------------------------------------------------------- */
@@ -124,6 +125,7 @@ typedef struct {
     int32_t solo;      /* a team of one thread: nobody to run ahead of */
     int32_t giving_up; /* a mismatch is known: only the verdict ends a wait */
     uint64_t epoch;
+    uint64_t number; /* of the team, among those that any of its threads is in */
     uint64_t op;
     uint64_t fp;
     uint64_t value;
@@ -706,6 +708,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     }
     atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
+    atomic_store_explicit(&t->status->team, t->number, memory_order_relaxed);
     /* others may have to judge my signals, or wait for messages while I am at a barrier */
     if (in->prog->barriers < 2 || t->several) {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;

@@ -169,6 +169,9 @@ class Guard:
     def _late(self, index: int, waiting: Waiting) -> bool:
         """Whether a thread of my machine is one that I wait for."""
         if waiting.instance is not None:
+            team = waiting.instance.owner
+            if self.control.team_of(index) != team.number:
+                return self.control.who(index)[1] in team.threads
             return bool(self.control.operation_of(index) < waiting.instance.op)
         if waiting.agreement:
             return self.control.agreements_of(index) < waiting.agreement

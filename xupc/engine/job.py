@@ -10,7 +10,6 @@ What can go wrong meanwhile is `xupc.engine.guard`'s business.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -18,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,17 +46,17 @@ from ..memory.segment import (
 )
 from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
+from .agreement import Agreement
 from .control import Control, control_bytes
 from .guard import Guard, Unguarded
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
-from .mpi import CONTROL, RESYNC, Network, Window
+from .mpi import Network, Window
 from .native_core import core, invalidate
-from .reports import Record, Verdict, compare
+from .reports import Record, compare
 
 __all__ = ["Job", "Settings"]
 
-OFFER = 4096
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
 
@@ -99,16 +98,25 @@ class Settings:
 
 
 class RemoteMemory:
-    """One-sided access to a heap segment, waited for by the engine."""
+    """One-sided access to a heap segment of `threads`, waited for by the engine."""
 
-    def __init__(self, job: Job, window: Window) -> None:
+    def __init__(self, job: Job, window: Window, threads: Sequence[int]) -> None:
         self.job = job
         self.window = window
+        self.threads = threads
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes."""
-        self.job.team.settle(thread)
+        self.job.settle(thread)
         self.read(thread, displacement, out)
+
+    def start(
+        self, thread: int, displacement: int, address: int, nbytes: int, count: int = 1,
+        stride: int = 0, far_stride: int = 0,
+    ) -> Any:
+        """Begin to read `count` blocks, so many bytes apart here and there; the request."""
+        target = self.threads.index(thread)
+        return self.window.get(target, displacement, address, nbytes, count, stride, far_stride)
 
     def read(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """`get` without asking whether the thread has left its last call."""
@@ -117,8 +125,9 @@ class RemoteMemory:
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are there on return."""
-        self.job.team.settle(thread)
-        self.job.team.core.wrote()
+        self.job.settle(thread)
+        for team in self.job.spanning:
+            team.core.wrote()
         with self._guarded(thread):
             self._pieces(thread, displacement, data, self._put)
 
@@ -143,15 +152,16 @@ class RemoteMemory:
         def finished() -> None:
             left[0] -= 1
 
-        self.job.network.track(self.window.get(thread, displacement, address, n), finished)
+        self.window.link.track(self.start(thread, displacement, address, n), finished)
 
     def _put(self, thread: int, displacement: int, address: int, n: int, left: list[int]) -> None:
-        request, old = self.window.put(thread, displacement, address, n)
+        target = self.threads.index(thread)
+        request, old = self.window.put(target, displacement, address, n)
 
         def finished(_old: object = old) -> None:
             left[0] -= 1
 
-        self.job.network.track(request, finished)
+        self.window.link.track(request, finished)
 
 
 class Job:
@@ -176,12 +186,15 @@ class Job:
         self.broken: BaseException | None = None
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
-        self.team: Any = None  # the world team, when there is one
+        self.spanning: list[Any] = []  # open teams that span nodes
+        self.teams: list[Any] = []  # all open teams but the world, in the order of their numbers
+        self.next_team = 1
         self.host = socket.gethostname()
         sweep_stale()
         self.network = Network(comm, self._await_all)
+        self.link = self.network.link
         self._ignore_signals()  # after MPI's start, which may install handlers
-        self.me, self.threads = self.network.rank, self.network.size
+        self.me, self.threads = self.link.rank, self.link.size
         self._agree_settings()
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
@@ -189,10 +202,11 @@ class Job:
         self.native = self._agree_engine()
         self.guard = Unguarded()
         self.engine = Engine(self)
+        self.agreement = Agreement(self, self.link, range(self.threads))
         self.control = self._map_control()
         self.lifeline = self._join_machines()
         self.guard = Guard(self)
-        self.node_comm = self.network.split(self.node)
+        self.node_comm = self.link.split(self.node)
         self.heap = self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
         self.settings_comm = comm
@@ -213,18 +227,18 @@ class Job:
     def _agree_settings(self) -> None:
         """CollectiveMismatchError on every thread if they differ where they must not."""
         heap_size, nodes = self.settings.heap_size, self.settings.nodes
-        comm, mpi = self.network.comm, self.network.mpi
+        comm, mpi = self.link.comm, self.link.mpi
         mine = fingerprint("init", heap_size, nodes or "")
         if comm.allreduce(mine, op=mpi.MIN) == comm.allreduce(mine, op=mpi.MAX):
             return
         arguments = [("heap_size", str(heap_size)), ("nodes", repr(nodes))]
         records = [Record("init", theirs) for theirs in comm.allgather(arguments)]
-        raise CollectiveMismatchError(compare(records)["text"])
+        raise CollectiveMismatchError(compare(records, range(self.threads))["text"])
 
     def _find_machine(self) -> tuple[list[int], list[str]]:
         """Threads that proved to share memory with me, and what is odd about host ids."""
         record = read_host_record(shm_dir())
-        group = self.network.split(record.digest() & 0x3FFFFFFF)
+        group = self.link.split(record.digest() & 0x3FFFFFFF)
         rows = group.allgather((self.me, record.pack()))
         alike = [rank for rank, packed in rows if packed == record.pack()]
         color = next(i for i, (_, packed) in enumerate(rows) if packed == record.pack())
@@ -273,7 +287,7 @@ class Job:
     def _odd_records(self, record: HostRecord, machine: list[int]) -> list[str]:
         """Warnings about gethostid, from one record per machine (thread 0 gets them)."""
         mine = record.pack() if machine[0] == self.me else None
-        rows = self.network.comm.gather(mine)
+        rows = self.link.comm.gather(mine)
         if rows is None:
             return []
         return diagnose([HostRecord.unpack(row) for row in rows if row is not None])
@@ -281,7 +295,7 @@ class Job:
     def _find_tree(self) -> Tree:
         """The node tree: machines, split as ``nodes`` asks."""
         of = np.empty(self.threads, np.int32)
-        self.network.comm.Allgather(np.array([self.machine[0]], np.int32), of)
+        self.link.comm.Allgather(np.array([self.machine[0]], np.int32), of)
         self._machine_roots = np.unique(of)
         self.machines = len(self._machine_roots)
         if self.settings.nodes:
@@ -298,20 +312,20 @@ class Job:
 
     def _agree_engine(self) -> bool:
         wish = core is not None and os.environ.get("XUPC_ENGINE", "native") != "python"
-        return bool(self.network.comm.allreduce(int(wish), op=self.network.mpi.MIN))
+        return bool(self.link.comm.allreduce(int(wish), op=self.network.mpi.MIN))
 
     def _map_control(self) -> Control:
         """The machine's control segment: made by its lowest thread, mapped by all."""
         mates = len(self.machine)
         index = self.machine.index(self.me)
-        comm = self.network.split(self.machine[0])
+        comm = self.link.split(self.machine[0])
         cores = set().union(*comm.allgather(_affinity()))
         self.cores = min(len(cores), _cpu_limit() or len(cores))
         self.oversubscribed = mates > self.cores
         nodes = sorted({self.tree.node_of(t) for t in self.machine})
         sizes = [self._sync_bytes(self.tree.node_size(n)) for n in nodes]
         total = control_bytes(mates, self.machines, sum(sizes))
-        segment = self._shared_segment(comm, total, whole=True)
+        segment = self.agreement.shared_segment(comm, total, whole=True)
         control = Control(segment, index, mates, self.machines)
         control.introduce(self.me, self.host)
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
@@ -326,7 +340,7 @@ class Job:
             self.control.note_hosts([(self.pid, self.me, self.host)])
             return None
         lowest = self.me == self.machine[0]
-        comm = self.network.split(0 if lowest else 1)
+        comm = self.link.split(0 if lowest else 1)
         line = None
         if lowest:
             me = {"thread": self.me, "host": self.host, "pid": self.pid}
@@ -340,61 +354,6 @@ class Job:
     def _sync_bytes(self, n: int) -> int:
         return int(core.sync_bytes(n)) if core is not None else 0
 
-    def _shared_segment(self, comm: Any, nbytes: int, *, whole: bool = False) -> Segment:
-        """Collective over `comm`: its first thread makes a segment, all map it.
-
-        `whole`: take all its pages now. HeapError on every thread if it cannot be.
-        """
-        segment: Segment | None = None
-        offer: tuple[str, str] = ("", "")
-        if comm.Get_rank() == 0:
-            try:
-                if whole and nbytes > free_space():
-                    raise HeapError(
-                        f"init: {nbytes} bytes for the control segment do not fit: "
-                        f"{free_space()} bytes are free in {shm_dir()}"
-                    )
-                segment = create(nbytes)
-                if whole:
-                    segment.reserve(0, nbytes)
-                offer = (segment.path, "")
-            except HeapError as e:
-                offer = ("", str(e))
-        path, why = self._share(comm, offer)
-        self._agree_heap(why)
-        if segment is None:
-            segment = attach(path, nbytes)
-        request = comm.Ibarrier()
-        self.engine.wait_for(request.Test, "the making of a shared segment")
-        segment.settle()
-        return segment
-
-    def _agree_heap(self, why: str) -> None:
-        """HeapError on every thread if any has a reason (start-up and growth only)."""
-        first = np.array([self.me if why else self.threads], np.int32)
-        worst = np.empty_like(first)
-        request = self.network.comm.Iallreduce(first, worst, self.network.mpi.MIN)
-        self.engine.wait_for(request.Test, "all threads' word on a shared segment")
-        if worst[0] < self.threads:
-            root = int(worst[0])
-            raise HeapError(f"{self.share(why, root)} (thread {root})")
-
-    def share(self, text: str, root: int) -> str:
-        """A thread's text on all threads."""
-        return str(self._share(self.network.comm, text, root))
-
-    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
-        """Something small that JSON can carry, from one thread to all of `comm`."""
-        buffer = bytearray(OFFER)
-        if comm.Get_rank() == root:
-            text = json.dumps(data).encode()
-            if len(text) > OFFER:
-                text = json.dumps(data[: OFFER // 8]).encode()
-            buffer[: len(text)] = text
-        request = comm.Ibcast([buffer, OFFER, self.network.mpi.BYTE], root)
-        self.engine.wait_for(request.Test, "all threads' word on a shared segment")
-        return json.loads(buffer.rstrip(b"\0"))
-
     def _make_heap(self) -> Heap:
         size = self.settings.heap_size
         mates = len(self.machine)
@@ -404,7 +363,7 @@ class Job:
                 f"init: heap_size: {size} bytes for each of {mates} threads on this machine do "
                 f"not fit: {free_space()} bytes are free in {shm_dir()}"
             )
-        self._agree_heap(why)
+        self.agreement.agree_room(why)
         zone = max(size // 4, 4 * TABLE_BYTES)
         lines = SLOTS * SLOT_BYTES
         heap = Heap(
@@ -412,21 +371,21 @@ class Job:
         )
         taken = heap.global_end - heap.individual_end + lines
         why = heap.room_for(taken * mates, "init") or ""
-        self._agree_heap(why)
+        self.agreement.agree_room(why)
         try:  # remote writes must never find the file system full
             heap.take(heap.individual_end, taken, "init")
         except HeapError as e:
             why = str(e)
-        self._agree_heap(why)
+        self.agreement.agree_room(why)
         return heap
 
     def _make_heap_segment(self, size: int) -> tuple[Segment, RemoteMemory | None]:
         mates = self.tree.node_size(self.node)
-        segment = self._shared_segment(self.node_comm, size * mates)
+        segment = self.agreement.shared_segment(self.node_comm, size * mates)
         if self.tree.node_count == 1:
             return segment, None
-        window = self.network.window(segment.address, size * mates)
-        return segment, RemoteMemory(self, window)
+        window = self.link.window(segment.address, size * mates)
+        return segment, RemoteMemory(self, window, range(self.threads))
 
     @contextlib.contextmanager
     def _zone_lock(self) -> Iterator[None]:
@@ -449,11 +408,24 @@ class Job:
         finally:
             self._fetch_add(start + 8, 1)
 
+    @property
+    def heaps(self) -> Iterator[Heap]:
+        """All of them."""
+        yield self.heap
+        for team in self.teams:
+            yield team.heap
+
     def sync_windows(self) -> None:
         """Order my loads and stores with one-sided accesses to my memory."""
-        for segment in self.heap.segments:
-            if segment.remote is not None:
-                segment.remote.window.sync()
+        for heap in self.heaps:
+            for segment in heap.segments:
+                if segment.remote is not None:
+                    segment.remote.window.sync()
+
+    def settle(self, thread: int) -> None:
+        """Before memory of a thread of another node is accessed: see `Team.settle`."""
+        for team in self.spanning:
+            team.settle(thread)
 
     def _fetch_add(self, offset: int, value: int) -> int:
         """Atomically add to a word of thread 0's memory; the value before."""
@@ -485,101 +457,28 @@ class Job:
             self.broken = error
         invalidate()
 
-    # -- mismatch ----------------------------------------------------------------------
-    def mismatch(self, instance: Any) -> None:
-        """All threads come here together: exchange records, name the odd ones, go on.
-
-        Raises CollectiveMismatchError, or what the odd thread itself did wrong.
-        """
-        team = instance.owner
-        self.network.forget()
-        team.give_up(instance)
-        record = team.account(instance.record)
-        verdict = self._resync(team, instance, record)
-        instance.end()
-        error = verdict.error_for(team.rank, record)
-        raise error
-
-    def _resync(self, team: Any, instance: Any, record: Record) -> Any:
-        """Everybody's record to the team's first thread, the verdict back to all."""
-        core_team = instance.team
-        mine = json.dumps({"record": record.as_data(), "op": core_team.op}).encode()
-        tag = team.tag(core_team.epoch, CONTROL) + RESYNC
-        first = team.thread(0)
-        if team.rank == 0:
-            rows = {0: mine}
-            self._collect(team, tag, rows)
-            data = [json.loads(rows[r]) for r in range(team.size)]
-            answer = json.dumps(
-                {
-                    "verdict": compare([Record.from_data(d["record"]) for d in data]),
-                    "op": max(d["op"] for d in data),
-                }
-            ).encode()
-            sends = [
-                self.network.send_bytes(team.thread(r), tag, answer) for r in range(1, team.size)
-            ]
-            self.engine.wait_for(lambda: all(bool(s.Test()) for s in sends), "the team's resync")
-        else:
-            send = self.network.send_bytes(first, tag, mine)
-            got: list[bytes] = []
-
-            def arrived() -> bool:
-                self.network.discard()
-                data = None if got else self.network.take(first, tag)
-                if data is not None:
-                    got.append(data)
-                sent: bool = send.Test()
-                return sent and bool(got)
-
-            self.engine.wait_for(arrived, f"the verdict of thread {first} on {record.call}")
-            answer = got[0]
-        result = json.loads(answer)
-        core_team.restart(result["op"], core_team.epoch)
-        self.network.discard()
-        self.agree([0])  # nobody begins another call before all have discarded
-        return Verdict(result["verdict"])
-
-    def _collect(self, team: Any, tag: int, rows: dict[int, bytes]) -> None:
-        def arrived() -> bool:
-            self.network.discard()
-            for rank in range(1, team.size):
-                if rank not in rows:
-                    data = self.network.take(team.thread(rank), tag)
-                    if data is not None:
-                        rows[rank] = data
-            return len(rows) == int(team.size)
-
-        self.engine.wait_for(arrived, "the other threads' accounts of a mismatch")
-
-    # -- agreement (rare calls) ---------------------------------------------------------
-    def agree(self, values: list[int]) -> list[int]:
-        """Element-wise maximum over all threads, as a barrier of its own."""
-        mine = np.array(values, np.int64)
-        out = np.empty_like(mine)
-        what = f"{self.control.last_call(self.control.index)}, the agreement of all threads"
-        number = self.control.agrees()
-        with self.engine.guarded(Waiting(self, None, what)):
-            request = self.network.comm.Iallreduce(mine, out, self.network.mpi.MAX)
-        self.engine.wait_for(request.Test, what, agreement=number)
-        return [int(v) for v in out]
-
     # -- the end -----------------------------------------------------------------------
     def close(self) -> None:
         """After the last barrier: give everything back."""
         guard = self.guard
         assert isinstance(guard, Guard)
         guard.finished()
-        self.heap.close()
-        if core is not None:
-            core.invalidate()
-        for segment in self.heap.segments:
-            if segment.remote is not None:
-                segment.remote.window.free()
-            segment.segment.close_fd()
+        invalidate()
+        for team in list(self.teams):
+            team.close()
+        self.close_heap(self.heap)
         self.node_comm.Free()
         self.network.free()
         guard.stop()
+
+    @staticmethod
+    def close_heap(heap: Heap) -> None:
+        """Blocking, all its threads together: no more accesses; views stay."""
+        heap.close()
+        for segment in heap.segments:
+            if segment.remote is not None:
+                segment.remote.window.free()
+            segment.segment.close_fd()
 
     def end_job(self, status: int, error: BaseException | None = None) -> None:
         """End the whole job without waiting for anybody, because of an error."""

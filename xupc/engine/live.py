@@ -45,10 +45,12 @@ from ..plan.steps import (
     Step,
 )
 from .folding import carry_out
-from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Network
+from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network
 from .native import Exchange
+from .resync import raise_difference
 
 if TYPE_CHECKING:
+    from ..topology import Tree
     from .job import Job
 
 __all__ = [
@@ -79,12 +81,12 @@ _CONFLICT, _WROTE = 1, 2
 class Bound:
     """An operand bound to memory: what plans need to find its bytes."""
 
-    __slots__ = ("address", "displacement", "offset", "remote", "stride")
+    __slots__ = ("address", "heap", "offset", "stride")
 
     def __init__(self, heap: Any, offset: int) -> None:
+        self.heap = heap
         self.offset = offset
         self.address, self.stride = heap.bind(offset)
-        self.remote = heap.segment_of(offset).remote
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -119,6 +121,8 @@ class NetContext:
         self.job = job
         self.network: Network = job.network
         self.team = team
+        self.link: Link = team.link
+        self.tree: Tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
         self.barrier: NetBarrier | None = None
@@ -139,16 +143,21 @@ class NetContext:
     def address(self, part: Part) -> int:
         """Of a block on my node."""
         bound = self.bounds[part.operand]
-        local: int = self.team.tree.local_index(part.thread)
-        address: int = bound.address + bound.stride * local + part.offset
+        address: int = bound.address + bound.stride * self.tree.place(part.thread) + part.offset
         return address
 
     def row(self, part: Part, count: int) -> tuple[int, int]:
         """(address, bytes from block to block) of a row on my node."""
         stride = part.offset_step
         if part.thread_step and count > 1:
-            stride += self.bounds[part.operand].stride
+            stride += self._apart(part, part.thread_step)
         return self.address(part), stride
+
+    def _apart(self, part: Part, threads: int) -> int:
+        """Bytes from a thread's memory to that of the one `threads` further on."""
+        place, other = (self.tree.place(t) for t in (part.thread, part.thread + threads))
+        stride: int = self.bounds[part.operand].stride
+        return stride * (other - place)
 
     def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
         """Where the blocks of a message lie on my node."""
@@ -156,14 +165,14 @@ class NetContext:
         for part, nbytes, columns, rows, (threads, row_stride) in blocks:
             address, stride = self.row(part, columns)
             if threads and rows > 1:
-                row_stride += self.bounds[part.operand].stride
+                row_stride += self._apart(part, threads)
             out.append(Grid.of(address, nbytes, columns, stride, rows, row_stride))
         return out
 
     # -- steps -----------------------------------------------------------------------
     def far(self, ranks: Ranks) -> list[tuple[int, int]]:
         """(position, rank) of those not on my node."""
-        tree, node = self.team.tree, self.team.node_number
+        tree, node = self.tree, self.team.node_number
         if ranks.count == 1:
             return [] if tree.node_of(ranks.first) == node else [(0, ranks.first)]
         index = tree.node_index
@@ -179,12 +188,12 @@ class NetContext:
                 grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
                 for i, rank in self.far(step.to):
                     shift = i * step.peer_step
-                    requests.append(self.network.send(team.thread(rank), tag, grids, shift))
+                    requests.append(self.link.send(rank, tag, grids, shift))
             case Recv():
                 grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
                 for i, rank in self.far(step.of):
                     shift = i * step.peer_step
-                    requests.append(self.network.recv(team.thread(rank), tag, grids, shift))
+                    requests.append(self.link.recv(rank, tag, grids, shift))
             case Get():
                 address, stride = self.row(step.dst, step.count)
                 if step.src.thread_step or step.count == 1:
@@ -201,17 +210,14 @@ class NetContext:
                     )
             case NetSignal():
                 for _, rank in self.far(step.to):
-                    requests.append(
-                        self.network.send_bytes(
-                            team.thread(rank), team.call_tag(instance, SIGNAL + step.channel), b""
-                        )
-                    )
+                    tag = team.call_tag(instance, SIGNAL + step.channel)
+                    requests.append(self.link.send_bytes(rank, tag, b""))
             case NetWait():
                 for _, rank in self.far(step.of):
                     buffer = bytearray(1)
                     keep.append(buffer)
                     tag = team.call_tag(instance, SIGNAL + step.channel)
-                    requests.append(self.network.recv_into(team.thread(rank), tag, buffer))
+                    requests.append(self.link.recv_into(rank, tag, buffer))
             case _:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step, instance, keep)
@@ -221,7 +227,7 @@ class NetContext:
         for step in plan.steps:
             if isinstance(step, Get):
                 for _, rank in self.far(_sources(step)):
-                    self.team.settle(self.team.thread(rank))
+                    self.job.settle(self.team.thread(rank))
 
     def _get(
         self, part: Part, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
@@ -229,10 +235,8 @@ class NetContext:
     ) -> Any:
         bound = self.bounds[part.operand]
         thread = self.team.thread(rank)
-        remote, displacement = self.job.heap.displacement(thread, bound.offset + part.offset)
-        return remote.window.get(
-            thread, displacement, address, nbytes, count, stride, far_stride
-        )
+        remote, displacement = bound.heap.displacement(thread, bound.offset + part.offset)
+        return remote.start(thread, displacement, address, nbytes, count, stride, far_stride)
 
     def _track(self, requests: list[Any], step: Any, instance: Any, keep: list[Any]) -> None:
         ticket = step.ticket
@@ -251,11 +255,13 @@ class NetContext:
                 instance.set_ticket(ticket)
 
         for request in requests:
-            self.network.track(request, finished)
+            self.link.track(request, finished)
 
     def awaited(self, instance: Any) -> set[int]:
         """Threads off my node whose message or answer is still to come."""
-        found = set(self.barrier.missing) if self.barrier is not None else set()
+        found: set[int] = set()
+        if self.barrier is not None:
+            found.update(self.team.thread(rank) for rank in self.barrier.missing)
         for step in self.posted.values():
             if isinstance(step, Get):
                 ranks = _sources(step)
@@ -334,20 +340,19 @@ class NetContext:
         team, core = self.team, instance.team
         data = self._collect(step.sends) if isinstance(step, Exchange) else {}
         return NetBarrier(
-            self.network, team.exchange_group, team.exchange_index, team.tag(core.epoch, kind),
+            self.link, team.exchange_group, team.exchange_index, team.tag(core.epoch, kind),
             core.node_result, team.tuning, data,
         )
 
     def _collect(self, sends: Sequence[Send]) -> dict[int, bytes]:
-        """The bytes of each thread's messages, one after the other."""
+        """The bytes of each rank's messages, one after the other."""
         data: dict[int, bytes] = {}
         for step in sends:
             grids = self.grids(step.blocks)
             for i, rank in self.far(step.to):
                 shift = i * step.peer_step
                 row = [string_at(at + shift, n) for grid in grids for at, n in grid.each()]
-                thread = self.team.thread(rank)
-                data[thread] = data.get(thread, b"") + b"".join(row)
+                data[rank] = data.get(rank, b"") + b"".join(row)
         return data
 
     def _deliver(self, exchange: Exchange, barrier: NetBarrier) -> None:
@@ -356,11 +361,10 @@ class NetContext:
         for step in exchange.recvs:
             grids = self.grids(step.blocks)
             for i, rank in self.far(step.of):
-                thread = self.team.thread(rank)
                 for address, n in (place for grid in grids for place in grid.each()):
-                    at = taken.get(thread, 0)
-                    taken[thread] = at + n
-                    memmove(address + i * step.peer_step, barrier.block(thread, at, n), n)
+                    at = taken.get(rank, 0)
+                    taken[rank] = at + n
+                    memmove(address + i * step.peer_step, barrier.block(rank, at, n), n)
 
 
 def _sources(step: Get) -> Ranks:
@@ -379,7 +383,7 @@ class NetBarrier:
 
     def __init__(
         self,
-        network: Network,
+        link: Link,
         group: Sequence[int],
         me: int,
         tag: int,
@@ -387,7 +391,7 @@ class NetBarrier:
         tuning: Mapping[str, int],
         data: Mapping[int, bytes],
     ) -> None:
-        self.network = network
+        self.link = link
         self.tag = tag
         self.low, self.high, self.value, self.flags = result
         self.data = data
@@ -417,7 +421,7 @@ class NetBarrier:
 
     @property
     def missing(self) -> list[int]:
-        """Threads whose message has not come."""
+        """Ranks whose message has not come."""
         return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
 
     def _next_round(self) -> None:
@@ -426,17 +430,17 @@ class NetBarrier:
             return
         to, of = self.rounds[self.round]
         for rank in of:
-            early = self.network.early.pop((rank, self.tag), None)
+            early = self.link.early.pop((rank, self.tag), None)
             if early is not None:
                 self._take(rank, early)
                 continue
-            buffer = self.network.room(rank, self.room)
-            self.waiting[rank] = self.network.recv_into(rank, self.tag, buffer), buffer
+            buffer = self.link.room(rank, self.room)
+            self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
             self.requests.append(self.waiting[rank][0])
         head = _EXCHANGE.pack(self.low, self.high, self.value, self.flags)
         for rank in to:
             data = head + self.data[rank] if rank in self.data else head
-            self.requests.append(self.network.send_bytes(rank, self.tag, data))
+            self.requests.append(self.link.send_bytes(rank, self.tag, data))
 
     def poll(self) -> bool:
         """Test for a while; True when all rounds are done.
@@ -445,7 +449,7 @@ class NetBarrier:
         nothing but `sched_yield` between them is the fastest way through.
         """
         for _ in range(BURST):
-            if self.network.all_done(self.requests):
+            if self.link.network.all_done(self.requests):
                 self.requests.clear()
                 for rank, (_request, buffer) in self.waiting.items():
                     self._take(rank, buffer)
@@ -486,7 +490,8 @@ class Engine:
         self.job = job
         self.network = job.network
         self.several_nodes = job.tree.node_count > 1 or not job.native
-        self.one_sided_until_barrier = False
+        # teams whose threads may read my memory one-sided until their next barrier
+        self.exposed: set[Any] = set()
 
     # -- a call ------------------------------------------------------------------------
     def drive(self, instance: Any, status: int | None = None) -> None:
@@ -501,13 +506,13 @@ class Engine:
         self.job.control.ensure(instance.call, instance.record.title)
         net: NetContext | None = instance.net
         if net is not None and instance.plan.one_sided:
-            self.one_sided_until_barrier = True
+            self.exposed.add(instance.owner)
             self.job.sync_windows()
-            if instance.plan.sync[0] == "no" and instance.team.debt:
+            if instance.plan.sync[0] == "no":
                 net.settle(instance.plan)
         try:
             if self.reach_end(instance, status) == MISMATCH:
-                self.job.mismatch(instance)
+                raise_difference(instance)
         except KeyboardInterrupt:
             self.interrupted(instance)
             raise
@@ -516,14 +521,15 @@ class Engine:
         instance.end()
         if instance.owner.size == 1:
             instance.owner.raise_failure()
-        if self.one_sided_until_barrier:
+        if instance.owner in self.exposed:
             self.job.sync_windows()
-            self.one_sided_until_barrier = instance.plan.sync[1] != "all"
+            if instance.plan.sync[1] == "all":
+                self.exposed.discard(instance.owner)
 
-    def expect_reads(self) -> None:
-        """Others may read my memory one-sided until the next barrier: poll for them."""
+    def expect_reads(self, team: Any) -> None:
+        """Others may read my memory one-sided until the team's next barrier: poll for them."""
         if self.job.tree.node_count > 1:
-            self.one_sided_until_barrier = True
+            self.exposed.add(team)
             self.job.sync_windows()
 
     def interrupted(self, instance: Any) -> None:
@@ -658,9 +664,9 @@ class Waiting:
             or (net is not None and (net.open or net.barrier is not None))
             or not job.native
         )
-        if not busy and not job.engine.one_sided_until_barrier:
+        if not busy and not job.engine.exposed:
             return NODE_SLICE_NS
-        if now < self.hot_until or job.engine.one_sided_until_barrier:
+        if now < self.hot_until or job.engine.exposed:
             os.sched_yield()
             return 0
         if busy:

@@ -28,6 +28,7 @@ __all__ = [
     "CONTROL",
     "DATA",
     "Grid",
+    "Link",
     "RESYNC",
     "SIGNAL",
     "STALL",
@@ -87,12 +88,12 @@ class Grid(NamedTuple):
 
 
 class Network:
-    """A duplicated communicator, its requests in flight, and its datatypes.
+    """MPI as a whole: requests in flight, datatypes, and the link of all threads.
 
     Attributes
     ----------
-    rank, size
-        Mine, and how many.
+    link
+        All threads; `meeting` is another one of them, on which teams are opened.
     family
         ``"mpich"``, ``"openmpi"`` or ``"other"``.
     """
@@ -106,22 +107,15 @@ class Network:
         self.mpi = MPI
         source = MPI.COMM_WORLD if comm is None else comm
         self._check(source)
-        self.comm: MPI.Intracomm
-        self.comm, request = source.Idup()
-        wait(request)
-        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
-        self.rank = self.comm.Get_rank()
-        self.size = self.comm.Get_size()
         self.version = MPI.Get_library_version().strip("\0\n ")
         self.family = _family(self.version)
         self.threads_multiple = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        wide = int(self.comm.Get_attr(MPI.TAG_UB) or 32767)
+        wide = int(source.Get_attr(MPI.TAG_UB) or 32767)
         self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
-        self.early: dict[tuple[int, int], bytes] = {}
         self._requests: list[MPI.Request] = []
-        self._finished: list[Callable[[], None]] = []
+        self._whose: list[tuple[Link, Callable[[], None]]] = []
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
-        self._rooms: dict[int, bytearray] = {}
+        self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
 
     def _check(self, comm: Any) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
@@ -129,16 +123,21 @@ class Network:
         if comm == self.mpi.COMM_NULL:
             raise ValueError("init: comm: it is MPI.COMM_NULL")
 
+    def _duplicate(self, comm: Any, wait: Callable[[Any], None]) -> Link:
+        copy, request = comm.Idup()
+        wait(request)
+        return Link(self, copy)
+
     # -- requests ------------------------------------------------------------------
     @property
     def in_flight(self) -> int:
         """Requests not yet done."""
         return len(self._requests)
 
-    def track(self, request: Any, finished: Callable[[], None]) -> None:
-        """Call `finished` when the request is done."""
+    def track(self, link: Link, request: Any, finished: Callable[[], None]) -> None:
+        """Call `finished` when a request of the link's is done."""
         self._requests.append(request)
-        self._finished.append(finished)
+        self._whose.append((link, finished))
 
     def progress(self) -> bool:
         """Test everything in flight once; True if something finished.
@@ -147,16 +146,16 @@ class Network:
         one-sided accesses of others.
         """
         if not self._requests:
-            self.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
+            self.link.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
             return False
         done = self.mpi.Request.Testsome(self._requests)
         if not done:
             return False
-        finished = [self._finished[i] for i in done]
+        finished = [self._whose[i][1] for i in done]
         keep = set(range(len(self._requests))) - set(done)
         order = sorted(keep)
         self._requests = [self._requests[i] for i in order]
-        self._finished = [self._finished[i] for i in order]
+        self._whose = [self._whose[i] for i in order]
         for call in finished:
             call()
         return True
@@ -165,55 +164,28 @@ class Network:
         """Test some requests of one's own together."""
         return bool(self.mpi.Request.Testall(requests))
 
-    def forget(self) -> None:
-        """Give up on everything in flight (after a mismatch).
+    def forget(self, link: Link) -> None:
+        """Give up on everything of a link that is in flight (after a mismatch).
 
         Messages to which nobody listens any more are left to `discard`. One-sided
         requests cannot be cancelled; they finish by themselves.
         """
-        still = []
-        for request in self._requests:
+        still: list[tuple[Any, tuple[Link, Callable[[], None]]]] = []
+        for request, (whose, finished) in zip(self._requests, self._whose, strict=True):
+            if whose is not link:
+                still.append((request, (whose, finished)))
+                continue
             if request.Test():
                 continue
             try:
                 request.Cancel()
                 request.Free()
             except self.mpi.Exception:
-                still.append(request)
-        self._requests = still
-        self._finished = [lambda: None] * len(still)
+                still.append((request, (link, lambda: None)))
+        self._requests = [request for request, _ in still]
+        self._whose = [whose for _, whose in still]
 
-    def discard(self) -> None:
-        """Take every message but accounts of a mismatch, and forget it.
-
-        For the time in which all threads have given up one call and none has begun
-        another. Tags come again after 2048 operations; a message that stayed would be
-        taken for one of a later call then.
-        """
-        status = self.mpi.Status()
-        while self.comm.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
-            low = status.Get_tag() & ((1 << LOW_BITS) - 1)
-            if low >= RESYNC and low != STALL:
-                return
-            self.take(status.Get_source(), status.Get_tag())
-        self.early.clear()
-
-    def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
-        """The tag of a call's own messages."""
-        high = fingerprint & ((1 << self.tag_bits) - 1)
-        return high << LOW_BITS | tag(operation, kind)
-
-    def peek(self, of: int, tag: int) -> bytes | None:
-        """A small message that somebody will `expect` later, if it is there already."""
-        key = (of, tag)
-        if key not in self.early:
-            data = self.take(of, tag)
-            if data is None:
-                return None
-            self.early[key] = data
-        return self.early[key]
-
-    # -- messages ------------------------------------------------------------------
+    # -- datatypes -----------------------------------------------------------------
     def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
         """A buffer description: all blocks of the grids, `shift` bytes further on."""
         first = grids[0]
@@ -251,13 +223,91 @@ class Network:
             part.Free()
         return whole
 
+    def abort(self, status: int) -> None:
+        """End the whole job at once."""
+        self.link.comm.Abort(status)
+
+    def free(self) -> None:
+        """Blocking: give types and communicators back."""
+        for datatype in self._types.values():
+            datatype.Free()
+        self._types.clear()
+        self.link.free()
+        self.meeting.free()
+
+
+class Link:
+    """A communicator of our own for the threads of a team: messages among them, by rank.
+
+    Attributes
+    ----------
+    rank, size
+        Mine, and how many.
+    early
+        Messages that were looked at before somebody expects them, by sender and tag.
+    """
+
+    def __init__(self, network: Network, comm: MPI.Intracomm) -> None:
+        self.network = network
+        self.mpi = network.mpi
+        self.comm = comm
+        comm.Set_errhandler(self.mpi.ERRORS_RETURN)
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+        self.early: dict[tuple[int, int], bytes] = {}
+        self._rooms: dict[int, bytearray] = {}
+
+    def among(self, ranks: Sequence[int]) -> Link:
+        """Blocking, for these ranks alone: a link of their own."""
+        everybody = self.comm.Get_group()
+        group = everybody.Incl(list(ranks))
+        link = Link(self.network, self.comm.Create_group(group))
+        group.Free()
+        everybody.Free()
+        return link
+
+    def track(self, request: Any, finished: Callable[[], None]) -> None:
+        """Call `finished` when a request is done."""
+        self.network.track(self, request, finished)
+
+    # -- messages ----------------------------------------------------------------------
+    def discard(self) -> None:
+        """Take every message but accounts of a mismatch, and forget it.
+
+        For the time in which all threads have given up one call and none has begun
+        another. Tags come again after 2048 operations; a message that stayed would be
+        taken for one of a later call then.
+        """
+        status = self.mpi.Status()
+        while self.comm.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+            low = status.Get_tag() & ((1 << LOW_BITS) - 1)
+            if low >= RESYNC and low != STALL:
+                return
+            self.take(status.Get_source(), status.Get_tag())
+        self.early.clear()
+
+    def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
+        """The tag of a call's own messages."""
+        high = fingerprint & ((1 << self.network.tag_bits) - 1)
+        return high << LOW_BITS | tag(operation, kind)
+
+    def peek(self, of: int, tag: int) -> bytes | None:
+        """A small message that somebody will `expect` later, if it is there already."""
+        key = (of, tag)
+        if key not in self.early:
+            data = self.take(of, tag)
+            if data is None:
+                return None
+            self.early[key] = data
+        return self.early[key]
+
     def send(self, to: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
         """Start a message of all blocks of the grids."""
-        return self.comm.Isend(self.spec(grids, shift), to, tag)
+        return self.comm.Isend(self.network.spec(grids, shift), to, tag)
 
     def recv(self, of: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
         """Start taking a message into all blocks of the grids."""
-        return self.comm.Irecv(self.spec(grids, shift), of, tag)
+        return self.comm.Irecv(self.network.spec(grids, shift), of, tag)
 
     def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
         """Start a small message; the request keeps the bytes."""
@@ -294,36 +344,30 @@ class Network:
         message.Recv([data, len(data), self.mpi.BYTE])
         return status.Get_source(), bytes(data)
 
-    # -- start-up, rare calls ---------------------------------------------------------
+    # -- rare calls ------------------------------------------------------------------
     def split(self, color: int) -> Any:
-        """Blocking split (start-up only)."""
+        """Blocking split: a communicator for rare calls."""
         return self.comm.Split(color, self.rank)
 
     def window(self, address: int, nbytes: int) -> Window:
-        """Blocking: expose my node's mapping of a segment to all threads."""
+        """Blocking: expose my node's mapping of a segment to the others."""
         memory = self.mpi.buffer.fromaddress(address, nbytes)
         win = self.mpi.Win.Create(memory, 1, self.mpi.INFO_NULL, self.comm)
         win.Set_errhandler(self.mpi.ERRORS_RETURN)
         win.Lock_all(self.mpi.MODE_NOCHECK)
         return Window(self, win)
 
-    def abort(self, status: int) -> None:
-        """End the whole job at once."""
-        self.comm.Abort(status)
-
     def free(self) -> None:
-        """Blocking: give types and communicator back; finalize MPI if we started it."""
-        for datatype in self._types.values():
-            datatype.Free()
-        self._types.clear()
+        """Blocking: all its threads together."""
         self.comm.Free()
 
 
 class Window:
-    """One-sided access to a segment on every thread."""
+    """One-sided access to a segment on every thread of a link."""
 
-    def __init__(self, network: Network, win: Any) -> None:
-        self.network = network
+    def __init__(self, link: Link, win: Any) -> None:
+        self.link = link
+        self.network = link.network
         self.win = win
 
     def get(

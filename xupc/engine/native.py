@@ -177,11 +177,14 @@ class Lowering:
         return first, 1
 
     def part(self, part: Part, count: int) -> tuple[int, int]:
-        """(local index, local step) of a row of blocks on my node."""
-        local = self.tree.local_index(part.thread)
+        """(place, step from place to place) of a row of blocks on my node."""
+        place = self.tree.place(part.thread)
         if count == 1 or part.thread_step == 0:
-            return local, 0
-        return self.members(Ranks(part.thread, count, part.thread_step))
+            return place, 0
+        step = self.tree.place(part.thread + part.thread_step) - place
+        last = part.thread + (count - 1) * part.thread_step
+        assert self.tree.place(last) == place + (count - 1) * step, part
+        return place, step
 
     def copy(self, step: Copy) -> Row:
         dst_local, dst_lstep = self.part(step.dst, step.count)
@@ -217,7 +220,7 @@ class Lowering:
 
     def leaf(self, leaf: Leaf) -> Row:
         return _row(
-            LEAF, src=leaf.part.operand, src_local=self.tree.local_index(leaf.part.thread),
+            LEAF, src=leaf.part.operand, src_local=self.tree.place(leaf.part.thread),
             src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, count=leaf.times,
             dst_local=leaf.joins, dst_off=leaf.step,
         )  # fmt: skip
@@ -227,9 +230,9 @@ class Lowering:
         self.copied += step.nelems * step.rows * int(self.kernel.dtype.itemsize)
         head = _row(
             SCAN, count=step.rows, nbytes=step.nelems,
-            dst=step.dst.operand, dst_local=self.tree.local_index(step.dst.thread),
+            dst=step.dst.operand, dst_local=self.tree.place(step.dst.thread),
             dst_off=step.dst.offset, dst_ostep=step.dst_step, dst_lstep=step.reverse,
-            src=step.src.operand, src_local=self.tree.local_index(step.src.thread),
+            src=step.src.operand, src_local=self.tree.place(step.src.thread),
             src_off=step.src.offset, src_ostep=step.src_step, src_lstep=step.carry is not None,
         )  # fmt: skip
         if step.carry is None:

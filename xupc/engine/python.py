@@ -46,8 +46,9 @@ def mix(a: int, b: int) -> int:
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, number: int) -> None:
         self.control = control
+        self.number = number
         self.op = 0
         self.epoch = 0
         self.fp = 0
@@ -160,7 +161,7 @@ class Instance:
         self.pending: dict[tuple[int, int], Any] = {}
         self.active = True
         status = team.control.status[team.control.index]
-        status["op"], status["call"] = self.op, self.call
+        status["op"], status["call"], status["team"] = self.op, self.call, team.number
 
     def end(self) -> None:
         """The call is over; if it was given up, it listens to no signal any more."""
@@ -265,13 +266,11 @@ class Instance:
             ctypes.memmove(dst + i * dst_step, src + i * src_step, step.nbytes)
 
     def _signal(self, step: Signal) -> None:
-        network, owner = self.net.network, self.owner
+        link, owner = self.net.link, self.owner
+        tag = owner.call_tag(self, SIGNAL + step.channel)
         for rank in step.to:
             if rank != owner.rank:
-                request = network.send_bytes(
-                    owner.thread(rank), owner.call_tag(self, SIGNAL + step.channel), b""
-                )
-                network.track(request, lambda: None)
+                link.track(link.send_bytes(rank, tag, b""), lambda: None)
 
     def _wait(self, step: Wait) -> bool:
         here = True
@@ -282,12 +281,11 @@ class Instance:
 
     def _heard(self, channel: int, rank: int, value: int) -> bool:
         key = (channel, rank)
-        network, owner = self.net.network, self.owner
+        link, owner = self.net.link, self.owner
         while self.signals.get(key, 0) < value:
             if key not in self.pending:
-                self.pending[key] = network.recv_into(
-                    owner.thread(rank), owner.call_tag(self, SIGNAL + channel), bytearray(1)
-                )
+                tag = owner.call_tag(self, SIGNAL + channel)
+                self.pending[key] = link.recv_into(rank, tag, bytearray(1))
             if not self.pending[key].Test():
                 return False
             del self.pending[key]

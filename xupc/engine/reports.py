@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import errors
@@ -113,54 +113,55 @@ class Record:
         return record
 
 
-def compare(records: list[Record]) -> dict[str, Any]:
-    """Who is odd, and in what: plain data for the wire."""
-    for i, r in enumerate(records):
+def compare(records: list[Record], threads: Sequence[int]) -> dict[str, Any]:
+    """Who is odd, and in what, of `threads`, each with its record: plain data for the wire."""
+    for thread, r in zip(threads, records, strict=True):
         if r.raised:
-            return {"raised": r.raised, "thread": i, "call": r.name, "words": str(r.error)}
-    failed = {i: str(r.error) for i, r in enumerate(records) if r.error is not None}
-    if failed:
-        shared = any(records[i].shared_error for i in failed)
-        return {"failed": {str(i): t for i, t in failed.items()}, "shared": shared}
-    return {"text": _difference(records)}
+            return {"raised": r.raised, "thread": thread, "call": r.name, "words": str(r.error)}
+    bad = [(thread, r) for thread, r in zip(threads, records, strict=True) if r.error is not None]
+    if bad:
+        failed = {str(thread): str(r.error) for thread, r in bad}
+        return {"failed": failed, "shared": any(r.shared_error for _, r in bad)}
+    return {"text": _difference(records, threads)}
 
 
-def _difference(records: list[Record]) -> str:
+def _difference(records: list[Record], threads: Sequence[int]) -> str:
     names = [r.name for r in records]
     if len(set(names)) > 1:
-        return "the threads are in different calls: " + _groups([r.call for r in records])
+        calls = [r.call for r in records]
+        return "the threads are in different calls: " + _groups(calls, threads)
     for k, (argument, _) in enumerate(records[0].arguments):
         values = [r.arguments[k][1] if k < len(r.arguments) else "?" for r in records]
         if len(set(values)) > 1:
-            return f"{names[0]}: {argument} differs: " + _groups(values)
+            return f"{names[0]}: {argument} differs: " + _groups(values, threads)
     return (
         f"{names[0]}: the calls since the last synchronising one differ in number or kind "
         "between threads"
     )
 
 
-def _groups(values: list[str]) -> str:
+def _groups(values: list[str], threads: Sequence[int]) -> str:
     """``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both sides."""
     counts = Counter(values).most_common()
     common = counts[0][0]
     tie = len(counts) > 1 and counts[1][1] == counts[0][1]
     parts = []
     for value, _ in reversed(counts):
-        who = [i for i, v in enumerate(values) if v == value]
+        who = sorted(t for t, v in zip(threads, values, strict=True) if v == value)
         if value == common and not tie:
-            parts.append(f"the other threads ({_ranks(who)}): {value}")
+            parts.append(f"the other threads ({_runs(who)}): {value}")
         else:
-            parts.append(f"thread{'s' * (len(who) > 1)} {_ranks(who)}: {value}")
+            parts.append(f"thread{'s' * (len(who) > 1)} {_runs(who)}: {value}")
     return "; ".join(parts)
 
 
-def _ranks(who: list[int]) -> str:
+def _runs(who: list[int]) -> str:
     runs: list[list[int]] = []
-    for rank in who:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
+    for thread in who:
+        if runs and thread == runs[-1][-1] + 1:
+            runs[-1].append(thread)
         else:
-            runs.append([rank])
+            runs.append([thread])
     return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
 
 

@@ -28,6 +28,8 @@ class Allocator:
         Bytes at the start, a multiple of `align`; may be 0.
     align : int
         Offsets and sizes are multiples of it; a power of two.
+    start : int
+        The lowest offset.
 
     Raises
     ------
@@ -35,13 +37,22 @@ class Allocator:
         If `size` or `align` is not as said.
     """
 
-    __slots__ = ("_align", "_boundaries", "_by_size", "_free", "_live", "_quarantined", "_size")
+    __slots__ = (
+        "_align",
+        "_boundaries",
+        "_by_size",
+        "_end",
+        "_free",
+        "_live",
+        "_quarantined",
+        "_start",
+    )
 
-    def __init__(self, size: int, align: int = 64) -> None:
+    def __init__(self, size: int, align: int = 64, start: int = 0) -> None:
         if align < 1 or align & (align - 1):
             raise ValueError(f"align is {align}: expected a power of two")
         self._align = align
-        self._size = 0
+        self._start = self._end = start
         self._free: list[tuple[int, int]] = []  # (offset, size), ascending
         self._by_size: list[tuple[int, int]] = []  # (size, offset), ascending
         self._live: dict[int, int] = {}  # offset -> size
@@ -54,7 +65,7 @@ class Allocator:
     @property
     def size(self) -> int:
         """Bytes managed, free or not."""
-        return self._size
+        return self._end - self._start
 
     @property
     def free_bytes(self) -> int:
@@ -69,7 +80,7 @@ class Allocator:
     @property
     def used(self) -> int:
         """Bytes allocated, rounded up to the alignment, those in quarantine included."""
-        return self._size - self.free_bytes
+        return self.size - self.free_bytes
 
     @property
     def quarantined(self) -> int:
@@ -149,8 +160,8 @@ class Allocator:
     def _grow(self, nbytes: int, *, boundary: bool = False) -> int:
         if nbytes < 0 or nbytes % self._align:
             raise ValueError(f"{nbytes} bytes: expected a multiple of {self._align}")
-        old_end = self._size
-        self._size += nbytes
+        old_end = self._end
+        self._end += nbytes
         if boundary:
             self._boundaries.add(old_end)
         if nbytes:

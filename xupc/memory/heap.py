@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,6 +76,8 @@ class Heap:
         ``(nbytes per thread) -> (Segment, RemoteAccess | None)``, collective.
     individual, global_, scratch, collective : int
         Bytes per thread of the zones to begin with.
+    base : int
+        The lowest offset. Each team's heap has a range of its own.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Heap:
         global_: int,
         scratch: int,
         collective: int,
+        base: int = 0,
     ) -> None:
         self.tree = tree
         self.me = me
@@ -100,26 +103,25 @@ class Heap:
         self.world: Any = None
         self.alive: Callable[[], None] = lambda: None
         self._make_segment = make_segment
-        self.individual_end = round_up(individual)
+        self.base = base
+        self.individual_end = base + round_up(individual)
         self.global_end = self.individual_end + round_up(global_)
         self.scratch_end = self.global_end + round_up(scratch)
-        self.first_size = self.scratch_end + round_up(collective)
+        first_end = self.scratch_end + round_up(collective)
         self._segments: list[HeapSegment] = []
         self._starts: list[int] = []
-        self._own = Allocator(self.individual_end, ALIGN)
-        self._zone = Allocator(self.scratch_end, ALIGN)
-        self._zone.alloc(self.scratch_end)  # the zones before it are not its to give
+        self._own = Allocator(self.individual_end - base, ALIGN, base)
+        self._zone = Allocator(first_end - self.scratch_end, ALIGN, self.scratch_end)
         self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
         self._live: dict[int, Allocation] = {}  # offset -> collective allocation
         self._quarantine: list[tuple[int, int]] = []
         self._own_quarantine: list[tuple[int, int]] = []
         self._serial = 0
-        self._add_segment(self.first_size)
-        self._zone.extend(self.first_size - self.scratch_end)
+        self._add_segment(first_end - base)
 
     # -- segments --------------------------------------------------------------------
     def _add_segment(self, size: int) -> None:
-        start = self._segments[-1].end if self._segments else 0
+        start = self._segments[-1].end if self._segments else self.base
         segment, remote = self._make_segment(size)
         self._segments.append(HeapSegment(start, size, segment, remote))
         self._starts.append(start)
@@ -203,7 +205,7 @@ class Heap:
         if offset is None:
             raise HeapError(
                 f"alloc: {nbytes} bytes do not fit the individual zone of "
-                f"{self.individual_end} bytes, {self._own.free_bytes} of them free "
+                f"{self.individual_end - self.base} bytes, {self._own.free_bytes} of them free "
                 "(heap_size makes it larger; all_alloc grows by itself)"
             )
         try:
@@ -293,9 +295,15 @@ class Heap:
     drop = _drop
 
     def adopt(
-        self, offset: int, nelems: int, dtype: np.dtype[Any], blocksize: int, kind: str = "all"
+        self,
+        offset: int,
+        nelems: int,
+        dtype: np.dtype[Any],
+        blocksize: int,
+        team: Any = None,
+        members: Sequence[int] | None = None,
     ) -> Allocation:
-        """Register a collective allocation."""
+        """Register a collective allocation; of a `team`, if that is not all threads."""
         self._serial += 1
         allocation = Allocation(
             memory=self,
@@ -304,7 +312,9 @@ class Heap:
             nelems=nelems,
             dtype=dtype,
             blocksize=blocksize,
-            kind=kind,
+            kind="all",
+            team=team,
+            members=members,
         )
         self._live[offset] = allocation
         return allocation

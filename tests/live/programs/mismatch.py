@@ -245,7 +245,7 @@ def nothing_is_left_over() -> None:
     """A message of a call that was given up would one day be taken for a later call's."""
     xupc.barrier()
     MPI.COMM_WORLD.Barrier()
-    comm, status = xupc.init().job.network.comm, MPI.Status()
+    comm, status = xupc.init().job.link.comm, MPI.Status()
     assert not comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status), (
         f"a message from thread {status.Get_source()}, tag {status.Get_tag() & 0x7FFF:#x}"
     )

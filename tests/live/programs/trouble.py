@@ -206,7 +206,7 @@ match scenario:
                 case "all_alloc":
                     xupc.all_alloc(8, np.uint8, 1)
                 case "agreement":  # past the barrier of all_alloc, before the agreement
-                    xupc._runtime.world().job.agree([0])
+                    xupc._runtime.world().agreement.agree([0])
                 case "memget":
                     xupc.memget(np.empty(8, np.uint8), src + 256 * absent, 8)
         except KeyboardInterrupt:

@@ -1,0 +1,125 @@
+"""What the threads of a team find out together in rare calls: maxima, words, segments.
+
+Everything goes over the team's link, non-blocking, and is waited for by the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import HeapError
+from ..memory.segment import Segment, attach, create, free_space, shm_dir
+from .live import Waiting
+from .mpi import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .job import Job
+
+__all__ = ["Agreement"]
+
+OFFER = 4096
+
+
+class Agreement:
+    """Agreements among the threads of a link.
+
+    Parameters
+    ----------
+    threads : sequence of int
+        Thread ids by rank.
+    """
+
+    def __init__(self, job: Job, link: Link, threads: Sequence[int]) -> None:
+        self.job = job
+        self.link = link
+        self.threads = threads
+
+    def agree(self, values: list[int]) -> list[int]:
+        """Element-wise maximum over all threads, as a barrier of its own."""
+        job = self.job
+        mine = np.array(values, np.int64)
+        out = np.empty_like(mine)
+        what = f"{job.control.last_call(job.control.index)}, the agreement of all threads"
+        number = job.control.agrees() if self.link is job.network.link else 0
+        with job.engine.guarded(Waiting(job, None, what)):
+            request = self.link.comm.Iallreduce(mine, out, self.link.mpi.MAX)
+        job.engine.wait_for(request.Test, what, threads=self._others(), agreement=number)
+        return [int(v) for v in out]
+
+    def gather_all(self, values: Sequence[int]) -> list[list[int]]:
+        """Everybody's values, by rank."""
+        mine = np.array(values, np.int64)
+        rows = np.empty((self.link.size, len(mine)), np.int64)
+        request = self.link.comm.Iallgather(mine, rows)
+        what = f"{self.job.control.last_call(self.job.control.index)}, the word of all threads"
+        self.job.engine.wait_for(request.Test, what, threads=self._others())
+        return [[int(v) for v in row] for row in rows]
+
+    def agree_room(self, why: str) -> None:
+        """HeapError on every thread if any has a reason."""
+        first = np.array([self.link.rank if why else self.link.size], np.int32)
+        worst = np.empty_like(first)
+        request = self.link.comm.Iallreduce(first, worst, self.link.mpi.MIN)
+        self.job.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        if worst[0] < self.link.size:
+            root = int(worst[0])
+            raise HeapError(f"{self.share(why, root)} (thread {self.threads[root]})")
+
+    def share(self, text: str, root: int) -> str:
+        """A thread's text on all threads."""
+        return str(self._share(self.link.comm, text, root))
+
+    def shared_segment(
+        self, comm: Any, nbytes: int, call: str = "init", *, whole: bool = False
+    ) -> Segment:
+        """Collective over `comm`: its first thread makes a segment, all map it.
+
+        All threads of the link make one at the same time, each with those on its node or machine.
+        `whole`: take all its pages now. HeapError on every thread of the link if it cannot be.
+        """
+        segment: Segment | None = None
+        offer: tuple[str, str] = ("", "")
+        if comm.Get_rank() == 0:
+            try:
+                if whole and nbytes > free_space():
+                    raise HeapError(
+                        f"{call}: {nbytes} bytes for the control segment do not fit: "
+                        f"{free_space()} bytes are free in {shm_dir()}"
+                    )
+                segment = create(nbytes)
+                if whole:
+                    segment.reserve(0, nbytes)
+                offer = (segment.path, "")
+            except HeapError as e:
+                offer = ("", str(e))
+        path, why = self._share(comm, offer)
+        self.agree_room(why)
+        if segment is None:
+            segment = attach(path, nbytes)
+        request = comm.Ibarrier()
+        self.job.engine.wait_for(request.Test, "the making of a shared segment")
+        segment.settle()
+        return segment
+
+    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
+        """Something small that JSON can carry, from one thread to all of `comm`."""
+        buffer = bytearray(OFFER)
+        if comm.Get_rank() == root:
+            text = json.dumps(data).encode()
+            if len(text) > OFFER:
+                text = json.dumps(data[: OFFER // 8]).encode()
+            buffer[: len(text)] = text
+        request = comm.Ibcast([buffer, OFFER, self.link.mpi.BYTE], root)
+        self.job.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        return json.loads(buffer.rstrip(b"\0"))
+
+    def _others(self) -> list[int]:
+        """Whom I wait for; empty where the numbers of agreements tell it better."""
+        if self.link is self.job.network.link:
+            return []
+        return [t for t in self.threads if t != self.job.me]

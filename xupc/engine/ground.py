@@ -1,0 +1,163 @@
+"""What a team stands on: its messages, its sync area on my node, its heap.
+
+The world's is made with the job. Any other team's is made when the team is: by all its
+threads together, and by nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import HeapError, XupcError
+from ..memory.heap import Heap
+from ..memory.segment import Segment
+from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
+from ..topology import Tree
+from .agreement import Agreement
+from .job import RemoteMemory
+from .live import SLOTS
+from .mpi import Link
+from .native_core import core
+
+if TYPE_CHECKING:
+    from .job import Job
+
+__all__ = ["Ground"]
+
+LINES_BYTES = SLOTS * SLOT_BYTES
+LEFT_BYTES = 64
+HEAP_BYTES = 1 << 16  # of a team's heap to begin with, on each thread; it grows
+RANGE = 46  # bits of the offsets of one team's heap
+_HERE = 1  # tag
+
+
+@dataclass
+class Ground:
+    """What is a team's own on this thread.
+
+    Attributes
+    ----------
+    number
+        Tells teams apart that have a thread in common; 0 is the world.
+    node_comm
+        A communicator of the team's threads on my node, for rare calls.
+    sync_address
+        Of the sync area on my node.
+    left_word
+        Offset in the heap where each thread notes the last led call that it has left.
+    """
+
+    job: Job
+    number: int
+    link: Link
+    agreement: Agreement
+    node_comm: Any
+    heap: Heap
+    sync_address: int
+    left_word: int
+    sync: Segment | None = None
+
+    @classmethod
+    def of_world(cls, job: Job) -> Ground:
+        """All threads' one."""
+        return cls(
+            job, 0, job.link, job.agreement, job.node_comm, job.heap, job.sync_address,
+            job.global_zone.left_word,
+        )
+
+    @classmethod
+    def open(cls, job: Job, threads: Sequence[int], tree: Tree, *, here: bool) -> Ground:
+        """Collective over `threads`, whose tree over ranks is given; `here`: all are about to.
+
+        HeapError on all of them if there is no room.
+        """
+        if not here:
+            _gather(job, threads)
+        link = job.link.among(threads)
+        agreement = Agreement(job, link, threads)
+        number = job.next_team = agreement.agree([job.next_team])[0]
+        job.next_team += 1
+        node = tree.node_of(link.rank)
+        node_comm = link.split(node)
+        sync = None
+        if core is not None and job.native:
+            nbytes = int(core.sync_bytes(tree.node_size(node)))
+            sync = agreement.shared_segment(node_comm, nbytes, "split", whole=True)
+        heap = _make_heap(job, link, agreement, node_comm, threads, tree, number)
+        address = sync.address if sync is not None else 0
+        return cls(
+            job, number, link, agreement, node_comm, heap, address, heap.individual_end, sync
+        )
+
+    def close(self) -> None:
+        """Blocking, all threads of the team together: give everything back. Views stay."""
+        self.job.close_heap(self.heap)
+        self.node_comm.Free()
+        self.link.free()
+        if self.sync is not None:
+            self.sync.close_fd()
+
+
+def _make_heap(
+    job: Job,
+    link: Link,
+    agreement: Agreement,
+    node_comm: Any,
+    threads: Sequence[int],
+    tree: Tree,
+    number: int,
+) -> Heap:
+    # as wide as a node is, so that a thread has the same place in all heaps; that costs no memory
+    width = job.tree.node_size(job.node)
+
+    def make_segment(size: int) -> tuple[Segment, RemoteMemory | None]:
+        segment = agreement.shared_segment(node_comm, size * width, "split")
+        if tree.node_count == 1:
+            return segment, None
+        window = link.window(segment.address, size * width)
+        return segment, RemoteMemory(job, window, threads)
+
+    heap = Heap(
+        job.tree, job.me, make_segment, 0, LEFT_BYTES, LINES_BYTES + BUFFER_BYTES, HEAP_BYTES,
+        base=number << RANGE,
+    )
+    heap.world = job.heap.world
+    heap.alive = job.check
+    why = ""
+    try:  # remote writes must never find the file system full
+        heap.take(heap.individual_end, heap.global_end - heap.individual_end + LINES_BYTES, "split")
+    except HeapError as e:
+        why = str(e)
+    agreement.agree_room(why)
+    return heap
+
+
+def _gather(job: Job, threads: Sequence[int]) -> None:
+    """Wait until all of them are here: what follows in MPI blocks."""
+    link, engine, first = job.network.meeting, job.engine, threads[0]
+    what = f"{job.control.last_call(job.control.index)}, the opening of a team"
+    mine = repr([int(t) for t in threads]).encode()
+    missing = {t for t in threads if t != job.me}
+    odd: list[int] = []
+
+    def all_here() -> bool:
+        for thread in list(missing):
+            data = link.take(thread, _HERE)
+            if data is not None:
+                missing.discard(thread)
+                if data != mine:
+                    odd.append(thread)
+        return not missing
+
+    if job.me == first:
+        engine.wait_for(all_here, what, threads=sorted(missing))
+        sends = [link.send_bytes(t, _HERE, mine) for t in threads if t != first]
+        engine.wait_for(lambda: link.network.all_done(sends), what)
+    else:
+        missing = {first}
+        sends = [link.send_bytes(first, _HERE, mine)]
+        engine.wait_for(lambda: all_here() and link.network.all_done(sends), what, threads=[first])
+    if odd:
+        raise XupcError(f"threads {odd} are opening another team than {mine.decode()}")
