@@ -49,6 +49,7 @@ from .errors import (
     XupcError,
 )
 from .flags import Flags
+from .handles import Handle, wait_all
 from .ops import Op, vectorized
 from .reductions import (
     all_prefix_reduce,
@@ -144,6 +145,7 @@ __all__ = [
     "DeadThreadError",
     "FlagError",
     "Flags",
+    "Handle",
     "HangError",
     "HeapError",
     "NotInitializedError",
@@ -188,4 +190,5 @@ __all__ = [
     "ticks_to_ns",
     "vectorized",
     "wait",
+    "wait_all",
 ]

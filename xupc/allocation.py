@@ -168,6 +168,11 @@ def _allocation(x: Any, call: str) -> tuple[Allocation, int, int]:
     return address
 
 
+def _unused(allocation: Allocation, call: str) -> None:
+    if using := runtime.world().job.uses(allocation):
+        raise ValueError(f"{call}: x: in use by {using}, which is under way: wait for its handle")
+
+
 def all_free(x: SharedArray | SharedPointer) -> None:
     """Free what `all_alloc` made; collective, acts as a barrier.
 
@@ -183,6 +188,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         allocation, _, offset = _allocation(x, "all_free")
         if allocation.kind == "alloc":
             raise ValueError("all_free: x: made by alloc: free it with xupc.free")
+        _unused(allocation, "all_free")
     except (TypeError, ValueError) as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
     on.meet(fingerprint("all_free", allocation.serial, offset), record)
@@ -240,6 +246,7 @@ def free(x: SharedArray | SharedPointer) -> None:
     allocation, thread, offset = _allocation(x, "free")
     if allocation.kind == "all":
         raise ValueError("free: x: made by all_alloc: free it with xupc.all_free")
+    _unused(allocation, "free")
     if allocation.kind == "global":
         world.job.global_zone.free(offset)
         allocation.retire()

@@ -8,18 +8,19 @@ happens for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from . import algorithms, runtime
 from .arguments import as_integer, describe
 from .engine import python as python_engine
-from .engine.live import Bound
+from .engine.live import Bound, barrier_plan
 from .engine.native_core import core
+from .engine.pending import Pending
 from .engine.reports import Record
 from .errors import AffinityError, OverlapError, XupcError
 from .fingerprint import fingerprint
@@ -33,6 +34,7 @@ from .flags import (
     flag_names,
     sync_modes,
 )
+from .handles import Handle, post
 from .lists import List, permutation
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
@@ -85,16 +87,17 @@ class Target:
 
 
 @dataclass(slots=True)
-class Checked:
-    """A call whose arguments are good."""
+class Opened:
+    """A call of which team and flags are known; `full` has all of them filled in."""
 
     team: Team
-    targets: list[Target]
-    nbytes: int
-    root: int
     full: int
-    flags: int
     record: Record
+
+    @property
+    def posted(self) -> bool:
+        """Whether it is only begun."""
+        return bool(self.full & ASYNC)
 
     @property
     def synchronising(self) -> bool:
@@ -105,6 +108,48 @@ class Checked:
     def sync(self) -> tuple[str, str]:
         """``(in, out)`` as plans have it."""
         return sync_modes(self.full)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise the error of an argument, and let no other thread hang."""
+        self.team.fail(error, self.record, self.synchronising, posted=self.posted)
+        raise error
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A call ready to be run: one instance after the other, made as they are asked for."""
+
+    opened: Opened
+    instances: Iterable[Any]
+    allocations: Sequence[Allocation]
+
+    def run(self) -> Handle | None:
+        """Run it, or post it."""
+        call = self.opened
+        if call.posted:
+            return post(Pending(call.team, self.instances, call.record, self.allocations))
+        for instance in self.instances:
+            instance.execute()
+        return None
+
+    def last(self) -> Any:
+        """The instance that does the work, when all that comes before it has been run."""
+        instances = iter(self.instances)
+        instance = next(instances)
+        for following in instances:
+            instance.execute()
+            instance = following
+        return instance
+
+
+@dataclass(slots=True)
+class Checked(Opened):
+    """A call whose arguments are good."""
+
+    targets: list[Target]
+    nbytes: int
+    root: int
+    flags: int
 
     def fingerprint(self, name: str, *more: int) -> int:
         """Of the collective and all its single-valued arguments."""
@@ -173,12 +218,14 @@ class Collective(_HotCall):  # type: ignore[misc]
         return f"<xupc collective {self.__name__}>"
 
     # -- calling -------------------------------------------------------------------------
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """A call that is not in the cache."""
-        instance = self._prepare(*args, **kwargs)
-        if instance.owner.job.native:
-            self.remember(args, instance, kwargs)
-        instance.execute()
+        call = self._prepare(*args, **kwargs)
+        if isinstance(call.instances, list) and not call.opened.posted:
+            (instance,) = call.instances
+            if instance.owner.job.native:
+                self.remember(args, instance, kwargs)
+        return call.run()
 
     def plan(
         self,
@@ -192,18 +239,18 @@ class Collective(_HotCall):  # type: ignore[misc]
         """A plan bound to these arguments; collective itself, like the call."""
         return self._plan(self._prepare(dst, src, nbytes, flags, team=team), dst=dst, src=src)
 
-    def _plan(self, instance: Any, **operands: Any) -> BoundPlan:
+    def _plan(self, call: Prepared, **operands: Any) -> BoundPlan:
         """Agree with all threads on the instance, and give it to the user."""
-        team: Team = instance.owner
+        team, instance = call.opened.team, call.last()
         team.enter(f"{self.__name__}.plan")
         record = Record(f"{self.__name__}.plan", instance.record.arguments)
         team.meet(fingerprint("plan", instance.hash), record)
-        return BoundPlan(self, instance, operands)
+        return BoundPlan(self, instance, operands, call)
 
     def _prepare(
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
-    ) -> Any:
-        """Check everything and return the bound instance."""
+    ) -> Prepared:
+        """Check everything and bind a plan."""
         operands = ("dst", dst, self.dst), ("src", src, self.src)
         return self._instance(self._checked(operands, nbytes, flags, team))
 
@@ -217,8 +264,6 @@ class Collective(_HotCall):  # type: ignore[misc]
     ) -> Checked:
         """Check everything that all collectives have."""
         call = self.__name__
-        on, wrong = resolve(team, call)
-        on.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -228,26 +273,35 @@ class Collective(_HotCall):  # type: ignore[misc]
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
 
-        record = Record(call, arguments, title=f"{call}(nbytes={nbytes!r}, flags={flags!r})")
+        title = f"{call}(nbytes={nbytes!r}, flags={flags!r})"
+        opened = self._open(team, flags, Record(call, arguments, title=title))
+        try:
+            targets, n, root = self._check_data(operands, nbytes, opened.team)
+        except (TypeError, ValueError, NotImplementedError) as e:
+            opened.fail(e)
+        return Checked(
+            opened.team, opened.full, opened.record, targets, n, root, int(flags)
+        )
+
+    def _open(self, team: Any, flags: Any, record: Record) -> Opened:
+        """Check team and flags; from here on the call is one that the other threads make, too."""
+        call = self.__name__
+        on, wrong = resolve(team, call)
+        full = 0
         try:
             full = self._check_flags(flags)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return on.fail(wrong or e, record)  # type: ignore[no-any-return]
-        try:
-            if wrong is not None:
-                raise wrong
-            targets, n, root = self._check_data(operands, nbytes, on)
-        except (TypeError, ValueError, NotImplementedError) as e:
-            meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
-            return on.fail(e, record, meet)  # type: ignore[no-any-return]
-        return Checked(on, targets, n, root, full, int(flags), record)
+            wrong = wrong or e
+        on.enter(call, posted=bool(full & ASYNC))
+        if wrong is not None:
+            on.fail(wrong, record, not full or bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
+        return Opened(on, full, record)
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
         full = check_flags(as_integer(flags, call, "flags"), call)
-        for bit, name in ((IN_PLACE, "IN_PLACE"), (ASYNC, "ASYNC")):
-            if full & bit:
-                raise NotImplementedError(f"{call}: flags: {name} is not there yet")
+        if full & IN_PLACE:
+            raise NotImplementedError(f"{call}: flags: IN_PLACE is not there yet")
         return full
 
     # -- arguments -----------------------------------------------------------------------
@@ -302,10 +356,11 @@ class Collective(_HotCall):  # type: ignore[misc]
         return Target(allocation, rank, offset, total)
 
     # -- plans -------------------------------------------------------------------------
-    def _instance(self, call: Checked) -> Any:
+    def _instance(self, call: Checked) -> Prepared:
         rooted = self.dst.rooted or self.src.rooted
         plan = self._plan_for(call, call.sync, call.root, (call.root,) if rooted else ())
-        return self._bind(call, plan, call.fingerprint(self.name))
+        instance = self._bind(call, plan, call.fingerprint(self.name))
+        return Prepared(call, [instance], [t.allocation for t in call.targets])
 
     def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
         bounds = [Bound(t.allocation.memory, t.offset) for t in call.targets]
@@ -343,9 +398,9 @@ class Permute(Collective):
         element i is at ``perm + i``, and it is read after the IN synchronisation; else
         it is copied at the call and must be equal on all threads."""
 
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """Every call: the list's contents are data, so nothing is remembered."""
-        self._prepare(*args, **kwargs).execute()
+        return self._prepare(*args, **kwargs).run()
 
     def plan(  # type: ignore[override]
         self,
@@ -358,8 +413,8 @@ class Permute(Collective):
         team: Team | None = None,
     ) -> BoundPlan:
         """A plan bound to these arguments and to what perm holds now; collective itself."""
-        instance = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
-        return self._plan(instance, dst=dst, src=src)
+        call = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
+        return self._plan(call, dst=dst, src=src)
 
     def _prepare(  # type: ignore[override]
         self,
@@ -371,39 +426,52 @@ class Permute(Collective):
         *,
         team: Team | None = None,
         frozen: bool = False,
-    ) -> Any:
-        """Check everything, read the list and return the bound instance.
+    ) -> Prepared:
+        """Check everything but what a shared list holds, and bind a plan when that is read.
 
-        A shared list is read by every thread, so those must have come to where it may be
-        read, and all have read it before its owners may go on to change it.
+        `frozen`: for a plan, which will not look at the list again.
         """
         listed = List("perm", perm)
         operands = ("dst", dst, self.dst), ("src", src, self.src)
         call = self._checked(operands, nbytes, flags, team, listed)
-        on, sync = call.team, call.sync
         try:
             target = call.targets[0]
-            listed.check(self.__name__, on, target.offset, target.nbytes)
+            listed.check(self.__name__, call.team, target.offset, target.nbytes)
+            if listed.shared is None:
+                permutation(self.__name__, listed.read(call.team.size))
         except (TypeError, ValueError) as e:
-            return on.fail(e, call.record, call.synchronising)
-        if listed.shared:
+            call.fail(e)
+        allocations = [t.allocation for t in call.targets]
+        if listed.shared is not None:
+            allocations.append(listed.shared.allocation)
+        return Prepared(call, self._instances(call, listed, frozen), allocations)
+
+    def _instances(self, call: Checked, listed: List, frozen: bool) -> Iterator[Any]:
+        """Read the list when it may be read, then do the work.
+
+        A shared list is read by every thread, so those must have come to where it may be
+        read, and all have read it before its owners may go on to change it.
+        """
+        on, sync = call.team, call.sync
+        if listed.shared is not None:
             if sync[0] == "all":
                 signature = call.fingerprint(f"{self.name} list", *listed.where)
                 on.job.engine.expect_reads(on)
-                on.meet(signature, call.record)
+                plan = on.plan_for("barrier", lambda: barrier_plan(on.rank, on.size))
+                yield on.make(plan, [], signature, call.record)
             if not frozen:
                 sync = _after_reading(sync)
             on.job.engine.expect_reads(on)
         try:
             values = permutation(self.__name__, listed.read(on.size))
         except ValueError as e:
-            return on.fail(e, call.record, call.synchronising)
+            call.fail(e)
         call.record = call.record.with_more(listed.entries(values))
         array = np.array(values, np.int64)
         content = blake2b(array.tobytes(), digest_size=16).digest()
         plan = self._plan_for(call, sync, content, (array,))
         number = int.from_bytes(content[:7], "little")
-        return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
+        yield self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
 
 
 def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
@@ -423,35 +491,52 @@ class BoundPlan(_HotPlan):  # type: ignore[misc]
         Begins ``pull``, ``push`` or ``multicore``.
     """
 
-    def __init__(self, collective: Collective, instance: Any, operands: dict[str, Any]) -> None:
+    def __init__(
+        self, collective: Collective, instance: Any, operands: dict[str, Any], call: Prepared
+    ) -> None:
         self.collective = collective
         self.instance = instance
         self.operands = operands
         self.algorithm: str = instance.plan.algorithm
-        if instance.owner.job.native:
-            self.bind(instance)
+        self._call = call
+        self._started: Pending | None = None
+        self._bind()
 
-    def slow(self) -> None:
+    def _bind(self) -> None:
+        if self.instance.owner.job.native and not self._call.opened.posted:
+            self.bind(self.instance)
+
+    def slow(self) -> Handle | None:
         """A call after something was freed, or too far ahead, or on the Python engine."""
-        world = runtime.world()
+        if self._call.opened.posted:
+            return self.start()
+        self._check(posted=False)
+        self._bind()
+        self.instance.execute()
+        return None
+
+    def start(self) -> Handle:
+        """Post the call; collective, under the plan's flags, one at a time."""
+        self._check(posted=True)
+        instance: Any = self.instance
+        if self._started in instance.owner.job.unfinished:
+            raise XupcError(f"{instance.record.call}.start: it has been started: wait for that")
+        pending = Pending(instance.owner, [instance], instance.record, self._call.allocations)
+        self._started = pending
+        return post(pending)
+
+    def _check(self, *, posted: bool) -> None:
+        """That it can be run: all is still there."""
         call = f"{self.collective.__name__}.plan"
-        instance = self.instance
-        team: Team = instance.owner
-        if team.job is not world.job:
+        instance, team = self.instance, self._call.opened.team
+        if team.job is not runtime.world().job:
             raise XupcError(f"{call}: the plan is of an earlier init()")
-        team.enter(call)
+        team.enter(call, posted=posted)
         for argument, x in self.operands.items():
             try:
                 as_address(x)[0].check_live(call, argument)
             except ValueError as e:
-                team.fail(e, Record(call, instance.record.arguments))
-        if world.job.native:
-            self.bind(instance)
-        instance.execute()
-
-    def start(self) -> Any:
-        """Run it in the background."""
-        raise NotImplementedError("plan.start() comes with the asynchronous collectives")
+                team.fail(e, Record(call, instance.record.arguments), posted=posted)
 
     def __str__(self) -> str:
         return str(self.instance.plan)
@@ -470,7 +555,7 @@ class InPlace(Collective):
 
     def _prepare(  # type: ignore[override]
         self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
-    ) -> Any:
+    ) -> Prepared:
         return self._instance(self._checked((("buf", buf, self.dst),), nbytes, flags, team))
 
     def plan(  # type: ignore[override]

@@ -17,20 +17,20 @@ from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
 from .arguments import as_integer
 from .arguments import describe as describe_address
-from .collectives import BoundPlan, Collective, smallest_parts
+from .collectives import BoundPlan, Collective, Prepared, smallest_parts
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
 from .errors import AffinityError, HeapError, OverlapError
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, IN_ALLSYNC, OUT_ALLSYNC, REPRODUCIBLE, flag_names, sync_modes
+from .flags import ALGORITHM_MASK, REPRODUCIBLE, flag_names, sync_modes
 from .layout import Layout
 from .memory.allocation import Allocation
 from .ops import Op
 from .plan.recorder import trace
 from .plan.steps import Plan
 from .shared import SharedArray, SharedPointer
-from .team import Team, resolve
+from .team import Team
 
 __all__ = [
     "Computation",
@@ -162,19 +162,12 @@ class Computation(Collective):
         self.form = form
 
     # -- calling -------------------------------------------------------------------------
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call that is not in the cache."""
-        instance = self._prepare(*args, **kwargs)
-        if instance.owner.job.native:
-            self.remember(args, instance, kwargs)
-        instance.execute()
-
     def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
         """A plan bound to these arguments; collective itself, like the call."""
-        instance = self._prepare(*args, **kwargs)
+        call = self._prepare(*args, **kwargs)
         named = dict(zip(("dst", "src"), args, strict=False))
         operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
-        return self._plan(instance, **operands)
+        return self._plan(call, **operands)
 
     def _prepare(  # type: ignore[override]
         self,
@@ -187,11 +180,9 @@ class Computation(Collective):
         flags: Any = 0,
         *,
         team: Team | None = None,
-    ) -> Any:
-        """Check everything and return the bound instance."""
+    ) -> Prepared:
+        """Check everything and bind a plan."""
         call = self.__name__
-        on, wrong = resolve(team, call)
-        on.enter(call)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -205,15 +196,9 @@ class Computation(Collective):
             ]
 
         title = f"{call}(op={_op_name(op)}, nelems={nelems!r}, flags={flags!r})"
-        record = Record(call, arguments, title=title)
+        opened = self._open(team, flags, Record(call, arguments, title=title))
+        on, full = opened.team, opened.full
         try:
-            full = self._check_flags(flags)
-        except (TypeError, ValueError, NotImplementedError) as e:
-            return on.fail(wrong or e, record)
-        meet = bool(full & (IN_ALLSYNC | OUT_ALLSYNC))
-        try:
-            if wrong is not None:
-                raise wrong
             to, source = Operand.of(dst, "dst", call, on), Operand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
             spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
@@ -224,12 +209,13 @@ class Computation(Collective):
                 *(v for x in (to, source) for v in x.where),
                 source.dtype.str, int(op), _func_name(func), *self._layout(spec), int(flags),
             )  # fmt: skip
-            return on.make(plan, bounds, signature, record)
+            instance = on.make(plan, bounds, signature, opened.record)
         except HeapError as e:
-            record.shared_error = True
-            return on.fail(e, record, meet)
+            opened.record.shared_error = True
+            opened.fail(e)
         except (TypeError, ValueError, NotImplementedError) as e:
-            return on.fail(e, record, meet)
+            opened.fail(e)
+        return Prepared(opened, [instance], [x.allocation for x in (to, source)])
 
     # -- arguments -----------------------------------------------------------------------
     def _spec(

@@ -157,6 +157,12 @@ def finalize() -> None:
     team = world()
     if team.notified is not None:
         raise XupcError("finalize: not allowed between notify and wait")
+    team.enter("finalize")
+    for other in team.job.teams:
+        other.drain()
+    if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
+        text = f"finalize: handles that nobody has waited for: {calls}"
+        team.fail(XupcError(text), Record("finalize"))
     last = team.make(
         barrier_plan(team.rank, team.size), [], fingerprint("finalize"), Record("finalize")
     )

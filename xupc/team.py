@@ -7,7 +7,7 @@ the core), its plans, and where its messages go.
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from .engine.live import (
 from .engine.mpi import BARRIER, STALL, tag
 from .engine.native import lower
 from .engine.native_core import core, invalidate
+from .engine.pending import Pending
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError
 from .fingerprint import fingerprint
@@ -87,6 +88,7 @@ class Team:
             self.exchange_index = self.rank
         self.exchanges = not job.native or self.rank == self.node_root
         self.notified: Any = None
+        self.queue: deque[Pending] = deque()
         self.verified = 0  # the last operation up to which all threads' calls were the same
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
@@ -108,6 +110,7 @@ class Team:
         team = cls(job, table, range(job.threads))
         job.tuning = team.tuning
         team._stand_on(Ground.of_world(job))
+        job.world = team
         return team
 
     # -- what it stands on -----------------------------------------------------------------
@@ -479,8 +482,11 @@ class Team:
         return plan
 
     # -- calls ---------------------------------------------------------------------------
-    def enter(self, call: str) -> None:
-        """Before any call on this team: usable, not between notify and wait, not too far ahead."""
+    def enter(self, call: str, *, posted: bool = False) -> None:
+        """Before any call on this team: usable, not between notify and wait, not too far ahead.
+
+        Before one that is not `posted`, those that were come to their end.
+        """
         self.job.check()
         if self._freed:
             raise ValueError(f"{call}: team: it was freed")
@@ -488,6 +494,11 @@ class Team:
             self._open()
         if self.notified is not None:
             raise XupcError(f"{call}: not allowed between notify and wait")
+        if posted:
+            return
+        if self.queue:
+            self.drain()
+            self.job.check()
         if self.core.unsynced >= RUN_AHEAD:
             self.catch_up()
 
@@ -495,12 +506,51 @@ class Team:
         """Let all threads meet after many calls without a barrier."""
         self._barrier("run-ahead", None).execute()
 
+    # -- posted calls ----------------------------------------------------------------------
+    def post(self, pending: Pending) -> None:
+        """Put a call into the queue, and begin it if it is the first there."""
+        with self.job.engine.lock:
+            self.queue.append(pending)
+            self.job.queued(self)
+            self.progress()
+
+    def ahead(self) -> Any:
+        """The barrier that has to come before the next call after many without one, else None."""
+        return self._barrier("run-ahead", None) if self.core.unsynced >= RUN_AHEAD else None
+
+    def progress(self) -> bool:
+        """Move the queue on without waiting; True if a call came to its end."""
+        ended = False
+        while self.queue and self.queue[0].advance():
+            self._ended()
+            ended = True
+        return ended
+
+    def drain(self, last: Pending | None = None) -> None:
+        """Wait until the queue is empty, or a call of it is over."""
+        with self.job.engine.lock:
+            while self.queue and not (last is not None and last.done):
+                self.queue[0].finish()
+                self._ended()
+
+    def _ended(self) -> None:
+        self.queue.popleft()
+        if not self.queue:
+            self.job.queued(self)
+
     def meet(self, signature: int, record: Record) -> None:
         """A barrier in which all threads must have the same signature."""
         plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
         self.make(plan, [], signature, record).execute()
 
-    def fail(self, error: BaseException, record: Record, synchronising: bool = True) -> Any:
+    def fail(
+        self,
+        error: BaseException,
+        record: Record,
+        synchronising: bool = True,
+        *,
+        posted: bool = False,
+    ) -> Any:
         """A call with a bad argument: raise it here and let no other thread hang.
 
         Where the call synchronises, all threads meet: if every one of them has an
@@ -508,10 +558,12 @@ class Team:
         """
         record.error = error
         if self.size > 1 and synchronising:
-            plan = barrier_plan(self.rank, self.size)
-            instance = self.make(plan, [], _ERROR, record)
-            instance.begin()
-            self.job.engine.drive(instance)
+            instance = self.make(barrier_plan(self.rank, self.size), [], _ERROR, record)
+            if posted or self.queue:  # whatever comes of it, this is what I raise
+                self.post(Pending(self, [instance], record))
+            else:
+                instance.begin()
+                self.job.engine.drive(instance)
         else:
             self.core.mix(_ERROR)
         raise error
@@ -562,7 +614,7 @@ class Team:
             with self.job.engine.guarded(Waiting(self.job, instance)):
                 instance.net.go_on(instance)
         self.notified = (instance, status, value)
-        self.core.blocked = True
+        self.job.queued(self)
 
     def wait(self, value: object = None) -> None:
         """Second half of a split-phase barrier: wait until all have notified."""
@@ -572,10 +624,8 @@ class Team:
         instance, status, given = self.notified
         try:
             self.notified = None
-            self.core.blocked = False
-            if status != MISMATCH:
-                status = instance.run(0)
-            self.job.engine.resume(instance, status)
+            self.job.queued(self)
+            self.job.engine.finish(instance, MISMATCH if status == MISMATCH else None)
         except KeyboardInterrupt:
             self.job.engine.interrupted(instance)
             raise
@@ -605,7 +655,7 @@ def _transport(job: Job) -> str:
     return "fabric" if os.path.isdir("/sys/class/infiniband") else "tcp"
 
 
-def resolve(team: Any, call: str) -> tuple[Team, TypeError | None]:
+def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:
     """The team that a call is on, None meaning all threads, and what is wrong with it."""
     from . import runtime
 

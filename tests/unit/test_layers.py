@@ -32,6 +32,7 @@ LAYERS = [
     ("selection", 6),
     ("arguments", 5),
     ("team", 7),
+    ("handles", 7),
     ("lists", 7),
     ("collectives", 7),
     ("reductions", 7),

@@ -53,6 +53,7 @@ from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
 from .mpi import Network, Window
 from .native_core import core, invalidate
+from .pending import Pending, Progress
 from .reports import Record, compare
 
 __all__ = ["Job", "Settings"]
@@ -189,6 +190,11 @@ class Job:
         self.spanning: list[Any] = []  # open teams that span nodes
         self.teams: list[Any] = []  # all open teams but the world, in the order of their numbers
         self.next_team = 1
+        self.world: Any = None  # the team of all threads, when there is one
+        self.pending: list[Any] = []  # teams with posted calls that are not over
+        self.unfinished: set[Pending] = set()  # posted calls that nobody has waited for
+        self.background: Progress | None = None
+        self._progressing = False
         self.host = socket.gethostname()
         sweep_stale()
         self.network = Network(comm, self._await_all)
@@ -457,6 +463,46 @@ class Job:
             self.broken = error
         invalidate()
 
+    # -- posted calls ------------------------------------------------------------------
+    def queued(self, team: Any) -> None:
+        """A team's queue has become empty, or is so no more."""
+        if team.queue and team not in self.pending:
+            self.pending.append(team)
+        elif not team.queue and team in self.pending:
+            self.pending.remove(team)
+        for each in (self.world, *self.teams):
+            each.core.blocked = bool(self.pending) or each.notified is not None
+        if self.pending and team.spans_nodes and self.network.threads_multiple:
+            self.move_on().wake()
+
+    def move_on(self) -> Progress:
+        """The thread that moves things on while the program computes."""
+        if self.background is None:
+            self.background = Progress(self)
+        return self.background
+
+    def progress(self, *, wait: bool = False) -> bool:
+        """Move all queues on without waiting, except for a thread that is doing so, if asked to.
+
+        True if a call came to its end.
+        """
+        if not self.engine.lock.acquire(blocking=wait):
+            return False
+        try:
+            if self._progressing:
+                return False
+            self._progressing = True
+            ended = [team.progress() for team in list(self.pending)]
+            return any(ended)
+        finally:
+            self._progressing = False
+            self.engine.lock.release()
+
+    def uses(self, allocation: Any) -> str:
+        """The posted call that uses some memory and was not waited for, "" if none does."""
+        calls = (p.call for p in self.unfinished if allocation in p.allocations)
+        return next(calls, "")
+
     # -- the end -----------------------------------------------------------------------
     def close(self) -> None:
         """After the last barrier: give everything back."""
@@ -464,6 +510,8 @@ class Job:
         assert isinstance(guard, Guard)
         guard.finished()
         invalidate()
+        if self.background is not None:
+            self.background.stop()
         for team in list(self.teams):
             team.close()
         self.close_heap(self.heap)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char, memmove, string_at
@@ -492,17 +493,50 @@ class Engine:
         self.several_nodes = job.tree.node_count > 1 or not job.native
         # teams whose threads may read my memory one-sided until their next barrier
         self.exposed: set[Any] = set()
+        # held by whoever waits or moves something on: the program, or the progress thread
+        self.lock = threading.RLock()
 
     # -- a call ------------------------------------------------------------------------
     def drive(self, instance: Any, status: int | None = None) -> None:
         """Finish a call that has begun; raises what went wrong."""
-        net: NetContext | None = instance.net
-        if net is not None:
-            net.start(instance.op)
-        self.resume(instance, instance.run(0) if status is None else status)
+        with self.lock:
+            if instance.net is not None:
+                instance.net.start(instance.op)
+            self._prepare(instance)
+            self._finish(instance, instance.run(0) if status is None else status)
 
-    def resume(self, instance: Any, status: int) -> None:
-        """Finish a call whose MPI steps may have begun."""
+    def begin(self, instance: Any) -> None:
+        """Begin a call of which others may be told later."""
+        instance.begin()
+        if instance.net is not None:
+            instance.net.start(instance.op)
+        self._prepare(instance)
+
+    def step(self, instance: Any) -> bool:
+        """Go on with a call that has begun, without waiting; True when it is over."""
+        net: NetContext | None = instance.net
+        try:
+            status, moved = instance.run(0), True
+            while moved and status != MISMATCH:
+                moved = status == CALL_PYTHON and net is not None and net.go_on(instance)
+                moved |= self.several_nodes and self.network.progress()
+                if moved:
+                    status = instance.run(0)
+            if status == MISMATCH:
+                raise_difference(instance)
+        except self.network.mpi.Exception as e:
+            raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
+        if status != DONE or (net is not None and net.open):
+            return False
+        self._end(instance)
+        return True
+
+    def finish(self, instance: Any, status: int | None = None) -> None:
+        """Finish a call whose MPI steps may have begun; raises what went wrong."""
+        with self.lock:
+            self._finish(instance, instance.run(0) if status is None else status)
+
+    def _prepare(self, instance: Any) -> None:
         self.job.control.ensure(instance.call, instance.record.title)
         net: NetContext | None = instance.net
         if net is not None and instance.plan.one_sided:
@@ -510,6 +544,8 @@ class Engine:
             self.job.sync_windows()
             if instance.plan.sync[0] == "no":
                 net.settle(instance.plan)
+
+    def _finish(self, instance: Any, status: int) -> None:
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 raise_difference(instance)
@@ -518,6 +554,9 @@ class Engine:
             raise
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
+        self._end(instance)
+
+    def _end(self, instance: Any) -> None:
         instance.end()
         if instance.owner.size == 1:
             instance.owner.raise_failure()
@@ -554,6 +593,8 @@ class Engine:
                 moved = net.go_on(instance)
             if self.several_nodes and self.network.progress():
                 moved = True
+            if self.job.pending and self.job.progress():
+                moved = True
             if moved:
                 wait.moved()
                 status = instance.run(0)
@@ -577,11 +618,14 @@ class Engine:
         `what`, in words, and the `threads` it comes from or the number of the
         `agreement` serve reports.
         """
-        with self.guarded(Waiting(self.job, None, what, threads, agreement)) as wait:
+        with self.lock, self.guarded(Waiting(self.job, None, what, threads, agreement)) as wait:
             if agreement:
                 wait.publish(what)
             while not done():
-                if not self.network.progress():
+                moved = self.network.progress()
+                if self.job.pending:
+                    moved |= self.job.progress()
+                if not moved:
                     wait.pause(None)
             wait.over()
 
@@ -657,12 +701,13 @@ class Waiting:
         if now >= self.next_watch:
             job.guard.look(self)
             self.next_watch = now + SLICE_NS
-        if not job.engine.several_nodes and self.instance is not None:
+        if not job.engine.several_nodes and self.instance is not None and not job.pending:
             return SLICE_NS
         busy = (
             self.instance is None
             or (net is not None and (net.open or net.barrier is not None))
             or not job.native
+            or job.pending
         )
         if not busy and not job.engine.exposed:
             return NODE_SLICE_NS

@@ -139,6 +139,10 @@ class Network:
         self._requests.append(request)
         self._whose.append((link, finished))
 
+    def enter(self) -> None:
+        """Let MPI do what it has to; any thread may at any time, if MPI allows several."""
+        self.link.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
+
     def progress(self) -> bool:
         """Test everything in flight once; True if something finished.
 
@@ -146,7 +150,7 @@ class Network:
         one-sided accesses of others.
         """
         if not self._requests:
-            self.link.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
+            self.enter()
             return False
         done = self.mpi.Request.Testsome(self._requests)
         if not done:

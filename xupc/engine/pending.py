@@ -1,0 +1,157 @@
+"""Calls that were posted: carried out behind the program's back, or when it waits.
+
+Each team has a queue of them. They are begun one after the other, in the order in which
+they were posted, so all threads make the same calls in the same order, and barriers,
+scratch and operation numbers are what they are for blocking calls. Queues of different
+teams go on independently of each other. A blocking call first lets its own team's queue
+come to its end; any wait moves the queues of all teams on.
+
+With messages between nodes under way nothing would move while the program computes: a
+daemon thread (`Progress`) then looks every half millisecond, if MPI lets several threads
+call it. The same thread serves one-sided accesses of other nodes' threads, once any
+thread of the job has asked for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..team import Team
+    from .job import Job
+    from .reports import Record
+
+__all__ = ["Pending", "Progress"]
+
+EVERY = 5e-4  # seconds between two looks
+
+
+class Pending:
+    """A call in its team's queue.
+
+    Parameters
+    ----------
+    instances : iterable
+        What it consists of, one to be run after the other; made as they are asked for.
+    record : Record
+        The call in words.
+    allocations : sequence
+        The memory that it uses.
+
+    Attributes
+    ----------
+    done
+        Whether it is over.
+    error
+        What went wrong, for whoever waits.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        instances: Iterable[Any],
+        record: Record,
+        allocations: Sequence[Any] = (),
+    ) -> None:
+        self.team = team
+        self.record = record
+        self.allocations = allocations
+        self.done = False
+        self.error: BaseException | None = None
+        self._instances: Iterator[Any] = iter(instances)
+        self._instance: Any = None
+        self._busy = False  # somebody is moving it on, maybe waiting for something
+
+    @property
+    def call(self) -> str:
+        """It in words."""
+        return self.record.call
+
+    def advance(self) -> bool:
+        """As far as it goes without waiting; True when it is over."""
+        engine = self.team.job.engine
+        if self._busy:
+            return False
+        self._busy = True
+        try:
+            while self._begin():
+                if not engine.step(self._instance):
+                    return False
+                self._instance = None
+        except Exception as e:
+            self._over(e)
+        finally:
+            self._busy = False
+        return True
+
+    def finish(self) -> None:
+        """Wait until it is over."""
+        engine = self.team.job.engine
+        self._busy = True
+        try:
+            while self._begin():
+                engine.finish(self._instance)
+                self._instance = None
+        except Exception as e:
+            self._over(e)
+        finally:
+            self._busy = False
+
+    def _begin(self) -> bool:
+        """Whether an instance is under way; the next one is begun if none is."""
+        if self._instance is None and not self.done:
+            self._instance = self.team.ahead() or next(self._instances, None)
+            if self._instance is None:
+                self._over(None)
+            else:
+                self.team.job.engine.begin(self._instance)
+        return not self.done
+
+    def _over(self, error: BaseException | None) -> None:
+        self.done, self.error = True, error
+        self._instance = None
+
+
+class Progress:
+    """The daemon thread that moves things on while the program computes."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.serving = False  # one-sided accesses, from now on
+        self._stop = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Blocking: no more."""
+        self._stop = True
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        job = self.job
+        while not self._stop:
+            if not (job.pending or self.serving):
+                self._wake.wait()
+                self._wake.clear()
+                continue
+            moved = False
+            if job.pending:
+                moved = job.progress()
+            else:
+                with contextlib.suppress(Exception):  # whoever waits will see it, too
+                    job.network.enter()
+            if moved:
+                os.sched_yield()
+            else:
+                time.sleep(EVERY)

@@ -1,0 +1,95 @@
+"""Handles of calls that were posted with ASYNC, or by a plan's `start`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from .engine.pending import Pending
+from .errors import XupcError
+
+__all__ = ["Handle", "post", "wait_all"]
+
+
+class Handle:
+    """A call under way; several may be, and be waited for in any order.
+
+    What the call's IN flags say of its data counts from posting, what the OUT flags say
+    holds when `wait` or a true `test` returns. An error of the call is raised by those.
+    """
+
+    __slots__ = ("__weakref__", "_completed", "_pending")
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._completed = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the call is over on this thread; moves nothing on."""
+        return self._pending.done
+
+    def wait(self) -> None:
+        """Wait until the call is over.
+
+        Raises
+        ------
+        CollectiveMismatchError, HangError, DeadThreadError
+            As a blocking call would have.
+        """
+        pending = self._pending
+        if not pending.done:
+            pending.team.drain(pending)
+        self._complete()
+
+    def test(self) -> bool:
+        """Move on what can be; True if the call is over, which completes it as `wait` does."""
+        pending = self._pending
+        if not pending.done:
+            pending.team.job.check()
+            pending.team.job.progress(wait=True)
+        if pending.done:
+            self._complete()
+        return pending.done
+
+    def _complete(self) -> None:
+        self._completed = True
+        self._pending.team.job.unfinished.discard(self._pending)
+        if self._pending.error is not None:
+            raise self._pending.error
+
+    def __del__(self) -> None:
+        if getattr(self, "_completed", True):
+            return
+        job = self._pending.team.job
+        job.unfinished.discard(self._pending)
+        if job.broken is None:
+            text = f"the handle of {self._pending.call} was abandoned: nobody waited for it"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "under way"
+        return f"<xupc handle of {self._pending.call}: {state}>"
+
+
+def post(pending: Pending) -> Handle:
+    """Put a call into its team's queue."""
+    pending.team.post(pending)
+    pending.team.job.unfinished.add(pending)
+    return Handle(pending)
+
+
+def wait_all(handles: Iterable[Handle]) -> None:
+    """Wait for all of the handles; raises the first error when all are over."""
+    error: BaseException | None = None
+    for handle in list(handles):
+        if not isinstance(handle, Handle):
+            raise TypeError(f"wait_all: expected handles, got {handle!r}")
+        try:
+            handle.wait()
+        except (XupcError, ValueError, TypeError) as e:
+            error = error or e
+    if error is not None:
+        raise error
+
+
