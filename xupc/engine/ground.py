@@ -93,11 +93,13 @@ class Ground:
 
     def close(self) -> None:
         """Blocking, all threads of the team together: give everything back. Views stay."""
-        self.job.close_heap(self.heap)
+        self.job.release(self.heap)
+        self.heap.unmap()
         self.node_comm.Free()
         self.link.free()
         if self.sync is not None:
             self.sync.close_fd()
+            self.sync = None
 
 
 def _make_heap(

@@ -512,17 +512,17 @@ class Job:
         invalidate()
         if self.background is not None:
             self.background.stop()
-        for team in list(self.teams):
-            team.close()
-        self.close_heap(self.heap)
+        while self.teams:
+            self.teams[0].close()
+        self.heap.close()
+        self.release(self.heap)
         self.node_comm.Free()
         self.network.free()
         guard.stop()
 
     @staticmethod
-    def close_heap(heap: Heap) -> None:
-        """Blocking, all its threads together: no more accesses; views stay."""
-        heap.close()
+    def release(heap: Heap) -> None:
+        """Blocking, all its threads together: no more remote accesses, no more memory taken."""
         for segment in heap.segments:
             if segment.remote is not None:
                 segment.remote.window.free()

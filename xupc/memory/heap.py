@@ -366,6 +366,15 @@ class Heap:
             raise NotInitializedError("xupc has been finalized")
 
         self.alive = gone
+        self.retire_all()
+
+    def unmap(self) -> None:
+        """Let go of all memory: it is returned when the last view of it has gone."""
+        self.retire_all()
+        self._segments.clear()
+
+    def retire_all(self) -> None:
+        """End all collective allocations; mappings stay while views are alive."""
         for allocation in self._live.values():
             allocation.retire()
         self._live.clear()

@@ -198,7 +198,7 @@ class Bad:
         ]
         cases += [
             (f"{x!r}", NotImplementedError, (x.name,), lambda x=x: f(B, A, 8, x))
-            for x in (xupc.IN_PLACE, xupc.ASYNC)
+            for x in (xupc.IN_PLACE,)
         ]
         cases.append(
             ("a bad plan", ValueError, ("nbytes",), lambda: self.of(name, "plan")(B, A, 0)),
@@ -262,16 +262,46 @@ class Bad:
 
     def not_there_yet(self) -> None:
         """A clear NotImplementedError for what comes later."""
-        team = xupc.init()
         for call in (
             lambda: xupc.node_array(3, "f8"),
             lambda: xupc.node_broadcast(np.zeros(3)),
-            lambda: team.split(0),
-            lambda: team.node,
-            lambda: team.roots,
         ):
             raises(NotImplementedError, (), call)
             self.usable("what is not there yet")
+
+    def teams(self) -> None:
+        """split, free, team=."""
+        team, A, B = xupc.init(), self.A, self.B
+        cases: list[Case] = [
+            (f"split{args}", kind, ("split", word), lambda args=args: team.split(*args))
+            for args, kind, word in [
+                (("0",), TypeError, "color"),
+                ((0.5,), TypeError, "color"),
+                ((1 << 63,), ValueError, "color"),
+                ((0, None), TypeError, "key"),
+                ((0, -(1 << 70)), ValueError, "key"),
+            ]
+        ]
+        self.run(cases, lambda: team.split(0), "split")
+        raises(ValueError, ("finalize",), team.free)
+        raises(ValueError, ("predefined",), team.node.free)
+        part = team.split(0 if xupc.MYTHREAD < max(1, xupc.THREADS - 1) else 1)
+        assert part is not None
+        if xupc.THREADS > 2:
+            elsewhere = next(t for t in range(xupc.THREADS) if t not in part.threads)
+            there = A + elsewhere * PART
+            raises(
+                AffinityError, ("src",), lambda: xupc.all_broadcast(B, there, 8, team=part)
+            )
+            own = xupc.all_alloc(8 * part.size, "u1", 8, team=part)
+            raises(
+                ValueError, ("nelems",), lambda: xupc.all_reduce_all(own, A, xupc.ADD, team=part)
+            )
+            xupc.all_free(own)
+        part.free()
+        raises(ValueError, ("freed",), part.barrier)
+        raises(ValueError, ("freed",), lambda: xupc.all_broadcast(B, A, 8, team=part))
+        self.usable("teams")
 
     def without_synchronising(self) -> None:
         """NOSYNC calls raise at once, and what only one thread raised is found later."""
@@ -303,6 +333,7 @@ def main() -> None:
     bad.signature()
     bad.allocation()
     bad.not_there_yet()
+    bad.teams()
     bad.without_synchronising()
     done(bad.count)
 

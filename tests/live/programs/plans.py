@@ -36,7 +36,13 @@ def replays(usable: Usable) -> int:
             buffers.check("gather_all", number, 24, 0, 64, ("the other plan", *what))
             if repetition % 2:
                 usable(what)
-        raises(NotImplementedError, (), plan.start)
+        buffers.fill(name, number, n)
+        handle = plan.start()
+        raises(xupc.XupcError, ("start",), plan.start)
+        xupc.barrier()
+        assert handle.done
+        handle.wait()
+        buffers.check(name, number, n, root, 0, ("started", name, algorithm))
     ahead(buffers)
     keywords(buffers)
     freezes()
