@@ -47,11 +47,17 @@ class Machine:
         self.rank = rank
         self.heard: list[tuple[int, str]] = []
         self.ended: list[int] = []
+        self.served = 0
         self.line: Lifeline | None = None
 
     def join(self, comm: FakeComm) -> None:
         me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
-        self.line = Lifeline(comm, me, lambda: f"in call {self.rank}", self.hear, self.ended.append)
+        self.line = Lifeline(
+            comm, me, lambda: f"in call {self.rank}", self.hear, self.ended.append, self.serve
+        )
+
+    def serve(self) -> None:
+        self.served += 1
 
     def hear(self, trouble: int, text: str) -> None:
         self.heard.append((trouble, text))
@@ -97,6 +103,15 @@ def test_trouble_reaches_all(machines: list[Machine], origin: int) -> None:
     for machine in machines:
         if machine.rank != origin:
             assert (HUNG, "thread 3 hangs") in machine.heard
+
+
+@pytest.mark.parametrize("origin", [0, 1, 5, 11])
+def test_who_accesses_memory_is_heard_once_by_all_others(
+    machines: list[Machine], origin: int
+) -> None:
+    machines[origin].line.ask_to_serve()
+    turn(machines)
+    assert [machine.served for machine in machines] == [m.rank != origin for m in machines]
 
 
 @pytest.mark.parametrize("dead", [0, 1, 4, 10])

@@ -5,7 +5,8 @@ splits it into several nodes. Layout, for m threads::
 
     page 0        nothing but the locks on its bytes
     line i        status of thread i: operation, call, done, team   (native core),
-                  agreements, whether it waits, what is wrong
+                  agreements, whether it waits, what is wrong, when it
+                  last wanted others to serve one-sided accesses
     record i      pid, THREADS id, host name; what is wrong and what it waits for
                   in words; the texts of its last calls
     hosts         of every machine, its lowest thread: pid, id, host name
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,8 +53,9 @@ _WAIT = _TROUBLE + TROUBLE_BYTES
 _CALLS = _WAIT + TROUBLE_BYTES
 _RECORD = _CALLS + TEXTS * TEXT_BYTES
 _STATUS = np.dtype(
-    [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "waits", "ended")]
-    + [("trouble", "u4"), ("said", "u4")]
+    [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "ended")]
+    + [(name, "u4") for name in ("waits", "asked", "heard")]
+    + [("trouble", "u2"), ("said", "u2")]
 )
 
 
@@ -195,6 +198,20 @@ class Control:
         """I come to an agreement; its number."""
         self.status[self.index]["agreed"] += 1
         return self.agreements_of(self.index)
+
+    # -- who wants what ------------------------------------------------------------------
+    def ask_to_serve(self) -> None:
+        """I access memory of other nodes: for a while they should look for that."""
+        self.status[self.index]["asked"] = int(time.monotonic())
+
+    def hear_to_serve(self) -> None:
+        """A thread of another machine does."""
+        self.status[self.index]["heard"] = int(time.monotonic())
+
+    @property
+    def asked_to_serve(self) -> tuple[int, int]:
+        """When a thread of this machine last asked for it, and when I heard of another one's."""
+        return int(self.status["asked"].max()), int(self.status["heard"].max())
 
     # -- what is wrong -----------------------------------------------------------------
     def post(self, trouble: int, text: str = "") -> None:

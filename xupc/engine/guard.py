@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard", "Unguarded"]
 
+SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
 TICK = 0.25  # seconds between two looks of the daemon thread
 WARN_AFTER = 60.0  # seconds of a wait without a timeout
 SPEAK = 1.0  # from a death to the end of a thread that computes
@@ -74,6 +75,7 @@ class Guard:
         self.lifeline = job.lifeline
         self.parent = os.getppid()
         self.ending = False
+        self.asked = 0.0  # when other machines were last told that this one's threads read theirs
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
         self._thread.start()
@@ -215,6 +217,7 @@ class Guard:
                 continue
             if (status := self.control.ended) is not None:
                 self._end_with_others(status)
+            self._serve()
             if not (text := self._deaths()):
                 continue
             now = time.monotonic()
@@ -225,6 +228,19 @@ class Guard:
                 self._end_now("")
         if self.lifeline is not None:
             self.lifeline.close()
+
+    def _serve(self) -> None:
+        """Have one-sided accesses served for a while when threads make them, here or elsewhere.
+
+        Nobody needs to be told while somebody else's word is fresh: all serve already.
+        """
+        asked, heard = self.control.asked_to_serve
+        latest = max(asked, heard)
+        if latest and self.job.tree.node_count > 1:
+            self.job.serve(latest + SERVE)
+        if self.lifeline is not None and asked > max(heard, self.asked) + SERVE / 4:
+            self.asked = asked
+            self.lifeline.ask_to_serve()
 
     def _deaths(self) -> str:
         """Deaths known on this machine, in words; passes troubles on to other machines."""

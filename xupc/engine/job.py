@@ -108,6 +108,7 @@ class RemoteMemory:
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes."""
+        self.job.control.ask_to_serve()
         self.job.settle(thread)
         self.read(thread, displacement, out)
 
@@ -126,6 +127,7 @@ class RemoteMemory:
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are there on return."""
+        self.job.control.ask_to_serve()
         self.job.settle(thread)
         for team in self.job.spanning:
             team.core.wrote()
@@ -352,7 +354,9 @@ class Job:
             me = {"thread": self.me, "host": self.host, "pid": self.pid}
             control = self.control
             doing = lambda: control.doing(control.index)  # noqa: E731
-            line = Lifeline(comm, me, doing, control.post, control.end_all)
+            line = Lifeline(
+                comm, me, doing, control.post, control.end_all, control.hear_to_serve
+            )
             control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in line.rows])
         comm.Free()
         return line
@@ -480,6 +484,11 @@ class Job:
         if self.background is None:
             self.background = Progress(self)
         return self.background
+
+    def serve(self, until: float) -> None:
+        """Look for other nodes' one-sided accesses until then, whatever the program does."""
+        if self.network.threads_multiple:
+            self.move_on().serve(until)
 
     def progress(self, *, wait: bool = False) -> bool:
         """Move all queues on without waiting, except for a thread that is doing so, if asked to.

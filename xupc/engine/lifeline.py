@@ -113,6 +113,8 @@ class Lifeline:
         Told (trouble, text) when something is wrong elsewhere.
     end : callable
         Told the exit status when all have to end.
+    serve : callable
+        Told that a thread elsewhere accesses memory one-sided.
 
     Attributes
     ----------
@@ -127,10 +129,12 @@ class Lifeline:
         doing: Callable[[], str],
         heard: Callable[[int, str], None],
         end: Callable[[int], None],
+        serve: Callable[[], None],
     ) -> None:
         self.doing = doing
         self.heard = heard
         self.end = end
+        self.serve = serve
         self.told = False
         self.ended = False
         self._said = ""
@@ -217,13 +221,21 @@ class Lifeline:
             self.end(int(line["end"]))
         elif "ending" in line:
             peer.ending = line["ending"]
+        elif "serve" in line:
+            self.serve()
+            self._send(line, but=peer)
         elif "bye" in line:
             peer.left = True
 
-    def _send(self, line: dict[str, Any]) -> None:
+    def _send(self, line: dict[str, Any], but: Peer | None = None) -> None:
         with self._lock:
             for peer in self._peers:
-                peer.send(line)
+                if peer is not but:
+                    peer.send(line)
+
+    def ask_to_serve(self) -> None:
+        """Threads of this machine access others' memory one-sided."""
+        self._send({"serve": True})
 
     def tell(self, trouble: int, text: str) -> None:
         """Tell the neighbours of trouble; the first is enough."""

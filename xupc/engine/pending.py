@@ -8,8 +8,8 @@ come to its end; any wait moves the queues of all teams on.
 
 With messages between nodes under way nothing would move while the program computes: a
 daemon thread (`Progress`) then looks every half millisecond, if MPI lets several threads
-call it. The same thread serves one-sided accesses of other nodes' threads, once any
-thread of the job has asked for that.
+call it. The same thread serves one-sided accesses of other nodes' threads, for a while
+after any thread of the job has made one.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Progress:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.serving = False  # one-sided accesses, from now on
+        self._until = 0.0  # one-sided accesses are served
         self._stop = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
@@ -131,6 +131,12 @@ class Progress:
     def wake(self) -> None:
         """There is something to do."""
         self._wake.set()
+
+    def serve(self, until: float) -> None:
+        """Serve one-sided accesses until then."""
+        if until > self._until:
+            self._until = until
+            self._wake.set()
 
     def stop(self) -> None:
         """Blocking: no more."""
@@ -141,7 +147,7 @@ class Progress:
     def _run(self) -> None:
         job = self.job
         while not self._stop:
-            if not (job.pending or self.serving):
+            if not job.pending and time.monotonic() > self._until:
                 self._wake.wait()
                 self._wake.clear()
                 continue

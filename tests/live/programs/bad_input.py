@@ -285,7 +285,7 @@ class Bad:
         self.run(cases, lambda: team.split(0), "split")
         raises(ValueError, ("finalize",), team.free)
         raises(ValueError, ("predefined",), team.node.free)
-        part = team.split(0 if xupc.MYTHREAD < max(1, xupc.THREADS - 1) else 1)
+        part = team.split(0 if max(1, xupc.THREADS - 1) > xupc.MYTHREAD else 1)
         assert part is not None
         if xupc.THREADS > 2:
             elsewhere = next(t for t in range(xupc.THREADS) if t not in part.threads)
