@@ -1,4 +1,4 @@
-"""Posted calls: several under way, on several teams, waited for in any order; and what goes wrong."""
+"""Posted calls: several under way, on several teams, waited for in any order; and their errors."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def on_teams(buffers: list[Buffers]) -> None:
         buffers[0].check("gather_all", k, 3000, 0, 0, ("on teams", k))
         xupc.barrier()
     xupc.all_free(src)
-    handle = xupc.all_broadcast(dst, buffers[0].pointer("src", part.threads[0]), 8, ASYNC, team=part)
+    first = buffers[0].pointer("src", part.threads[0])
+    handle = xupc.all_broadcast(dst, first, 8, ASYNC, team=part)
     raises(ValueError, ("under way", "all_broadcast"), lambda: xupc.all_free(dst))
     handle.wait()
     part.free()
