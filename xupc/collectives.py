@@ -112,7 +112,7 @@ class Checked:
         return fingerprint(name, *where, self.nbytes, self.flags, *more)
 
 
-def _meet(team: Team, signature: int, record: Record) -> None:
+def meet(team: Team, signature: int, record: Record) -> None:
     """A barrier in which all threads must have the same signature."""
     plan = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
     team.make(plan, [], signature, record).execute()
@@ -182,7 +182,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         world = runtime.world()
         world.enter(f"{self.__name__}.plan")
         record = Record(f"{self.__name__}.plan", instance.record.arguments)
-        _meet(world, fingerprint("plan", instance.hash), record)
+        meet(world, fingerprint("plan", instance.hash), record)
         return BoundPlan(self, instance, operands)
 
     def _prepare(
@@ -376,9 +376,9 @@ class Permute(Collective):
             if sync[0] == "all":
                 signature = call.fingerprint(f"{self.name} list", *listed.where)
                 world.job.engine.expect_reads()
-                _meet(world, signature, call.record)
+                meet(world, signature, call.record)
             if not frozen:
-                sync = _after_reading(sync)
+                sync = after_reading(sync)
             world.job.engine.expect_reads()
         try:
             values = permutation(self.__name__, listed.read(world.size))
@@ -392,7 +392,7 @@ class Permute(Collective):
         return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
 
 
-def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
     """The modes of what is left of a call when a shared list has been read."""
     into, out = sync
     if out == "my":

@@ -293,7 +293,7 @@ class Team:
             key = id(plan)
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
-                lanes, steps, large = lower(plan, self.tree)
+                lanes, steps, large = lower(plan, self.tree, bounds[0].place if bounds else None)
                 program = core.Program(plan, lanes, steps, plan.barriers, large)
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]

@@ -79,9 +79,13 @@ _CONFLICT, _WROTE = 1, 2
 class Bound:
     """An operand bound to memory: what plans need to find its bytes."""
 
-    __slots__ = ("address", "displacement", "offset", "remote", "stride")
+    __slots__ = ("address", "displacement", "offset", "place", "remote", "stride")
+
+    place: Callable[[int, int], int] | None
+    """``(rank, offset) -> address``, where an offset alone says where memory is: `Anywhere`."""
 
     def __init__(self, heap: Any, offset: int) -> None:
+        self.place = None
         self.offset = offset
         self.address, self.stride = heap.bind(offset)
         self.remote = heap.segment_of(offset).remote
@@ -139,6 +143,8 @@ class NetContext:
     def address(self, part: Part) -> int:
         """Of a block on my node."""
         bound = self.bounds[part.operand]
+        if bound.place is not None:
+            return bound.place(part.thread, part.offset)
         local: int = self.team.tree.local_index(part.thread)
         address: int = bound.address + bound.stride * local + part.offset
         return address
