@@ -29,7 +29,7 @@ from .shared import (
 if TYPE_CHECKING:
     from .team import Team
 
-__all__ = ["Displaced", "Ints", "Numbers", "Places", "Pointers", "Side", "Single"]
+__all__ = ["Displaced", "Entered", "Ints", "Numbers", "Places", "Pointers", "Side", "Single"]
 
 Ints = NDArray[np.int64]
 _FAR = 1 << 44
@@ -52,7 +52,55 @@ class Places(NamedTuple):
 # --- lists --------------------------------------------------------------------------------
 
 
-class Numbers(List):
+class Entered(List):
+    """A list of which so many entries are needed.
+
+    Attributes
+    ----------
+    original
+        As it was given.
+    count
+        How many entries.
+    data
+        The bytes of a shared one when it was read.
+    """
+
+    def __init__(self, name: str, given: Any) -> None:
+        super().__init__(name, given)
+        self.original = given
+        self.count = 0
+        self.data = b""
+
+    def enter(self, call: str, count: int, what: str) -> None:
+        """Check the length of a private one, and that a shared one is live and long enough."""
+        self.count = count
+        name, given, p = self.name, self.given, self.shared
+        if p is None:
+            if not isinstance(given, tuple):
+                raise TypeError(
+                    f"{call}: {name}: expected a SharedArray or a sequence of {what}, got {given!r}"
+                )
+            if len(given) != count:
+                raise ValueError(f"{call}: {name}: expected {count} {what}, got {len(given)}")
+            return
+        p.allocation.check_live(call, name)
+        try:
+            extent(p, count)
+        except IndexError:
+            raise ValueError(
+                f"{call}: {name}: expected {count} {what}: that is beyond the allocation, which "
+                f"has {p.allocation.nelems} x {p.allocation.dtype}"
+            ) from None
+
+    def fetch(self) -> NDArray[Any]:
+        """Read a shared one."""
+        assert self.shared is not None
+        elements = read_elements(self.shared, self.count)
+        self.data = elements.tobytes()
+        return elements
+
+
+class Numbers(Entered):
     """A list of ints: sizes, displacements, a permutation."""
 
     def __init__(self, name: str, given: Any) -> None:
@@ -62,7 +110,7 @@ class Numbers(List):
 
     def prepare(self, call: str, count: int) -> None:
         """Check what can be said before it may be read."""
-        _check_length(self, call, count, "ints")
+        self.enter(call, count, "ints")
         if self.shared is None:
             self.given = tuple(
                 as_integer(v, call, f"{self.name}[{i}]") for i, v in enumerate(self.given)
@@ -70,36 +118,15 @@ class Numbers(List):
         elif self.shared.dtype.kind not in "iu":
             raise TypeError(f"{call}: {self.name}: expected integers, got {self.shared.dtype}")
 
-    def values(self, call: str, count: int) -> Ints:
+    def values(self, call: str) -> Ints:
         """What it holds now."""
-        raw = self.given if self.shared is None else read_elements(self.shared, count).tolist()
+        raw = self.given if self.shared is None else self.fetch().tolist()
         odd = next((i for i, value in enumerate(raw) if not -_FAR < value < _FAR), None)
         if odd is not None:
             raise ValueError(
                 f"{call}: {self.name}[{odd}]: expected an int of at most 44 bits, got {raw[odd]}"
             )
         return np.array(raw, np.int64)
-
-
-def _check_length(listed: List, call: str, count: int, what: str) -> None:
-    """Of a private list, or that a shared one is live and long enough."""
-    name, given, p = listed.name, listed.given, listed.shared
-    if p is None:
-        if not isinstance(given, tuple):
-            raise TypeError(
-                f"{call}: {name}: expected a SharedArray or a sequence of {what}, got {given!r}"
-            )
-        if len(given) != count:
-            raise ValueError(f"{call}: {name}: expected {count} {what}, got {len(given)}")
-        return
-    p.allocation.check_live(call, name)
-    try:
-        extent(p, count)
-    except IndexError:
-        raise ValueError(
-            f"{call}: {name}: expected {count} {what}: that is beyond the allocation, which has "
-            f"{p.allocation.nelems} x {p.allocation.dtype}"
-        ) from None
 
 
 # --- sides --------------------------------------------------------------------------------
@@ -109,7 +136,7 @@ class Side(Protocol):
     """dst or src of a call."""
 
     @property
-    def lists(self) -> tuple[List, ...]:
+    def lists(self) -> tuple[Entered, ...]:
         """What has to be read."""
 
     @property
@@ -138,7 +165,7 @@ class Single:
 
     def __init__(self, name: str, given: Any) -> None:
         self.name, self.given = name, given
-        self.lists: tuple[List, ...] = ()
+        self.lists: tuple[Entered, ...] = ()
         self.operands: dict[str, SharedPointer] = {}
 
     @property
@@ -169,7 +196,7 @@ class Displaced:
     ) -> None:
         self.name, self.given, self.listed = name, given, listed
         self.blocksize, self.typesize = blocksize, typesize
-        self.lists: tuple[List, ...] = (listed,)
+        self.lists: tuple[Entered, ...] = (listed,)
         self.operands: dict[str, SharedPointer] = {}
         self._values: Ints = np.empty(0, np.int64)
 
@@ -189,7 +216,6 @@ class Displaced:
         self.operands = {self.name: p}
         self.blocksize, self.typesize = blocksize, typesize
         self.listed.prepare(call, count)
-        self._count = count
 
     def places(self, call: str, which: Ints) -> Places:
         """Entry k is at ``p + displacement[k]``.
@@ -200,7 +226,7 @@ class Displaced:
             thread (rank(p) + q // B) % T     row (rank(p) + q // B) // T     phase q % B
         """
         if not self._values.size:
-            self._values = self.listed.values(call, self._count)
+            self._values = self.listed.values(call)
         d = self._values[which]
         p = self.operands[self.name]
         allocation, size, block = p.allocation, self.typesize, self.blocksize
@@ -223,7 +249,7 @@ class Displaced:
         return [str(v) for v in self._values.tolist()]
 
 
-class Pointers(List):
+class Pointers(Entered):
     """A list of pointers."""
 
     def __init__(self, name: str, given: Any) -> None:
@@ -232,10 +258,9 @@ class Pointers(List):
             self.given = tuple(given.ravel())
         self.operands: dict[str, SharedPointer] = {}
         self._entries: Any = None
-        self._count = 0
 
     @property
-    def lists(self) -> tuple[List, ...]:
+    def lists(self) -> tuple[Entered, ...]:
         return (self,)
 
     @property
@@ -245,20 +270,19 @@ class Pointers(List):
     def prepare(self, call: str, team: Team, count: int) -> None:
         if self.shared is None and isinstance(self.given, SharedArray | SharedPointer):
             raise TypeError(f"{call}: {self.name}: expected a list of pointers")
-        _check_length(self, call, count, "pointers")
+        self.enter(call, count, "pointers")
         if self.shared is not None and not is_pointer_dtype(self.shared.dtype):
             raise TypeError(
                 f"{call}: {self.name}: expected pointers (xupc.pointer_dtype), "
                 f"got {self.shared.dtype}"
             )
-        self._count = count
 
     def places(self, call: str, which: Ints) -> Places:
         some, back = np.unique(which, return_inverse=True)
         if self.shared is None:
             return self._of_objects(call, some).take(back)
         if self._entries is None:
-            self._entries = read_elements(self.shared, self._count)
+            self._entries = self.fetch()
         return self._of_records(call, some).take(back)
 
     def _of_objects(self, call: str, which: Ints) -> Places:

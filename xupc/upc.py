@@ -313,8 +313,9 @@ _MOVES: Final = (
     ("permute", "7.4.2.6", "II", _permute, "Copy thread i's block to thread perm[i]"),
 )  # fmt: skip
 
-# The paper (III.C) tells of three _v forms; all names go by both prefixes.
+
 def _document(prefix: str, move: str, letter: str, section: str) -> tuple[str, str]:
+    """Where a _v or _x form is described: three of them, as the paper's own, in the paper."""
     if prefix == "xupc" and letter == "v" and move in ("broadcast", "gather", "gather_all"):
         return PAPER, "III.C"
     return THESIS, section
