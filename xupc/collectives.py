@@ -460,7 +460,7 @@ class Permute(Collective):
                 plan = on.plan_for("barrier", lambda: barrier_plan(on.rank, on.size))
                 yield on.make(plan, [], signature, call.record)
             if not frozen:
-                sync = _after_reading(sync)
+                sync = after_reading(sync)
             on.job.engine.expect_reads(on)
         try:
             values = permutation(self.__name__, listed.read(on.size))
@@ -474,7 +474,7 @@ class Permute(Collective):
         yield self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
 
 
-def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
     """The modes of what is left of a call when a shared list has been read."""
     into, out = sync
     if out == "my":

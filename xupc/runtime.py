@@ -99,6 +99,7 @@ def init(
     _world = Team.world(job, table)
     job.heap.world = _world
     job.heap.alive = job.check
+    job.heap.find = job.heap_at
     shared.set_memory(job.heap)
     if core is not None:
         core.set_drive(

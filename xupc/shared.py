@@ -48,14 +48,19 @@ __all__ = [
     "as_address",
     "check_dtype",
     "current_memory",
+    "extent",
     "forall",
+    "is_pointer_dtype",
     "memcpy",
     "memget",
     "memput",
     "memset",
     "pointer_dtype",
     "pointer_to",
+    "read_elements",
     "set_memory",
+    "to_pointer",
+    "to_record",
 ]
 
 # Private memory that a remote copy may take at a time: a bound on its size, not a matter of speed.
@@ -542,7 +547,7 @@ def _load(allocation: Allocation, thread: int, addr: int, dtype: np.dtype[Any]) 
     value = cell.view(dtype)[0]
     if dtype.kind != "V":
         return value
-    if _is_pointer_dtype(dtype):
+    if is_pointer_dtype(dtype):
         return _decode(allocation.memory, value.item())
     return value.copy()  # a void scalar is a view of its array
 
@@ -550,7 +555,7 @@ def _load(allocation: Allocation, thread: int, addr: int, dtype: np.dtype[Any]) 
 def _store(
     allocation: Allocation, thread: int, addr: int, dtype: np.dtype[Any], value: Any
 ) -> None:
-    if dtype.kind == "V" and _is_pointer_dtype(dtype):
+    if dtype.kind == "V" and is_pointer_dtype(dtype):
         value = _pointer_entry(value)
     cell = allocation.reach(thread, addr, dtype.itemsize)
     if cell is not None:
@@ -682,7 +687,7 @@ def _spaced(cover: Bytes, dtype: np.dtype[Any], stride: int) -> NDArray[Any]:
 
 def _staged(value: Any, nelems: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """`value` as `nelems` elements, converted and broadcast as numpy's assignment does it."""
-    if _is_pointer_dtype(dtype):
+    if is_pointer_dtype(dtype):
         value = _pointer_entries(value)
     if isinstance(value, int | float | complex | str | bytes | np.generic):
         one = np.empty((), dtype)
@@ -704,7 +709,7 @@ def _is_plain(value: Any) -> bool:
 
 def _by_value(allocation: Allocation, values: NDArray[Any]) -> NDArray[Any] | list[Any]:
     """What a slice returns: the array, but a list of pointers for pointers."""
-    if not _is_pointer_dtype(values.dtype):
+    if not is_pointer_dtype(values.dtype):
         return values
     return [_decode(allocation.memory, record) for record in values.tolist()]
 
@@ -736,7 +741,8 @@ _NULL: Final = _Record(0, 0, 0, 0, 0, 0, 0, 0, 0)
 _UINT8: Final[np.dtype[Any]] = np.dtype(np.uint8)
 
 
-def _is_pointer_dtype(dtype: np.dtype[Any]) -> bool:
+def is_pointer_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of the type hold pointers."""
     return dtype is pointer_dtype or (dtype.kind == "V" and dtype == pointer_dtype)
 
 
@@ -766,6 +772,7 @@ def _record(p: SharedPointer, *, whole: bool) -> _Record:
 
 def _resolve(memory: Memory, record: _Record, members: Sequence[int] | None) -> Allocation:
     """The allocation that a record tells of: the very one if it is known here."""
+    memory = memory.home(record.offset)
     known = memory.allocation_at(record.first, record.offset)
     if known is not None and known.serial == record.serial and known.offset == record.offset:
         return known
@@ -828,18 +835,33 @@ def _pointer_entry(value: Any) -> Any:
         return _NULL
     if isinstance(value, SharedPointer | SharedArray):
         return _record(_as_pointer(value), whole=False)
-    if isinstance(value, np.void) and _is_pointer_dtype(value.dtype):
+    if isinstance(value, np.void) and is_pointer_dtype(value.dtype):
         return value
     raise TypeError(f"A[i] = v: v is {value!r}: expected a SharedPointer or None")
 
 
 def _pointer_entries(value: Any) -> NDArray[Any]:
     """`value`, one pointer or several, as an array that numpy can broadcast."""
-    if isinstance(value, np.ndarray | SharedArray) and _is_pointer_dtype(value.dtype):
+    if isinstance(value, np.ndarray | SharedArray) and is_pointer_dtype(value.dtype):
         return np.asarray(value)
     if isinstance(value, Iterable) and not isinstance(value, SharedArray | np.void):
         return np.array([_pointer_entry(v) for v in value], pointer_dtype)
     return np.array(_pointer_entry(value), pointer_dtype)
+
+
+def to_pointer(record: np.void) -> SharedPointer | None:
+    """The pointer that an element of a `pointer_dtype` array holds, None for null.
+
+    ValueError if it holds none.
+    """
+    numbers: Any = record.item()
+    return _decode(current_memory(), numbers)
+
+
+def to_record(value: Any) -> tuple[int, ...]:
+    """A pointer, or None, as the numbers of a `pointer_dtype` element."""
+    entry = _pointer_entry(value)
+    return tuple(entry.item() if isinstance(entry, np.void) else entry)
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -872,6 +894,11 @@ def extent(p: SharedPointer, n: int) -> list[tuple[int, int, int]]:
     """
     size = p._dtype.itemsize
     return [(run.thread, *run.cover(size)) for run in _runs_within(p, range(n))]
+
+
+def read_elements(p: SharedPointer, n: int) -> NDArray[Any]:
+    """Elements ``p[0:n]`` as an array, also of pointers; IndexError beyond the allocation."""
+    return _read(p, range(n), _runs_within(p, range(n)))
 
 
 def memcpy(

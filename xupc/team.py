@@ -282,6 +282,13 @@ class Team:
         self._barriers.clear()
         self._ground.close()
 
+    @property
+    def usable(self) -> bool:
+        """Whether calls can be made on it."""
+        from . import runtime
+
+        return not self._freed and self.job is runtime.world().job
+
     def rank_of(self, thread: int) -> int | None:
         """The rank of a thread, None if it is not in the team."""
         try:
@@ -408,7 +415,8 @@ class Team:
             key = id(plan)
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
-                lanes, steps, large = lower(plan, self.rank_tree)
+                place = bounds[0].place if bounds else None
+                lanes, steps, large = lower(plan, self.rank_tree, place)
                 program = core.Program(plan, lanes, steps, plan.barriers, large)
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]

@@ -81,6 +81,7 @@ TYPES: Final[dict[str, np.dtype[Any]]] = {
 
 Function: TypeAlias = Callable[..., Any]
 Shared: TypeAlias = SharedArray | SharedPointer
+Numbers: TypeAlias = Shared | Sequence[int]
 _F = TypeVar("_F", bound=Function)
 
 
@@ -103,6 +104,69 @@ def _permute(function: Function, name: str, dtype: None) -> Function:
 def _in_place(function: Function, name: str, dtype: None) -> Function:
     def call(buf: Shared, nbytes: int, flags: int = 0) -> Any:
         return function(buf, nbytes, flags)
+
+    return call
+
+
+# The lists of the _v and _x forms are shared or private; flags are called mode there. Only three
+# _v forms are printed (thesis, 4.2); exchange's has its block sizes in the other order.
+
+
+def _broadcast_v(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Shared, src: Shared, ddisp: Numbers, nelems: int, dst_blk: int, typesize: int,
+        mode: int = 0,
+    ) -> Any:  # fmt: skip
+        return function(dst, src, ddisp, nelems, mode, dst_blk=dst_blk, typesize=typesize)
+
+    return call
+
+
+def _v(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Shared, src: Shared, ddisp: Numbers, sdisp: Numbers, nelems: Numbers, dst_blk: int,
+        src_blk: int, typesize: int, mode: int = 0,
+    ) -> Any:  # fmt: skip
+        layout = {"dst_blk": dst_blk, "src_blk": src_blk, "typesize": typesize}
+        return function(dst, src, ddisp, sdisp, nelems, mode, **layout)
+
+    return call
+
+
+def _exchange_v(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Shared, src: Shared, ddisp: Numbers, sdisp: Numbers, nelems: Numbers, src_blk: int,
+        dst_blk: int, typesize: int, mode: int = 0,
+    ) -> Any:  # fmt: skip
+        layout = {"dst_blk": dst_blk, "src_blk": src_blk, "typesize": typesize}
+        return function(dst, src, ddisp, sdisp, nelems, mode, **layout)
+
+    return call
+
+
+def _permute_v(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Shared, src: Shared, perm: Numbers, ddisp: Numbers, sdisp: Numbers, nelems: Numbers,
+        dst_blk: int, src_blk: int, typesize: int, mode: int = 0,
+    ) -> Any:  # fmt: skip
+        layout = {"dst_blk": dst_blk, "src_blk": src_blk, "typesize": typesize}
+        return function(dst, src, perm, ddisp, sdisp, nelems, mode, **layout)
+
+    return call
+
+
+def _x(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: Any, src: Any, nbytes: Any, mode: int = 0, team: Any = None) -> Any:
+        return function(dst, src, nbytes, mode, team)
+
+    return call
+
+
+def _permute_x(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: Any, src: Any, perm: Numbers, nbytes: Any, mode: int = 0, team: Any = None
+    ) -> Any:
+        return function(dst, src, perm, nbytes, mode, team)
 
     return call
 
@@ -249,6 +313,32 @@ _MOVES: Final = (
     ("permute", "7.4.2.6", "II", _permute, "Copy thread i's block to thread perm[i]"),
 )  # fmt: skip
 
+
+def _document(prefix: str, move: str, letter: str, section: str) -> tuple[str, str]:
+    """Where a _v or _x form is described: three of them, as the paper's own, in the paper."""
+    if prefix == "xupc" and letter == "v" and move in ("broadcast", "gather", "gather_all"):
+        return PAPER, "III.C"
+    return THESIS, section
+
+
+_BLOCKS: Final = (
+    ("broadcast", "4.2.1", "4.2.2", _broadcast_v, _x, "Copy one block to each thread's own place"),
+    ("scatter", "4.2.3", "4.2.4", _v, _x, "Copy a block of any size of one thread to each"),
+    ("gather", "4.2", "4.2", _v, _x, "Copy a block of any size of each thread to one thread"),
+    (
+        "gather_all", "4.2", "4.2", _v, _x,
+        "Copy a block of any size of each thread to every thread",
+    ),
+    (
+        "exchange", "4.2.5", "4.2.6", _exchange_v, _x,
+        "Copy a block of any size from every thread to every thread",
+    ),
+    (
+        "permute", "4.2", "4.2", _permute_v, _permute_x,
+        "Copy a block of any size of thread i to thread perm[i]",
+    ),
+)  # fmt: skip
+
 TABLE: Final[list[Entry]] = [
     *(
         Entry(f"upc_all_{move}", f"all_{move}", UPC, section, what, form)
@@ -287,6 +377,16 @@ TABLE: Final[list[Entry]] = [
         "xupc_all_broadcast_in_place", "all_broadcast_in_place", PAPER, "III.C",
         "Overwrite the block at buf's address on every thread with that of buf's thread",
         _in_place,
+    ),
+    *(
+        Entry(f"{prefix}_all_{move}_{letter}", f"all_{move}_{letter}", document, section,
+              f"{what}, by {by}", form)
+        for prefix in ("upc", "xupc")
+        for move, v, x, form_v, form_x, what in _BLOCKS
+        for letter, section, form, by in (
+            ("v", v, form_v, "displacements"), ("x", x, form_x, "pointers"),
+        )
+        for document, section in [_document(prefix, move, letter, section)]
     ),
 ]  # fmt: skip
 
@@ -461,28 +561,7 @@ def upc_forall(
 _BY_HAND: Final = [entry.name for entry in TABLE if entry.form is None]
 
 LATER: Final[list[Entry]] = [
-    Entry("xupc_all_broadcast_v", "all_broadcast_v", PAPER, "III.C", "Broadcast to displacements"),
-    Entry("xupc_all_gather_v", "all_gather_v", PAPER, "III.C", "Gather blocks of any sizes"),
-    Entry(
-        "xupc_all_gather_all_v", "all_gather_all_v", PAPER, "III.C",
-        "Gather blocks of any sizes on every thread",
-    ),
     Entry("xupc_allav_*", "allav_*", PAPER, "III.C", "Collectives on private arrays of values"),
-    *(
-        Entry(f"upc_all_{move}_{letter}", f"all_{move}_{letter}", THESIS, section, what)
-        for letter, what in (
-            ("v", "Blocks of any sizes at displacements"),
-            ("x", "Blocks of any sizes at pointers"),
-        )
-        for move, section in (
-            ("broadcast", "4.2.1" if letter == "v" else "4.2.2"),
-            ("scatter", "4.2.3" if letter == "v" else "4.2.4"),
-            ("gather", "4.2"),
-            ("gather_all", "4.2"),
-            ("exchange", "4.2.5" if letter == "v" else "4.2.6"),
-            ("permute", "4.2"),
-        )
-    ),
     Entry("upc_wait(handle)", "Handle.wait", THESIS, "4.4", "Complete an operation"),
     Entry("upc_test", "Handle.test", THESIS, "4.4", "Complete an operation if it is done"),
     Entry("upc_get_status", "Handle.done", THESIS, "4.4", "Whether an operation is done"),

@@ -208,6 +208,7 @@ def _tuning(
         "window": window,
         "messages": 10000,
         "fuse": fuse,
+        "share": chunk,
         "chain": chain,
         "flat": flat,
         "lead": lead,

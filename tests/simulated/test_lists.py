@@ -10,7 +10,7 @@ import pytest
 from simulated.matrix import SYNCS, TUNINGS, Planner, Sync, permutation
 
 from xupc.algorithms import Entry, registered
-from xupc.collectives import _after_reading
+from xupc.collectives import after_reading
 from xupc.engine.simulator import (
     Action,
     Call,
@@ -58,7 +58,7 @@ def _run(entry: Entry, labels: list[int], sync: Sync, left: Sync, n: int = 13) -
 def test_a_shared_list_is_data(entry: Entry, labels: list[int]) -> None:
     """In all sync modes."""
     for sync in SYNCS:
-        _run(entry, labels, sync, _after_reading(sync))
+        _run(entry, labels, sync, after_reading(sync))
 
 
 @ENTRIES

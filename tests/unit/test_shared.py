@@ -84,6 +84,9 @@ class FakeMemory:
         if self.gone:
             raise NotInitializedError("finalized")
 
+    def home(self, offset: int) -> Any:
+        return self
+
     def allocation_at(self, thread: int, offset: int) -> Allocation | None:
         return self.known.get((thread, offset))
 

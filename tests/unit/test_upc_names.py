@@ -41,6 +41,15 @@ REDUCTIONS = {
     "xupc_all_reduce{}_mpi_all": "all_reduce_mpi_all",
     "xupc_all_suffix_reduce{}": "all_suffix_reduce",
 }
+V = ("dst", "src", "ddisp", "sdisp", "nelems", "dst_blk", "src_blk", "typesize", "mode")
+FORMS = {
+    **{f"{m}_v": V for m in ("scatter", "gather", "gather_all")},
+    "broadcast_v": ("dst", "src", "ddisp", "nelems", "dst_blk", "typesize", "mode"),
+    "exchange_v": (*V[:5], "src_blk", "dst_blk", *V[7:]),
+    "permute_v": (*V[:2], "perm", *V[2:]),
+    **{f"{m}_x": ("dst", "src", "nbytes", "mode", "team") for m in MOVES},
+    "permute_x": ("dst", "src", "perm", "nbytes", "mode", "team"),
+}
 TYPED = [
     (pattern.format(t), function, t) for pattern, function in REDUCTIONS.items() for t in TYPES
 ]
@@ -50,6 +59,7 @@ ARGUMENTS = {
     "upc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
     "xupc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
     **{name: REDUCTION_ARGUMENTS for name, _, _ in TYPED},
+    **{f"{u}_all_{m}": names for u in ("upc", "xupc") for m, names in FORMS.items()},
     "xupc_all_broadcast_in_place": ("buf", "nbytes", "flags"),
     "upc_ticks_now": (),
     "upc_ticks_to_ns": ("ticks",),
@@ -127,7 +137,7 @@ def test_every_name_says_what_it_is(text: str) -> None:
     f = name(text)
     assert f.__name__ == text
     first = f.__doc__.splitlines()[0]
-    assert "(UPC 1.3, 7." in first or "(XUPC paper, I" in first or "(UPC language, " in first
+    assert any(f"({d}, " in first for d in ("UPC 1.3", "XUPC paper", "MTU thesis", "UPC language"))
     assert "Stands for `xupc." in f.__doc__
 
 
@@ -199,6 +209,25 @@ def test_moves_hand_their_arguments_on(
     assert seen.arguments == ("dst", "src", *perm, 8, 36)
     f("dst", again.UPC_IN_PLACE, *perm, 8, 36)
     assert seen.arguments == ("dst", None, *perm, 8, 36)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("prefix", ["upc", "xupc"])
+def test_lists_and_layouts_are_handed_on(
+    monkeypatch: pytest.MonkeyPatch, form: str, prefix: str
+) -> None:
+    seen: list[dict[str, Any]] = []
+    real = inspect.signature(getattr(xupc, f"all_{form}"))
+
+    def stand_in(*arguments: Any, **named: Any) -> str:
+        seen.append(real.bind(*arguments, **named).arguments)
+        return "result"
+
+    again = fresh(monkeypatch, f"all_{form}", stand_in)
+    given = {name: object() for name in FORMS[form]}
+    assert getattr(again, f"{prefix}_all_{form}")(*given.values()) == "result"
+    given["flags"] = given.pop("mode")
+    assert seen == [given]
 
 
 def test_broadcast_in_place_hands_its_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from . import (
     prefix_reduce,
     reduce,
     scatter,
+    transfers,
 )
 from .registry import Entry, algorithm, find, registered
 
@@ -30,4 +31,5 @@ __all__ = [
     "reduce",
     "registered",
     "scatter",
+    "transfers",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HeapError, XupcError
-from ..memory.heap import Heap
+from ..memory.heap import RANGE, Heap
 from ..memory.segment import Segment
 from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
 from ..topology import Tree
@@ -29,7 +29,6 @@ __all__ = ["Ground"]
 LINES_BYTES = SLOTS * SLOT_BYTES
 LEFT_BYTES = 64
 HEAP_BYTES = 1 << 16  # of a team's heap to begin with, on each thread; it grows
-RANGE = 46  # bits of the offsets of one team's heap
 _HERE = 1  # tag
 
 

@@ -32,7 +32,7 @@ from ..errors import (
 )
 from ..fingerprint import fingerprint
 from ..memory.global_zone import TABLE_BYTES, GlobalZone
-from ..memory.heap import Heap
+from ..memory.heap import RANGE, Heap
 from ..memory.segment import (
     Segment,
     attach,
@@ -424,6 +424,17 @@ class Job:
         yield self.heap
         for team in self.teams:
             yield team.heap
+
+    def heap_at(self, offset: int) -> Heap:
+        """The heap that an offset belongs to; ValueError if it is none that I know."""
+        number = offset >> RANGE
+        if not number:
+            return self.heap
+        for team in self.teams:
+            if team.number == number:
+                heap: Heap = team.heap
+                return heap
+        raise ValueError(f"offset {offset} is in the memory of a team that this thread is not in")
 
     def sync_windows(self) -> None:
         """Order my loads and stores with one-sided accesses to my memory."""

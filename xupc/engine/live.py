@@ -82,10 +82,14 @@ _CONFLICT, _WROTE = 1, 2
 class Bound:
     """An operand bound to memory: what plans need to find its bytes."""
 
-    __slots__ = ("address", "heap", "offset", "stride")
+    __slots__ = ("address", "heap", "offset", "place", "stride")
+
+    place: Callable[[int, int], int] | None
+    """``(rank, offset) -> address``, where an offset alone says where memory is: `Anywhere`."""
 
     def __init__(self, heap: Any, offset: int) -> None:
         self.heap = heap
+        self.place = None
         self.offset = offset
         self.address, self.stride = heap.bind(offset)
 
@@ -144,6 +148,8 @@ class NetContext:
     def address(self, part: Part) -> int:
         """Of a block on my node."""
         bound = self.bounds[part.operand]
+        if bound.place is not None:
+            return bound.place(part.thread, part.offset)
         address: int = bound.address + bound.stride * self.tree.place(part.thread) + part.offset
         return address
 

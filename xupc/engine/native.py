@@ -7,6 +7,7 @@ node roots, release, (others:) await.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..plan.steps import (
@@ -39,6 +40,8 @@ __all__ = ["LARGE", "Exchange", "lower"]
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
+Place = Callable[[int, int], int]
+"""``(rank, offset) -> address`` on my node."""
 Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -77,8 +80,9 @@ class Exchange(Barrier):
 class Lowering:
     """The rows of one plan's lanes."""
 
-    def __init__(self, plan: Plan, tree: Tree) -> None:
+    def __init__(self, plan: Plan, tree: Tree, place: Place | None) -> None:
         self.tree = tree
+        self.place = place
         self.me = plan.rank
         self.node_root = tree.root_of(plan.rank)
         self.one_node = tree.node_count == 1
@@ -187,6 +191,8 @@ class Lowering:
         return place, step
 
     def copy(self, step: Copy) -> Row:
+        if self.place is not None:
+            return self.copy_anywhere(step, self.place)
         dst_local, dst_lstep = self.part(step.dst, step.count)
         src_local, src_lstep = self.part(step.src, step.count)
         self.copied += step.nbytes * step.count
@@ -204,6 +210,16 @@ class Lowering:
             dst_ostep=step.dst.offset_step,
             src_ostep=step.src.offset_step,
             nbytes=step.nbytes,
+        )
+
+    def copy_anywhere(self, step: Copy, place: Place) -> Row:
+        """A copy whose operands are the whole heap: its addresses are known now."""
+        assert step.count == 1
+        self.copied += step.nbytes
+        (dst, src), nbytes = (step.dst, step.src), step.nbytes
+        to, of = place(dst.thread, dst.offset), place(src.thread, src.offset)
+        return _row(
+            COPY, count=1, dst=dst.operand, src=src.operand, dst_off=to, src_off=of, nbytes=nbytes
         )
 
     def fold(self, step: Fold) -> list[Row]:
@@ -252,9 +268,14 @@ class Lowering:
         return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
 
 
-def lower(plan: Plan, tree: Tree) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
-    """(rows of each lane, Python-side steps, whether much is copied)."""
-    lowering = Lowering(plan, tree)
+def lower(
+    plan: Plan, tree: Tree, place: Place | None = None
+) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
+    """(rows of each lane, Python-side steps, whether much is copied).
+
+    `place` finds the addresses of operands that are the whole heap.
+    """
+    lowering = Lowering(plan, tree, place)
     node, net = plan.lanes
     if plan.led:
         assert not net

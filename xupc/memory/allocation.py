@@ -62,6 +62,12 @@ class Memory(Protocol):
     def check(self) -> None:
         """Raise NotInitializedError after ``finalize()`` and in a forked child."""
 
+    def home(self, offset: int) -> Memory:
+        """Return the heap that an offset belongs to; a team's is another one.
+
+        ValueError if it is in the memory of a team that I do not know.
+        """
+
     def allocation_at(self, thread: int, offset: int) -> Allocation | None:
         """Return the live allocation that starts at `offset` on `thread`, if known here.
 

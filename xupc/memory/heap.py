@@ -37,10 +37,12 @@ from ..topology import Tree
 from .allocator import Allocator
 from .segment import Segment, free_space, shm_dir
 
-__all__ = ["Heap", "HeapSegment", "RemoteAccess"]
+__all__ = ["RANGE", "Heap", "HeapSegment", "RemoteAccess"]
 
 ALIGN = 64
 PAGE = 65536
+RANGE = 46
+"""Bits of the offsets of one heap: a team's begin at its number times 2**46."""
 
 
 class RemoteAccess(Protocol):
@@ -102,6 +104,7 @@ class Heap:
         }
         self.world: Any = None
         self.alive: Callable[[], None] = lambda: None
+        self.find: Callable[[int], Heap] = lambda _: self
         self._make_segment = make_segment
         self.base = base
         self.individual_end = base + round_up(individual)
@@ -149,6 +152,10 @@ class Heap:
     def check(self) -> None:
         """NotInitializedError after finalize or in a forked child."""
         self.alive()
+
+    def home(self, offset: int) -> Heap:
+        """The heap that an offset belongs to; ValueError if there is none here."""
+        return self.find(offset)
 
     def view(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
         """Bytes of a thread on my node; None off my node."""

@@ -1,0 +1,39 @@
+"""The `_v` and `_x` forms on real threads: lists of all kinds, wrong ones, plans."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes", "sizes", "thin"),
+    [
+        pytest.param(1, None, [1, 40], 8, marks=ONCE),
+        (3, None, [1, 40, 40_000], 3),
+        pytest.param(4, "2x2", [1, 40, 20_000], 4, marks=ONCE),
+        (4, "3,1", [40, 20_000], 4),
+        pytest.param(7, "cyclic:3", [40, 5000], 8, marks=ONCE),
+        pytest.param(3, "1,1,1", [40, 20_000], 8, marks=ONCE),
+    ],
+)
+def test_lists(
+    live: Callable[..., Any], threads: int, nodes: str | None, sizes: list[int], thin: int
+) -> None:
+    options = {"sizes": sizes, "thin": thin * (8 if SLOW_ENGINE else 1)}
+    result = live(
+        threads,
+        "tests/live/programs/relocations.py",
+        nodes=nodes,
+        args=[json.dumps(options)],
+        env={"XUPC_HEAP_SIZE": "256KiB"},
+        timeout=90,
+    )
+    assert "done: " in result.stdout

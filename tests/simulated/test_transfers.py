@@ -1,0 +1,46 @@
+"""The `_v` and `_x` forms, simulated: any lists, no race, no deadlock, every byte right."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from simulated.matrix import SYNCS, TUNINGS
+from simulated.transfers import ENTRIES, NAMES, Case, cases
+
+from xupc.algorithms import Entry, find
+from xupc.algorithms.transfers import COLLECTIVES
+from xupc.flags import ALGORITHM_NAMES
+
+PER_PLACEMENT = 4
+SCHEDULES = 6
+
+EVERY_ENTRY = pytest.mark.parametrize(
+    "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
+)
+
+
+@EVERY_ENTRY
+def test_matrix(entry: Entry, request: pytest.FixtureRequest) -> None:
+    """Threads x placements, sync modes and tunings sampled."""
+    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
+    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
+    for case in cases(entry, None if full else PER_PLACEMENT, seed):
+        case.run()
+
+
+@EVERY_ENTRY
+def test_right_under_every_schedule(entry: Entry) -> None:
+    """The same verdict and bytes under random schedules."""
+    for i, sync in enumerate(SYNCS):
+        case = Case(entry, (0, 1, 0, 1, 2, 2), sync, list(TUNINGS)[i % len(TUNINGS)], 17, i)
+        for schedule in range(SCHEDULES):
+            case.run(schedule)
+
+
+def test_both_forms_move_alike() -> None:
+    """A `_v` form is its `_x` form with the places worked out from displacements."""
+    assert {f"{name}_{form}" for name in COLLECTIVES for form in "vx"} == NAMES
+    for name in COLLECTIVES:
+        for flag in ALGORITHM_NAMES:
+            assert find(f"{name}_v", flag).function is find(f"{name}_x", flag).function

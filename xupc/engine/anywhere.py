@@ -1,0 +1,37 @@
+"""The operand that stands for all of the shared heap: blocks in any allocations.
+
+Its parts' offsets are those of the heaps. They are found each by itself, since the heaps' segments
+lie anywhere in a process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .live import Bound
+
+if TYPE_CHECKING:
+    from ..team import Team
+
+__all__ = ["Anywhere"]
+
+
+class Anywhere(Bound):
+    """All memory that a team's threads have, in whichever heap."""
+
+    __slots__ = ("_team",)
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self.offset = self.address = self.stride = 0
+        self.heap = self
+        self.place = self._place
+
+    def _place(self, rank: int, offset: int) -> int:
+        """The address of a byte of a thread on my node."""
+        address, stride = self._team.job.heap_at(offset).bind(offset)
+        return int(address + stride * self._team.rank_tree.place(rank))
+
+    def displacement(self, thread: int, offset: int) -> tuple[Any, int]:
+        """(remote access, displacement in the target's exposed memory)."""
+        return self._team.job.heap_at(offset).displacement(thread, offset)

@@ -1,0 +1,716 @@
+"""The collectives whose blocks lie anywhere: the `_v` forms (displacements) and `_x` (pointers).
+
+As in `xupc.collectives` an object per collective. A call goes through these phases:
+
+1. what is known at once is checked: flags, team, the lists' kinds and lengths;
+2. if a list is shared, all meet where the IN flag says that it may be read;
+3. the lists are read and become `Transfers`, checked as a whole;
+4. the plan for just these transfers is found, bound and run.
+
+A call with the same arguments as an earlier one, and lists that still hold the same, goes from 1 or
+from the reading straight to the bound plan (`Remembered`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from . import algorithms
+from .algorithms.transfers import Entries, Transfers, entries
+from .arguments import as_integer
+from .collectives import BoundPlan, Collective, Opened, Prepared, after_reading
+from .engine.anywhere import Anywhere
+from .engine.live import barrier_plan
+from .engine.reports import Record
+from .errors import AffinityError, FlagError, OverlapError
+from .fingerprint import fingerprint
+from .flags import (
+    ALGORITHM_MASK,
+    IN_PLACE,
+    check_flags,
+    flag_names,
+    sync_modes,
+)
+from .handles import Handle
+from .lists import permutation
+from .memory.allocation import Allocation
+from .places import Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
+from .plan.recorder import Operand, trace
+from .plan.steps import Plan
+from .shared import SharedPointer, extent, read_elements
+
+__all__ = [
+    "Relocation",
+    "all_broadcast_v",
+    "all_broadcast_x",
+    "all_exchange_v",
+    "all_exchange_x",
+    "all_gather_all_v",
+    "all_gather_all_x",
+    "all_gather_v",
+    "all_gather_x",
+    "all_permute_v",
+    "all_permute_x",
+    "all_scatter_v",
+    "all_scatter_x",
+]
+
+
+@dataclass(slots=True)
+class Given:
+    """A call's arguments.
+
+    Attributes
+    ----------
+    sizes
+        nelems or nbytes; broadcast's is one int.
+    perm
+        None except in permute.
+    typesize
+        As given; and whether dst and src must have one type, since it was not.
+    """
+
+    dst: Side
+    src: Side
+    sizes: Any
+    flags: Any
+    team: Any
+    perm: Numbers | None = None
+    typesize: Any = None
+    typed: bool = False
+
+    @property
+    def lists(self) -> list[Entered]:
+        """All lists."""
+        own = [x for x in (self.sizes, self.perm) if isinstance(x, Entered)]
+        return [*self.dst.lists, *self.src.lists, *own]
+
+
+@dataclass(slots=True)
+class Call(Opened):
+    """A call whose arguments are good as far as lists are not concerned."""
+
+    given: Given
+    flags: int
+    unit: int
+
+    @property
+    def shared(self) -> bool:
+        """Whether lists have to be read when the IN flag says that they may be."""
+        return any(listed.shared is not None for listed in self.given.lists)
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """The memory that is known to be used."""
+        given = self.given
+        pointers = [*given.dst.operands.values(), *given.src.operands.values()]
+        pointers += [listed.shared for listed in given.lists if listed.shared is not None]
+        return [p.allocation for p in pointers]
+
+    @property
+    def where(self) -> list[int]:
+        """Where its shared lists are."""
+        return [v for listed in self.given.lists for v in (len(listed.where), *listed.where)]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """An earlier call with the same argument objects, and what its lists held.
+
+    Attributes
+    ----------
+    arguments
+        The objects themselves, so that no others can have their identities.
+    copies
+        (list, copy) of those that may have changed since.
+    shared
+        (list, length, bytes) of the shared ones.
+    """
+
+    arguments: tuple[Any, ...]
+    call: Call
+    instance: Any
+    copies: list[tuple[Any, Any]]
+    shared: list[tuple[SharedPointer, int, bytes]]
+
+    def same_arguments(self) -> bool:
+        """Whether private lists hold the same, and all memory is still there."""
+        given = self.call.given
+        pointers = [*given.dst.operands.values(), *given.src.operands.values()]
+        return (
+            self.call.team.usable
+            and all(p.allocation.live for p in pointers)
+            and all(p.allocation.live for p, _, _ in self.shared)
+            and all(_copied(given) == copy for given, copy in self.copies)
+        )
+
+    def same_lists(self) -> bool:
+        """Whether shared lists hold the same; they are read now."""
+        return all(read_elements(p, n).tobytes() == data for p, n, data in self.shared)
+
+
+_COPIED = (list, np.ndarray)
+_CONSTANT = (tuple, range)
+CALLS = 64
+"""How many calls are remembered."""
+
+
+def _copied(given: Any) -> Any:
+    """What a private list holds, to be compared."""
+    return given.tobytes() if isinstance(given, np.ndarray) else list(given)
+
+
+def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments by identity, ints by value, names of keywords."""
+    values = (*args, *kwargs, *kwargs.values())
+    return (len(args), *(v if type(v) in (int, str) else (id(v),) for v in values))
+
+
+_NOTES = """
+    flags : int
+        `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.{}
+    team : Team, optional
+        Whose threads call; default all.
+
+    Lists are SharedArrays, or sequences with equal values on all threads. What they hold is data:
+    shared ones are read after the IN synchronisation. Sizes may be 0; the entries of such a block
+    are not looked at and may be None. Source blocks may repeat, destination blocks may not overlap.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, AffinityError, OverlapError
+        On every thread, before anything moves; the library stays usable.
+    CollectiveMismatchError
+        If the threads' calls differ.
+    """
+_IN_PLACE_NOTE = " IN_PLACE: the root's own\n        block is neither read nor written."
+_ROOTED = ("broadcast", "scatter", "gather")
+
+
+class Relocation(Collective):
+    """A `_v` or `_x` form."""
+
+    def __init__(
+        self, name: str, form: str, doc: str, arguments: Callable[..., Given], parameters: str
+    ) -> None:
+        self.base = name
+        self.name = f"{name}_{form}"
+        self.__name__ = f"all_{self.name}"
+        self.size_name = "nelems" if form == "v" else "nbytes"
+        self.arguments = arguments
+        self._known: dict[Any, Remembered] = {}
+        self.__signature__ = inspect.signature(arguments)
+        notes = _NOTES.format(_IN_PLACE_NOTE if name in _ROOTED else "")
+        self.__doc__ = f"{doc}\n\n    Parameters\n    ----------\n{parameters}{notes}"
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
+        """Every call: the lists' contents are data."""
+        key = _identity(args, kwargs)
+        known = self._known.get(key)
+        met = False
+        if known is not None and known.same_arguments():
+            known.call.team.enter(self.__name__)
+            if known.call.shared:
+                met = True
+                for instance in self._meeting(known.call):
+                    instance.execute()
+            if known.same_lists():
+                known.instance.execute()
+                return None
+        call = self._check(self.arguments(*args, **kwargs))
+        prepared = self._prepared(call, met=met)
+        if call.posted:
+            return prepared.run()
+        last = prepared.last()
+        self._remember(key, (args, kwargs), call, last)
+        last.execute()
+        return None
+
+    def _remember(self, key: Any, arguments: tuple[Any, ...], call: Call, instance: Any) -> None:
+        """Keep a call whose lists can be compared."""
+        copies, shared = [], []
+        for listed in call.given.lists:
+            if listed.shared is not None:
+                shared.append((listed.shared, listed.count, listed.data))
+            elif isinstance(listed.original, _COPIED):
+                copies.append((listed.original, _copied(listed.original)))
+            elif not isinstance(listed.original, _CONSTANT):
+                return
+        if len(self._known) >= CALLS:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = Remembered(arguments, call, instance, copies, shared)
+
+    def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
+        """A plan bound to these arguments and to what the lists hold now; collective itself."""
+        call = self._check(self.arguments(*args, **kwargs))
+        last = self._prepared(call, frozen=True).last()
+        given = call.given
+        return self._plan(
+            Prepared(call, [last], call.allocations), **given.src.operands, **given.dst.operands
+        )
+
+    def _prepared(self, call: Call, *, met: bool = False, frozen: bool = False) -> Prepared:
+        """Ready to be run; private lists are read now.
+
+        `met`: all have already come to where shared ones may be read. `frozen`: for a plan,
+        which will not look at them again.
+        """
+        instances = self._instances(call, met, frozen)
+        return Prepared(call, instances if call.shared else list(instances), call.allocations)
+
+    def _instances(self, call: Call, met: bool, frozen: bool) -> Iterator[Any]:
+        sync = sync_modes(call.full)
+        if call.shared:
+            if not met:
+                yield from self._meeting(call)
+            sync = sync if frozen else after_reading(sync)
+        try:
+            moves = self._moves(call)
+        except (TypeError, ValueError) as e:
+            call.fail(e)
+        yield self._bound(call, moves, sync)
+
+    # -- phase 1 -------------------------------------------------------------------------
+    def _check(self, given: Given) -> Call:
+        """Check what is known before any list is read."""
+        name, flags = self.__name__, given.flags
+
+        def arguments() -> list[tuple[str, str]]:
+            perm = given.perm
+            return [
+                *given.dst.arguments, *given.src.arguments,
+                *([(perm.name, str(perm))] if perm is not None else []),
+                (self.size_name, str(given.sizes)),
+                ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
+            ]
+
+        record = Record(name, arguments, title=f"{name}(flags={flags!r})")
+        opened = self._open(given.team, flags, record)
+        call = Call(opened.team, opened.full, record, given, int(flags), 1)
+        try:
+            self._check_given(call)
+        except (TypeError, ValueError, NotImplementedError) as e:
+            call.fail(e)
+        return call
+
+    def _check_flags(self, flags: Any) -> int:
+        name = self.__name__
+        number = as_integer(flags, name, "flags")
+        in_place = check_flags(number, name) & IN_PLACE
+        if in_place and self.base not in _ROOTED:
+            raise FlagError(f"{name}: flags: IN_PLACE is for {', '.join(_ROOTED)} only")
+        return super()._check_flags(number & ~IN_PLACE) | in_place
+
+    def _check_given(self, call: Call) -> None:
+        name, given, team = self.__name__, call.given, call.team
+        one, threads = self._entries_of(call), team.size
+        given.dst.prepare(name, team, _length(one.dst, threads))
+        given.src.prepare(name, team, _length(one.src, threads))
+        if given.typed:
+            call.unit = self._unit(given)
+        if given.perm is not None:
+            given.perm.prepare(name, threads)
+        if isinstance(given.sizes, Numbers):
+            given.sizes.prepare(name, _length(one.nbytes, threads))
+            return
+        n = as_integer(given.sizes, name, self.size_name)
+        if n < 1:
+            raise ValueError(f"{name}: {self.size_name}: expected at least 1, got {n}")
+        given.sizes = n
+
+    def _unit(self, given: Given) -> int:
+        """Bytes per element."""
+        (dst,), (src,) = given.dst.operands.values(), given.src.operands.values()
+        if given.typesize is None and dst.dtype != src.dtype:
+            raise TypeError(
+                f"{self.__name__}: expected dst and src of one dtype, or a typesize: "
+                f"got {dst.dtype} and {src.dtype}"
+            )
+        return dst.dtype.itemsize if given.typesize is None else int(given.typesize)
+
+    def _entries_of(self, call: Call, perm: Ints | None = None) -> Entries:
+        """Which entries belong together; of permute as if nothing moved unless `perm` is given."""
+        threads = call.team.size
+        if perm is None and self.base == "permute":
+            perm = np.arange(threads)
+        return entries(self.base, threads, perm)
+
+    # -- phase 2 -------------------------------------------------------------------------
+    def _meeting(self, call: Call) -> Iterator[Any]:
+        """Come to where shared lists may be read."""
+        team = call.team
+        if sync_modes(call.full)[0] == "all":
+            team.job.engine.expect_reads(team)
+            signature = fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
+            plan = team.plan_for("barrier", lambda: barrier_plan(team.rank, team.size))
+            yield team.make(plan, [], signature, call.record)
+        team.job.engine.expect_reads(team)
+
+    # -- phase 3 -------------------------------------------------------------------------
+    def _moves(self, call: Call) -> Transfers:
+        """Read the lists; everything about them is checked."""
+        name, given, team = self.__name__, call.given, call.team
+        perm = None
+        if given.perm is not None:
+            perm = given.perm.values(name)
+            permutation(name, perm.tolist())
+        every = self._entries_of(call, perm)
+        sizes = self._sizes(call)
+        some = np.flatnonzero(sizes[every.nbytes] > 0)
+        numbers = np.full(team.job.threads, -1)
+        numbers[np.asarray(team.threads)] = np.arange(team.size)
+        sides = Sides(self, call, every, sizes, numbers)
+        if call.full & IN_PLACE:
+            some = sides.without_own(some)
+        to = sides.at(given.dst, every.dst, every.to, some)
+        of = sides.at(given.src, every.src, every.of, some)
+        nbytes = sizes[every.nbytes[some]] * call.unit
+        sides.check_ranges(given.dst, every.dst[some], to, some)
+        sides.check_ranges(given.src, every.src[some], of, some)
+        sides.check_overlap(to, of, some)
+        call.record = self._with_entries(call, sizes, perm)
+        return Transfers.of(numbers[to.thread], to.addr, numbers[of.thread], of.addr, nbytes)
+
+    def _sizes(self, call: Call) -> Ints:
+        """Elements (`_v`) or bytes (`_x`) of each block."""
+        if not isinstance(call.given.sizes, Numbers):
+            return np.array([min(call.given.sizes, 1 << 44)], np.int64)
+        sizes = call.given.sizes.values(self.__name__)
+        bad = np.flatnonzero(sizes < 0)
+        if bad.size:
+            k = int(bad[0])
+            raise ValueError(
+                f"{self.__name__}: {self.size_name}[{k}]: expected at least 0, got {sizes[k]}"
+            )
+        return sizes
+
+    def _with_entries(self, call: Call, sizes: Ints, perm: Ints | None) -> Record:
+        """The record with each entry by itself, so that a difference names the index."""
+        given, record = call.given, call.record
+
+        def arguments() -> list[tuple[str, str]]:
+            out = list(record.arguments)
+            for side in (given.dst, given.src):
+                out += [(side.entry(k), text) for k, text in enumerate(side.texts(sizes.size))]
+            if isinstance(given.sizes, Numbers):
+                out += [(f"{self.size_name}[{k}]", str(n)) for k, n in enumerate(sizes.tolist())]
+            if perm is not None:
+                out += [(f"perm[{k}]", str(to)) for k, to in enumerate(perm.tolist())]
+            return out
+
+        return Record(record.name, arguments, record.title)
+
+    # -- phase 4 -------------------------------------------------------------------------
+    def _bound(self, call: Call, moves: Transfers, sync: tuple[str, str]) -> Any:
+        """The instance of the plan for these transfers."""
+        team = call.team
+        content = blake2b(b"".join(c.tobytes() for c in moves), digest_size=16).digest()
+        flag = call.full & ALGORITHM_MASK
+        if not flag:
+            most = int(moves.nbytes.max(initial=0))
+            flag = team.table.choose(self.name, most, team.size, team.place)
+        entry = algorithms.find(self.name, flag)
+
+        def build() -> Plan:
+            return trace(
+                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync, team.tuning,
+                [Operand(0), Operand(1), moves],
+            )
+
+        plan = team.plan_for((self.name, flag, sync, content), build)
+        number = int.from_bytes(content[:7], "little")
+        signature = fingerprint(self.name, call.flags, number, *call.where)
+        heap = Anywhere(team)
+        return team.make(plan, [heap, heap], signature, call.record)
+
+
+def _length(index: Ints, threads: int) -> int:
+    """How long a list has to be that is indexed like this."""
+    return int(index.max()) + 1 if index.size else threads
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides' entries while they are checked.
+
+    Attributes
+    ----------
+    every
+        Which entries belong together.
+    sizes
+        By entry of the list of sizes.
+    numbers
+        The team's rank of each thread, -1 of those that are not in it.
+    """
+
+    collective: Relocation
+    call: Call
+    every: Entries
+    sizes: Ints
+    numbers: Ints
+
+    @property
+    def name(self) -> str:
+        """Of the call."""
+        return self.collective.__name__
+
+    def at(self, side: Side, index: Ints, ranks: Ints | None, some: Ints) -> Places:
+        """The places of some entries, each on the thread where it has to be."""
+        index = index[some]
+        places = side.places(self.name, index)
+        if not some.size:
+            return places
+        threads = np.asarray(self.call.team.threads)
+        if ranks is not None:
+            expected = threads[ranks[some]]
+        else:
+            expected = np.full(some.size, places.thread[0])
+            if self.numbers[expected[0]] < 0:
+                raise AffinityError(
+                    f"{self.name}: {side.entry(int(index[0]))}: expected affinity to a thread of "
+                    f"the team, got a pointer with affinity to thread {expected[0]}"
+                )
+        bad = np.flatnonzero(places.thread != expected)
+        if bad.size:
+            i = int(bad[0])
+            raise AffinityError(
+                f"{self.name}: {side.entry(int(index[i]))}: expected affinity to thread "
+                f"{expected[i]}, got a pointer with affinity to thread {places.thread[i]}"
+            )
+        return places
+
+    def without_own(self, some: Ints) -> Ints:
+        """All but the root's own block, which IN_PLACE leaves alone."""
+        given, every = self.call.given, self.every
+        if every.to is None:
+            side, index, ranks = given.dst, every.dst, every.of
+        else:
+            side, index, ranks = given.src, every.src, every.to
+        assert ranks is not None
+        if isinstance(side, Single):
+            root = int(self.numbers[side.places(self.name, index[:1]).thread[0]])
+            return self._except(some, ranks, root)
+        # The root's own entry may be anything, so two entries are needed to tell who it is.
+        told = [(int(ranks[k]), self._rank(side, int(index[k]))) for k in some[:2]]
+        roots = [rank for _, rank in told if rank is not None] or [rank for rank, _ in told]
+        fits = (r for r in roots if all(r in (own, rank) for own, rank in told))
+        if not roots:
+            return some
+        return self._except(some, ranks, next(fits, roots[0]))
+
+    def _except(self, some: Ints, ranks: Ints, root: int) -> Ints:
+        others: Ints = some[ranks[some] != root]
+        return others
+
+    def _rank(self, side: Side, entry: int) -> int | None:
+        """Whose memory an entry points to, None if nobody's."""
+        try:
+            return int(self.numbers[side.places(self.name, np.array([entry])).thread[0]])
+        except (TypeError, ValueError):
+            return None
+
+    def check_ranges(self, side: Side, index: Ints, places: Places, some: Ints) -> None:
+        """Each block lies in its allocation."""
+        counts = self.sizes[self.every.nbytes[some]]
+        nbytes = counts * self.call.unit
+        bad = np.flatnonzero((places.addr < places.low) | (places.addr + nbytes > places.high))
+        if not bad.size:
+            return
+        i = int(bad[0])
+        of = self.collective.size_name
+        if isinstance(self.call.given.sizes, Numbers):
+            of += f"[{self.every.nbytes[some][i]}]"
+        raise ValueError(
+            f"{self.name}: {side.entry(int(index[i]))}: {nbytes[i]} bytes from offset "
+            f"{places.addr[i]} are beyond the allocation, which has offsets {places.low[i]} to "
+            f"{places.high[i]} on thread {places.thread[i]} ({of}={counts[i]})"
+        )
+
+    def check_overlap(self, to: Places, of: Places, some: Ints) -> None:
+        """No destination block overlaps another one, a source block or a shared list."""
+        nbytes = self.sizes[self.every.nbytes[some]] * self.call.unit
+        given = self.call.given
+        read: list[tuple[int, int, int, str]] = []
+        for listed in given.lists:
+            if listed.shared is not None:
+                places = extent(listed.shared, listed.count)
+                read += [(*place, listed.name) for place in places]
+        lists = np.array([run[:3] for run in read], np.int64).reshape(-1, 3).T
+        thread = np.concatenate([of.thread, lists[0]])
+        start = np.concatenate([of.addr, lists[1]])
+        end = start + np.concatenate([nbytes, lists[2]])
+        # by thread and place, in numbers small enough to be put into one
+        marks = np.unique(np.concatenate([to.addr, to.addr + nbytes, start, end]))
+
+        def key(threads: Ints, addr: Ints) -> Ints:
+            return threads * (marks.size + 1) + np.searchsorted(marks, addr)
+
+        low, high = key(to.thread, to.addr), key(to.thread, to.addr + nbytes)
+        order = np.argsort(low, kind="stable")
+        low, high = low[order], high[order]
+        names = self.every.dst[some][order]
+        bad = np.flatnonzero(high[:-1] > low[1:])
+        if bad.size:
+            i = int(bad[0])
+            first, second = sorted((int(names[i]), int(names[i + 1])))
+            raise OverlapError(
+                f"{self.name}: the blocks at {given.dst.entry(first)} and "
+                f"{given.dst.entry(second)} overlap on thread {to.thread[order][i]}"
+            )
+        if not low.size:
+            return
+        before = np.searchsorted(low, key(thread, end), side="left") - 1
+        bad = np.flatnonzero((before >= 0) & (high[before] > key(thread, start)))
+        if bad.size:
+            i = int(bad[0])
+            target = given.dst.entry(int(names[before[i]]))
+            if i < some.size:
+                other = f"the source block at {given.src.entry(int(self.every.src[some][i]))}"
+            else:
+                other = f"the list {read[i - some.size][3]}"
+            raise OverlapError(
+                f"{self.name}: the block at {target} overlaps {other} on thread {thread[i]}"
+            )
+
+
+# --- the forms ----------------------------------------------------------------------------
+
+def _v(
+    dst: Any, src: Any, ddisp: Any, sdisp: Any, nelems: Any, flags: Any = 0, *,
+    dst_blk: Any = None, src_blk: Any = None, typesize: Any = None, team: Any = None,
+) -> Given:  # fmt: skip
+    return Given(
+        Displaced("dst", dst, Numbers("ddisp", ddisp), dst_blk, typesize),
+        Displaced("src", src, Numbers("sdisp", sdisp), src_blk, typesize),
+        Numbers("nelems", nelems), flags, team, typesize=typesize, typed=True,
+    )  # fmt: skip
+
+
+def _permute_v(
+    dst: Any, src: Any, perm: Any, ddisp: Any, sdisp: Any, nelems: Any, flags: Any = 0, *,
+    dst_blk: Any = None, src_blk: Any = None, typesize: Any = None, team: Any = None,
+) -> Given:  # fmt: skip
+    given = _v(
+        dst, src, ddisp, sdisp, nelems, flags,
+        dst_blk=dst_blk, src_blk=src_blk, typesize=typesize, team=team,
+    )  # fmt: skip
+    given.perm = Numbers("perm", perm)
+    return given
+
+
+def _broadcast_v(
+    dst: Any, src: Any, ddisp: Any, nelems: Any, flags: Any = 0, *,
+    dst_blk: Any = None, typesize: Any = None, team: Any = None,
+) -> Given:  # fmt: skip
+    side = Displaced("dst", dst, Numbers("ddisp", ddisp), dst_blk, typesize)
+    return Given(
+        side, Single("src", src), nelems, flags, team, typesize=typesize, typed=True
+    )
+
+
+def _x(dst: Any, src: Any, nbytes: Any, flags: Any = 0, team: Any = None) -> Given:
+    return Given(
+        Pointers("dst", dst), Pointers("src", src), Numbers("nbytes", nbytes), flags, team
+    )
+
+
+def _permute_x(
+    dst: Any, src: Any, perm: Any, nbytes: Any, flags: Any = 0, team: Any = None
+) -> Given:
+    given = _x(dst, src, nbytes, flags, team)
+    given.perm = Numbers("perm", perm)
+    return given
+
+
+def _broadcast_x(dst: Any, src: Any, nbytes: Any, flags: Any = 0, team: Any = None) -> Given:
+    return Given(Pointers("dst", dst), Single("src", src), nbytes, flags, team)
+
+
+_BLOCKS = """\
+    dst{s} : SharedArray or SharedPointer
+        Displacements are counted from there, an array's from element 0.
+"""
+_SIZES = """\
+    dst_blk{s}, typesize : int, optional
+        Blocksize and bytes of an element in that arithmetic. Default: the arrays' own; without
+        typesize they must have one dtype.
+"""
+_WHAT = {
+    "broadcast": (
+        "Copy one block to a place of each thread's own.",
+        "T: [i] on thread i", "", "one int",
+    ),
+    "scatter": (
+        "Copy the i-th block of one thread to thread i.",
+        "T: [i] on thread i", "T: [i] on the root, for thread i", "T ints, by receiver",
+    ),
+    "gather": (
+        "Copy a block of every thread to one thread.",
+        "T: [i] on the root, from thread i", "T: [i] on thread i", "T ints, by sender",
+    ),
+    "gather_all": (
+        "Copy a block of every thread to every thread.",
+        "T*T: [i*T+j] on thread i, from thread j", "T: [j] on thread j", "T ints, by sender",
+    ),
+    "exchange": (
+        "Copy a block of every thread to every thread, another one to each.",
+        "T*T: [i*T+j] on thread i, from thread j", "T*T: [j*T+i] on thread j, for thread i",
+        "T*T ints, indexed like src",
+    ),
+    "permute": (
+        "Copy a block of thread i to thread perm[i].",
+        "T: [i] on thread i; thread i's block goes to [perm[i]]", "T: [i] on thread i",
+        "T ints, by sender",
+    ),
+}  # fmt: skip
+_ARGUMENTS: dict[tuple[str, str], Callable[..., Given]] = {
+    ("", "v"): _v, ("broadcast", "v"): _broadcast_v, ("permute", "v"): _permute_v,
+    ("", "x"): _x, ("broadcast", "x"): _broadcast_x, ("permute", "x"): _permute_x,
+}  # fmt: skip
+_DOCUMENT = {"v": "displacements", "x": "pointers"}
+
+
+def _made(name: str, form: str) -> Relocation:
+    """One of the twelve."""
+    doc, dst, src, sizes = _WHAT[name]
+    arguments = _ARGUMENTS.get((name, form), _ARGUMENTS["", form])
+    single = name == "broadcast"
+    text = ""
+    if form == "v":
+        text += _BLOCKS.format(s="" if single else ", src")
+    if single:
+        text += "    src : SharedArray or SharedPointer\n"
+        text += "        The block; its thread is the root.\n"
+    lists = [("ddisp" if form == "v" else "dst", dst), ("sdisp" if form == "v" else "src", src)]
+    if name == "permute":
+        lists.append(("perm", "T ints, a permutation"))
+    kind = f"list of {'int' if form == 'v' else 'pointers'}"
+    for argument, what in lists:
+        if what:
+            text += f"    {argument} : {kind if argument != 'perm' else 'list of int'}\n"
+            text += f"        {what}.\n"
+    count = "nelems" if form == "v" else "nbytes"
+    text += f"    {count} : {'int' if single else 'list of int'}\n        {sizes}.\n"
+    if form == "v":
+        text += _SIZES.format(s="" if single else ", src_blk")
+    return Relocation(name, form, f"{doc[:-1]}, by {_DOCUMENT[form]}.", arguments, text.rstrip())
+
+
+all_broadcast_v = _made("broadcast", "v")
+all_broadcast_x = _made("broadcast", "x")
+all_scatter_v = _made("scatter", "v")
+all_scatter_x = _made("scatter", "x")
+all_gather_v = _made("gather", "v")
+all_gather_x = _made("gather", "x")
+all_gather_all_v = _made("gather_all", "v")
+all_gather_all_x = _made("gather_all", "x")
+all_exchange_v = _made("exchange", "v")
+all_exchange_x = _made("exchange", "x")
+all_permute_v = _made("permute", "v")
+all_permute_x = _made("permute", "x")
