@@ -8,7 +8,7 @@ happens for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NoReturn
@@ -117,11 +117,29 @@ class Opened:
 
 @dataclass(slots=True)
 class Prepared:
-    """A call ready to be run: one instance after the other, made as they are asked for."""
+    """A call ready to be run.
+
+    Attributes
+    ----------
+    instance
+        What does the work; None if it depends on what shared lists hold.
+    meeting
+        What has to be run before those may be read.
+    read
+        Reads them and returns the instance.
+    """
 
     opened: Opened
-    instances: Iterable[Any]
     allocations: Sequence[Allocation]
+    instance: Any = None
+    meeting: Sequence[Any] = ()
+    read: Callable[[], Any] | None = None
+
+    @property
+    def instances(self) -> Iterator[Any]:
+        """One after the other; each has to be run before the next one is asked for."""
+        yield from self.meeting
+        yield self.instance if self.read is None else self.read()
 
     def run(self) -> Handle | None:
         """Run it, or post it."""
@@ -133,13 +151,10 @@ class Prepared:
         return None
 
     def last(self) -> Any:
-        """The instance that does the work, when all that comes before it has been run."""
-        instances = iter(self.instances)
-        instance = next(instances)
-        for following in instances:
+        """Run all that comes before the work, and return the instance that does it."""
+        for instance in self.meeting:
             instance.execute()
-            instance = following
-        return instance
+        return self.instance if self.read is None else self.read()
 
 
 @dataclass(slots=True)
@@ -221,10 +236,8 @@ class Collective(_HotCall):  # type: ignore[misc]
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """A call that is not in the cache."""
         call = self._prepare(*args, **kwargs)
-        if isinstance(call.instances, list) and not call.opened.posted:
-            (instance,) = call.instances
-            if instance.owner.job.native:
-                self.remember(args, instance, kwargs)
+        if call.opened.team.job.native and not call.opened.posted:
+            self.remember(args, call.instance, kwargs)
         return call.run()
 
     def plan(
@@ -355,12 +368,25 @@ class Collective(_HotCall):  # type: ignore[misc]
                 )
         return Target(allocation, rank, offset, total)
 
+    def _meeting(self, call: Opened, signature: int) -> list[Any]:
+        """What brings all to where shared lists may be read.
+
+        Every thread reads them, so those must have come to where they may be read, and all
+        have read them before their owners may go on to change them (`after_reading`).
+        """
+        team = call.team
+        team.job.engine.expect_reads(team)
+        if call.sync[0] != "all":
+            return []
+        plan = team.plan_for("barrier", lambda: barrier_plan(team.rank, team.size))
+        return [team.make(plan, [], signature, call.record)]
+
     # -- plans -------------------------------------------------------------------------
     def _instance(self, call: Checked) -> Prepared:
         rooted = self.dst.rooted or self.src.rooted
         plan = self._plan_for(call, call.sync, call.root, (call.root,) if rooted else ())
         instance = self._bind(call, plan, call.fingerprint(self.name))
-        return Prepared(call, [instance], [t.allocation for t in call.targets])
+        return Prepared(call, [t.allocation for t in call.targets], instance)
 
     def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
         bounds = [Bound(t.allocation.memory, t.offset) for t in call.targets]
@@ -437,30 +463,22 @@ class Permute(Collective):
         try:
             target = call.targets[0]
             listed.check(self.__name__, call.team, target.offset, target.nbytes)
-            if listed.shared is None:
-                permutation(self.__name__, listed.read(call.team.size))
         except (TypeError, ValueError) as e:
             call.fail(e)
         allocations = [t.allocation for t in call.targets]
-        if listed.shared is not None:
-            allocations.append(listed.shared.allocation)
-        return Prepared(call, self._instances(call, listed, frozen), allocations)
+        if listed.shared is None:
+            return Prepared(call, allocations, self._read(call, listed, call.sync))
+        allocations.append(listed.shared.allocation)
+        sync = call.sync if frozen else after_reading(call.sync)
+        meeting = self._meeting(call, call.fingerprint(f"{self.name} list", *listed.where))
+        return Prepared(
+            call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync)
+        )
 
-    def _instances(self, call: Checked, listed: List, frozen: bool) -> Iterator[Any]:
-        """Read the list when it may be read, then do the work.
-
-        A shared list is read by every thread, so those must have come to where it may be
-        read, and all have read it before its owners may go on to change it.
-        """
-        on, sync = call.team, call.sync
+    def _read(self, call: Checked, listed: List, sync: tuple[str, str]) -> Any:
+        """Read the list, and bind the plan that it asks for."""
+        on = call.team
         if listed.shared is not None:
-            if sync[0] == "all":
-                signature = call.fingerprint(f"{self.name} list", *listed.where)
-                on.job.engine.expect_reads(on)
-                plan = on.plan_for("barrier", lambda: barrier_plan(on.rank, on.size))
-                yield on.make(plan, [], signature, call.record)
-            if not frozen:
-                sync = after_reading(sync)
             on.job.engine.expect_reads(on)
         try:
             values = permutation(self.__name__, listed.read(on.size))
@@ -471,7 +489,7 @@ class Permute(Collective):
         content = blake2b(array.tobytes(), digest_size=16).digest()
         plan = self._plan_for(call, sync, content, (array,))
         number = int.from_bytes(content[:7], "little")
-        yield self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
+        return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
 
 
 def after_reading(sync: tuple[str, str]) -> tuple[str, str]:

@@ -215,7 +215,7 @@ class Computation(Collective):
             opened.fail(e)
         except (TypeError, ValueError, NotImplementedError) as e:
             opened.fail(e)
-        return Prepared(opened, [instance], [x.allocation for x in (to, source)])
+        return Prepared(opened, [x.allocation for x in (to, source)], instance)
 
     # -- arguments -----------------------------------------------------------------------
     def _spec(

@@ -14,7 +14,7 @@ from the reading straight to the bound plan (`Remembered`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -26,7 +26,6 @@ from .algorithms.transfers import Entries, Transfers, entries
 from .arguments import as_integer
 from .collectives import BoundPlan, Collective, Opened, Prepared, after_reading
 from .engine.anywhere import Anywhere
-from .engine.live import barrier_plan
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError
 from .fingerprint import fingerprint
@@ -35,7 +34,6 @@ from .flags import (
     IN_PLACE,
     check_flags,
     flag_names,
-    sync_modes,
 )
 from .handles import Handle
 from .lists import permutation
@@ -218,7 +216,7 @@ class Relocation(Collective):
             known.call.team.enter(self.__name__)
             if known.call.shared:
                 met = True
-                for instance in self._meeting(known.call):
+                for instance in self._lists_meeting(known.call):
                     instance.execute()
             if known.same_lists():
                 known.instance.execute()
@@ -251,9 +249,8 @@ class Relocation(Collective):
         call = self._check(self.arguments(*args, **kwargs))
         last = self._prepared(call, frozen=True).last()
         given = call.given
-        return self._plan(
-            Prepared(call, [last], call.allocations), **given.src.operands, **given.dst.operands
-        )
+        prepared = Prepared(call, call.allocations, last)
+        return self._plan(prepared, **given.src.operands, **given.dst.operands)
 
     def _prepared(self, call: Call, *, met: bool = False, frozen: bool = False) -> Prepared:
         """Ready to be run; private lists are read now.
@@ -261,20 +258,24 @@ class Relocation(Collective):
         `met`: all have already come to where shared ones may be read. `frozen`: for a plan,
         which will not look at them again.
         """
-        instances = self._instances(call, met, frozen)
-        return Prepared(call, instances if call.shared else list(instances), call.allocations)
+        if not call.shared:
+            instance = self._read(call, call.sync)
+            return Prepared(call, call.allocations, instance)
+        sync = call.sync if frozen else after_reading(call.sync)
+        meeting = [] if met else self._lists_meeting(call)
+        return Prepared(
+            call, call.allocations, meeting=meeting, read=lambda: self._read(call, sync)
+        )
 
-    def _instances(self, call: Call, met: bool, frozen: bool) -> Iterator[Any]:
-        sync = sync_modes(call.full)
+    def _read(self, call: Call, sync: tuple[str, str]) -> Any:
+        """Read the lists, and bind the plan that they ask for."""
         if call.shared:
-            if not met:
-                yield from self._meeting(call)
-            sync = sync if frozen else after_reading(sync)
+            call.team.job.engine.expect_reads(call.team)
         try:
             moves = self._moves(call)
         except (TypeError, ValueError) as e:
             call.fail(e)
-        yield self._bound(call, moves, sync)
+        return self._bound(call, moves, sync)
 
     # -- phase 1 -------------------------------------------------------------------------
     def _check(self, given: Given) -> Call:
@@ -342,15 +343,9 @@ class Relocation(Collective):
         return entries(self.base, threads, perm)
 
     # -- phase 2 -------------------------------------------------------------------------
-    def _meeting(self, call: Call) -> Iterator[Any]:
-        """Come to where shared lists may be read."""
-        team = call.team
-        if sync_modes(call.full)[0] == "all":
-            team.job.engine.expect_reads(team)
-            signature = fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
-            plan = team.plan_for("barrier", lambda: barrier_plan(team.rank, team.size))
-            yield team.make(plan, [], signature, call.record)
-        team.job.engine.expect_reads(team)
+    def _lists_meeting(self, call: Call) -> list[Any]:
+        signature = fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
+        return self._meeting(call, signature)
 
     # -- phase 3 -------------------------------------------------------------------------
     def _moves(self, call: Call) -> Transfers:
