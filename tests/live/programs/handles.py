@@ -90,6 +90,29 @@ def on_teams(buffers: list[Buffers]) -> None:
     part.free()
 
 
+def anywhere(buffers: Buffers) -> None:
+    """Blocks given by pointers, in private lists and shared ones."""
+    me, threads, n = int(xupc.MYTHREAD), int(xupc.THREADS), 500
+    dst, src = buffers.operands("gather_all", 0)
+    pointers = xupc.all_alloc(threads, xupc.pointer_dtype, 1)
+    for k in range(6):
+        buffers.fill("gather_all", k, n)
+        pointers[me] = buffers.pointer("src", me)
+        to = [buffers.pointer("dst", i) + j * n for i in range(threads) for j in range(threads)]
+        own = [buffers.pointer("src", j) for j in range(threads)]
+        of = pointers if k % 2 else own
+        handle = xupc.all_gather_all_x(to, of, [n] * threads, ASYNC)
+        other = xupc.all_broadcast(dst, src, 1, ASYNC)
+        for each in (handle, other) if (me + k) % 2 else (other, handle):
+            each.wait()
+        xupc.all_broadcast_in_place(dst, 1)
+        buffers.check("gather_all", k, n, 0, 0, ("anywhere", k))
+    wrong = [-1] * threads
+    handle = xupc.all_gather_all_x(to, pointers, wrong, ASYNC)  # seen when the list is read
+    raises(ValueError, ("nbytes[0]",), handle.wait)
+    raises(ValueError, ("nbytes[0]",), lambda: xupc.all_gather_all_x(to, own, wrong, ASYNC))
+
+
 def trouble(buffers: Buffers, usable: Usable) -> None:
     """Errors of arguments at posting, differences at waiting; nothing is lost."""
     me, threads = int(xupc.MYTHREAD), int(xupc.THREADS)
@@ -146,6 +169,7 @@ def main(rounds: int) -> None:
     on_teams(buffers)
     trouble(buffers[0], usable)
     lists(buffers[0])
+    anywhere(buffers[0])
     done(number)
 
 

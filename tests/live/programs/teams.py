@@ -62,7 +62,8 @@ class Checks:
         self.count += 1
         flags = FLAGS[self.random.integers(len(FLAGS))]
         n = int(self.random.choice([1, 5, 700, 9000]))
-        names = ["broadcast", "gather", "gather_all", "exchange", "permute", "sum", "prefix"]
+        names = ["broadcast", "gather", "gather_all", "uneven", "exchange", "permute"]
+        names += ["sum", "prefix"]
         getattr(self, self.random.choice(names))(n, flags)
 
     def root(self) -> tuple[int, int]:
@@ -71,8 +72,11 @@ class Checks:
 
     def at(self, array: Any, rank: int) -> Any:
         """A pointer to the start of a member's part, or the array alone for the first one's."""
+        return self.pointer(array, rank) if rank else array
+
+    def pointer(self, array: Any, rank: int) -> Any:
         block = self.team.threads[rank] if any(array is w for w in self.world) else rank
-        return array + block * array.blocksize if rank else array
+        return array + block * array.blocksize
 
     def see(self, found: Any, wanted: Any, what: object) -> None:
         assert np.array_equal(found, wanted), (what, self.team.threads, self.count, found, wanted)
@@ -104,6 +108,22 @@ class Checks:
         team.barrier()
         wanted = np.concatenate([self.data(t, n) for t in team.threads])
         self.see(dst.local[: n * team.size], wanted, "gather_all")
+        self.done(dst, src)
+
+    def uneven(self, n: int, flags: int) -> None:
+        """Pointers to blocks of sizes that differ, 0 among them."""
+        team = self.team
+        dst, src = self.operands(team.size, n)
+        sizes = [int(k) for k in self.random.integers(0, n + 1, team.size)]
+        ranks = range(team.size)
+        to = [self.pointer(dst, i) + j * n for i in ranks for j in ranks]
+        of = [self.pointer(src, j) for j in ranks]
+        xupc.all_gather_all_x(to, of, [8 * k for k in sizes], flags, team=team)
+        team.barrier()
+        wanted = np.full((team.size, n), -1)
+        for row, thread, k in zip(wanted, team.threads, sizes, strict=True):
+            row[:k] = self.data(thread, n)[:k]
+        self.see(dst.local[: n * team.size], wanted.ravel(), "gather_all_x")
         self.done(dst, src)
 
     def exchange(self, n: int, flags: int) -> None:
