@@ -21,7 +21,11 @@ engine has a choice, the worst is assumed:
 3. A Wait for v is woken by the first signal of v or more, and by the v-th that names
    the waiter (engines without shared words count messages), whichever comes later; it
    learns what the writer knew at the earlier of the two.
-4. Messages match in order per sender, receiver, operation and channel.
+4. Messages match in order per sender, receiver, team, operation and channel.
+
+Calls may be on teams, and posted: then they are carried out in order, those of one team
+after each other, at a time of their own; between posting and waiting the thread's own
+program and the call know nothing of each other.
 """
 
 from __future__ import annotations
@@ -62,8 +66,10 @@ from .programs import (
 from .races import Race, Shadow, Where
 
 __all__ = [
+    "Await",
     "Call",
     "DeadlockError",
+    "Post",
     "Program",
     "ProtocolError",
     "RaceError",
@@ -92,12 +98,29 @@ class WrongBytesError(SimulationError):
 class Call:
     """A collective call: every thread's program, and where operand i is: (array, base).
 
-    `kernel` says what its reductions do to values.
+    `kernel` says what its reductions do to values. `threads` are those of the team it is on, by
+    rank; programs and operands are by rank. Default: all.
     """
 
     programs: Sequence[Program]
     operands: tuple[tuple[str, int], ...]
     kernel: Any = None
+    threads: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A call that the thread goes on without waiting for, under a name of the thread's own."""
+
+    call: Call
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait until a posted call is over."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +159,7 @@ class UserBarrier:
         return "user barrier"
 
 
-Action = Call | UserWrite | UserRead | UserBarrier
+Action = Call | Post | Await | UserWrite | UserRead | UserBarrier
 Memory = Mapping[str, Sequence[bytearray]]
 
 
@@ -145,7 +168,7 @@ class _Lane:
 
     __slots__ = ("at", "epoch", "known", "lane", "owner", "steps", "sub")
 
-    def __init__(self, owner: _Thread, lane: int) -> None:
+    def __init__(self, owner: _Stream, lane: int) -> None:
         self.owner = owner
         self.lane = lane
         self.steps: list[tuple[int, Any]] = []
@@ -156,29 +179,60 @@ class _Lane:
 
 
 class _Thread:
-    """A thread: its script, and the call that it is in."""
+    """An actor: the thread's own program, its script."""
+
+    __slots__ = ("awaits", "calls", "known", "next", "number", "over", "script", "streams")
+
+    def __init__(self, number: int, script: Sequence[Action]) -> None:
+        self.number = number
+        self.script = script
+        self.next = 0
+        self.calls = 0
+        self.known = 0
+        self.streams: dict[Team, _Stream] = {}
+        self.over: dict[str, int] = {}  # posted calls that are, and what they knew then
+        self.awaits: str | None = None
+
+
+Team = tuple[int, ...]
+
+
+class _Stream:
+    """The calls of a thread on one team, and the one that it is in.
+
+    Attributes
+    ----------
+    rank
+        The thread's place in the team.
+    queue
+        Calls to come: what the thread knew when it posted them, and their names.
+    """
 
     __slots__ = (
         "call",
         "calls",
         "known",
         "lanes",
-        "next",
+        "name",
         "open",
         "program",
+        "queue",
         "rank",
         "running",
-        "script",
+        "team",
+        "thread",
         "tickets",
         "told",
         "unset",
         "waiting",
     )
 
-    def __init__(self, rank: int, script: Sequence[Action]) -> None:
-        self.rank = rank
-        self.script = script
-        self.next = 0
+    def __init__(self, thread: _Thread, team: Team) -> None:
+        self.thread = thread
+        self.team = team
+        self.rank = team.index(thread.number)
+        self.queue: deque[tuple[Call, int, str]] = deque()
+        self.name = ""
         self.calls = 0
         self.known = 0
         self.call: Call | None = None
@@ -198,7 +252,7 @@ class _Posted:
     __slots__ = ("known", "message", "thread", "ticket", "where")
 
     def __init__(
-        self, thread: _Thread, ticket: int, message: Message, known: int, where: Where
+        self, thread: _Stream, ticket: int, message: Message, known: int, where: Where
     ) -> None:
         self.thread = thread
         self.ticket = ticket
@@ -212,7 +266,7 @@ class _Transfer:
 
     __slots__ = ("key", "recv", "send")
 
-    def __init__(self, key: tuple[int, ...], send: _Posted, recv: _Posted) -> None:
+    def __init__(self, key: tuple[Any, ...], send: _Posted, recv: _Posted) -> None:
         self.key = key
         self.send = send
         self.recv = recv
@@ -223,7 +277,7 @@ class _Reading:
 
     __slots__ = ("known", "moves", "thread", "ticket")
 
-    def __init__(self, thread: _Thread, ticket: int, moves: Moves, known: int) -> None:
+    def __init__(self, thread: _Stream, ticket: int, moves: Moves, known: int) -> None:
         self.thread = thread
         self.ticket = ticket
         self.moves = moves
@@ -243,8 +297,8 @@ class Simulation:
     memory
         ``memory[array][thread]`` are the bytes of an array on a thread.
     scripts
-        ``scripts[thread]``: its actions in order.  The calls must be the same on all.
-        There is no barrier between them but what the calls or `UserBarrier` make.
+        ``scripts[thread]``: its actions in order.  The calls on a team must be the same on all
+        its threads. There is no barrier between them but what the calls or `UserBarrier` make.
     seed
         None: round robin, each actor as far as it goes. A number: a random actor
         takes one step, again and again.
@@ -259,9 +313,9 @@ class Simulation:
     ) -> None:
         if len(scripts) != tree.size:
             raise ValueError(f"{tree.size} threads, {len(scripts)} scripts")
-        self._size = tree.size
+        self._everybody = tuple(range(tree.size))
         self._memory = memory
-        self._threads = [_Thread(rank, script) for rank, script in enumerate(scripts)]
+        self._threads = [_Thread(number, script) for number, script in enumerate(scripts)]
         self._random = None if seed is None else random.Random(seed)
         self._queue: deque[_Actor] = deque()
         self._pool: list[_Actor] = []
@@ -270,12 +324,13 @@ class Simulation:
         self._shadows = {
             array: [Shadow(array, t, self._races) for t in range(tree.size)] for array in memory
         }
-        self._signals: dict[tuple[int, int, int], list[tuple[int, Ranks, int]]] = {}
-        self._heard: dict[tuple[int, int, int, int], int] = {}
-        self._listening: dict[tuple[int, int, int], list[_Lane]] = {}
-        self._sends: dict[tuple[int, ...], deque[_Posted]] = {}
-        self._recvs: dict[tuple[int, ...], deque[_Posted]] = {}
-        self._arrived: list[tuple[_Thread, str]] = []
+        self._signals: dict[tuple[Team, int, int, int], list[tuple[int, Ranks, int]]] = {}
+        self._heard: dict[tuple[Team, int, int, int, int], int] = {}
+        self._listening: dict[tuple[Team, int, int, int], list[_Lane]] = {}
+        self._sends: dict[tuple[Any, ...], deque[_Posted]] = {}
+        self._recvs: dict[tuple[Any, ...], deque[_Posted]] = {}
+        self._arrived: dict[Team, list[tuple[_Stream, str]]] = {}
+        self._at_barrier: list[_Thread] = []  # of the user's own
         self._protocol: list[str] = []
         self._wrong: list[str] = []
 
@@ -331,17 +386,17 @@ class Simulation:
 
     def _check_signals(self) -> None:
         """Nobody was told anything that he did not wait for: engines may have to send it."""
-        for (call, of, channel), given in self._signals.items():
+        for (team, call, of, channel), given in self._signals.items():
             told: dict[int, int] = {}
             for _, to, _ in given:
                 for rank in to:
                     told[rank] = told.get(rank, 0) + 1
             for rank, times in told.items():
-                heard = self._heard.get((call, of, channel, rank), 0)
+                heard = self._heard.get((team, call, of, channel, rank), 0)
                 if rank != of and times > heard:
                     self._protocol.append(
-                        f"call {call}: thread {of} signals channel {channel} {times} times for "
-                        f"thread {rank}, which waits for {heard}"
+                        f"call {call}: thread {team[of]} signals channel {channel} {times} times "
+                        f"for thread {team[rank]}, which waits for {heard}"
                     )
 
     def _new_bit(self) -> int:
@@ -354,15 +409,16 @@ class Simulation:
         while thread.next < len(thread.script):
             action = thread.script[thread.next]
             thread.next += 1
-            if isinstance(action, Call):
-                self._start(thread, action)
+            if isinstance(action, Call | Post | Await):
+                if self._call(thread, action):
+                    continue
                 return
             if isinstance(action, UserBarrier):
-                self._arrive(thread, f"user barrier before call {thread.calls}")
+                self._user_barrier(thread)
                 return
             writes = isinstance(action, UserWrite)
             data = action.data if isinstance(action, UserWrite) else action.expected
-            where = Where(thread.rank, thread.calls, -1, thread.next - 1, str(action), "")
+            where = Where(thread.number, thread.calls, -1, thread.next - 1, str(action), "")
             lo, hi = action.lo, action.lo + len(data)
             bit = self._new_bit()
             shadow = self._shadows[action.array][action.thread]
@@ -381,10 +437,33 @@ class Simulation:
                 self._push(thread)
                 return
 
-    def _start(self, thread: _Thread, call: Call) -> None:
+    def _call(self, thread: _Thread, action: Call | Post | Await) -> bool:
+        """A call, posted or not, or the waiting for one; True if the thread can go on."""
+        name = action.name if isinstance(action, Post | Await) else ""
+        if not isinstance(action, Await):
+            call = action.call if isinstance(action, Post) else action
+            team = self._everybody if call.threads is None else call.threads
+            stream = thread.streams.setdefault(team, _Stream(thread, team))
+            thread.over.pop(name, None)
+            thread.calls += 1
+            stream.queue.append((call, thread.known, name))
+            if stream.call is None:
+                self._start(stream)
+            if isinstance(action, Post):
+                return True
+        if name in thread.over:
+            thread.known |= thread.over[name]
+            return True
+        thread.awaits = name
+        return False
+
+    def _start(self, thread: _Stream) -> None:
+        """Begin the first call of a stream's queue."""
+        call, known, thread.name = thread.queue.popleft()
         program = call.programs[thread.rank]
         thread.call = call
         thread.program = program
+        thread.known |= known
         thread.tickets = [-1] * program.plan.tickets
         thread.told = [0] * program.plan.tickets
         thread.unset = program.plan.tickets
@@ -395,7 +474,7 @@ class Simulation:
             lane.known = thread.known
             self._push(lane)
 
-    def _maybe_over(self, thread: _Thread) -> None:
+    def _maybe_over(self, thread: _Stream) -> None:
         """An operation is over when both lanes are at their end and every ticket is set."""
         if thread.running or thread.unset:
             return
@@ -405,7 +484,14 @@ class Simulation:
         thread.call = None
         thread.calls += 1
         thread.open.clear()
-        self._push(thread)
+        user = thread.thread
+        user.over[thread.name] = thread.known
+        if user.awaits == thread.name:
+            user.awaits = None
+            user.known |= thread.known
+            self._push(user)
+        if thread.queue:
+            self._start(thread)
 
     # -- steps ---------------------------------------------------------------------
     def _advance(self, lane: _Lane) -> None:
@@ -448,28 +534,36 @@ class Simulation:
         thread = lane.owner
         assert thread.program is not None
         step = thread.program.plan.lanes[lane.lane][lane.at]
-        return Where(thread.rank, thread.calls, lane.lane, lane.at, step, thread.program.name)
+        number = thread.thread.number
+        return Where(number, thread.calls, lane.lane, lane.at, step, thread.program.name)
 
     def _touch(
         self, call: Call, spans: Sequence[Span], writes: bool, known: int, bit: int, where: Where
     ) -> None:
         for operand, rank, lo, hi in spans:
             array, base = call.operands[operand]
-            size = len(self._memory[array][rank])
+            number = self._number(call, rank)
+            size = len(self._memory[array][number])
             if lo + base < 0 or hi + base > size:
-                text = f"{array}@{rank}[{lo + base}:{hi + base}] is beyond its {size} bytes"
+                text = f"{array}@{number}[{lo + base}:{hi + base}] is beyond its {size} bytes"
                 self._protocol.append(f"{where}: {text}")
-            self._shadows[array][rank].touch(lo + base, hi + base, writes, known, bit, where)
+            self._shadows[array][number].touch(lo + base, hi + base, writes, known, bit, where)
+
+    @staticmethod
+    def _number(call: Call, rank: int) -> int:
+        """The thread of a rank."""
+        return rank if call.threads is None else call.threads[rank]
+
+    def _bytes(self, call: Call, operand: int, rank: int) -> tuple[bytearray, int]:
+        """The memory that an operand is in on a thread, and where it begins there."""
+        array, base = call.operands[operand]
+        return self._memory[array][self._number(call, rank)], base
 
     def _move(self, call: Call, moves: Moves) -> None:
-        memory, operands = self._memory, call.operands
         for (op, rank, lo, hi), (from_op, from_rank, from_lo, from_hi) in moves.blocks:
-            array, base = operands[op]
-            from_array, from_base = operands[from_op]
-            source = memory[from_array][from_rank]
-            memory[array][rank][lo + base : hi + base] = source[
-                from_lo + from_base : from_hi + from_base
-            ]
+            target, base = self._bytes(call, op, rank)
+            source, from_base = self._bytes(call, from_op, from_rank)
+            target[lo + base : hi + base] = source[from_lo + from_base : from_hi + from_base]
 
     def _by_hand(self, lane: _Lane, what: Moves | Work) -> None:
         """A step by loads and stores."""
@@ -489,8 +583,7 @@ class Simulation:
         dtype = call.kernel.dtype
 
         def view(part: Part, nelems: int) -> Any:
-            array, base = call.operands[part.operand]
-            memory = self._memory[array][part.thread]
+            memory, base = self._bytes(call, part.operand, part.thread)
             return np.frombuffer(memory, dtype, nelems, part.offset + base)
 
         carry_out(what.step, call.kernel, view)
@@ -498,7 +591,7 @@ class Simulation:
     def _signal(self, lane: _Lane, arg: tuple[int, int, Ranks]) -> None:
         channel, value, to = arg
         thread = lane.owner
-        key = (thread.calls, thread.rank, channel)
+        key = (thread.team, thread.calls, thread.rank, channel)
         given = self._signals.setdefault(key, [])
         if given and given[-1][0] > value:
             self._protocol.append(
@@ -513,7 +606,7 @@ class Simulation:
         channel, value, of = arg
         thread = lane.owner
         while lane.sub < len(of) and value > 0:
-            key = (thread.calls, of[lane.sub], channel)
+            key = (thread.team, thread.calls, of[lane.sub], channel)
             given = self._signals.get(key, ())
             enough = [known for stands, _, known in given if stands >= value]
             named = [known for _, to, known in given if thread.rank in to]
@@ -528,7 +621,7 @@ class Simulation:
         return True
 
     # -- tickets, messages, one-sided reads -------------------------------------------
-    def _complete(self, thread: _Thread, ticket: int, told: int) -> None:
+    def _complete(self, thread: _Stream, ticket: int, told: int) -> None:
         """One of the things that the ticket waits for is done."""
         thread.told[ticket] |= told
         left = thread.tickets[ticket]
@@ -541,7 +634,7 @@ class Simulation:
             self._push(waiter)
         self._maybe_over(thread)
 
-    def _begin(self, thread: _Thread, ticket: int, parts: int, where: Where) -> None:
+    def _begin(self, thread: _Stream, ticket: int, parts: int, where: Where) -> None:
         if thread.tickets[ticket] != -1:
             self._protocol.append(f"{where}: ticket t{ticket} was in use already")
             thread.unset += thread.tickets[ticket] == 0
@@ -563,7 +656,7 @@ class Simulation:
         mine, theirs = (self._sends, self._recvs) if sends else (self._recvs, self._sends)
         for message in arg.messages:
             pair = (thread.rank, message.peer) if sends else (message.peer, thread.rank)
-            key = (*pair, thread.calls, arg.channel)
+            key = (thread.team, *pair, thread.calls, arg.channel)
             posted = _Posted(thread, arg.ticket, message, lane.known, where)
             if theirs.get(key):
                 other = theirs[key].popleft()
@@ -585,12 +678,12 @@ class Simulation:
             assert target is not None
             data = bytearray()
             for operand, rank, lo, hi in send.message.blocks:
-                array, base = source.operands[operand]
-                data += self._memory[array][rank][lo + base : hi + base]
+                memory, base = self._bytes(source, operand, rank)
+                data += memory[lo + base : hi + base]
             at = 0
             for operand, rank, lo, hi in recv.message.blocks:
-                array, base = target.operands[operand]
-                self._memory[array][rank][lo + base : hi + base] = data[at : at + hi - lo]
+                memory, base = self._bytes(target, operand, rank)
+                memory[lo + base : hi + base] = data[at : at + hi - lo]
                 at += hi - lo
         self._complete(recv.thread, recv.ticket, send.known)
         self._complete(send.thread, send.ticket, 0)
@@ -608,46 +701,66 @@ class Simulation:
         self._push(_Reading(thread, ticket, moves, lane.known | bit))
 
     # -- barriers --------------------------------------------------------------------
-    def _arrive(self, thread: _Thread, what: str) -> None:
-        self._arrived.append((thread, what))
-        if len(self._arrived) < self._size:
+    def _user_barrier(self, thread: _Thread) -> None:
+        here = self._at_barrier
+        here.append(thread)
+        if len(here) < len(self._threads):
+            self._compare_barriers()
             return
-        first, expected = self._arrived[0]
-        if any(what != expected for _, what in self._arrived):
-            seen = ", ".join(f"thread {t.rank} in {what}" for t, what in self._arrived)
+        known = 0
+        for t in here:
+            known |= t.known
+        self._at_barrier = []
+        for t in here:
+            t.known |= known
+            self._push(t)
+
+    def _compare_barriers(self) -> None:
+        """All threads are at a barrier, but not at the same."""
+        calls = self._arrived.get(self._everybody, [])
+        users = self._at_barrier
+        if calls and users and len(calls) + len(users) == len(self._threads):
+            seen = [f"thread {t.thread.number} in {what}" for t, what in calls]
+            seen += [f"thread {t.number} in user barrier before call {t.calls}" for t in users]
+            self._protocol.append(f"different calls at a barrier: {', '.join(seen)}")
+
+    def _arrive(self, thread: _Stream, what: str) -> None:
+        arrived = self._arrived.setdefault(thread.team, [])
+        arrived.append((thread, what))
+        if len(arrived) < len(thread.team):
+            self._compare_barriers()
+            return
+        first, expected = arrived[0]
+        if any(what != expected for _, what in arrived):
+            seen = ", ".join(f"thread {t.thread.number} in {what}" for t, what in arrived)
             self._protocol.append(f"different calls at a barrier: {seen}")
             return  # nobody goes on
         known = 0
-        in_call = first.call is not None
-        for t, _ in self._arrived:
-            known |= t.lanes[0].known if in_call else t.known
-        kinds = {t.lanes[0].steps[t.lanes[0].at][0] for t, _ in self._arrived} if in_call else set()
+        for t, _ in arrived:
+            known |= t.lanes[0].known
+        kinds = {t.lanes[0].steps[t.lanes[0].at][0] for t, _ in arrived}
         if len(kinds) > 1:
             self._protocol.append(f"a barrier meets a fused one: {self._where(first.lanes[0])}")
             return
         if kinds == {FUSED}:
-            known |= self._fused(known)
-        arrived, self._arrived = self._arrived, []
+            known |= self._fused(arrived, known)
+        del self._arrived[thread.team]
         for t, _ in arrived:
-            if in_call:
-                lane = t.lanes[0]
-                lane.known |= known
-                lane.epoch = 0
-                lane.at += 1
-                self._push(lane)
-            else:
-                t.known |= known
-                self._push(t)
+            lane = t.lanes[0]
+            lane.known |= known
+            lane.epoch = 0
+            lane.at += 1
+            self._push(lane)
 
-    def _fused(self, known: int) -> int:
+    def _fused(self, arrived: Sequence[tuple[_Stream, str]], known: int) -> int:
         """The middle of a fused barrier, done by somebody who knows what all knew."""
-        last = self._arrived[-1][0]
+        last = arrived[-1][0]
         by, _, body = last.lanes[0].steps[last.lanes[0].at][1]
-        for t, _ in self._arrived:
+        for t, _ in arrived:
             other, _, others = t.lanes[0].steps[t.lanes[0].at][1]
             if other != by or (by is None and others != body):
                 self._protocol.append(f"fused differently: {self._where(t.lanes[0])}")
-        executor = last if by is None else self._threads[by]
+        executor = last if by is None else next(t for t, _ in arrived if t.rank == by)
         lane = executor.lanes[0]
         call = executor.call
         assert call is not None
@@ -660,23 +773,34 @@ class Simulation:
     def _stuck(self) -> list[str]:
         """Everybody who has not come to his end, and what he waits for."""
         out = []
-        for thread in self._threads:
-            if thread.call is None:
-                if thread.next < len(thread.script) or any(t is thread for t, _ in self._arrived):
-                    out.append(f"thread {thread.rank}: user barrier before call {thread.calls}")
+        for user in self._threads:
+            streams = [stream for stream in user.streams.values() if stream.call is not None]
+            for stream in streams:
+                out += self._stuck_in(stream)
+            if streams:
                 continue
-            for lane in thread.lanes:
-                if lane.at < len(lane.steps):
-                    out.append(f"{self._where(lane)}{self._because(lane)}")
-            if not thread.running:
-                out.append(
-                    f"thread {thread.rank}, call {thread.calls}: at the end of both lanes"
-                    + "".join(
-                        f", t{i} is not set ({thread.open.get(i, 'nobody sets it')})"
-                        for i, left in enumerate(thread.tickets)
-                        if left
-                    )
+            if user.awaits is not None:
+                out.append(f"thread {user.number}: waits for {user.awaits!r}, not posted")
+            elif user.next < len(user.script) or user in self._at_barrier:
+                out.append(f"thread {user.number}: user barrier before call {user.calls}")
+        return out
+
+    def _stuck_in(self, thread: _Stream) -> list[str]:
+        """Why a call does not come to its end."""
+        out = [
+            f"{self._where(lane)}{self._because(lane)}"
+            for lane in thread.lanes
+            if lane.at < len(lane.steps)
+        ]
+        if not thread.running:
+            out.append(
+                f"thread {thread.thread.number}, call {thread.calls}: at the end of both lanes"
+                + "".join(
+                    f", t{i} is not set ({thread.open.get(i, 'nobody sets it')})"
+                    for i, left in enumerate(thread.tickets)
+                    if left
                 )
+            )
         return out
 
     def _because(self, lane: _Lane) -> str:
@@ -688,7 +812,7 @@ class Simulation:
         if kind == WAIT:
             channel, value, of = arg
             of_whom = of[lane.sub]
-            given = self._signals.get((thread.calls, of_whom, channel), ())
+            given = self._signals.get((thread.team, thread.calls, of_whom, channel), ())
             if any(v >= value for v, _, _ in given):
                 text = (
                     f"{self._where(lane)}: thread {of_whom} has signalled {value}, "
@@ -697,6 +821,6 @@ class Simulation:
                 self._protocol.append(text)
             return f" (thread {of_whom} stands at {max((v for v, _, _ in given), default=0)})"
         if kind in (BARRIER, FUSED):
-            here = sorted(t.rank for t, _ in self._arrived)
+            here = sorted(t.thread.number for t, _ in self._arrived.get(thread.team, ()))
             return f" (here: {here})"
         return ""
