@@ -202,7 +202,11 @@ class Displaced:
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
-        return [(self.name, describe(self.given)), (self.listed.name, str(self.listed))]
+        return [
+            (self.name, describe(self.given)),
+            (f"{self.name}_blk", str(self.blocksize)),
+            (self.listed.name, str(self.listed)),
+        ]
 
     def prepare(self, call: str, team: Team, count: int) -> None:
         p = _base(self.given, call, self.name, team)
@@ -254,7 +258,7 @@ class Pointers(Entered):
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if isinstance(given, np.ndarray) and is_pointer_dtype(given.dtype):
+        if isinstance(given, np.ndarray) and given.dtype.kind in "OV":
             self.given = tuple(given.ravel())
         self.operands: dict[str, SharedPointer] = {}
         self._entries: Any = None
@@ -304,7 +308,7 @@ class Pointers(Entered):
         given = self.given[k]
         if isinstance(given, SharedArray):
             return given.ptr(0)
-        if isinstance(given, np.void):
+        if isinstance(given, np.void) and is_pointer_dtype(given.dtype):
             given = to_pointer(given)
         if given is None:
             raise ValueError(f"{call}: {self.entry(k)}: expected a pointer, got None")

@@ -161,7 +161,8 @@ CALLS = 64
 
 def _copied(given: Any) -> Any:
     """What a private list holds, to be compared."""
-    return given.tobytes() if isinstance(given, np.ndarray) else list(given)
+    plain = isinstance(given, np.ndarray) and given.dtype != object
+    return given.tobytes() if plain else list(given)
 
 
 def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -187,8 +188,14 @@ _NOTES = """
     CollectiveMismatchError
         If the threads' calls differ.
     """
-_IN_PLACE_NOTE = " IN_PLACE: the root's own\n        block is neither read nor written."
+_IN_PLACE_NOTE = "\n        IN_PLACE: the root's own block is neither read nor written."
 _ROOTED = ("broadcast", "scatter", "gather")
+
+
+def _without_types(arguments: Callable[..., Given]) -> inspect.Signature:
+    """What users see of a form's arguments."""
+    given = inspect.signature(arguments).parameters.values()
+    return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
 
 
 class Relocation(Collective):
@@ -203,7 +210,7 @@ class Relocation(Collective):
         self.size_name = "nelems" if form == "v" else "nbytes"
         self.arguments = arguments
         self._known: dict[Any, Remembered] = {}
-        self.__signature__ = inspect.signature(arguments)
+        self.__signature__ = _without_types(arguments)
         notes = _NOTES.format(_IN_PLACE_NOTE if name in _ROOTED else "")
         self.__doc__ = f"{doc}\n\n    Parameters\n    ----------\n{parameters}{notes}"
 
@@ -288,6 +295,7 @@ class Relocation(Collective):
                 *given.dst.arguments, *given.src.arguments,
                 *([(perm.name, str(perm))] if perm is not None else []),
                 (self.size_name, str(given.sizes)),
+                *([("typesize", str(given.typesize))] if given.typed else []),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
 
@@ -639,7 +647,7 @@ _SIZES = """\
 _WHAT = {
     "broadcast": (
         "Copy one block to a place of each thread's own.",
-        "T: [i] on thread i", "", "one int",
+        "T: [i] on thread i", "", "Of the block",
     ),
     "scatter": (
         "Copy the i-th block of one thread to thread i.",
@@ -679,9 +687,6 @@ def _made(name: str, form: str) -> Relocation:
     text = ""
     if form == "v":
         text += _BLOCKS.format(s="" if single else ", src")
-    if single:
-        text += "    src : SharedArray or SharedPointer\n"
-        text += "        The block; its thread is the root.\n"
     lists = [("ddisp" if form == "v" else "dst", dst), ("sdisp" if form == "v" else "src", src)]
     if name == "permute":
         lists.append(("perm", "T ints, a permutation"))
@@ -690,6 +695,9 @@ def _made(name: str, form: str) -> Relocation:
         if what:
             text += f"    {argument} : {kind if argument != 'perm' else 'list of int'}\n"
             text += f"        {what}.\n"
+    if single:
+        text += "    src : SharedArray or SharedPointer\n"
+        text += "        The block; its thread is the root.\n"
     count = "nelems" if form == "v" else "nbytes"
     text += f"    {count} : {'int' if single else 'list of int'}\n        {sizes}.\n"
     if form == "v":

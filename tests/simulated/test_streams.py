@@ -132,7 +132,7 @@ def test_calls_under_way_do_not_touch_each_other(entry: Entry, tuning: str) -> N
 
 def _one_call(sync: Sync) -> tuple[Streams, Post]:
     streams = Streams([0, 0, 1], 1)
-    entry, every = find("gather_all", PULL), tuple(range(3))
+    entry, every = find("scatter", PULL), tuple(range(3))
     call = streams._call("first", every, entry, sync, TUNINGS["large"][0])
     return streams, Post(call, "first")
 
@@ -151,11 +151,10 @@ def test_to_touch_a_call_under_way_is_a_race(side: str) -> None:
 
 def test_without_synchronisation_a_result_is_known_only_to_who_waited() -> None:
     streams, post = _one_call(("my", "my"))
-    for script in streams.scripts:
-        script += [post, Await("first")]
-    streams.scripts[0].append(
-        UserRead("dst first", 1, 0, streams.expected["dst first"][1].tobytes())
-    )
+    for thread, script in enumerate(streams.scripts):
+        other = (thread + 1) % 3
+        data = streams.expected["dst first"][other].tobytes()
+        script += [post, Await("first"), UserRead("dst first", other, 0, data)]
     with pytest.raises(RaceError, match="user reads"):
         streams.run(None)
 

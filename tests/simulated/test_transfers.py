@@ -12,8 +12,8 @@ from xupc.algorithms import Entry, find
 from xupc.algorithms.transfers import COLLECTIVES
 from xupc.flags import ALGORITHM_NAMES
 
-PER_PLACEMENT = 4
-SCHEDULES = 6
+PER_PLACEMENT = 3
+SCHEDULES = 4
 
 EVERY_ENTRY = pytest.mark.parametrize(
     "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]

@@ -165,7 +165,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None
             _share(t, dst, src, Work.of(t, moves, _Crossing.none()))
         return
     crossing, near = _cross(t, moves)
-    if t.lead(_most_on_a_node(t, moves, crossing)):
+    if crossing.fanned < t.tuning["chain"] and t.lead(crossing.busiest):
         if t.me == t.node_root:
             _lead(t, dst, src, crossing, near)
         return
@@ -257,8 +257,10 @@ class _Crossing:
     nodes: list[tuple[int, ...]]
     landing: list[tuple[int, int] | None]
     follows: list[list[tuple[int, int]]]
-    one_to_many: bool = False
-    """Whether only one node has blocks that several others want."""
+    busiest: int = 0
+    """The most bytes that leave a node or go to places on it."""
+    fanned: int = 0
+    """Bytes of the blocks that several other nodes want, if one node has all of these, else 0."""
 
     @classmethod
     def none(cls) -> _Crossing:
@@ -280,6 +282,9 @@ def _cross(t: Recorder, moves: Transfers) -> tuple[_Crossing, Transfers]:
         wanted[block].append(node)
     home = node_of[blocks.src]
     several = np.bincount(pairs[0], minlength=count) > 1
+    fanned = int(blocks.nbytes[several].sum()) if np.unique(home[several]).size == 1 else 0
+    leaves = np.bincount(home[pairs[0]], weights=blocks.nbytes[pairs[0]], minlength=1)
+    lands = np.bincount(node_of[moves.dst], weights=moves.nbytes, minlength=1)
     comes = np.array([t.my_node in nodes for nodes in wanted], bool)
     mine = np.flatnonzero((home == t.my_node) | comes)
     place = {block: i for i, block in enumerate(mine.tolist())}
@@ -298,8 +303,8 @@ def _cross(t: Recorder, moves: Transfers) -> tuple[_Crossing, Transfers]:
     crossing = _Crossing(
         chosen.src.tolist(), chosen.src_at.tolist(), chosen.nbytes.tolist(), home[mine].tolist(),
         [tuple(wanted[block]) for block in place], landing, follows,
-        len(set(home[several].tolist())) == 1,
-    )
+        int(max(leaves.max(), lands.max())), fanned,
+    )  # fmt: skip
     return crossing, near
 
 
@@ -313,15 +318,6 @@ def _blocks(moves: Transfers) -> tuple[Transfers, Ints]:
     number = np.empty(order.size, np.int64)
     number[order] = np.cumsum(first) - 1
     return moves.take(order[first]), number
-
-
-def _most_on_a_node(t: Recorder, moves: Transfers, crossing: _Crossing) -> int:
-    """What the busiest node root would have to move alone: bytes that leave it or land there."""
-    node_of, nodes = t.tree.node_index, t.tree.node_count
-    to, of = node_of[moves.dst], node_of[moves.src]
-    comes = np.bincount(to, weights=moves.nbytes, minlength=nodes)
-    leaves = np.bincount(of, weights=np.where(to != of, moves.nbytes, 0), minlength=nodes)
-    return int(max(comes.max(initial=0), leaves.max(initial=0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +354,7 @@ def _along(
     """My node's messages of one route: the blocks of `home` that the same `nodes` want."""
     count = t.tree.node_count
     total = sum(crossing.nbytes[block] for block in blocks)
-    shape, most = _shape(t, len(nodes), total, crossing.one_to_many)
+    shape, most = _shape(t, len(nodes), total, bool(crossing.fanned))
     stops = [home, *sorted(nodes, key=lambda node: rotate(node, home, count))]
     here = stops.index(t.my_node)
     parent, children = shape(here, len(stops))

@@ -269,6 +269,45 @@ def freezes(memory: Memory, lists: Lists) -> None:
         xupc.barrier()
 
 
+def changes(memory: Memory) -> None:
+    """The same lists with other contents, and other memory at the same place."""
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    every = range(threads)
+    shared = xupc.all_alloc(threads, "i4", 1)
+    dst, src = memory.dst[0], memory.src[0]
+    ddisp = [memory.index(i, 0) for i in every]
+    sdisp = np.array([memory.index(i, 0) for i in every])
+    for number in range(12):
+        start, nelems = number // 3, 1 + number % 3
+        memory.fill(number)
+        sdisp[:] = [memory.index(i, start) for i in every]
+        ddisp[:] = [memory.index(i, 2 * start) for i in every]
+        shared[me] = nelems + me % 2
+        xupc.all_permute_v(dst, src, tuple(every), ddisp, sdisp, shared)
+        blocks = [
+            Block((i, 0, 2 * start), (i, 0, start), nelems + i % 2, i, i, i) for i in every
+        ]  # fmt: skip
+        memory.check(number, blocks, ("changed", number))
+        shared[me] = -1  # all have read it
+    into = [dst + memory.index(i, 0) for i in every]
+    out_of: list[Any] = []
+    perm, sizes = tuple(every), [8] * threads
+
+    def copy() -> None:
+        xupc.all_permute_x(into, out_of, perm, sizes)
+
+    for number in range(3):
+        fresh = xupc.all_alloc(threads * 8, "u1", 8)
+        fresh.local[:] = number + 1
+        out_of[:] = [fresh + 8 * i for i in every]
+        for _ in range(3):
+            copy()
+            assert (memory.dst[0].local.view("u1")[:8] == number + 1).all()
+        xupc.all_free(fresh)
+        raises(ValueError, ("src[0]", "freed"), copy, "lists of freed memory")
+    xupc.barrier()
+
+
 def individual() -> None:
     """Blocks in memory that single threads allocated."""
     threads, me = xupc.THREADS, xupc.MYTHREAD
@@ -401,6 +440,7 @@ def main() -> None:
     small = Memory(60 * BLOCK, "i4", BLOCK)
     in_place(small)
     freezes(small, lists)
+    changes(small)
     individual()
     blocks_of_types()
     errors(small, usable)
