@@ -23,8 +23,6 @@ from .allocation import (
     fence,
     free,
     global_alloc,
-    node_array,
-    node_broadcast,
     notify,
     wait,
 )
@@ -49,6 +47,7 @@ from .errors import (
     XupcError,
 )
 from .flags import Flags
+from .node_arrays import node_array, node_broadcast
 from .ops import Op, vectorized
 from .reductions import (
     all_prefix_reduce,

@@ -36,6 +36,8 @@ LAYERS = [
     ("collectives", 7),
     ("reductions", 7),
     ("allocation", 7),
+    ("node_arrays", 7),
+    ("one_sided", 7),
     ("runtime", 7),
     ("upc", 7),
     ("cli", 8),
