@@ -48,6 +48,7 @@ from .errors import (
 )
 from .flags import Flags
 from .node_arrays import node_array, node_broadcast
+from .one_sided import broadcast, exchange, gather, scatter
 from .ops import Op, vectorized
 from .reductions import (
     all_prefix_reduce,
@@ -169,10 +170,13 @@ __all__ = [
     "all_suffix_reduce",
     "alloc",
     "barrier",
+    "broadcast",
+    "exchange",
     "fence",
     "finalize",
     "forall",
     "free",
+    "gather",
     "global_alloc",
     "init",
     "memcpy",
@@ -183,6 +187,7 @@ __all__ = [
     "node_broadcast",
     "notify",
     "pointer_dtype",
+    "scatter",
     "ticks_now",
     "ticks_to_ns",
     "vectorized",

@@ -107,6 +107,13 @@ def _in_place(function: Function, name: str, dtype: None) -> Function:
     return call
 
 
+def _one_sided(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: Shared, src: Shared, nbytes: int) -> None:
+        function(dst, src, nbytes)
+
+    return call
+
+
 def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
     def call(
         dst: Shared,
@@ -287,6 +294,13 @@ TABLE: Final[list[Entry]] = [
         "xupc_all_broadcast_in_place", "all_broadcast_in_place", PAPER, "III.C",
         "Overwrite the block at buf's address on every thread with that of buf's thread",
         _in_place,
+    ),
+    *(
+        Entry(
+            f"upc_{move}", move, THESIS, "5.1", f"One-sided {move}, by one thread alone",
+            _one_sided,
+        )
+        for move in ("broadcast", "scatter", "gather", "exchange")
     ),
 ]  # fmt: skip
 
@@ -486,10 +500,6 @@ LATER: Final[list[Entry]] = [
     Entry("upc_wait(handle)", "Handle.wait", THESIS, "4.4", "Complete an operation"),
     Entry("upc_test", "Handle.test", THESIS, "4.4", "Complete an operation if it is done"),
     Entry("upc_get_status", "Handle.done", THESIS, "4.4", "Whether an operation is done"),
-    *(
-        Entry(f"upc_{move}", move, THESIS, "5.1", f"One-sided {move}, by one thread alone")
-        for move in ("broadcast", "scatter", "gather", "exchange")
-    ),
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ REDUCTIONS = {
 TYPED = [
     (pattern.format(t), function, t) for pattern, function in REDUCTIONS.items() for t in TYPES
 ]
+ONE_SIDED = ("broadcast", "scatter", "gather", "exchange")
 REDUCTION_ARGUMENTS = ("dst", "src", "op", "nelems", "blk_size", "func", "flags")
 ARGUMENTS = {
     **{f"{u}_all_{m}": ("dst", "src", "nbytes", "flags") for u in ("upc", "xupc") for m in MOVES},
@@ -51,6 +52,7 @@ ARGUMENTS = {
     "xupc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
     **{name: REDUCTION_ARGUMENTS for name, _, _ in TYPED},
     "xupc_all_broadcast_in_place": ("buf", "nbytes", "flags"),
+    **{f"upc_{m}": ("dst", "src", "nbytes") for m in ONE_SIDED},
     "upc_ticks_now": (),
     "upc_ticks_to_ns": ("ticks",),
     "upc_all_alloc": ("nblocks", "nbytes"),
@@ -127,7 +129,9 @@ def test_every_name_says_what_it_is(text: str) -> None:
     f = name(text)
     assert f.__name__ == text
     first = f.__doc__.splitlines()[0]
-    assert "(UPC 1.3, 7." in first or "(XUPC paper, I" in first or "(UPC language, " in first
+    assert "(UPC 1.3, 7." in first or "(XUPC paper, I" in first or "(UPC language, " in first or (
+        "(MTU thesis, " in first
+    )
     assert "Stands for `xupc." in f.__doc__
 
 
@@ -206,6 +210,16 @@ def test_broadcast_in_place_hands_its_arguments_on(monkeypatch: pytest.MonkeyPat
     again = fresh(monkeypatch, "all_broadcast_in_place", seen)
     assert again.xupc_all_broadcast_in_place("buf", 8, 36) == "result"
     assert seen.arguments == ("buf", 8, 36)
+
+
+@pytest.mark.parametrize("move", ONE_SIDED)
+def test_one_sided_names_hand_their_arguments_on(
+    monkeypatch: pytest.MonkeyPatch, move: str
+) -> None:
+    seen = Recorder()
+    again = fresh(monkeypatch, move, seen)
+    getattr(again, f"upc_{move}")("dst", "src", 8)
+    assert seen.arguments == ("dst", "src", 8)
 
 
 def array(dtype: Any) -> Any:
