@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import BUFFER, Blocks, Part, Ranks
+from ..plan.steps import Blocks, Ranks
 from .exchange import Grids, messages
 from .registry import algorithm
 from .scatter import blocks_for
@@ -79,7 +79,7 @@ def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -
     for partners, start in turn.partners(t):
         for run in partners.without(t.me):
             place = start + run.first - partners.first
-            row = t.buffer(t.me, base + place * turn.size)._replace(offset_step=turn.size)
+            row = t.buffer(t.me, base + place * turn.size, turn.size)
             mine = blocks_for(dst, t.me, run, nbytes) + turn.offset
             t.copy(mine, row, turn.size, run.count)
 
@@ -94,11 +94,11 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
     for turn in _turns(t, nbytes, t.tuning["buffer"]):
         coming = []
         for run, place in turn.partners(t) if not t.one_node else ():
-            row = t.buffer(t.me, place * turn.size)._replace(offset_step=turn.size)
+            row = t.buffer(t.me, place * turn.size, turn.size)
             yours = dst.across(run, t.me * nbytes + turn.offset)
             coming += t.get(row, yours, turn.size, run.count)
         for run, place, step in turn.near(t):
-            row = t.buffer(t.me, place * turn.size)._replace(offset_step=step * turn.size)
+            row = t.buffer(t.me, place * turn.size, step * turn.size)
             yours = dst.across(run, t.me * nbytes + turn.offset)
             t.copy(row, yours, turn.size, run.count)
         t.need(*coming)
@@ -205,15 +205,17 @@ class Item(NamedTuple):
     grids: Grids
     nbytes: int
 
-    def outgoing(self, dst: Operand, nbytes: int) -> list[Blocks]:
+    def outgoing(self, t: Recorder, dst: Operand, nbytes: int) -> list[Blocks]:
         """Where my node's blocks are."""
         out = []
         for low, high, offset, size in self.grids:
             if self.lower:
-                part, step = blocks_for(dst, low.first, high, nbytes), (low.step, 0)
+                at, step = high.first * nbytes + offset, t.once(high.step * nbytes)
+                part, down = dst.row(low.first, at, step), (low.step, 0)
             else:
-                part, step = dst.across(high, low.first * nbytes), (0, low.step * nbytes)
-            out.append(Blocks(part + offset, size, high.count, low.count, step))
+                part = dst.across(high, low.first * nbytes + offset)
+                down = (0, low.step * nbytes)
+            out.append(Blocks(part, size, high.count, low.count, down))
         return out
 
     def take(self, t: Recorder, dst: Operand, nbytes: int, base: int, thread: int) -> None:
@@ -224,9 +226,9 @@ class Item(NamedTuple):
             if thread in mine:
                 i = (thread - mine.first) // mine.step
                 at, step = (i * row, size) if self.lower else (i * size, row)
-                source = t.buffer(t.node_root, base + at)._replace(offset_step=step)
-                target = blocks_for(dst, thread, others, nbytes) + offset
-                t.copy(target, source, size, others.count)
+                source = t.buffer(t.node_root, base + at, step)
+                place, step = others.first * nbytes + offset, t.once(others.step * nbytes)
+                t.copy(dst.row(thread, place, step), source, size, others.count)
             base += low.count * row
 
 
@@ -239,7 +241,7 @@ def _items(t: Recorder, nbytes: int, most: int) -> Iterator[Item]:
             continue
         low, high = sorted((node, t.my_node))
         for grids in messages(t.mates(low), t.mates(high), nbytes, most):
-            total = sum(a.count * b.count * size for a, b, _, size in grids)
+            total = t.once(sum(a.count * b.count * size for a, b, _, size in grids))
             yield Item(node, t.my_node == low, grids, total)
 
 
@@ -254,7 +256,7 @@ def _lead(t: Recorder, dst: Operand, nbytes: int) -> None:
         base += item.nbytes
     for item, _ in items:
         root = t.tree.node_root(item.node)
-        tickets.append(t.send_blocks(root, item.outgoing(dst, nbytes)))
+        tickets.append(t.send_blocks(root, item.outgoing(t, dst, nbytes)))
     t.need(*tickets)
     _swap_all(t, dst, nbytes)
     for item, at in items:
@@ -298,36 +300,28 @@ class Trading:
             item.take(self.t, self.dst, self.nbytes, base, self.t.me)
 
     def _root(self) -> None:
-        """The messages, and my own blocks."""
+        """The messages, my own blocks among them; and what changes places on my node."""
         t, n = self.t, len(self.batches)
         others = t.mates_but(t.me)
         under_way: list[list[int]] = []
-        taken: list[int] = []
-        for b in range(n + 1):
-            with t.net():
+        with t.net():
+            for b in range(n + 1):
                 if b < n:
-                    if b > 1:  # both of us are done with that half
-                        t.need(taken[b - 2])
+                    if b > 1:  # they are done with that half
                         t.wait(self.taken, others, b - 1)
                     under_way.append(self._post(b))
                 if b:
                     t.need(*under_way[b - 1])
                     t.signal(self.arrived, others, b)
-                    here = t.post()
-            if not b:
-                _swap_mine(t, self.dst, self.nbytes, self.message)
-                continue
-            t.need(here)
-            self._take(b - 1)
-            taken.append(t.post())
-        with t.net():  # nobody reads my BUFFER any more
-            t.wait(self.taken, others, n)
+                    self._take(b - 1)
+            t.wait(self.taken, others, n)  # nobody reads my BUFFER any more
+        _swap_mine(t, self.dst, self.nbytes, self.message)
 
     def _post(self, b: int) -> list[int]:
         t, tickets = self.t, []
         for item, base in self.batches[b]:
             root = t.tree.node_root(item.node)
-            place = Part(BUFFER, t.me, base)
-            tickets.append(t.recv(root, place, item.nbytes, bounded=False))
-            tickets.append(t.send_blocks(root, item.outgoing(self.dst, self.nbytes)))
+            landing = [Blocks(t.buffer(t.me, base), item.nbytes)]
+            tickets.append(t.recv_blocks(root, landing, bounded=False))
+            tickets.append(t.send_blocks(root, item.outgoing(t, self.dst, self.nbytes)))
         return tickets

@@ -216,10 +216,11 @@ class Recorder:
         if nbytes and count:
             self._add(Swap(a, b, nbytes, count))
 
-    def buffer(self, thread: int, offset: int = 0) -> Part:
-        """A place in a thread's BUFFER."""
+    def buffer(self, thread: int, offset: int = 0, step: int = 0) -> Part:
+        """A place in a thread's BUFFER, or a row of them so many bytes apart."""
         self._scratch = True
-        return Part(BUFFER, thread, offset)
+        part: Part = self.once(Part(BUFFER, thread, offset, 0, step))
+        return part
 
     def fold(
         self, dst: Part, leaves: Sequence[Leaf], nelems: int = 1, copies: int = 1, *,
@@ -271,19 +272,19 @@ class Recorder:
     def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> int:
         """One message of all the blocks to a thread off my node; the ticket."""
         (src, nbytes, columns, rows, step), *more = blocks
-        peer, step, ticket = self._once(Ranks(to)), self._once(step), self._bounded("send")
+        peer, step, ticket = self.once(Ranks(to)), self.once(step), self._bounded("send")
         self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
         return ticket
 
     def recv_blocks(self, of: int, blocks: Sequence[Blocks], *, bounded: bool = True) -> int:
         """Take one message from a thread off my node into all the blocks; the ticket."""
         (dst, nbytes, columns, rows, step), *more = blocks
-        peer, step = self._once(Ranks(of)), self._once(step)
+        peer, step = self.once(Ranks(of)), self.once(step)
         ticket = self._bounded("recv") if bounded else self._ticket()
         self._add(Recv(peer, dst, nbytes, ticket, columns, 0, rows, step, tuple(more)))
         return ticket
 
-    def _once(self, value: Any) -> Any:
+    def once(self, value: Any) -> Any:
         """The same object for equal values: a plan for 10,000 nodes is full of them."""
         return self._known.setdefault(value, value)
 
