@@ -23,8 +23,6 @@ from .allocation import (
     fence,
     free,
     global_alloc,
-    node_array,
-    node_broadcast,
     notify,
     wait,
 )
@@ -50,6 +48,8 @@ from .errors import (
 )
 from .flags import Flags
 from .handles import Handle, wait_all
+from .node_arrays import node_array, node_broadcast
+from .one_sided import broadcast, exchange, gather, scatter
 from .ops import Op, vectorized
 from .reductions import (
     all_prefix_reduce,
@@ -198,10 +198,13 @@ __all__ = [
     "all_suffix_reduce",
     "alloc",
     "barrier",
+    "broadcast",
+    "exchange",
     "fence",
     "finalize",
     "forall",
     "free",
+    "gather",
     "global_alloc",
     "init",
     "memcpy",
@@ -212,6 +215,7 @@ __all__ = [
     "node_broadcast",
     "notify",
     "pointer_dtype",
+    "scatter",
     "ticks_now",
     "ticks_to_ns",
     "vectorized",

@@ -34,8 +34,6 @@ __all__ = [
     "fence",
     "free",
     "global_alloc",
-    "node_array",
-    "node_broadcast",
     "notify",
     "wait",
 ]
@@ -300,19 +298,3 @@ def fence() -> None:
     world.job.sync_windows()
     if core is not None:
         core.fence()
-
-
-def node_array(
-    shape: int | tuple[int, ...], dtype: DTypeLike, *, team: Team | None = None
-) -> np.ndarray[Any, Any]:
-    """One ordinary ndarray per node, shared by its threads."""
-    raise NotImplementedError("node_array comes with the arrays-of-values issue")
-
-
-def node_broadcast(
-    array: np.ndarray[Any, Any] | None, root: int = 0, *, team: Team | None = None
-) -> np.ndarray[Any, Any]:
-    """A private array of the root, once per node."""
-    raise NotImplementedError("node_broadcast comes with the arrays-of-values issue")
-
-

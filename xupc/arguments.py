@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from .errors import FlagError
+from .flags import IN_PLACE
 from .shared import as_address
 
-__all__ = ["as_integer", "describe"]
+__all__ = ["as_integer", "asks_in_place", "describe"]
 
 
 def as_integer(value: Any, call: str, argument: str) -> int:
@@ -33,3 +35,39 @@ def describe(x: Any) -> str:
     except TypeError:
         return repr(x)
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
+
+
+def asks_in_place(call: str, dst: Any, src: Any, flags: int, *, rooted: bool) -> bool:
+    """Return whether a call is one in place: by its flag or, if all data is transformed, by src.
+
+    Parameters
+    ----------
+    rooted : bool
+        Whether it is about the root's own block alone: then src is needed.
+
+    Raises
+    ------
+    FlagError
+        If IN_PLACE is given with a src that does not go with it.
+    """
+    asked = bool(flags & IN_PLACE)
+    if rooted:
+        if asked and src is None:
+            raise FlagError(f"{call}: flags: IN_PLACE needs src here, got src=None")
+        return asked
+    if src is None or _same_address(dst, src):
+        return True
+    if asked:
+        raise FlagError(
+            f"{call}: flags: IN_PLACE: expected src None or the same as dst, got dst "
+            f"{describe(dst)}, src {describe(src)}"
+        )
+    return False
+
+
+def _same_address(x: Any, y: Any) -> bool:
+    try:
+        (a, *at), (b, *there) = as_address(x), as_address(y)
+    except TypeError:
+        return False
+    return a is b and at == there

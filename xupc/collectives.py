@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import algorithms, runtime
-from .arguments import as_integer, describe
+from .arguments import as_integer, asks_in_place, describe
 from .engine import python as python_engine
 from .engine.live import Bound, barrier_plan
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
-from .errors import AffinityError, OverlapError, XupcError
+from .errors import AffinityError, FlagError, HeapError, OverlapError, XupcError
 from .fingerprint import fingerprint
 from .flags import (
     ALGORITHM_MASK,
@@ -159,15 +159,17 @@ class Prepared:
 
 @dataclass(slots=True)
 class Checked(Opened):
-    """A call whose arguments are good."""
+    """A call whose arguments are good; `name` is what its algorithms are registered under."""
 
+    name: str
     targets: list[Target]
     nbytes: int
     root: int
     flags: int
 
-    def fingerprint(self, name: str, *more: int) -> int:
-        """Of the collective and all its single-valued arguments."""
+    def fingerprint(self, *more: int, what: str = "") -> int:
+        """Of the collective and all its single-valued arguments; `what` of it is done."""
+        name = f"{self.name} {what}"
         where = (v for t in self.targets for v in (t.allocation.serial, t.rank, t.offset))
         return fingerprint(name, *where, self.nbytes, self.flags, *more)
 
@@ -220,7 +222,9 @@ class Collective(_HotCall):  # type: ignore[misc]
     Parameters
     ----------
     dst, src : SharedArray or SharedPointer
-        Taken as addresses: block i is at the same address on thread i."""
+        Taken as addresses: block i is at the same address on thread i. With IN_PLACE the
+        root's own block is neither read nor written, and may be src itself; where all
+        threads have both, src is None or the same as dst, and dst is transformed."""
 
     def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
         self.name = name
@@ -254,6 +258,7 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     def _plan(self, call: Prepared, **operands: Any) -> BoundPlan:
         """Agree with all threads on the instance, and give it to the user."""
+        operands = {name: x for name, x in operands.items() if x is not None}
         team, instance = call.opened.team, call.last()
         team.enter(f"{self.__name__}.plan")
         record = Record(f"{self.__name__}.plan", instance.record.arguments)
@@ -289,12 +294,15 @@ class Collective(_HotCall):  # type: ignore[misc]
         title = f"{call}(nbytes={nbytes!r}, flags={flags!r})"
         opened = self._open(team, flags, Record(call, arguments, title=title))
         try:
-            targets, n, root = self._check_data(operands, nbytes, opened.team)
+            in_place = self._in_place(operands, opened.full)
+            if in_place and not self._rooted:
+                operands = operands[:1]
+            targets, n, root = self._check_data(operands, nbytes, opened.team, in_place=in_place)
         except (TypeError, ValueError, NotImplementedError) as e:
             opened.fail(e)
-        return Checked(
-            opened.team, opened.full, opened.record, targets, n, root, int(flags)
-        )
+        name = f"{self.name}_in_place" if in_place else self.name
+        bits = int(flags) | IN_PLACE * in_place
+        return Checked(opened.team, opened.full, opened.record, name, targets, n, root, bits)
 
     def _open(self, team: Any, flags: Any, record: Record) -> Opened:
         """Check team and flags; from here on the call is one that the other threads make, too."""
@@ -310,16 +318,22 @@ class Collective(_HotCall):  # type: ignore[misc]
             on.fail(wrong, record, not full or bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
         return Opened(on, full, record)
 
+    @property
+    def _rooted(self) -> bool:
+        return self.dst.rooted or self.src.rooted
+
+    def _in_place(self, operands: Sequence[Given], full: int) -> bool:
+        """Whether a call is one in place; FlagError if it cannot be."""
+        (_, dst, _), (_, src, _) = operands
+        return asks_in_place(self.__name__, dst, src, full, rooted=self._rooted)
+
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
-        full = check_flags(as_integer(flags, call, "flags"), call)
-        if full & IN_PLACE:
-            raise NotImplementedError(f"{call}: flags: IN_PLACE is not there yet")
-        return full
+        return check_flags(as_integer(flags, call, "flags"), call)
 
     # -- arguments -----------------------------------------------------------------------
     def _check_data(
-        self, operands: Sequence[Given], nbytes: Any, team: Team
+        self, operands: Sequence[Given], nbytes: Any, team: Team, *, in_place: bool = False
     ) -> tuple[list[Target], int, int]:
         """(operands, nbytes, root)."""
         call = self.__name__
@@ -327,7 +341,10 @@ class Collective(_HotCall):  # type: ignore[misc]
         if n < 1:
             raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
         targets = [self._target(x, shape, name, n, team) for name, x, shape in operands]
-        if len(targets) == 2:
+        rooted = (t.rank for t, (_, _, shape) in zip(targets, operands, strict=True)
+                  if shape.rooted)
+        root = next(rooted, 0)
+        if len(targets) == 2 and not (in_place and self._own_is_shared(targets, n, root)):
             (target, source), ((_, dst, _), (_, src, _)) = targets, operands
             if (
                 target.offset < source.offset + source.nbytes
@@ -337,9 +354,15 @@ class Collective(_HotCall):  # type: ignore[misc]
                     f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
                     f"bytes, src is {describe(src)} and {source.nbytes} bytes"
                 )
-        rooted = (t.rank for t, (_, _, shape) in zip(targets, operands, strict=True)
-                  if shape.rooted)
-        return targets, n, next(rooted, 0)
+        return targets, n, root
+
+    def _own_is_shared(self, targets: Sequence[Target], n: int, root: int) -> bool:
+        """Whether the root's own block is at one address in dst and in src."""
+        places = (
+            target.offset + (root * n if shape.blocks == "T" else 0)
+            for target, shape in zip(targets, (self.dst, self.src), strict=True)
+        )
+        return len({*places}) == 1
 
     def _target(self, x: Any, shape: Shape, argument: str, n: int, team: Team) -> Target:
         call = self.__name__
@@ -383,14 +406,19 @@ class Collective(_HotCall):  # type: ignore[misc]
 
     # -- plans -------------------------------------------------------------------------
     def _instance(self, call: Checked) -> Prepared:
-        rooted = self.dst.rooted or self.src.rooted
-        plan = self._plan_for(call, call.sync, call.root, (call.root,) if rooted else ())
-        instance = self._bind(call, plan, call.fingerprint(self.name))
+        root = (call.root,) if self._rooted else ()
+        plan = self._plan_for(call, call.sync, call.root, root)
+        instance = self._bind(call, plan, call.fingerprint())
         return Prepared(call, [t.allocation for t in call.targets], instance)
 
     def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
         bounds = [Bound(t.allocation.memory, t.offset) for t in call.targets]
-        return call.team.make(plan, bounds, signature, call.record)
+        bounds += bounds[:1] * (2 - len(bounds))  # scratch comes third
+        try:
+            return call.team.make(plan, bounds, signature, call.record)
+        except HeapError as e:
+            call.record.shared_error = True
+            call.fail(e)
 
     def _plan_for(
         self, call: Checked, sync: tuple[str, str], key: Any, arguments: Sequence[object]
@@ -400,16 +428,19 @@ class Collective(_HotCall):  # type: ignore[misc]
         flag = call.full & ALGORITHM_MASK
         if not flag:
             flag = team.table.choose(self.name, n, team.size, team.place)
-        entry = algorithms.find(self.name, flag)
+        entry = algorithms.find(call.name, flag)
 
         def build() -> Plan:
-            operands = [Operand(i) for i in range(len(call.targets))]
             return trace(
-                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync,
-                team.tuning, [*operands, *arguments, n],
-            )
+                entry.function, entry.name, call.name, team.rank, team.rank_tree, sync,
+                team.tuning, [*self._operands(call), *arguments, n],
+            )  # fmt: skip
 
-        return team.plan_for((self.name, flag, sync, key, n), build)
+        return team.plan_for((call.name, flag, sync, key, n), build)
+
+    def _operands(self, call: Checked) -> list[Operand]:
+        """What the algorithms take."""
+        return [Operand(i) for i in range(len(call.targets))]
 
 
 class Permute(Collective):
@@ -470,7 +501,7 @@ class Permute(Collective):
             return Prepared(call, allocations, self._read(call, listed, call.sync))
         allocations.append(listed.shared.allocation)
         sync = call.sync if frozen else after_reading(call.sync)
-        meeting = self._meeting(call, call.fingerprint(f"{self.name} list", *listed.where))
+        meeting = self._meeting(call, call.fingerprint(*listed.where, what="list"))
         return Prepared(
             call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync)
         )
@@ -489,7 +520,7 @@ class Permute(Collective):
         content = blake2b(array.tobytes(), digest_size=16).digest()
         plan = self._plan_for(call, sync, content, (array,))
         number = int.from_bytes(content[:7], "little")
-        return self._bind(call, plan, call.fingerprint(self.name, *listed.where, number))
+        return self._bind(call, plan, call.fingerprint(*listed.where, number))
 
 
 def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
@@ -570,6 +601,14 @@ class InPlace(Collective):
     ----------
     buf : SharedArray or SharedPointer
         Taken as an address, an array for its element 0; its thread is the root."""
+
+    def _in_place(self, operands: Sequence[Given], full: int) -> bool:
+        if full & IN_PLACE:
+            raise FlagError(f"{self.__name__}: flags: IN_PLACE is what it always does")
+        return False
+
+    def _operands(self, call: Checked) -> list[Operand]:
+        return [Operand(0), Operand(0)]
 
     def _prepare(  # type: ignore[override]
         self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None

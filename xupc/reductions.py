@@ -7,7 +7,7 @@ and runs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,15 @@ import numpy as np
 from . import algorithms
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
-from .arguments import as_integer
+from .arguments import as_integer, asks_in_place
 from .arguments import describe as describe_address
 from .collectives import BoundPlan, Collective, Prepared, smallest_parts
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
-from .errors import AffinityError, HeapError, OverlapError
+from .errors import AffinityError, FlagError, HeapError, OverlapError
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, REPRODUCIBLE, flag_names, sync_modes
+from .flags import ALGORITHM_MASK, IN_PLACE, REPRODUCIBLE, flag_names, sync_modes
 from .layout import Layout
 from .memory.allocation import Allocation
 from .ops import Op
@@ -62,6 +62,11 @@ class Form:
     everywhere: bool = False
     element_wise: bool = False
     running: bool = False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it can be done in place."""
+        return self.running or (self.everywhere and self.element_wise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,8 @@ class Computation(Collective):
     Parameters
     ----------
     dst, src : SharedArray or SharedPointer
-        Of the same dtype.
+        Of the same dtype. src None, or the same as dst: in place, where that can be
+        (prefix, suffix and reduce_mpi_all): dst is transformed.
     op : Op
         ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
     nelems : int, optional
@@ -199,15 +205,19 @@ class Computation(Collective):
         opened = self._open(team, flags, Record(call, arguments, title=title))
         on, full = opened.team, opened.full
         try:
-            to, source = Operand.of(dst, "dst", call, on), Operand.of(src, "src", call, on)
+            to = Operand.of(dst, "dst", call, on)
+            in_place = self._asks_in_place(dst, src, blk_size, full)
+            source = replace(to, name="src") if in_place else Operand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
+            full |= IN_PLACE * in_place
             spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
             plan = self._plan_of(on, spec, kernel, full)
             bounds = [Bound(x.allocation.memory, x.offset) for x in (to, source)]
             signature = fingerprint(
                 self.name,
                 *(v for x in (to, source) for v in x.where),
-                source.dtype.str, int(op), _func_name(func), *self._layout(spec), int(flags),
+                source.dtype.str, int(op), _func_name(func), *self._layout(spec),
+                int(flags) | IN_PLACE * in_place,
             )  # fmt: skip
             instance = on.make(plan, bounds, signature, opened.record)
         except HeapError as e:
@@ -218,6 +228,22 @@ class Computation(Collective):
         return Prepared(opened, [x.allocation for x in (to, source)], instance)
 
     # -- arguments -----------------------------------------------------------------------
+    def _asks_in_place(self, dst: Any, src: Any, blk_size: Any, full: int) -> bool:
+        """Whether the call is one in place; FlagError if it cannot be."""
+        call = self.__name__
+        if not self.form.in_place:
+            if full & IN_PLACE:
+                raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+            return False
+        if src is not None and not _dealt_alike(dst, src, blk_size):
+            if full & IN_PLACE:
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: expected src None or the same as dst, got dst "
+                    f"{_describe(dst)}, src {_describe(src)}"
+                )
+            return False
+        return asks_in_place(call, dst, src, full, rooted=False)
+
     def _spec(
         self,
         dst: Operand,
@@ -249,12 +275,13 @@ class Computation(Collective):
                 f"{call}: dst: expected affinity to thread {team.threads[0]}, "
                 f"got a pointer with affinity to thread {team.threads[dst.rank]}"
             )
-        size = src.dtype.itemsize
+        size, in_place = src.dtype.itemsize, bool(full & IN_PLACE)
         self._in_range(src, _spans(layout, src.offset, size), n)
         if form.running:
             self._in_range(dst, _spans(layouts[1], dst.offset, size), n)
-            self._apart(dst, src, layouts[1], layout)
-            return Running(layout, layouts[1], size, self.name == "suffix_reduce")
+            if not in_place:
+                self._apart(dst, src, layouts[1], layout)
+            return Running(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
         each = min(layout.block, n) if form.element_wise else 1
         where = [dst.rank]
         if form.everywhere:
@@ -264,7 +291,8 @@ class Computation(Collective):
         self._in_range(dst, spans, each)
         if form.everywhere:
             spans = [(t, *spans[0][1:]) for t in range(team.size)]
-        self._disjoint(dst, src, spans, layout)
+        if not in_place:
+            self._disjoint(dst, src, spans, layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
         exact = ordered or not form.element_wise or bool(full & REPRODUCIBLE)
         to = None if form.everywhere else dst.rank
@@ -352,6 +380,16 @@ def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spa
     else:
         ends = [(t, *ends) for t, ends in layout.furthest().items()]
     return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
+    """Whether two operands with the same address stand for the same elements."""
+    kinds = SharedArray, SharedPointer
+    if not (isinstance(dst, kinds) and isinstance(src, kinds)):
+        return False
+    phases = {getattr(x, "phase", 0) for x in (dst, src)}
+    same = blk_size is not None or dst.blocksize == src.blocksize
+    return same and len(phases) == 1
 
 
 def _describe(x: Any) -> str:

@@ -171,6 +171,13 @@ def _permute_x(function: Function, name: str, dtype: None) -> Function:
     return call
 
 
+def _one_sided(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: Shared, src: Shared, nbytes: int) -> None:
+        function(dst, src, nbytes)
+
+    return call
+
+
 def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
     def call(
         dst: Shared,
@@ -388,6 +395,13 @@ TABLE: Final[list[Entry]] = [
         )
         for document, section in [_document(prefix, move, letter, section)]
     ),
+    *(
+        Entry(
+            f"upc_{move}", move, THESIS, "5.1", f"One-sided {move}, by one thread alone",
+            _one_sided,
+        )
+        for move in ("broadcast", "scatter", "gather", "exchange")
+    ),
 ]  # fmt: skip
 
 
@@ -565,10 +579,6 @@ LATER: Final[list[Entry]] = [
     Entry("upc_wait(handle)", "Handle.wait", THESIS, "4.4", "Complete an operation"),
     Entry("upc_test", "Handle.test", THESIS, "4.4", "Complete an operation if it is done"),
     Entry("upc_get_status", "Handle.done", THESIS, "4.4", "Whether an operation is done"),
-    *(
-        Entry(f"upc_{move}", move, THESIS, "5.1", f"One-sided {move}, by one thread alone")
-        for move in ("broadcast", "scatter", "gather", "exchange")
-    ),
 ]  # fmt: skip
 
 

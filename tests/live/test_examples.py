@@ -24,6 +24,7 @@ PLACES = pytest.mark.parametrize(
 )
 IS_SORT = "examples/is_sort.py"
 POISSON = "examples/poisson.py"
+LOOKUP_TABLE = "examples/lookup_table.py"
 
 
 @PLACES
@@ -115,3 +116,28 @@ def test_a_wrong_solution_is_noticed(live: Callable[..., Result]) -> None:
     """
     result = live(2, program, via="xupc run", expect=1)
     assert result.stdout.endswith("THE SOLUTION IS WRONG\n")
+
+
+@PLACES
+def test_lookup_table(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, LOOKUP_TABLE, args=["20000", "30000"], nodes=nodes)
+    assert result.stdout.endswith("\nthe lookups are right\n")
+    how_many = re.search(r"^tables in memory +(\d+) instead of (\d+)", result.stdout, re.MULTILINE)
+    assert how_many
+    expected = {None: 1, "3,1": 2, "cyclic:3": 3}[nodes]
+    assert (int(how_many[1]), int(how_many[2])) == (expected, threads)
+
+
+@pytest.mark.once
+def test_a_wrong_table_is_noticed(live: Callable[..., Result]) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import lookup_table
+        look_up = lookup_table.look_up
+        wrong = lambda table, *rest: look_up(table, *rest) * (1 + (not table.flags.writeable))
+        lookup_table.look_up = wrong
+        sys.exit(lookup_table.main(20000, 1000))
+    """
+    result = live(2, program, via="xupc run", expect=1)
+    assert result.stdout.endswith("THE LOOKUPS ARE WRONG\n")

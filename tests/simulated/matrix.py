@@ -69,7 +69,39 @@ def _exchange(dst: Bytes, src: Bytes, root: int, n: int) -> None:
 
 
 def _broadcast_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
-    dst[:, :n] = dst[root, :n].copy()
+    block = (src if apart(n) else dst)[root, :n].copy()
+    dst[_others(len(dst), root), :n] = block
+
+
+def apart(n: int) -> bool:
+    """Whether the root's block is tried outside of dst; else it is dst's own."""
+    return n % 2 == 1
+
+
+def _others(threads: int, root: int) -> list[int]:
+    return [x for x in range(threads) if x != root]
+
+
+def _scatter_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    for x in _others(len(dst), root):
+        dst[x, :n] = src[root, x * n : (x + 1) * n]
+
+
+def _gather_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    for x in _others(len(dst), root):
+        dst[root, x * n : (x + 1) * n] = src[x, :n]
+
+
+def _gather_all_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    dst[:, : len(dst) * n] = np.concatenate([row[i * n : (i + 1) * n] for i, row in enumerate(dst)])
+
+
+def _exchange_in_place(dst: Bytes, src: Bytes, root: int, n: int) -> None:
+    _exchange(dst, dst.copy(), root, n)
+
+
+def _permute_in_place(dst: Bytes, src: Bytes, which: int, n: int) -> None:
+    _permute(dst, dst.copy(), which, n)
 
 
 def permutation(threads: int, which: int) -> Any:
@@ -120,9 +152,32 @@ def _all_blocks_at_root(t: int, root: int, n: int) -> Areas:
     return [(root, 0, t * n)]
 
 
+def _root_apart(t: int, root: int, n: int) -> Areas:
+    return _a_block_at_root(t, root, n) if apart(n) else []
+
+
+def _a_block_each_apart(t: int, root: int, n: int) -> Areas:
+    return _a_block_of_others(t, root, n) if apart(n) else _a_block_each(t, root, n)
+
+
+def _a_block_of_others(t: int, root: int, n: int) -> Areas:
+    return [(x, 0, n) for x in _others(t, root)]
+
+
+def _others_blocks_at_root(t: int, root: int, n: int) -> Areas:
+    return [(root, x * n, (x + 1) * n) for x in _others(t, root)]
+
+
 MEANING = {
     "broadcast": Meaning(_broadcast, True, _a_block_at_root, _a_block_each),
-    "broadcast_in_place": Meaning(_broadcast_in_place, True, _nothing, _a_block_each),
+    "broadcast_in_place": Meaning(_broadcast_in_place, True, _root_apart, _a_block_each_apart),
+    "scatter_in_place": Meaning(
+        _scatter_in_place, True, _others_blocks_at_root, _a_block_of_others
+    ),
+    "gather_in_place": Meaning(_gather_in_place, True, _a_block_of_others, _others_blocks_at_root),
+    "gather_all_in_place": Meaning(_gather_all_in_place, False, _nothing, _all_blocks_each),
+    "permute_in_place": Meaning(_permute_in_place, False, _nothing, _a_block_each),
+    "exchange_in_place": Meaning(_exchange_in_place, False, _nothing, _all_blocks_each),
     "scatter": Meaning(_scatter, True, _all_blocks_at_root, _a_block_each),
     "gather": Meaning(_gather, True, _a_block_each, _all_blocks_at_root),
     "gather_all": Meaning(_gather_all, False, _a_block_each, _all_blocks_each),
@@ -138,15 +193,19 @@ ENTRIES = [entry for entry in registered() if entry.collective in MEANING]
 def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
     """What the collective's algorithms are called with."""
     if collective == "broadcast_in_place":
-        return Operand(0), root, n
+        return Operand(0), Operand(int(apart(n))), root, n
     if collective == "permute":
         return Operand(0), Operand(1), permutation(threads, root), n
+    if collective == "permute_in_place":
+        return Operand(0), permutation(threads, root), n
+    if collective in ("gather_all_in_place", "exchange_in_place"):
+        return Operand(0), n
     return (Operand(0), Operand(1), *([root] if MEANING[collective].rooted else []), n)
 
 
 def roots_of(entry: Entry, threads: int, seed: int = 0) -> Sequence[int]:
     """All roots that the collective can have, 0 where it has none; of permute: which one."""
-    if entry.collective == "permute":
+    if entry.collective.startswith("permute"):
         return (0, 1, 2, 3 + seed)[:threads]
     return range(threads) if MEANING[entry.collective].rooted else range(1)
 
@@ -198,6 +257,7 @@ def _tuning(
     lead: int,
     ring: int,
     tell: int,
+    scratch: int,
 ) -> Tuning:
     return {
         "chunk": chunk,
@@ -214,19 +274,20 @@ def _tuning(
         "lead": lead,
         "fold": 128,
         "buffer": 8192,
+        "scratch": scratch,
     }
 
 
 TUNINGS: dict[str, tuple[Tuning, tuple[int, ...]]] = {
     # no fusing, always a chain and a ring, two messages at a time
-    "large": (_tuning(16, 16, 8, 2, 0, 1, 1, 0, 16, 16), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
+    "large": (_tuning(16, 16, 8, 2, 0, 1, 1, 0, 16, 16, 32), (1, 7, 8, 9, 15, 16, 17, 33, 48)),
     # fused where possible, binomial, all to all
-    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20, 0, 16, 1), (1, 8, 16, 17, 40)),
+    "small": (_tuning(16, 16, 8, 2, 1 << 20, 1 << 20, 1 << 20, 0, 16, 1, 8192), (1, 8, 16, 17, 40)),
     # thresholds in the middle of the sizes, odd pieces, one message at a time, some led
-    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3, 40, 10, 24), (4, 5, 6, 10, 12, 13, 21, 40)),
+    "mixed": (_tuning(12, 20, 5, 1, 64, 10, 3, 40, 10, 24, 48), (4, 5, 6, 10, 12, 13, 21, 40)),
     # everything in one message and one piece, led by node roots
     "whole": (
-        _tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8, 1 << 20, 1 << 20, 1 << 20),
+        _tuning(1 << 20, 1 << 20, 1 << 20, 16, 0, 1 << 20, 8, 1 << 20, 1 << 20, 1 << 20, 2048),
         (3, 24),
     ),
 }
@@ -248,6 +309,8 @@ class Planner:
         """Thread `me`'s plan."""
         name, what = entry.name, entry.collective
         given = arguments(what, self.tree.size, root, n)
+        if what.endswith("in_place"):  # many turns
+            tuning = {**tuning, "buffer": tuning["scratch"]}
         return trace(entry.function, name, what, me, self.tree, sync, tuning, given)
 
     def programs(
@@ -266,6 +329,7 @@ class Planner:
 # --- stories ------------------------------------------------------------------------------
 GUARD = 8
 SETS = 3
+BUFFER = 8192
 FREE = 99  # nobody has used the memory since the last barrier
 
 
@@ -299,6 +363,7 @@ class Story:
         self.memory = {
             name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
         }
+        self.memory["buffer"] = [bytearray(BUFFER) for _ in range(self.threads)]
         self.scripts = [[] for _ in range(self.threads)]
         self._used = [False] * SETS
         self._set = 0
@@ -386,7 +451,8 @@ class Story:
         results = meaning.results(self.threads, root, n)
         base = self._prepare(sync, sources, results, tight=tight)
         programs = self.planner.programs(entry, sync, tuning, root, n)
-        self._make(Call(programs, (("dst", base), ("src", base))))
+        operands = ("dst", base), ("src", base), ("buffer", 0), ("buffer", 0)
+        self._make(Call(programs, operands))
         here = slice(base, base + self.space)
         meaning.oracle(self.expected["dst"][:, here], self.expected["src"][:, here], root, n)
 

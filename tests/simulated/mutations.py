@@ -26,13 +26,14 @@ from xupc.plan.steps import (
     Send,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 
 __all__ = ["Mutation", "mutations"]
 
 Release = Signal | Post
-Data = Copy | Send | Recv | Get | Fold | Scan
+Data = Copy | Swap | Send | Recv | Get | Fold | Scan
 Channelled = Signal | Wait | NetSignal | NetWait
 
 
@@ -114,6 +115,12 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
         case Copy():
             yield "wrong target", replace(step, dst=_shifted(step.dst))
             yield "wrong source", replace(step, src=_shifted(step.src))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.count > 1:
+                yield "a block short", replace(step, count=step.count - 1)
+        case Swap():
+            yield "wrong place", replace(step, a=_shifted(step.a))
+            yield "wrong other place", replace(step, b=_shifted(step.b))
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.count > 1:
                 yield "a block short", replace(step, count=step.count - 1)

@@ -124,6 +124,7 @@ class Job:
     ordered: bool
     dst: tuple[int, int, int] = (0, 0, 0)
     """first, phase, block of a running reduction's dst"""
+    in_place: bool = False
 
     @property
     def running(self) -> bool:
@@ -184,7 +185,8 @@ class Job:
     def arguments(self) -> list[object]:
         """What the algorithms take."""
         if self.running:
-            return [Running(self.layout, self.target, ITEM, self.form == "suffix_reduce")]
+            back = self.form == "suffix_reduce"
+            return [Running(self.layout, self.target, ITEM, back, self.in_place)]
         return [
             Reduction(
                 self.layout, self.each, ITEM, None if self.everywhere else self.to,
@@ -210,6 +212,15 @@ def plans_of(
         )
         for me in range(tree.size)
     ]  # fmt: skip
+
+
+def _united(one: Areas, other: Areas) -> Areas:
+    """What either has, a range on each thread: all of them begin together or follow each other."""
+    ends: dict[int, tuple[int, int]] = {}
+    for x, lo, hi in (*one, *other):
+        a, b = ends.get(x, (lo, hi))
+        ends[x] = min(a, lo), max(b, hi)
+    return [(x, lo, hi) for x, (lo, hi) in ends.items()]
 
 
 class Calls(Story):
@@ -248,18 +259,21 @@ class Calls(Story):
         else:
             where = range(self.threads) if job.everywhere else [job.to]
             results = [(x, self.shift, self.shift + job.each * ITEM) for x in where]
+        read = "dst" if job.in_place else "src"
+        if job.in_place:
+            sources, results = [], _united(results, sources)
         base = self._prepare(sync, sources, results, tight=tight)
         self._make(
             Call(
                 self._plans(job, flag, sync, tuning),
-                (("dst", base + self.shift), ("src", base + self.shift),
+                (("dst", base + self.shift), (read, base + self.shift),
                  ("slot", self.calls % SLOTS * 128), ("buffer", 0)),
                 self.kernel,
             )
         )  # fmt: skip
         values = {}
-        for x, lo, hi in sources:
-            run_ = self.expected["src"][x, base + lo : base + hi].view(np.uint64)
+        for x, lo, hi in sources or results:
+            run_ = self.expected[read][x, base + lo : base + hi].view(np.uint64)
             for i, value in enumerate(run_):
                 values[x, (lo - self.shift) // ITEM + i] = int(value)
         for (x, k), value in job.results(self.kernel, values).items():
@@ -291,6 +305,7 @@ class Case:
     tuning: str
     ordered: bool
     seed: int
+    in_place: bool = False
 
     def jobs(self) -> list[Job]:
         """Some calls, the first one twice in a row."""
@@ -307,7 +322,14 @@ class Case:
             if rng.random() < 0.5:
                 other = rng.choice([block, block, rng.choice([0, 1, 2, 3, 5])])
                 dst = rng.randrange(threads), rng.randrange(other) if other else 0, other
-            return Job(self.form, threads, first, phase, block, nelems, to, self.ordered, dst)
+            if self.in_place:
+                dst = first, phase, block
+                if "mpi" in self.form:  # src begins where dst does
+                    dst, first = (0, 0, 0), 0
+            return Job(
+                self.form, threads, first, phase, block, nelems, to, self.ordered, dst,
+                self.in_place,
+            )  # fmt: skip
 
         first, second, third = one(), one(), one()
         return [first, first, second, third, first]
@@ -332,6 +354,9 @@ FORMS = (
 )  # fmt: skip
 
 
+IN_PLACE = ("reduce_mpi_all", "prefix_reduce", "suffix_reduce")
+
+
 def run_cases(cases: list[Case]) -> list[str]:
     """Run them, every fifth under a random schedule too; failures as text."""
     failures = []
@@ -345,15 +370,17 @@ def run_cases(cases: list[Case]) -> list[str]:
     return failures
 
 
-def cases(per: int, seed: int) -> list[Case]:
+def cases(
+    per: int, seed: int, forms: tuple[str, ...] = FORMS, *, in_place: bool = False
+) -> list[Case]:
     """So many of every form, algorithm, placement and pair of sync modes, in any order or not."""
     rng = random.Random(seed)
     return [
         Case(
             form, flag, tuple(labels), sync, rng.choice(list(TUNINGS)), ordered,
-            rng.randrange(1 << 30),
+            rng.randrange(1 << 30), in_place,
         )
-        for form in FORMS
+        for form in forms
         for flag in (PULL, PUSH, MULTICORE)
         for threads in THREADS
         for labels in placements(threads).values()

@@ -35,6 +35,7 @@ from simulated.reductions import FORMS
 from simulated.transfers import NAMES
 
 from xupc.algorithms import Entry, find, registered
+from xupc.engine.programs import COPY, FUSED, GET, RECV, SEND, Program, Span
 from xupc.engine.simulator import Call, UserBarrier, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL
 from xupc.plan.steps import Fused, Get, Recv, Send
@@ -43,7 +44,10 @@ from xupc.topology import Tree
 WORKERS = 2
 SHARD = 400
 PER_STRATUM = 4
-FEWER = {"broadcast_in_place": 1, "permute": 1}
+FEWER = {
+    "permute": 1,
+    **{entry.collective: 1 for entry in ENTRIES if entry.collective.endswith("in_place")},
+}
 """Per stratum, of what shares its way of moving with another collective."""
 
 EVERY_ENTRY = pytest.mark.parametrize(
@@ -55,7 +59,8 @@ def _cases(entry: Entry, full: bool) -> list[Case]:
     seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
     per_stratum = FEWER.get(entry.collective, PER_STRATUM)
     chosen = matrix(entry) if full else sample(entry, per_stratum, seed)
-    return chosen + every_placement(entry)
+    in_place = entry.collective.endswith("in_place") and not full
+    return chosen + every_placement(entry, 4 if in_place else 5)
 
 
 class Work(NamedTuple):
@@ -100,6 +105,50 @@ def test_matrix(entry: Entry, work: Work, capsys: pytest.CaptureFixture[str]) ->
     assert not tally.failures, f"{len(tally.failures)} stories fail:\n" + "\n".join(
         tally.failures[:5]
     )
+
+
+# --- in place -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["exchange_in_place", "permute_in_place"])
+@pytest.mark.parametrize("labels", [[0] * 2, [0] * 3, [0] * 5, [0, 0, 1, 1, 0], [0, 1, 1, 0, 2, 2]])
+def test_slices_of_large_blocks(name: str, labels: list[int]) -> None:
+    """Threads of a node share the bytes of a pair or a cycle: both halves, many slices."""
+    for entry in registered(name):
+        for i, sync in enumerate(SYNCS[::4]):
+            for n in (127, 128, 192, 400):
+                Case((name, entry.flag), tuple(labels), sync, list(TUNINGS)[i % 4], n).run()
+
+
+def _spans(program: Program) -> Iterator[Span]:
+    """All bytes that a program reads or writes."""
+    for lane in program.lanes:
+        for kind, what in lane:
+            if kind == FUSED:
+                for _, part in what[1]:
+                    yield from (*part.reads, *part.writes)
+            elif kind in (COPY, GET):
+                moves = what[1] if kind == GET else what
+                yield from (*moves.reads, *moves.writes)
+            elif kind in (SEND, RECV):
+                yield from what.spans
+
+
+@pytest.mark.parametrize("name", ["broadcast_in_place", "scatter_in_place", "gather_in_place"])
+def test_the_roots_own_block_is_not_touched(name: str) -> None:
+    """Neither in dst nor in src; with root 1 of up to five threads anywhere."""
+    n, root = 13, 1
+    own = {"broadcast": (0, None), "scatter": (0, root * n), "gather": (root * n, 0)}
+    place = own[name.removesuffix("_in_place")]
+    for threads in range(2, 6):
+        for labels in partitions(threads):
+            planner = Planner(Tree(labels))
+            for entry in registered(name):
+                for i, (tuning, _) in enumerate(TUNINGS.values()):
+                    sync = SYNCS[(i + threads) % 9]
+                    for program in planner.programs(entry, sync, tuning, root, n):
+                        for operand, thread, lo, hi in _spans(program):
+                            start = place[operand] if operand < 2 else None
+                            if thread == root and start is not None:
+                                assert hi <= start or start + n <= lo, (entry.name, labels)
 
 
 # --- that the matrix is what it says -------------------------------------------------------

@@ -17,6 +17,7 @@ from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError
 from simulated.mutations import Mutation, mutations
 from simulated.reductions import (
     FORMS,
+    IN_PLACE,
     ITEM,
     Calls,
     Job,
@@ -35,19 +36,20 @@ from xupc.topology import Tree
 
 WORKERS = 2
 SHARD = 200
-SAMPLE = 2000
+SAMPLE, SAMPLE_IN_PLACE = 2000, 500
 ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
 BOTH = ("all", "all")
 
 
-def test_sample(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("in_place", [False, True], ids=["two arrays", "in place"])
+def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
     """No race, no deadlock, every operand once and in its place, under any schedule."""
     full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
     seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
-    chosen = cases(4 if full else 1, seed)
+    chosen = cases(4 if full else 1, seed, IN_PLACE if in_place else FORMS, in_place=in_place)
     if not full:
-        chosen = random.Random(seed).sample(chosen, SAMPLE)
+        chosen = random.Random(seed).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
     with ProcessPoolExecutor(WORKERS) as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]

@@ -23,6 +23,7 @@ def load(name: str) -> Any:
 
 is_sort = load("is_sort")
 poisson = load("poisson")
+lookup_table = load("lookup_table")
 
 
 def randlc(count: int) -> list[int]:
@@ -74,8 +75,33 @@ def test_the_direct_solution_solves_the_equations(n: int) -> None:
     assert np.allclose(poisson.direct_solution(b), solved, rtol=0, atol=1e-13)
 
 
+def test_lookups_interpolate_between_the_points() -> None:
+    table = lookup_table.make_table(5000)
+    energy, material = lookup_table.neutrons(200, 3)
+    seen = lookup_table.look_up(table, energy, material)
+    for k, (e, m) in enumerate(zip(energy, material, strict=True)):
+        i = int(np.searchsorted(table[0], e, side="right")) - 1
+        share = (e - table[0, i]) / (table[0, i + 1] - table[0, i])
+        between = (1 - share) * table[1:, i] + share * table[1:, i + 1]
+        assert np.isclose(seen[k], between @ lookup_table.densities()[m], rtol=1e-12)
+
+
+def test_every_lookup_is_somebodys() -> None:
+    assert [sum(lookup_table.shares(1000, t)) for t in (1, 3, 7)] == [1000] * 3
+    first, _ = lookup_table.neutrons(10, 0)
+    other, _ = lookup_table.neutrons(10, 1)
+    assert not np.intersect1d(first, other).size
+
+
 @pytest.mark.parametrize(
-    ("module", "args"), [(is_sort, ["Z"]), (poisson, [0, ""]), (poisson, [9, "x"])]
+    ("module", "args"),
+    [
+        (is_sort, ["Z"]),
+        (poisson, [0, ""]),
+        (poisson, [9, "x"]),
+        (lookup_table, [1, 5]),
+        (lookup_table, [5, 0]),
+    ],
 )
 def test_a_usage_error_is_told_before_anything_starts(
     module: Any, args: list[Any], capsys: pytest.CaptureFixture[str]

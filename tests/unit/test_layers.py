@@ -39,6 +39,8 @@ LAYERS = [
     ("reductions", 7),
     ("relocations", 7),
     ("allocation", 7),
+    ("node_arrays", 7),
+    ("one_sided", 7),
     ("runtime", 7),
     ("upc", 7),
     ("cli", 8),

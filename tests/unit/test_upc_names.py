@@ -53,6 +53,7 @@ FORMS = {
 TYPED = [
     (pattern.format(t), function, t) for pattern, function in REDUCTIONS.items() for t in TYPES
 ]
+ONE_SIDED = ("broadcast", "scatter", "gather", "exchange")
 REDUCTION_ARGUMENTS = ("dst", "src", "op", "nelems", "blk_size", "func", "flags")
 ARGUMENTS = {
     **{f"{u}_all_{m}": ("dst", "src", "nbytes", "flags") for u in ("upc", "xupc") for m in MOVES},
@@ -61,6 +62,7 @@ ARGUMENTS = {
     **{name: REDUCTION_ARGUMENTS for name, _, _ in TYPED},
     **{f"{u}_all_{m}": names for u in ("upc", "xupc") for m, names in FORMS.items()},
     "xupc_all_broadcast_in_place": ("buf", "nbytes", "flags"),
+    **{f"upc_{m}": ("dst", "src", "nbytes") for m in ONE_SIDED},
     "upc_ticks_now": (),
     "upc_ticks_to_ns": ("ticks",),
     "upc_all_alloc": ("nblocks", "nbytes"),
@@ -235,6 +237,16 @@ def test_broadcast_in_place_hands_its_arguments_on(monkeypatch: pytest.MonkeyPat
     again = fresh(monkeypatch, "all_broadcast_in_place", seen)
     assert again.xupc_all_broadcast_in_place("buf", 8, 36) == "result"
     assert seen.arguments == ("buf", 8, 36)
+
+
+@pytest.mark.parametrize("move", ONE_SIDED)
+def test_one_sided_names_hand_their_arguments_on(
+    monkeypatch: pytest.MonkeyPatch, move: str
+) -> None:
+    seen = Recorder()
+    again = fresh(monkeypatch, move, seen)
+    getattr(again, f"upc_{move}")("dst", "src", 8)
+    assert seen.arguments == ("dst", "src", 8)
 
 
 def array(dtype: Any) -> Any:

@@ -4,7 +4,7 @@ T threads on N nodes, n bytes::
 
     before   src@root: A          after   dst@0: A   dst@1: A   ...   dst@T-1: A
 
-All of it works with dst and src the same, too: then the root's block stays where it is.
+`in_place`: the root's own block at dst is left alone (see `broadcast_in_place`).
 """
 
 from __future__ import annotations
@@ -22,26 +22,31 @@ Shape = Callable[[int, int], tuple[int | None, list[int]]]
 
 
 @algorithm("broadcast", PULL, "every thread reads the root's block")
-def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def pull(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """Each thread copies for itself, by load/store or by a one-sided read.
 
     One copy per thread, all at once; T - T/N reads over the root's link.
     """
     t.ready(root, ALL)
-    if dst.on(t.me) != src.on(root):
+    if not (in_place and t.me == root):
         t.fetch(dst.on(t.me), src.on(root), nbytes)
     t.done(ALL, root)
 
 
 @algorithm("broadcast", PUSH, "the root writes to every thread")
-def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def push(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """The root copies to its node's threads and sends to each of the others.
 
     T copies one after the other; T - T/N messages over the root's link.
     """
+    but = root if in_place else None
     if t.one_node:
         with t.alone(root):
-            _hand_out(t, dst, src.on(root), nbytes, t.mates())
+            _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
         return
     t.ready(ALL, root, node_only=True)
     for offset, size in chunks(nbytes, t.tuning["message"]):
@@ -50,22 +55,23 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
         elif not t.on_my_node(root):
             t.recv(root, dst.on(t.me, offset), size)
     if t.me == root:
-        _hand_out(t, dst, src.on(root), nbytes, t.mates())
+        _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
     t.done(root, ALL, node_only=True)
 
 
 def _hand_out(
-    t: Recorder, dst: Operand, source: Part, nbytes: int, to: Sequence[Ranks]
+    t: Recorder, dst: Operand, source: Part, nbytes: int, to: Sequence[Ranks], but: int | None
 ) -> None:
-    """Copy one block to threads of my node, but not onto itself."""
+    """Copy one block to threads of my node but one."""
     for run in to:
-        parts = (run,) if dst.on(source.thread) != source else run.without(source.thread)
-        for part in parts:
+        for part in run.without(but):
             t.copy(dst.across(part), source, nbytes, part.count)
 
 
 @algorithm("broadcast", MULTICORE, "one copy crosses to each node; its threads pull it there")
-def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def multicore(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """Between node roots in chunks, inside each node chunk by chunk as they arrive.
 
     The network sees n bytes per node. Large blocks travel down a chain of nodes, a
@@ -79,17 +85,18 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     Small ones the node roots write to their threads themselves. Inside one node:
     small blocks are written by whoever arrives last, large ones are pulled.
     """
+    but = root if in_place else None
     if t.one_node:
         if nbytes <= t.tuning["fuse"]:
             with t.alone(root, anyone=True):
-                _hand_out(t, dst, src.on(root), nbytes, t.mates())
+                _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
         else:
-            pull(t, dst, src, root, nbytes)
+            pull(t, dst, src, root, nbytes, in_place=in_place)
         return
 
     if nbytes < t.tuning["chain"] and t.lead(nbytes * t.largest_node):
         if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes)
+            _lead(t, dst, src, root, nbytes, but)
         return
     home = t.on_my_node(root)
     speaker = t.acting_root(t.my_node, root)
@@ -101,7 +108,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     if home:
         # the root's own node reads src itself
         t.ready(root, NODE, node_only=True)
-        if dst.on(t.me) != src.on(root):
+        if t.me != but:
             for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != speaker:
@@ -111,7 +118,9 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     t.done(NODE, speaker, node_only=True)
 
 
-def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def _lead(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
+) -> None:
     """A node root's work when it does everything for its node."""
     parent, children = _tree(t, root, star)
     if parent is None:
@@ -121,7 +130,7 @@ def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> No
         t.need(t.recv(t.tree.node_root(parent), source, nbytes))
     for child in children:
         t.send(t.tree.node_root(child), source, nbytes)
-    _hand_out(t, dst, source, nbytes, targets)
+    _hand_out(t, dst, source, nbytes, targets, but)
 
 
 def _tree(t: Recorder, root: int, shape: Shape) -> tuple[int | None, list[int]]:

@@ -1,10 +1,10 @@
-"""all_broadcast_in_place: the root's block over that of every other thread, at one address.
+"""all_broadcast_in_place, and all_broadcast with IN_PLACE: to every thread but the root.
 
 ::
 
-    before   buf@0: a   buf@root: B   buf@2: c      after   buf@0: B   buf@root: B   buf@2: B
+    before   dst@0: a   src@root: B   dst@2: c      after   dst@0: B   dst@2: B
 
-The ways of `broadcast`, with one operand as source and target; nothing is copied at the root.
+The ways of `broadcast` without the copy at the root, where src may be dst itself.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from .registry import algorithm
 
 
 @algorithm("broadcast_in_place", PULL, "every other thread reads the root's block")
-def pull(t: Recorder, buf: Operand, root: int, nbytes: int) -> None:
+def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """Each thread but the root copies for itself, by load/store or by a one-sided read."""
-    broadcast.pull(t, buf, buf, root, nbytes)
+    broadcast.pull(t, dst, src, root, nbytes, in_place=True)
 
 
 @algorithm("broadcast_in_place", PUSH, "the root writes to every other thread")
-def push(t: Recorder, buf: Operand, root: int, nbytes: int) -> None:
+def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """The root copies to its node's other threads and sends to each of the rest."""
-    broadcast.push(t, buf, buf, root, nbytes)
+    broadcast.push(t, dst, src, root, nbytes, in_place=True)
 
 
 @algorithm(
     "broadcast_in_place", MULTICORE, "one copy crosses to each node; its threads pull it there"
 )
-def multicore(t: Recorder, buf: Operand, root: int, nbytes: int) -> None:
+def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """Between node roots in chunks, inside each node chunk by chunk as they arrive.
 
     As in broadcast, n bytes to each node, with one copy less: the root has its own.
     """
-    broadcast.multicore(t, buf, buf, root, nbytes)
+    broadcast.multicore(t, dst, src, root, nbytes, in_place=True)

@@ -167,17 +167,19 @@ Messages = Callable[[int], Iterable[list[Blocks]]]
 """The messages to or from a node, in order."""
 
 
-def trade(t: Recorder, outgoing: Messages, incoming: Messages) -> None:
-    """A node root's messages to and from all other nodes, in rounds.
+def trade(t: Recorder, outgoing: Messages, incoming: Messages) -> list[int]:
+    """A node root's messages to and from all other nodes, in rounds; their tickets.
 
     A message is posted at the same place (round, number) at both ends, and what has to
     be over before it was posted at earlier places: so bounded windows cannot lock.
     """
     nodes = t.tree.node_count
+    tickets = []
     for k in range(1, nodes):
         to, of = (t.my_node + k) % nodes, (t.my_node - k) % nodes
         for taken, given in zip_longest(incoming(of), outgoing(to)):
             if taken:
-                t.recv_blocks(t.tree.node_root(of), taken)
+                tickets.append(t.recv_blocks(t.tree.node_root(of), taken))
             if given:
-                t.send_blocks(t.tree.node_root(to), given)
+                tickets.append(t.send_blocks(t.tree.node_root(to), given))
+    return tickets

@@ -3,6 +3,8 @@
 ::
 
     before   src@0: A   src@1: B   src@2: C   src@3: D      after   dst@root: A B C D
+
+In place the root's own block is in dst already: it is neither read nor written.
 """
 
 from __future__ import annotations
@@ -16,25 +18,36 @@ from .scatter import blocks_for, node_pieces
 
 
 @algorithm("gather", PULL, "the root reads every thread's block")
-def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def pull(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """The root copies from its node's threads and reads from each of the others."""
+    but = root if in_place else None
     if t.one_node:
         with t.alone(root):
-            for run in t.mates():
-                t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+            _collect(t, dst, src, root, nbytes, but)
         return
     t.ready(ALL, root)
     if t.me == root:
         everyone = Ranks(0, t.size)
         with t.net():
             t.get(blocks_for(dst, root, everyone, nbytes), src.across(everyone), nbytes, t.size)
-        for run in t.mates():
-            t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+        _collect(t, dst, src, root, nbytes, but)
     t.done(root, ALL)
 
 
+def _collect(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
+) -> None:
+    """Copy the blocks of my node's threads, of all but one."""
+    for run in t.mates_but(but):
+        t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+
+
 @algorithm("gather", PUSH, "every thread writes its block to the root")
-def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def push(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """All threads copy at once, by load/store or by a message to the root."""
     t.ready(root, ALL, node_only=True)
     if t.on_my_node(root):
@@ -42,7 +55,8 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
             with t.net():
                 for offset, size in chunks(nbytes, t.tuning["message"]):
                     t.recv(Ranks(0, t.size), dst.on(root, offset), size, peer_step=nbytes)
-        t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
+        if not (in_place and t.me == root):
+            t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
     else:
         for offset, size in chunks(nbytes, t.tuning["message"]):
             t.send(root, src.on(t.me, offset), size)
@@ -50,26 +64,28 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
 
 
 @algorithm("gather", MULTICORE, "a node's blocks cross together, straight from its threads' heaps")
-def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def multicore(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """Each node root sends its node's blocks to the root; at home every thread writes.
 
     One message per node (and run of ranks, and chunk), taken from the heaps of the
     node's threads and delivered into place: no copy at either end.
     """
+    but = root if in_place else None
     if t.one_node:
         if nbytes * t.size <= t.tuning["fuse"]:
             with t.alone(root, anyone=True):
-                for run in t.mates():
-                    t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+                _collect(t, dst, src, root, nbytes, but)
         else:
-            push(t, dst, src, root, nbytes)
+            push(t, dst, src, root, nbytes, in_place=in_place)
         return
 
     home = t.on_my_node(root)
     message = t.message(nbytes)
     if t.lead(nbytes * t.largest_node):
         if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes, message)
+            _lead(t, dst, src, root, nbytes, message, but)
         return
     speaker = t.acting_root(t.my_node, root)
     if home:
@@ -77,7 +93,8 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
         if t.me == root:
             with t.net():
                 _take_all(t, dst, root, nbytes, message)
-        t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
+        if t.me != but:
+            t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
         t.done(NODE, root, node_only=True)
         return
     t.ready(NODE, speaker, node_only=True)
@@ -87,15 +104,15 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
 
 
 def _lead(
-    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int,
+    but: int | None,
 ) -> None:
     """A node root's work when it does everything for its node."""
     if not t.on_my_node(root):
         _send_all(t, src, t.tree.root_of(root), nbytes, message)
         return
     _take_all(t, dst, root, nbytes, message)
-    for run in t.mates():
-        t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
+    _collect(t, dst, src, root, nbytes, but)
 
 
 def _send_all(t: Recorder, src: Operand, to: int, nbytes: int, message: int) -> None:
@@ -124,3 +141,22 @@ def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -
             t.recv(of, row + offset, size, count)
             still.append((of, rest))
         waiting = still
+
+
+# --- in place -----------------------------------------------------------------------------------
+@algorithm("gather_in_place", PULL, "the root reads every other thread's block")
+def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `pull`, with one copy less."""
+    pull(t, dst, src, root, nbytes, in_place=True)
+
+
+@algorithm("gather_in_place", PUSH, "every other thread writes its block to the root")
+def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `push`; the root only takes messages."""
+    push(t, dst, src, root, nbytes, in_place=True)
+
+
+@algorithm("gather_in_place", MULTICORE, "a node's blocks cross together, straight from its heaps")
+def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `multicore`, with one copy less."""
+    multicore(t, dst, src, root, nbytes, in_place=True)

@@ -3,9 +3,15 @@
 ::
 
     before   src@0: A   src@1: B   src@2: C      after   dst@0: A B C   dst@1: A B C   ...
+
+In place thread i's block is the i-th one at dst already, and stays there::
+
+    before   dst@0: A - -   dst@1: - B -   dst@2: - - C
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, pieces
@@ -29,8 +35,13 @@ def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 def _copy_mates(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """My node's blocks into my dst."""
-    for run in t.mates():
+    for run in t.mates_but(_but(src, t.me)):
         t.copy(blocks_for(dst, t.me, run, nbytes), src.across(run), nbytes, run.count)
+
+
+def _but(src: Operand, thread: int) -> int | None:
+    """The thread itself if its block is in place."""
+    return thread if isinstance(src, InPlace) else None
 
 
 @algorithm("gather_all", PUSH, "every thread writes its block to every thread")
@@ -42,7 +53,7 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
             for offset, size in chunks(nbytes, t.tuning["message"]):
                 t.recv(Ranks(0, t.size), dst.on(t.me, offset), size, peer_step=nbytes)
                 t.send(Ranks(0, t.size), src.on(t.me, offset), size)
-    for run in t.mates():
+    for run in t.mates_but(_but(src, t.me)):
         mine = src.across(Ranks(t.me, run.count, 0))
         t.copy(dst.across(run, t.me * nbytes), mine, nbytes, run.count)
     t.done(NODE, NODE, node_only=True)
@@ -66,7 +77,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         if nbytes * t.size * t.size <= t.tuning["fuse"]:
             with t.alone(0, anyone=True):
                 for i in range(t.size):
-                    for run in t.mates():
+                    for run in t.mates_but(_but(src, i)):
                         to = dst.across(run, i * nbytes)
                         t.copy(to, src.across(Ranks(i, run.count, 0)), nbytes, run.count)
         else:
@@ -109,7 +120,7 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
         for block, count, offset, size in pieces(run.count, nbytes, unit):
             rank = run.first + block * run.step
             if home:
-                row = Part(area.index, rank, offset, run.step, 0)
+                row = area.across(Ranks(rank, count, run.step), offset)
             else:
                 row = Part(area.index, t.me, rank * nbytes + offset, 0, run.step * nbytes)
             out.append((row, size, count))
@@ -122,6 +133,8 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     _copy_mates(t, dst, src, nbytes)
     for ticket in tickets:
         t.need(ticket)
+    if isinstance(src, InPlace):  # their own blocks, too, are written over, with what they are
+        t.join()
     for run in t.others():
         t.copy(dst.across(run), dst.on(t.me), nbytes * t.size, run.count)
 
@@ -191,3 +204,40 @@ def _pull_arrivals(t: Recorder, dst: Operand, nbytes: int, arrived: int) -> None
             i += 1
             t.wait(arrived, t.node_root, i)
             t.copy(row, row._replace(thread=t.node_root), size, count)
+
+
+# --- in place -----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class InPlace(Operand):
+    """The source that lies in dst: thread i's block is at ``i * nbytes`` there."""
+
+    nbytes: int = 0
+
+    def on(self, thread: int, offset: int = 0) -> Part:
+        """A thread's block."""
+        return Part(self.index, thread, thread * self.nbytes + offset)
+
+    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> Part:
+        """The blocks of some threads."""
+        first = ranks.first * self.nbytes + offset
+        return Part(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
+
+
+@algorithm("gather_all_in_place", PULL, "every thread reads every other's block")
+def pull_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """As `pull`, T - 1 copies."""
+    pull(t, dst, InPlace(dst.index, nbytes), nbytes)
+
+
+@algorithm("gather_all_in_place", PUSH, "every thread writes its block to every other")
+def push_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """As `push`, T - 1 copies."""
+    push(t, dst, InPlace(dst.index, nbytes), nbytes)
+
+
+@algorithm(
+    "gather_all_in_place", MULTICORE, "node roots pass whole nodes' blocks round; threads pull"
+)
+def multicore_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """As `multicore`; nothing is copied onto itself."""
+    multicore(t, dst, InPlace(dst.index, nbytes), nbytes)

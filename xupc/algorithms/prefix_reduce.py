@@ -46,12 +46,15 @@ class Running:
         Bytes of an element.
     backward
         Suffix.
+    in_place
+        dst is src itself.
     """
 
     src: Layout
     dst: Layout
     itemsize: int
     backward: bool
+    in_place: bool = False
 
     @property
     def moved(self) -> bool:
@@ -68,7 +71,7 @@ class Running:
     @property
     def operand(self) -> Operand:
         """Where the operands are read."""
-        return DST if self.moved else SRC
+        return DST if self.moved or self.in_place else SRC
 
 
 @dataclass(frozen=True)

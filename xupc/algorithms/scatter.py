@@ -3,6 +3,8 @@
 ::
 
     before   src@root: A B C D    after   dst@0: A   dst@1: B   dst@2: C   dst@3: D
+
+In place the root's own block is left where it is, in src: it is neither read nor written.
 """
 
 from __future__ import annotations
@@ -22,20 +24,25 @@ def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> Part:
 
 
 @algorithm("scatter", PULL, "every thread reads its block from the root")
-def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def pull(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """Each thread copies its own block, by load/store or by a one-sided read."""
     t.ready(root, ALL)
-    t.fetch(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
+    if not (in_place and t.me == root):
+        t.fetch(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
     t.done(ALL, root)
 
 
 @algorithm("scatter", PUSH, "the root writes each thread's block")
-def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def push(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """The root copies to its node's threads and sends one message to each other thread."""
+    but = root if in_place else None
     if t.one_node:
         with t.alone(root):
-            for run in t.mates():
-                t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+            _hand_out(t, dst, src, root, nbytes, but)
         return
     t.ready(ALL, root, node_only=True)
     for offset, size in chunks(nbytes, t.tuning["message"]):
@@ -44,13 +51,22 @@ def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> Non
         elif not t.on_my_node(root):
             t.recv(root, dst.on(t.me, offset), size)
     if t.me == root:
-        for run in t.mates():
-            t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+        _hand_out(t, dst, src, root, nbytes, but)
     t.done(root, ALL, node_only=True)
 
 
+def _hand_out(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
+) -> None:
+    """Copy my node's blocks to its threads, to all but one."""
+    for run in t.mates_but(but):
+        t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+
+
 @algorithm("scatter", MULTICORE, "a node's blocks cross together, straight into its threads' heaps")
-def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+def multicore(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
     """The root sends each node root its node's blocks; they land where they belong.
 
     One message per node (and run of ranks, and chunk); no copy inside the other
@@ -58,20 +74,20 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     home every thread reads its own block. Large blocks go to all nodes in turn, a
     piece each.
     """
+    but = root if in_place else None
     if t.one_node:
         if nbytes * t.size <= t.tuning["fuse"]:
             with t.alone(root, anyone=True):
-                for run in t.mates():
-                    t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+                _hand_out(t, dst, src, root, nbytes, but)
         else:
-            pull(t, dst, src, root, nbytes)
+            pull(t, dst, src, root, nbytes, in_place=in_place)
         return
 
     home = t.on_my_node(root)
     message = t.message(nbytes)
     if t.lead(nbytes * t.largest_node):
         if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes, message)
+            _lead(t, dst, src, root, nbytes, message, but)
         return
     speaker = t.acting_root(t.my_node, root)
     if home:
@@ -84,22 +100,23 @@ def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -
     elif t.me == speaker:
         _recv_all(t, dst, root, nbytes, message)
     if home:
-        t.copy(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
+        if t.me != but:
+            t.copy(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
         t.done(NODE, root, node_only=True)
     else:
         t.done(speaker, NODE, node_only=True)
 
 
 def _lead(
-    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int,
+    but: int | None,
 ) -> None:
     """A node root's work when it does everything for its node."""
     if not t.on_my_node(root):
         _recv_all(t, dst, t.tree.root_of(root), nbytes, message)
         return
     _send_all(t, src, root, nbytes, message)
-    for run in t.mates():
-        t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
+    _hand_out(t, dst, src, root, nbytes, but)
 
 
 def _recv_all(t: Recorder, dst: Operand, of: int, nbytes: int, message: int) -> None:
@@ -136,3 +153,24 @@ def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -
             t.send(to, row + offset, size, count)
             still.append((to, rest))
         waiting = still
+
+
+# --- in place -----------------------------------------------------------------------------------
+@algorithm("scatter_in_place", PULL, "every other thread reads its block from the root")
+def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `pull`; the root has nothing to do."""
+    pull(t, dst, src, root, nbytes, in_place=True)
+
+
+@algorithm("scatter_in_place", PUSH, "the root writes each other thread's block")
+def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `push`, with one copy less."""
+    push(t, dst, src, root, nbytes, in_place=True)
+
+
+@algorithm(
+    "scatter_in_place", MULTICORE, "a node's blocks cross together, straight into its heaps"
+)
+def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+    """As `multicore`, with one copy less."""
+    multicore(t, dst, src, root, nbytes, in_place=True)

@@ -142,7 +142,7 @@ typedef struct {
 enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
     XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
-    XS_FOLD, XS_SCAN, XS_LEAF
+    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -158,6 +158,7 @@ typedef struct {
 } xu_step;
 /* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
  * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
+ * SWAP: as COPY, the blocks change places.
  * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
@@ -290,6 +291,25 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
     ss = ss * s->src_lstep + s->src_ostep;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
         xu_copy_bytes(d, p, s->nbytes, in->team->nt_min);
+}
+
+static inline void xu_swap_bytes(char *a, char *b, int64_t n) {
+    struct { char bytes[64]; } x, y;
+    for (; n >= 64; n -= 64, a += 64, b += 64) {
+        memcpy(&x, a, 64), memcpy(&y, b, 64);
+        memcpy(a, &y, 64), memcpy(b, &x, 64);
+    }
+    memcpy(&x, a, (size_t)n), memcpy(&y, b, (size_t)n);
+    memcpy(a, &y, (size_t)n), memcpy(b, &x, (size_t)n);
+}
+
+static inline void xu_swap(const xu_inst *in, const xu_step *s) {
+    int64_t as = in->stride[s->dst], bs = in->stride[s->src];
+    char *a = in->base[s->dst] + as * s->dst_local + s->dst_off;
+    char *b = in->base[s->src] + bs * s->src_local + s->src_off;
+    as = as * s->dst_lstep + s->dst_ostep;
+    bs = bs * s->src_lstep + s->src_ostep;
+    for (int32_t i = 0; i < s->count; i++, a += as, b += bs) xu_swap_bytes(a, b, s->nbytes);
 }
 
 /* ---- reducing -------------------------------------------------------------- */
@@ -450,6 +470,9 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     case XS_COPY:
         xu_copy(in, s);
         break;
+    case XS_SWAP:
+        xu_swap(in, s);
+        break;
     case XS_FOLD:
         xu_fold(in, s);
         in->pc[lane] += s->count;
@@ -575,7 +598,7 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
             while (in->pc[lane] < in->prog->end[lane]) {
                 xu_blocked here;
                 int kind = in->prog->steps[in->pc[lane]].kind;
-                int copy = kind == XS_COPY || kind == XS_FOLD || kind == XS_SCAN;
+                int copy = kind == XS_COPY || kind == XS_FOLD || kind == XS_SCAN || kind == XS_SWAP;
                 int r = xu_try(in, lane, &here);
                 if (r == XT_NEXT) {
                     moved = 1;

@@ -125,12 +125,16 @@ class RemoteMemory:
         with self._guarded(thread):
             self._pieces(thread, displacement, out, self._get)
 
+    def start_put(self, thread: int, displacement: int, address: int, nbytes: int) -> Any:
+        """Begin to write; the request, and what has to be kept until it is done."""
+        for team in self.job.spanning:
+            team.core.wrote()
+        return self.window.put(self.threads.index(thread), displacement, address, nbytes)
+
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are there on return."""
         self.job.control.ask_to_serve()
         self.job.settle(thread)
-        for team in self.job.spanning:
-            team.core.wrote()
         with self._guarded(thread):
             self._pieces(thread, displacement, data, self._put)
 
@@ -158,8 +162,7 @@ class RemoteMemory:
         self.window.link.track(self.start(thread, displacement, address, n), finished)
 
     def _put(self, thread: int, displacement: int, address: int, n: int, left: list[int]) -> None:
-        target = self.threads.index(thread)
-        request, old = self.window.put(target, displacement, address, n)
+        request, old = self.start_put(thread, displacement, address, n)
 
         def finished(_old: object = old) -> None:
             left[0] -= 1

@@ -29,6 +29,7 @@ from ..plan.steps import (
     Send,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 from ..topology import Tree
@@ -36,7 +37,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON, FOLD, SCAN, LEAF) = range(17)
+ CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP) = range(18)
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -112,6 +113,9 @@ class Lowering:
         match step:
             case Copy():
                 return [self.copy(step)]
+            case Swap():
+                self.copied += step.nbytes * step.count
+                return [self.row(SWAP, step.a, step.b, step.nbytes, step.count)]
             case Signal():
                 return [_row(SIGNAL, dst=step.channel, nbytes=step.value)]
             case Wait():
@@ -156,10 +160,10 @@ class Lowering:
             return [_row(ARRIVE), _row(AWAIT, count=1)]
         sends = tuple(step for step in body if isinstance(step, Send))
         recvs = tuple(step for step in body if isinstance(step, Recv))
-        assert all(isinstance(s, Send | Recv | Copy | Fold | Scan | Need) for s in body)
+        assert all(isinstance(s, Send | Recv | Copy | Swap | Fold | Scan | Need) for s in body)
         messages = [i for i, step in enumerate(body) if isinstance(step, Send | Recv)]
         cut = messages[0] if messages else 0
-        own = (Copy, Fold, Scan)
+        own = (Copy, Swap, Fold, Scan)
         before = [row for s in body[:cut] if isinstance(s, own) for row in self.step(s)]
         after = [row for s in body[cut:] if isinstance(s, own) for row in self.step(s)]
         exchange = self.to_python(Exchange(sends, recvs, len(before)))
@@ -193,23 +197,27 @@ class Lowering:
     def copy(self, step: Copy) -> Row:
         if self.place is not None:
             return self.copy_anywhere(step, self.place)
-        dst_local, dst_lstep = self.part(step.dst, step.count)
-        src_local, src_lstep = self.part(step.src, step.count)
         self.copied += step.nbytes * step.count
+        return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
+
+    def row(self, kind: int, dst: Part, src: Part, nbytes: int, count: int) -> Row:
+        """A row of blocks and another one."""
+        dst_local, dst_lstep = self.part(dst, count)
+        src_local, src_lstep = self.part(src, count)
         return _row(
-            COPY,
-            count=step.count,
-            dst=step.dst.operand,
-            src=step.src.operand,
+            kind,
+            count=count,
+            dst=dst.operand,
+            src=src.operand,
             dst_local=dst_local,
             src_local=src_local,
             dst_lstep=dst_lstep,
             src_lstep=src_lstep,
-            dst_off=step.dst.offset,
-            src_off=step.src.offset,
-            dst_ostep=step.dst.offset_step,
-            src_ostep=step.src.offset_step,
-            nbytes=step.nbytes,
+            dst_off=dst.offset,
+            src_off=src.offset,
+            dst_ostep=dst.offset_step,
+            src_ostep=src.offset_step,
+            nbytes=nbytes,
         )
 
     def copy_anywhere(self, step: Copy, place: Place) -> Row:

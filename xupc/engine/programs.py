@@ -30,6 +30,7 @@ from ..plan.steps import (
     Send,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 from ..topology import Tree
@@ -54,6 +55,7 @@ __all__ = [
     "ProtocolError",
     "SimulationError",
     "Span",
+    "Swaps",
     "Work",
 ]
 
@@ -93,6 +95,14 @@ class Moves(NamedTuple):
     """Blocks to copy, and what that reads and writes, adjacent blocks in one."""
 
     blocks: tuple[tuple[Span, Span], ...]
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+
+class Swaps(NamedTuple):
+    """Pairs of blocks that change places; all of them are read and written."""
+
+    pairs: tuple[tuple[Span, Span], ...]
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
 
@@ -161,6 +171,8 @@ class Program:
         match step:
             case Copy():
                 return COPY, self._moves((step,), skip_near=False)
+            case Swap():
+                return COPY, self._swaps(step)
             case Signal():
                 self._all_near(step.to)
                 return SIGNAL, (step.channel, step.value, step.to)
@@ -229,6 +241,16 @@ class Program:
                 self._is_near(dst.thread)
                 blocks.append((dst, src))
         return Moves(tuple(blocks), _merge(b[1] for b in blocks), _merge(b[0] for b in blocks))
+
+    def _swaps(self, step: Swap) -> Swaps:
+        pairs = []
+        for i in range(step.count):
+            pair = self._span(step.a, i, step.nbytes), self._span(step.b, i, step.nbytes)
+            for span in pair:
+                self._is_near(span.thread)
+            pairs.append(pair)
+        spans = _merge(span for side in (0, 1) for span in (pair[side] for pair in pairs))
+        return Swaps(tuple(pairs), spans, spans)
 
     def _work(self, step: Fold | Scan) -> Work:
         size = self.plan.kernel.dtype.itemsize

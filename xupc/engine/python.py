@@ -22,6 +22,7 @@ from ..plan.steps import (
     Scan,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 from .live import CALL_PYTHON, DONE, MISMATCH, PENDING, Bound
@@ -34,6 +35,7 @@ __all__ = ["HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
 _SLOTS = 64
+_LOCAL = (Copy, Swap, Fold, Scan, Signal, Wait, Need, Post)
 
 
 def mix(a: int, b: int) -> int:
@@ -212,7 +214,7 @@ class Instance:
         step = self._step(lane)
         if self.team.verdict:  # bad: nothing of the call comes after it
             return None
-        if step is None or isinstance(step, Copy | Fold | Scan | Signal | Wait | Need | Post):
+        if step is None or isinstance(step, _LOCAL):
             return None
         if isinstance(step, Barrier) and not self.arrived:
             self.arrived = True
@@ -245,6 +247,8 @@ class Instance:
         match step:
             case Copy():
                 self._copy(step)
+            case Swap():
+                self._swap(step)
             case Fold() | Scan():
                 self.net.compute(step, self)
             case Signal():
@@ -264,6 +268,14 @@ class Instance:
         src, src_step = self.net.row(step.src, step.count)
         for i in range(step.count):
             ctypes.memmove(dst + i * dst_step, src + i * src_step, step.nbytes)
+
+    def _swap(self, step: Swap) -> None:
+        a, a_step = self.net.row(step.a, step.count)
+        b, b_step = self.net.row(step.b, step.count)
+        for i in range(step.count):
+            kept = ctypes.string_at(a + i * a_step, step.nbytes)
+            ctypes.memmove(a + i * a_step, b + i * b_step, step.nbytes)
+            ctypes.memmove(b + i * b_step, kept, step.nbytes)
 
     def _signal(self, step: Signal) -> None:
         link, owner = self.net.link, self.owner

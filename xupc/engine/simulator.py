@@ -61,6 +61,7 @@ from .programs import (
     ProtocolError,
     SimulationError,
     Span,
+    Swaps,
     Work,
 )
 from .races import Race, Shadow, Where
@@ -565,7 +566,17 @@ class Simulation:
             source, from_base = self._bytes(call, from_op, from_rank)
             target[lo + base : hi + base] = source[from_lo + from_base : from_hi + from_base]
 
-    def _by_hand(self, lane: _Lane, what: Moves | Work) -> None:
+    def _swap(self, call: Call, what: Swaps) -> None:
+        for pair in what.pairs:
+            kept = []
+            for operand, rank, lo, hi in pair:
+                array, base = call.operands[operand]
+                kept.append(bytes(self._memory[array][rank][lo + base : hi + base]))
+            for (operand, rank, lo, hi), data in zip(pair, reversed(kept), strict=True):
+                array, base = call.operands[operand]
+                self._memory[array][rank][lo + base : hi + base] = data
+
+    def _by_hand(self, lane: _Lane, what: Moves | Swaps | Work) -> None:
         """A step by loads and stores."""
         call = lane.owner.call
         assert call is not None
@@ -574,11 +585,16 @@ class Simulation:
             lane.known |= lane.epoch
         self._do(call, what, lane.known, lane.epoch, self._where(lane))
 
-    def _do(self, call: Call, what: Moves | Work, known: int, bit: int, where: Where) -> None:
+    def _do(
+        self, call: Call, what: Moves | Swaps | Work, known: int, bit: int, where: Where
+    ) -> None:
         self._touch(call, what.reads, False, known, bit, where)
         self._touch(call, what.writes, True, known, bit, where)
         if isinstance(what, Moves):
             self._move(call, what)
+            return
+        if isinstance(what, Swaps):
+            self._swap(call, what)
             return
         dtype = call.kernel.dtype
 

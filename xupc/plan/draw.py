@@ -21,6 +21,7 @@ from .steps import (
     Send,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 
@@ -62,6 +63,9 @@ def step_text(step: Step) -> str:
     match step:
         case Copy():
             return "copy     " + _row(step.dst, step.src, step.nbytes, step.count)
+        case Swap():
+            text = _row(step.a, step.b, step.nbytes, step.count)
+            return "swap     " + text.replace("<-", "<->")
         case Get():
             text = _row(step.dst, step.src, step.nbytes, step.count)
             return f"get      {text}  => t{step.ticket}"

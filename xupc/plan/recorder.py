@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
+    BUFFER,
     Barrier,
     Blocks,
     Copy,
@@ -39,6 +40,7 @@ from .steps import (
     Send,
     Signal,
     Step,
+    Swap,
     Wait,
 )
 
@@ -115,6 +117,7 @@ class Recorder:
         self._joined = True
         self._one_sided = False
         self._led = False
+        self._scratch = kernel is not None
         self._known: dict[Any, Any] = {}
 
     # -- topology in an algorithm's words ------------------------------------------
@@ -131,6 +134,10 @@ class Recorder:
         """The ranks of a node (default mine) as a few arithmetic runs."""
         runs = self.tree.runs(self.my_node if node is None else node)
         return tuple(Ranks(r.first, r.count, r.step) for r in runs)
+
+    def mates_but(self, rank: int | None) -> list[Ranks]:
+        """My node's threads without one of them; all of them if that is None."""
+        return [part for run in self.mates() for part in run.without(rank)]
 
     def acting_root(self, node: int, root: int) -> int:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
@@ -204,6 +211,17 @@ class Recorder:
         if nbytes and count:
             self._add(Copy(dst, src, nbytes, count))
 
+    def swap(self, a: Part, b: Part, nbytes: int, count: int = 1) -> None:
+        """Two rows of blocks of my node's threads change places."""
+        if nbytes and count:
+            self._add(Swap(a, b, nbytes, count))
+
+    def buffer(self, thread: int, offset: int = 0, step: int = 0) -> Part:
+        """A place in a thread's BUFFER, or a row of them so many bytes apart."""
+        self._scratch = True
+        part: Part = self.once(Part(BUFFER, thread, offset, 0, step))
+        return part
+
     def fold(
         self, dst: Part, leaves: Sequence[Leaf], nelems: int = 1, copies: int = 1, *,
         rows: int = 1, dst_step: int = 0,
@@ -251,21 +269,22 @@ class Recorder:
         self._add(Recv(ranks, dst, nbytes, ticket, count, peer_step))
         return ticket
 
-    def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> None:
-        """One message of all the blocks to a thread off my node."""
+    def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> int:
+        """One message of all the blocks to a thread off my node; the ticket."""
         (src, nbytes, columns, rows, step), *more = blocks
-        peer, step, ticket = self._once(Ranks(to)), self._once(step), self._bounded("send")
+        peer, step, ticket = self.once(Ranks(to)), self.once(step), self._bounded("send")
         self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
+        return ticket
 
     def recv_blocks(self, of: int, blocks: Sequence[Blocks], *, bounded: bool = True) -> int:
         """Take one message from a thread off my node into all the blocks; the ticket."""
         (dst, nbytes, columns, rows, step), *more = blocks
-        peer, step = self._once(Ranks(of)), self._once(step)
+        peer, step = self.once(Ranks(of)), self.once(step)
         ticket = self._bounded("recv") if bounded else self._ticket()
         self._add(Recv(peer, dst, nbytes, ticket, columns, 0, rows, step, tuple(more)))
         return ticket
 
-    def _once(self, value: Any) -> Any:
+    def once(self, value: Any) -> Any:
         """The same object for equal values: a plan for 10,000 nodes is full of them."""
         return self._known.setdefault(value, value)
 
@@ -296,6 +315,12 @@ class Recorder:
             for open_here in self._outstanding:
                 if ticket in open_here:
                     open_here.remove(ticket)
+
+    def post(self) -> int:
+        """A ticket that is set when this lane has come here: for the other lane."""
+        ticket = self._ticket()
+        self._add(Post(ticket))
+        return ticket
 
     def channel(self) -> int:
         """A new signal channel of this call."""
@@ -388,6 +413,25 @@ class Recorder:
         if self.sync[0] == "my":
             self._handshake(owners, users, node_only)
 
+    def meet(self) -> None:
+        """Go on only when all threads of the team have come here."""
+        if self.size > 1:
+            self._add(Barrier())
+
+    def node_entered(self) -> None:
+        """`entered` of all threads of my node to all of them."""
+        if self.sync[0] != "all":
+            self._handshake(NODE, NODE, node_only=True)
+
+    def entered(self, owners: Iterable[int], users: Iterable[int]) -> None:
+        """Before I write to scratch of `owners`, `users` to mine: those of my node are there.
+
+        Unlike data, scratch may be in use until its thread enters, whatever the modes.
+        """
+        if self.sync[0] != "all":
+            near = (sorted({r for r in who if self.on_my_node(r)}) for who in (users, owners))
+            self._pass_word(*near)
+
     def done(self, users: Who, owners: Who, *, node_only: bool = False) -> None:
         """After `users` touched data of `owners`: under MYSYNC tell those."""
         if self.sync[1] == "my":
@@ -474,7 +518,7 @@ class Recorder:
         del self._lanes[0][mark:]
         mine = body if self.me == by or (anyone and fused) else []
         if fused:
-            assert all(isinstance(s, Copy | Fold | Scan) for s in body)
+            assert all(isinstance(s, Copy | Swap | Fold | Scan) for s in body)
             self._add(Fused(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
         else:
             self._lanes[0].extend(mine)
@@ -503,6 +547,7 @@ class Recorder:
             self._one_sided,
             self._led,
             self.kernel,
+            self._scratch,
         )
 
 

@@ -8,6 +8,7 @@ Meaning, for every interpreter (native, Python, simulated, drawn):
 
 ============  ==================================================================
 Copy          load/store copy between two threads of my node
+Swap          two threads' blocks on my node change places
 Signal        count up my channel; those in `to` on my node may be waiting for it
 Wait          until each of `of` on my node has counted its channel up to `value`
 NetSignal     an empty message to each of `to` that is not on my node
@@ -67,6 +68,7 @@ __all__ = [
     "Send",
     "Signal",
     "Step",
+    "Swap",
     "Wait",
 ]
 
@@ -95,9 +97,9 @@ class Ranks:
         """`count` of them from the one at `at` on."""
         return Ranks(self.first + at * self.step, count, self.step)
 
-    def without(self, rank: int) -> tuple[Ranks, ...]:
+    def without(self, rank: int | None) -> tuple[Ranks, ...]:
         """What is left when one of them is taken out: up to two runs."""
-        if rank not in self:
+        if rank is None or rank not in self:
             return (self,)
         at = (rank - self.first) // self.step
         halves = self.cut(0, at), self.cut(at + 1, self.count - at - 1)
@@ -176,6 +178,16 @@ class Copy(Step):
 
     dst: Part
     src: Part
+    nbytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Swap(Step):
+    """`count` blocks of `nbytes` change places with as many others, row with row."""
+
+    a: Part
+    b: Part
     nbytes: int
     count: int = 1
 
@@ -348,7 +360,7 @@ class Fused(Step):
     """
 
     by: int | None
-    body: tuple[Copy | Fold | Scan, ...]
+    body: tuple[Copy | Swap | Fold | Scan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +388,8 @@ class Plan:
     kernel
         What Fold and Scan do to values: an object with `dtype`, `combine`, `fold` and
         `scan` (`xupc.engine.kernels`).
+    scratch
+        Whether steps name SLOT or BUFFER.
     """
 
     collective: str
@@ -388,6 +402,7 @@ class Plan:
     one_sided: bool = False
     led: bool = False
     kernel: Any = None
+    scratch: bool = False
 
     @property
     def steps(self) -> Iterator[Step]:

@@ -1,0 +1,327 @@
+"""all_exchange in place: block j of thread i and block i of thread j change places.
+
+::
+
+    before   dst@0: A0 A1 A2   dst@1: B0 B1 B2   dst@2: C0 C1 C2
+    after    dst@0: A0 B0 C0   dst@1: A1 B1 C1   dst@2: A2 B2 C2
+
+No second array: what is to be overwritten is read first, piece by piece through the BUFFERs,
+or, in one thread's hands, two blocks change places. Blocks (i, i) are not touched.
+
+PULL and PUSH go in *turns*. In a turn thread i deals with the threads j for which i + j
+lies in a window (mod T): then j deals with i, too. Four threads, a window of one::
+
+    turn     0      1      2      3
+    pairs    1-3    0-1    0-2    0-3
+                    2-3           1-2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks, pieces
+from ..plan.recorder import ALL, NODE, Operand, Recorder
+from ..plan.steps import Blocks, Ranks
+from .exchange import Grids, messages
+from .registry import algorithm
+from .scatter import blocks_for
+
+
+# --- PULL and PUSH ------------------------------------------------------------------------------
+class Turn(NamedTuple):
+    """Bytes ``offset .. offset + size`` of the blocks of some `pairs` of each thread."""
+
+    first: int
+    pairs: int
+    offset: int
+    size: int
+
+    def partners(self, t: Recorder) -> Iterator[tuple[Ranks, int]]:
+        """My partners, in one or two runs, and at which place of the turn each run begins.
+
+        A pair has the same place on both sides.
+        """
+        start = (self.first - t.me) % t.size
+        count = min(self.pairs, t.size - start)
+        yield Ranks(start, count), 0
+        if count < self.pairs:
+            yield Ranks(0, self.pairs - count), count
+
+    def near(self, t: Recorder) -> Iterator[tuple[Ranks, int, int]]:
+        """Those of my node but me: a run, its first one's place, the way to the next one's."""
+        for run, place in self.partners(t):
+            for mates in t.mates():
+                for part in _within(mates, run.first, run.first + run.count):
+                    for others in part.without(t.me):
+                        yield others, place + others.first - run.first, others.step
+
+
+def _within(run: Ranks, begin: int, end: int) -> tuple[Ranks, ...]:
+    """Those of a run that are in ``range(begin, end)``: a run or nothing."""
+    low = max(0, -(-(begin - run.first) // run.step))
+    high = min(run.count, -(-(end - run.first) // run.step))
+    return (run.cut(low, high - low),) if low < high else ()
+
+
+def _turns(t: Recorder, nbytes: int, room: int) -> list[Turn]:
+    """All pairs' blocks, so many bytes of each thread at a time."""
+    if nbytes <= room:
+        return [Turn(first, n, 0, nbytes) for first, n in chunks(t.size, room // nbytes)]
+    parts = chunks(nbytes, room)
+    return [Turn(first, 1, offset, size) for first in range(t.size) for offset, size in parts]
+
+
+def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -> None:
+    """What is in my BUFFER."""
+    for partners, start in turn.partners(t):
+        for run in partners.without(t.me):
+            place = start + run.first - partners.first
+            row = t.buffer(t.me, base + place * turn.size, turn.size)
+            mine = blocks_for(dst, t.me, run, nbytes) + turn.offset
+            t.copy(mine, row, turn.size, run.count)
+
+
+@algorithm("exchange_in_place", PULL, "every thread reads the others' blocks before all write")
+def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """In each turn every thread reads its blocks into its BUFFER; all meet; then into place.
+
+    Two copies of each block, one of them from thread to thread; a barrier per turn.
+    """
+    t.ready(ALL, ALL)
+    for turn in _turns(t, nbytes, t.tuning["buffer"]):
+        coming = []
+        for run, place in turn.partners(t) if not t.one_node else ():
+            row = t.buffer(t.me, place * turn.size, turn.size)
+            yours = dst.across(run, t.me * nbytes + turn.offset)
+            coming += t.get(row, yours, turn.size, run.count)
+        for run, place, step in turn.near(t):
+            row = t.buffer(t.me, place * turn.size, step * turn.size)
+            yours = dst.across(run, t.me * nbytes + turn.offset)
+            t.copy(row, yours, turn.size, run.count)
+        t.need(*coming)
+        t.meet()
+        _into_place(t, dst, nbytes, turn, 0)
+
+
+@algorithm("exchange_in_place", PUSH, "every thread writes its blocks to the others' BUFFERs")
+def push(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """In each turn every thread writes or sends its blocks to BUFFERs; then each into place.
+
+    Two copies of each block. Turns use the halves of the BUFFER alternately, so that in each
+    the threads of a node have to meet only once; those of others are waited for by message.
+    """
+    t.node_entered()
+    there = t.channel()
+    half = max(1, t.tuning["buffer"] // 2)
+    mates = t.mates() if t.tree.node_size(t.my_node) > 1 else ()
+    for k, turn in enumerate(_turns(t, nbytes, half)):
+        base = k % 2 * half
+        far = list(turn.partners(t)) if not t.one_node else []
+        tickets = []
+        for run, place in far:
+            row = t.buffer(t.me, base + place * turn.size)
+            step = turn.size
+            tickets.append(t.recv(run, row, turn.size, peer_step=step, bounded=False))
+        for run, _ in far:
+            mine = dst.on(t.me, run.first * nbytes + turn.offset)
+            tickets.append(t.send(run, mine, turn.size, peer_step=nbytes))
+        for run, place, step in turn.near(t):
+            row = t.buffer(run.first, base + place * turn.size)
+            row = row._replace(thread_step=run.step, offset_step=step * turn.size)
+            mine = blocks_for(dst, t.me, run, nbytes) + turn.offset
+            t.copy(row, mine, turn.size, run.count)
+        t.need(*tickets)
+        t.signal(there, mates, k + 1)
+        t.wait(there, mates, k + 1)
+        _into_place(t, dst, nbytes, turn, base)
+
+
+# --- MULTICORE ----------------------------------------------------------------------------------
+@algorithm("exchange_in_place", MULTICORE, "blocks of a node change places, nodes trade messages")
+def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """Inside a node each pair's blocks change places, half of their bytes by each of the two.
+
+    No scratch, and nobody waits for anybody. Small ones: whoever arrives last does it all.
+    Between nodes two node roots trade what their nodes have for each other, straight from
+    the heaps into their BUFFERs; from there every thread takes its blocks, while the next
+    messages come::
+
+        turn r    node k trades with node r - k (mod N), message by message
+    """
+    if t.one_node:
+        if nbytes * t.size * t.size <= t.tuning["fuse"]:
+            with t.alone(0, anyone=True):
+                _swap_all(t, dst, nbytes)
+        else:
+            t.ready(NODE, NODE, node_only=True)
+            _swap_mine(t, dst, nbytes, nbytes)
+            t.done(NODE, NODE, node_only=True)
+        return
+    total = nbytes * t.size * t.largest_node
+    if total <= t.tuning["buffer"] and t.lead(total):
+        if t.me == t.node_root:
+            _lead(t, dst, nbytes)
+        return
+    t.ready(NODE, NODE, node_only=True)
+    Trading(t, dst, nbytes).record()
+    t.done(NODE, NODE, node_only=True)
+
+
+def _swap_all(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """All pairs of my node."""
+    for mates in t.mates():
+        for thread in mates:
+            for run in t.mates():
+                for later in _within(run, thread + 1, t.size):
+                    mine = blocks_for(dst, thread, later, nbytes)
+                    t.swap(mine, dst.across(later, thread * nbytes), nbytes, later.count)
+
+
+def _swap_mine(t: Recorder, dst: Operand, nbytes: int, message: int) -> None:
+    """My half of the bytes of each pair on my node, in pieces."""
+    half = nbytes // 2 // 64 * 64
+    for begin, end, low, high in ((0, t.me, half, nbytes), (t.me + 1, t.size, 0, half)):
+        for mates in t.mates() if low < high else ():
+            for run in _within(mates, begin, end):
+                for block, count, offset, size in pieces(run.count, high - low, message):
+                    part = run.cut(block, count)
+                    mine = blocks_for(dst, t.me, part, nbytes) + (low + offset)
+                    yours = dst.across(part, t.me * nbytes + low + offset)
+                    t.swap(mine, yours, size, count)
+
+
+class Item(NamedTuple):
+    """A message to a node and one from it, of the same pairs of threads.
+
+    The grids list them by threads of the lower node, then of the higher one, both ways.
+    """
+
+    node: int
+    lower: bool
+    """Whether mine is."""
+    grids: Grids
+    nbytes: int
+
+    def outgoing(self, t: Recorder, dst: Operand, nbytes: int) -> list[Blocks]:
+        """Where my node's blocks are."""
+        out = []
+        for low, high, offset, size in self.grids:
+            if self.lower:
+                at, step = high.first * nbytes + offset, t.once(high.step * nbytes)
+                part, down = dst.row(low.first, at, step), (low.step, 0)
+            else:
+                part = dst.across(high, low.first * nbytes + offset)
+                down = (0, low.step * nbytes)
+            out.append(Blocks(part, size, high.count, low.count, down))
+        return out
+
+    def take(self, t: Recorder, dst: Operand, nbytes: int, base: int, thread: int) -> None:
+        """A thread's blocks out of its node root's BUFFER, where the message is at `base`."""
+        for low, high, offset, size in self.grids:
+            row = high.count * size
+            mine, others = (low, high) if self.lower else (high, low)
+            if thread in mine:
+                i = (thread - mine.first) // mine.step
+                at, step = (i * row, size) if self.lower else (i * size, row)
+                source = t.buffer(t.node_root, base + at, step)
+                place, step = others.first * nbytes + offset, t.once(others.step * nbytes)
+                t.copy(dst.row(thread, place, step), source, size, others.count)
+            base += low.count * row
+
+
+def _items(t: Recorder, nbytes: int, most: int) -> Iterator[Item]:
+    """All messages of my node, in the order of the turns."""
+    nodes = t.tree.node_count
+    for turn in range(nodes):
+        node = (turn - t.my_node) % nodes
+        if node == t.my_node:
+            continue
+        low, high = sorted((node, t.my_node))
+        for grids in messages(t.mates(low), t.mates(high), nbytes, most):
+            total = t.once(sum(a.count * b.count * size for a, b, _, size in grids))
+            yield Item(node, t.my_node == low, grids, total)
+
+
+def _lead(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """A node root's work when it does everything for its node."""
+    items, base = [], 0
+    tickets = []
+    for item in _items(t, nbytes, t.tuning["buffer"]):
+        items.append((item, base))
+        root = t.tree.node_root(item.node)
+        tickets.append(t.recv(root, t.buffer(t.me, base), item.nbytes, bounded=False))
+        base += item.nbytes
+    for item, _ in items:
+        root = t.tree.node_root(item.node)
+        tickets.append(t.send_blocks(root, item.outgoing(t, dst, nbytes)))
+    t.need(*tickets)
+    _swap_all(t, dst, nbytes)
+    for item, at in items:
+        for mates in t.mates():
+            for thread in mates:
+                item.take(t, dst, nbytes, at, thread)
+
+
+class Trading:
+    """A node's messages, in batches that use the halves of the node root's BUFFER alternately."""
+
+    def __init__(self, t: Recorder, dst: Operand, nbytes: int) -> None:
+        self.t, self.dst, self.nbytes = t, dst, nbytes
+        self.half = t.tuning["buffer"] // 2
+        self.message = min(t.message(nbytes * t.largest_node), self.half)
+        self.batches: list[list[tuple[Item, int]]] = []
+        at = self.half
+        for item in _items(t, nbytes, self.message):
+            if at + item.nbytes > self.half:
+                self.batches.append([])
+                at = 0
+            base = (len(self.batches) - 1) % 2 * self.half
+            self.batches[-1].append((item, base + at))
+            at += item.nbytes
+        self.arrived, self.taken = t.channel(), t.channel()
+
+    def record(self) -> None:
+        """On every thread: blocks of my node change places while messages are under way."""
+        t = self.t
+        if t.me == t.node_root:
+            self._root()
+            return
+        _swap_mine(t, self.dst, self.nbytes, self.message)
+        for b in range(len(self.batches)):
+            t.wait(self.arrived, t.node_root, b + 1)
+            self._take(b)
+            t.signal(self.taken, (Ranks(t.node_root),), b + 1)
+
+    def _take(self, b: int) -> None:
+        for item, base in self.batches[b]:
+            item.take(self.t, self.dst, self.nbytes, base, self.t.me)
+
+    def _root(self) -> None:
+        """The messages, my own blocks among them; and what changes places on my node."""
+        t, n = self.t, len(self.batches)
+        others = t.mates_but(t.me)
+        under_way: list[list[int]] = []
+        with t.net():
+            for b in range(n + 1):
+                if b < n:
+                    if b > 1:  # they are done with that half
+                        t.wait(self.taken, others, b - 1)
+                    under_way.append(self._post(b))
+                if b:
+                    t.need(*under_way[b - 1])
+                    t.signal(self.arrived, others, b)
+                    self._take(b - 1)
+            t.wait(self.taken, others, n)  # nobody reads my BUFFER any more
+        _swap_mine(t, self.dst, self.nbytes, self.message)
+
+    def _post(self, b: int) -> list[int]:
+        t, tickets = self.t, []
+        for item, base in self.batches[b]:
+            root = t.tree.node_root(item.node)
+            landing = [Blocks(t.buffer(t.me, base), item.nbytes)]
+            tickets.append(t.recv_blocks(root, landing, bounded=False))
+            tickets.append(t.send_blocks(root, item.outgoing(t, self.dst, self.nbytes)))
+        return tickets

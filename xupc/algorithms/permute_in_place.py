@@ -1,0 +1,257 @@
+"""all_permute in place: each thread's block is overwritten with that of another one.
+
+::
+
+    before   dst@0: A   dst@1: B   dst@2: C      perm 2 0 1
+    after    dst@0: B   dst@1: C   dst@2: A
+
+Blocks pass through the BUFFER of the thread to which they go, piece by piece: a piece comes
+there while the one before it is put into place. Blocks that stay where they are (perm[i] = i)
+are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks
+from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.steps import BUFFER, Part, Ranks
+from .exchange import trade
+from .permute import Permutation, _crossing, _grouped, _messages, _near, _neighbours
+from .registry import algorithm
+
+
+def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
+    """The pieces of a block, of which a BUFFER holds two, and how far apart it holds them."""
+    piece = min(t.tuning["fold"], t.tuning["buffer"] // 2)
+    return chunks(nbytes, piece), piece
+
+
+@algorithm("permute_in_place", PULL, "every thread reads the block that is for it, then writes")
+def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each thread reads a piece into its BUFFER and says so; it overwrites what has been read."""
+    to, of = _neighbours(t, perm)
+    t.ready_each(owners=[of], users=[to])
+    t.expose()
+    read = t.channel()
+    if of == t.me:
+        return
+    parts, apart = _pieces(t, nbytes)
+    for k in range(len(parts) + 1):
+        if k < len(parts):
+            offset, size = parts[k]
+            t.need(*t.fetch(t.buffer(t.me, k % 2 * apart), dst.on(of, offset), size))
+            t.tell(read, of, k + 1)
+        if k:
+            offset, size = parts[k - 1]
+            t.hear(read, to, k)
+            t.copy(dst.on(t.me, offset), t.buffer(t.me, (k - 1) % 2 * apart), size)
+
+
+@algorithm("permute_in_place", PUSH, "every thread writes its block to where it goes: a BUFFER")
+def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each thread writes a piece to the other's BUFFER, by load/store or by a message."""
+    to, of = _neighbours(t, perm)
+    t.entered(owners=[to], users=[of])
+    there, taken = t.channel(), t.channel()
+    if of == t.me:
+        return
+    parts, apart = _pieces(t, nbytes)
+    coming: dict[int, int] = {}
+    going: dict[int, int] = {}
+    for k in range(len(parts) + 1):
+        if k < len(parts):
+            offset, size = parts[k]
+            place = k % 2 * apart
+            if not t.on_my_node(of):
+                coming[k] = t.recv(of, t.buffer(t.me, place), size, bounded=False)
+            if not t.on_my_node(to):
+                going[k] = t.send(to, dst.on(t.me, offset), size)
+            else:
+                if k > 1:
+                    t.wait(taken, to, k - 1)
+                t.copy(t.buffer(to, place), dst.on(t.me, offset), size)
+                t.signal(there, (Ranks(to),), k + 1)
+        if k:
+            offset, size = parts[k - 1]
+            if t.on_my_node(of):
+                t.wait(there, of, k)
+            t.need(*(tickets[k - 1] for tickets in (coming, going) if tickets))
+            t.copy(dst.on(t.me, offset), t.buffer(t.me, (k - 1) % 2 * apart), size)
+            if t.on_my_node(of) and k + 1 < len(parts):
+                t.signal(taken, (Ranks(of),), k)
+
+
+@algorithm("permute_in_place", MULTICORE, "cycles of a node turn, other blocks cross together")
+def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Inside one node each thread turns a slice of every cycle, by blocks that change places.
+
+    Nobody waits for anybody there. Small ones: whoever arrives last does it all.
+    Across nodes as in PULL inside each node; what crosses goes in one message per pair of
+    nodes and piece, from the heaps to the BUFFERs of the threads to which it goes.
+    """
+    if t.one_node:
+        if nbytes * t.size <= t.tuning["fuse"]:
+            with t.alone(0, anyone=True):
+                _turn(t, dst, perm, 0, nbytes)
+        else:
+            t.ready(NODE, NODE, node_only=True)
+            begin, end = (-(-nbytes * k // t.size // 64) * 64 for k in (t.me, t.me + 1))
+            _turn(t, dst, perm, begin, min(end, nbytes))
+            t.done(NODE, NODE, node_only=True)
+        return
+    total = nbytes * t.largest_node
+    if total <= t.tuning["buffer"] and t.lead(total):
+        if t.me == t.node_root:
+            _lead(t, dst, perm, nbytes)
+        return
+    Crossing(t, dst, perm, nbytes).record()
+
+
+def _cycles(perm: Permutation, members: Permutation) -> Iterator[list[int]]:
+    """The cycles of some threads that do not leave them, of two threads and more."""
+    inside, seen = set(members.tolist()), set()
+    for first in members.tolist():
+        cycle, thread = [], first
+        while thread in inside and thread not in seen:
+            seen.add(thread)
+            cycle.append(thread)
+            thread = int(perm[thread])
+        if thread == first and len(cycle) > 1:
+            yield cycle
+
+
+def _turn(t: Recorder, dst: Operand, perm: Permutation, begin: int, end: int) -> None:
+    """Bytes ``begin .. end`` of all cycles of my node: the first block goes to each place."""
+    if begin < end:
+        for first, *rest in _cycles(perm, t.tree.members(t.my_node)):
+            for thread in rest:
+                t.swap(dst.on(first, begin), dst.on(thread, begin), end - begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _At(Operand):
+    """An operand from a place on."""
+
+    offset: int
+
+    def on(self, thread: int, offset: int = 0) -> Part:
+        """Its memory on one thread."""
+        return Part(self.index, thread, self.offset + offset)
+
+
+def _trade(
+    t: Recorder, dst: Operand, landing: Operand, perm: Permutation, nbytes: int, message: int
+) -> list[int]:
+    """A node root's messages: its node's blocks from dst, others' to where they land."""
+    node_of = t.tree.node_index
+    leaving = t.tree.members(t.my_node)
+    arriving = np.flatnonzero(node_of[perm] == t.my_node)
+    given = _grouped(node_of[perm[leaving]], leaving)
+    taken = _grouped(node_of[arriving], perm[arriving])
+    return trade(
+        t,
+        lambda node: _messages(dst, given.get(node, ()), nbytes, message),
+        lambda node: _messages(landing, taken.get(node, ()), nbytes, message),
+    )
+
+
+def _lead(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """A node root's work when it does everything for its node."""
+    t.buffer(t.me)
+    t.need(*_trade(t, dst, Operand(BUFFER), perm, nbytes, t.message(nbytes)))
+    source = np.argsort(perm)
+    _turn(t, dst, perm, 0, nbytes)
+    for end in t.tree.members(t.my_node).tolist():
+        if t.on_my_node(int(perm[end])):
+            continue
+        while t.on_my_node(of := int(source[end])):  # from the block that has left, backwards
+            t.copy(dst.on(end), dst.on(of), nbytes)
+            end = of
+        t.copy(dst.on(end), t.buffer(end), nbytes)
+
+
+class Crossing:
+    """Pieces of all blocks of a node, two of them under way."""
+
+    def __init__(self, t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+        self.t, self.dst, self.perm = t, dst, perm
+        self.to, self.of = _neighbours(t, perm)
+        self.message = t.message(nbytes)
+        self.half = t.tuning["buffer"] // 2
+        self.parts = chunks(nbytes, self.half)
+        self.crossing = _crossing(t, perm)
+        source = np.argsort(perm)
+        self.receivers = {x for x in self.crossing if not t.on_my_node(int(source[x]))}
+        root = t.me == t.node_root
+        t.entered(
+            owners=[*_near(t, [self.of]), *(self.crossing if root else ())],
+            users=[*_near(t, [self.to]), *([t.node_root] if t.me in self.crossing else ())],
+        )
+        self.read, self.arrived, self.taken = t.channel(), t.channel(), t.channel()
+
+    def record(self) -> None:
+        """On every thread."""
+        t, n = self.t, len(self.parts)
+        root = t.me == t.node_root and bool(self.crossing)
+        under_way: list[list[int]] = []
+        done: list[int] = []
+        here = None
+        for k in range(n + 1):
+            if root:
+                with t.net():
+                    if k < n:
+                        under_way.append(self._post(k, done))
+                    if k:
+                        t.need(*under_way[k - 1])
+                        t.signal(self.arrived, _each(self.crossing - {t.me}), k)
+                        here = t.post()
+            if self.of == t.me:
+                continue
+            if k < n and t.on_my_node(self.of):
+                offset, size = self.parts[k]
+                t.copy(self._landing(k, t.me), self.dst.on(self.of, offset), size)
+                t.signal(self.read, (Ranks(self.of),), k + 1)
+            if k:
+                self._into_place(k - 1, here)
+                if root and t.me in self.receivers:
+                    done.append(t.post())
+
+    def _landing(self, k: int, thread: int) -> Part:
+        return self.t.buffer(thread, k % 2 * self.half)
+
+    def _post(self, k: int, done: list[int]) -> list[int]:
+        """The messages of a piece; where they land the piece before the last one has been taken."""
+        t = self.t
+        if k > 1:
+            t.wait(self.taken, _each(self.receivers - {t.me}), k - 1)
+            t.need(*done[k - 2 : k - 1])
+        offset, size = self.parts[k]
+        area, landing = _At(self.dst.index, offset), _At(BUFFER, k % 2 * self.half)
+        t.buffer(t.me)
+        return _trade(t, area, landing, self.perm, size, self.message)
+
+    def _into_place(self, k: int, here: int | None) -> None:
+        """My piece, when what it overwrites has been read or sent."""
+        t = self.t
+        offset, size = self.parts[k]
+        if t.on_my_node(self.to):
+            t.wait(self.read, self.to, k + 1)
+        if t.me in self.crossing:
+            if t.me == t.node_root:
+                assert here is not None
+                t.need(here)
+            else:
+                t.wait(self.arrived, t.node_root, k + 1)
+        t.copy(self.dst.on(t.me, offset), self._landing(k, t.me), size)
+        if t.me in self.receivers and t.me != t.node_root and k + 2 < len(self.parts):
+            t.signal(self.taken, (Ranks(t.node_root),), k + 1)
+
+
+def _each(threads: set[int]) -> list[Ranks]:
+    return [Ranks(thread) for thread in sorted(threads)]
