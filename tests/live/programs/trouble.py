@@ -7,6 +7,7 @@ Prints ``victim THREAD PID HOST`` and, right before it strikes, ``struck MONOTON
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -42,6 +43,8 @@ def compute(how: str, seconds: float = LATE) -> None:
     end = time.monotonic() + seconds
     if how == "sleep":
         time.sleep(seconds)
+    elif how == "C":  # no other thread of the process runs meanwhile
+        ctypes.PyDLL(None).sleep(int(seconds))
     elif how == "numpy":
         a = np.random.default_rng(1).random((200, 200))
         while time.monotonic() < end:
@@ -164,7 +167,8 @@ match scenario:
         xupc.barrier()
     case "is late":  # never comes to a call
         if IS_VICTIM:
-            compute("sleep", float(options[1]) if len(options) > 1 else LATE)
+            how = "C" if options[0] == "memget" else "sleep"
+            compute(how, float(options[1]) if len(options) > 1 else LATE)
         match options[0]:
             case "barrier":
                 xupc.barrier()
@@ -191,7 +195,7 @@ match scenario:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         absent = (VICTIM + THREADS // 2) % THREADS
         if absent == ME:
-            compute("sleep")
+            compute("C" if options[0] == "memget" else "sleep")
         if IS_VICTIM:
             strike(signal.SIGINT, 0.5)
         try:
