@@ -71,6 +71,18 @@ from .shared import (
 )
 from .team import Team
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
+from .values import (
+    allav_broadcast,
+    allav_exchange,
+    allav_gather,
+    allav_gather_all,
+    allav_permute,
+    allav_prefix_reduce,
+    allav_reduce,
+    allav_reduce_all,
+    allav_scatter,
+    allav_suffix_reduce,
+)
 
 __version__ = "0.1.0"
 
@@ -169,6 +181,16 @@ __all__ = [
     "all_scatter",
     "all_suffix_reduce",
     "alloc",
+    "allav_broadcast",
+    "allav_exchange",
+    "allav_gather",
+    "allav_gather_all",
+    "allav_permute",
+    "allav_prefix_reduce",
+    "allav_reduce",
+    "allav_reduce_all",
+    "allav_scatter",
+    "allav_suffix_reduce",
     "barrier",
     "fence",
     "finalize",

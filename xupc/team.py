@@ -285,7 +285,7 @@ class Team:
     ) -> Any:
         """An instance of a plan bound to operands."""
         job = self.job
-        if plan.kernel is not None:
+        if plan.kernel is not None or plan.private:
             bounds = [*bounds, *self._scratch(plan)]
         call = self._call_number(record.title)
         instance: Any

@@ -32,6 +32,7 @@ from simulated.matrix import (
     sample,
 )
 from simulated.reductions import FORMS
+from simulated.values import JOINS, MOVES
 
 from xupc.algorithms import Entry, find, registered
 from xupc.engine.simulator import Call, UserBarrier, UserRead, UserWrite
@@ -104,7 +105,8 @@ def test_matrix(entry: Entry, work: Work, capsys: pytest.CaptureFixture[str]) ->
 # --- that the matrix is what it says -------------------------------------------------------
 def test_every_collective_has_an_oracle() -> None:
     """A collective without one would not be tested."""
-    assert {e.collective for e in registered()} == {*MEANING, *FORMS}
+    values = {f"allav_{form}" for form in (*MOVES, *JOINS)}
+    assert {e.collective for e in registered()} == {*MEANING, *FORMS, *values}
 
 
 def test_placements_are_different_kinds() -> None:

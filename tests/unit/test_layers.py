@@ -33,6 +33,7 @@ LAYERS = [
     ("arguments", 5),
     ("team", 7),
     ("lists", 7),
+    ("values", 7),
     ("collectives", 7),
     ("reductions", 7),
     ("allocation", 7),

@@ -13,6 +13,8 @@ from . import (
     prefix_reduce,
     reduce,
     scatter,
+    values,
+    values_reduce,
 )
 from .registry import Entry, algorithm, find, registered
 
@@ -30,4 +32,6 @@ __all__ = [
     "reduce",
     "registered",
     "scatter",
+    "values",
+    "values_reduce",
 ]

@@ -67,7 +67,7 @@
 #define XU_LANES 2
 #define XU_OPERANDS 4
 #define XU_SLOT 2        /* the operand that is a line of scratch of the operation's own */
-#define XU_SLOT_BYTES 128
+#define XU_SLOT_BYTES 2048
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #define XU_DEPTH 34        /* values that are not yet combined: the depth of a tree of 2^32 */
 
@@ -468,6 +468,11 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         for (; *sub < s->count; ++*sub) {
             xu_slot *who = row + s->src_local + *sub * s->src_lstep;
             if (!xu_ready(&who->chan[s->dst], &who->sleepers, target, b)) return XT_BLOCKED;
+            /* the word beside the signal: of the same operation, but is it the same call? */
+            if (atomic_load_explicit(&who->fp, memory_order_relaxed) != in->fp &&
+                atomic_load_explicit(&who->entered, memory_order_relaxed) == in->op + 1 &&
+                !t->giving_up)
+                return XT_MISMATCH;
         }
         break;
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..plan.steps import (
+    SLOT,
     Barrier,
     Copy,
     Fold,
@@ -83,6 +84,7 @@ class Lowering:
         self.node_root = tree.root_of(plan.rank)
         self.one_node = tree.node_count == 1
         self.kernel = plan.kernel
+        self.private = plan.private
         self.python: list[Step] = []
         self.copied = 0
 
@@ -178,6 +180,7 @@ class Lowering:
 
     def part(self, part: Part, count: int) -> tuple[int, int]:
         """(local index, local step) of a row of blocks on my node."""
+        assert not self.private or part.operand >= SLOT or part.thread == self.me, part
         local = self.tree.local_index(part.thread)
         if count == 1 or part.thread_step == 0:
             return local, 0

@@ -30,7 +30,7 @@ from .mpi import SIGNAL
 if TYPE_CHECKING:
     from .control import Control
 
-__all__ = ["HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
+__all__ = ["HotArrays", "HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
 _SLOTS = 64
@@ -170,6 +170,10 @@ class Instance:
         self.active = False
         self.team.control.status[self.team.control.index]["done"] = self.op
 
+    def rebind(self, dst: int, src: int) -> None:
+        """Private operands: where they are in the next call."""
+        self.bounds[0].address, self.bounds[1].address = dst, src
+
     def execute(self) -> None:
         """The whole call."""
         engine = self.owner.job.engine
@@ -308,6 +312,13 @@ class HotCall:
     def remember(
         self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
     ) -> None:
+        """Nothing is cached here."""
+
+
+class HotArrays(HotCall):
+    """The same interface as the native cache of calls on private arrays, without the cache."""
+
+    def remember(self, *args: Any) -> None:
         """Nothing is cached here."""
 
 
