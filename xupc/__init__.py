@@ -59,6 +59,18 @@ from .reductions import (
     all_suffix_reduce,
 )
 from .runtime import finalize, init
+from .scalars import (
+    allv_broadcast,
+    allv_exchange,
+    allv_gather,
+    allv_gather_all,
+    allv_permute,
+    allv_prefix_reduce,
+    allv_reduce,
+    allv_reduce_all,
+    allv_scatter,
+    allv_suffix_reduce,
+)
 from .shared import (
     SharedArray,
     SharedPointer,
@@ -191,6 +203,16 @@ __all__ = [
     "allav_reduce_all",
     "allav_scatter",
     "allav_suffix_reduce",
+    "allv_broadcast",
+    "allv_exchange",
+    "allv_gather",
+    "allv_gather_all",
+    "allv_permute",
+    "allv_prefix_reduce",
+    "allv_reduce",
+    "allv_reduce_all",
+    "allv_scatter",
+    "allv_suffix_reduce",
     "barrier",
     "fence",
     "finalize",

@@ -22,6 +22,7 @@ from xupc.engine.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.layout import Layout
 from xupc.plan import Plan, trace
+from xupc.plan.steps import SLOT_BYTES
 from xupc.topology import Tree
 
 ITEM = 8

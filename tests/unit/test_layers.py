@@ -34,6 +34,7 @@ LAYERS = [
     ("team", 7),
     ("lists", 7),
     ("values", 7),
+    ("scalars", 7),
     ("collectives", 7),
     ("reductions", 7),
     ("allocation", 7),

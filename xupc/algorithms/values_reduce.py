@@ -8,8 +8,9 @@ n elements on each of T threads, in private memory, element by element::
     suffix       0: a+c+e b+d+f   1: c+e d+f   2: e f
 
 The threads' values are joined in the order of `patterns.tree_joins`, those of prefix and
-suffix one after the other, from the first or the last thread on. Operands never change places. Across nodes MULTICORE joins node
-by node where only the brackets are others, unless REPRODUCIBLE is asked for.
+suffix one after the other, from the first or the last thread on. Operands never change
+places. Across nodes MULTICORE joins node by node where only the brackets are others, unless
+REPRODUCIBLE is asked for.
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ def main():
             if in_place:
                 poison = src[me].copy()
                 if form == "gather_all":
-                    poison = np.concatenate([src[me] if i == me else src[me][::-1] for i in range(t)])
+                    back = src[me][::-1]
+                    poison = np.concatenate([src[me] if i == me else back for i in range(t)])
             dst = Guarded(poison, of_dst)
             source = None if in_place else Guarded(src[me], of_src)
             target = dst.array
