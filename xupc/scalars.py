@@ -86,7 +86,8 @@ def _unpacked(array: Array, kind: str) -> list[Any]:
     """The other end of `_packed`."""
     if kind == _POINTER:
         rows = array.view(np.uint8).reshape(-1, _ENVELOPE)
-        return [pickle.loads(row[4 : 4 + int(row[:4].view(np.uint32)[0])]) for row in rows]
+        sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
+        return [pickle.loads(row[4 : 4 + n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
     return list(array) if kind.startswith("numpy") else list(array.tolist())
 
 

@@ -130,6 +130,107 @@ def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
     return call
 
 
+def _array_move(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: NDArray[Any], src: NDArray[Any] | int | None, flags: int = 0) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, flags)
+
+    return call
+
+
+def _array_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any] | None, src: NDArray[Any] | None, root: int, flags: int = 0
+    ) -> Any:
+        return function(dst, src, root, flags)
+
+    return call
+
+
+def _array_permute(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: NDArray[Any], src: NDArray[Any] | int | None, to: int, flags: int = 0) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, to, flags)
+
+    return call
+
+
+def _array_reduce(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any] | None,
+        src: NDArray[Any],
+        op: Op,
+        root: int,
+        func: Function | None = None,
+        flags: int = 0,
+    ) -> Any:
+        return function(dst, src, op, root, func, flags)
+
+    return call
+
+
+def _array_reduce_all(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any],
+        src: NDArray[Any] | int | None,
+        op: Op,
+        func: Function | None = None,
+        flags: int = 0,
+    ) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, op, func, flags)
+
+    return call
+
+
+def _values_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(values: Any, root: int, flags: int = 0) -> Any:
+        return function(values, root, flags)
+
+    return call
+
+
+def _value_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, root: int, flags: int = 0) -> Any:
+        return function(value, root, flags)
+
+    return call
+
+
+def _value(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, flags: int = 0) -> Any:
+        return function(value, flags)
+
+    return call
+
+
+def _values(function: Function, name: str, dtype: None) -> Function:
+    def call(values: Sequence[Any], flags: int = 0) -> Any:
+        return function(values, flags)
+
+    return call
+
+
+def _value_permute(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, to: int, flags: int = 0) -> Any:
+        return function(value, to, flags)
+
+    return call
+
+
+def _value_reduce(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        value: Any, op: Op, root: int, func: Function | None = None, flags: int = 0
+    ) -> Any:
+        return function(value, op, root, func, flags)
+
+    return call
+
+
+def _value_reduce_all(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, op: Op, func: Function | None = None, flags: int = 0) -> Any:
+        return function(value, op, func, flags)
+
+    return call
+
+
 def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any) -> None:
     """TypeError, in step with the other threads, if dst or src has elements of another type.
 
@@ -249,6 +350,26 @@ _MOVES: Final = (
     ("permute", "7.4.2.6", "II", _permute, "Copy thread i's block to thread perm[i]"),
 )  # fmt: skip
 
+# Form of the name on private arrays, on single values, and what it does.
+_VALUES: Final = (
+    ("broadcast", _values_rooted, _value_rooted, "Copy one thread's values to every thread"),
+    ("scatter", _array_rooted, _values_rooted, "Hand the i-th block of one thread to thread i"),
+    ("gather", _array_rooted, _value_rooted, "Bring every thread's values to one thread"),
+    ("gather_all", _array_move, _value, "Bring every thread's values to every thread"),
+    ("exchange", _array_move, _values, "Hand my i-th block to thread i"),
+    ("permute", _array_permute, _value_permute, "Hand my values to another thread"),
+    ("reduce", _array_reduce, _value_reduce, "Combine the threads' values on one thread"),
+    ("reduce_all", _array_reduce_all, _value_reduce_all, "Combine the threads' values on all"),
+    (
+        "prefix_reduce", _array_reduce_all, _value_reduce_all,
+        "Combine the values of the threads up to me",
+    ),
+    (
+        "suffix_reduce", _array_reduce_all, _value_reduce_all,
+        "Combine the values of the threads from me on",
+    ),
+)  # fmt: skip
+
 TABLE: Final[list[Entry]] = [
     *(
         Entry(f"upc_all_{move}", f"all_{move}", UPC, section, what, form)
@@ -287,6 +408,14 @@ TABLE: Final[list[Entry]] = [
         "xupc_all_broadcast_in_place", "all_broadcast_in_place", PAPER, "III.C",
         "Overwrite the block at buf's address on every thread with that of buf's thread",
         _in_place,
+    ),
+    *(
+        Entry(f"xupc_allav_{what}", f"allav_{what}", PAPER, "III.C", f"{does}, of arrays", form)
+        for what, form, _, does in _VALUES
+    ),
+    *(
+        Entry(f"xupc_allv_{what}", f"allv_{what}", PAPER, "III.C", f"{does}, one each", form)
+        for what, _, form, does in _VALUES
     ),
 ]  # fmt: skip
 
@@ -467,7 +596,6 @@ LATER: Final[list[Entry]] = [
         "xupc_all_gather_all_v", "all_gather_all_v", PAPER, "III.C",
         "Gather blocks of any sizes on every thread",
     ),
-    Entry("xupc_allav_*", "allav_*", PAPER, "III.C", "Collectives on private arrays of values"),
     *(
         Entry(f"upc_all_{move}_{letter}", f"all_{move}_{letter}", THESIS, section, what)
         for letter, what in (

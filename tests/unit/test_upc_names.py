@@ -45,12 +45,27 @@ TYPED = [
     (pattern.format(t), function, t) for pattern, function in REDUCTIONS.items() for t in TYPES
 ]
 REDUCTION_ARGUMENTS = ("dst", "src", "op", "nelems", "blk_size", "func", "flags")
+RUNNING = ("reduce_all", "prefix_reduce", "suffix_reduce")
 ARGUMENTS = {
     **{f"{u}_all_{m}": ("dst", "src", "nbytes", "flags") for u in ("upc", "xupc") for m in MOVES},
     "upc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
     "xupc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
     **{name: REDUCTION_ARGUMENTS for name, _, _ in TYPED},
     "xupc_all_broadcast_in_place": ("buf", "nbytes", "flags"),
+    "xupc_allav_broadcast": ("values", "root", "flags"),
+    **{f"xupc_allav_{m}": ("dst", "src", "root", "flags") for m in ("scatter", "gather")},
+    **{f"xupc_allav_{m}": ("dst", "src", "flags") for m in ("gather_all", "exchange")},
+    "xupc_allav_permute": ("dst", "src", "to", "flags"),
+    "xupc_allav_reduce": ("dst", "src", "op", "root", "func", "flags"),
+    **{f"xupc_allav_{m}": ("dst", "src", "op", "func", "flags") for m in RUNNING},
+    "xupc_allv_scatter": ("values", "root", "flags"),
+    "xupc_allv_gather": ("value", "root", "flags"),
+    "xupc_allv_broadcast": ("value", "root", "flags"),
+    "xupc_allv_gather_all": ("value", "flags"),
+    "xupc_allv_exchange": ("values", "flags"),
+    "xupc_allv_permute": ("value", "to", "flags"),
+    "xupc_allv_reduce": ("value", "op", "root", "func", "flags"),
+    **{f"xupc_allv_{m}": ("value", "op", "func", "flags") for m in RUNNING},
     "upc_ticks_now": (),
     "upc_ticks_to_ns": ("ticks",),
     "upc_all_alloc": ("nblocks", "nbytes"),

@@ -65,6 +65,7 @@ cdef extern from "core.h" nogil:
         int32_t first[2]
         int32_t end[2]
         int32_t barriers
+        int64_t private_out
         const xk_kernel *kernel
     ctypedef struct xu_inst:
         xu_team *team
@@ -81,7 +82,7 @@ cdef extern from "core.h" nogil:
         void *word
     int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
-    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    int XS_COPY, XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     const xk_kernel *xk_find(int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
@@ -293,6 +294,8 @@ cdef class Program:
                 s = &self.steps[i]
                 (s.kind, s.count, s.dst, s.src, s.dst_local, s.src_local, s.dst_lstep,
                  s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
+                if plan.private and s.kind == XS_COPY and s.dst == 0:
+                    self.p.private_out += s.nbytes * s.count
                 i += 1
             self.p.end[lane] = i
         if plan.kernel is not None and plan.kernel.code is not None:

@@ -167,6 +167,7 @@ typedef struct {
     const xu_step *steps;
     int32_t first[XU_LANES], end[XU_LANES];
     int32_t barriers; /* full barriers in the plan */
+    int64_t private_out; /* bytes that copies bring to operand 0, if that is private memory */
     const xk_kernel *kernel;
 } xu_program;
 
@@ -286,8 +287,11 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
     const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
     ds = ds * s->dst_lstep + s->dst_ostep;
     ss = ss * s->src_lstep + s->src_ostep;
+    uint64_t nt_min = in->team->nt_min;
+    /* long private results come unit by unit, but nobody reads them before their end */
+    if (s->dst == 0 && nt_min && (uint64_t)in->prog->private_out >= nt_min) nt_min = XU_FOLD_BYTES;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
-        xu_copy_bytes(d, p, s->nbytes, in->team->nt_min);
+        xu_copy_bytes(d, p, s->nbytes, nt_min);
 }
 
 /* ---- reducing -------------------------------------------------------------- */

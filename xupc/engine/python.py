@@ -157,6 +157,7 @@ class Instance:
         self.tickets: set[int] = set()
         self.arrived = self.released = False
         self.signals: dict[tuple[int, int], int] = {}
+        self.stands: dict[int, int] = {}  # my own channels: one lane may wait for the other
         self.pending: dict[tuple[int, int], Any] = {}
         self.active = True
         status = team.control.status[team.control.index]
@@ -270,6 +271,7 @@ class Instance:
 
     def _signal(self, step: Signal) -> None:
         network, owner = self.net.network, self.owner
+        self.stands[step.channel] = step.value
         for rank in step.to:
             if rank != owner.rank:
                 request = network.send_bytes(
@@ -280,7 +282,9 @@ class Instance:
     def _wait(self, step: Wait) -> bool:
         here = True
         for rank in step.of:
-            if rank != self.owner.rank and not self._heard(step.channel, rank, step.value):
+            if rank == self.owner.rank:
+                here &= self.stands.get(step.channel, 0) >= step.value
+            elif not self._heard(step.channel, rank, step.value):
                 here = False
         return here
 
