@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 _HotArrays: Any = python_engine.HotArrays if core is None else core.HotArrays
+_HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
 if core is not None:
     _sample = np.arange(6.0).reshape(2, 3)
     core.know_arrays(np.ndarray, _sample, _sample.ctypes.data, _sample.size)
@@ -189,6 +190,16 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         ready.instance.execute()
         ready.finish()
 
+    def plan(self, *args: Any, **kwargs: Any) -> ArrayPlan:
+        """A plan bound to these arrays; collective itself, like the call."""
+        team, given = self._given(args, kwargs)
+        ready = self._prepare(team, given, own=True)
+        record = Record(f"{self.__name__}.plan", self._record(given, None).arguments)
+        signature = 0 if ready.instance is None else ready.instance.hash
+        barrier = team.plan_for("barrier", lambda: runtime.barrier_plan(team.rank, team.size))
+        team.make(barrier, [], fingerprint("plan", signature), record).execute()
+        return ArrayPlan(self, team, ready, given)
+
     def _remember(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: Given
     ) -> None:
@@ -232,8 +243,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         )  # fmt: skip
         return team, given
 
-    def _prepare(self, team: Team, given: Given) -> Ready:
-        """Check everything; a bound instance."""
+    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+        """Check everything; a bound instance, `own`: not one that other calls use, too."""
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
@@ -254,7 +265,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 team.core.mix(self._signature(kind))
                 return Ready(None)
             kind, in_place = self._in_place_or_not(team, kind, full, in_place)
-            return self._bind(team, kind, full, kernel, dst, src, record)
+            return self._bind(team, kind, full, kernel, dst, src, record, own=own)
         except HeapError as e:
             record.shared_error = True
             return team.fail(e, record)  # type: ignore[no-any-return]
@@ -263,19 +274,24 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     # -- arguments -----------------------------------------------------------------------
     def _record(self, given: Given, block: tuple[int, np.dtype[Any]] | None) -> Record:
-        """What has to be equal on all threads."""
-        arguments = []
-        if block is not None:
-            arguments.append(("elements", f"{block[0]} x {block[1]}"))
-        if self.kind:
-            arguments.append(("type", self.kind))
-        if self.form.reduces:
-            arguments += [("op", _op_name(given.op)), ("func", _func_name(given.func))]
-        if self.form.rooted:
-            arguments.append(("root", repr(given.root)))
-        flags = given.flags
-        arguments.append(("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)))
-        return Record(self.__name__, arguments)
+        """What has to be equal on all threads; put into words when somebody asks."""
+        op, func, root, flags = given.op, given.func, given.root, given.flags
+
+        def arguments() -> list[tuple[str, str]]:
+            out = []
+            if block is not None:
+                out.append(("elements", f"{block[0]} x {block[1]}"))
+            if self.kind:
+                out.append(("type", self.kind))
+            if self.form.reduces:
+                out += [("op", _op_name(op)), ("func", _func_name(func))]
+            if self.form.rooted:
+                out.append(("root", repr(root)))
+            out.append(("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)))
+            return out
+
+        what = "" if block is None else f"{block[0]} x {block[1]}"
+        return Record(self.__name__, arguments, title=f"{self.__name__}({what})")
 
     def _check_flags(self, given: Given) -> int:
         call = self.__name__
@@ -382,10 +398,11 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _bind(
         self, team: Team, kind: Kind, full: int, kernel: Any, dst: Array | None,
-        src: Array | None, record: Record,
+        src: Array | None, record: Record, *, own: bool = False,
     ) -> Ready:
         """The instance, bound to these arrays or to contiguous copies of them."""
-        instance = self._instance(team, kind, full, kernel, record)
+        make = self._new_instance if own else self._instance
+        instance = make(team, kind, full, kernel, record)
         if src is None and not kind.in_place and self.form.in_place:
             assert dst is not None
             src = dst.copy()  # what the algorithm cannot do in place
@@ -415,13 +432,18 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if instance is not None:
             kept.move_to_end(key)
             return instance
-        plan = self._plan_of(team, kind, full, kernel)
-        bounds: list[Any] = [PrivateBound(), PrivateBound()]
-        instance = team.make(plan, bounds, self._signature(kind), record)
+        instance = self._new_instance(team, kind, full, kernel, record)
         kept[key] = instance
         if len(kept) > INSTANCES:
             kept.popitem(last=False)
         return instance
+
+    def _new_instance(
+        self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
+    ) -> Any:
+        plan = self._plan_of(team, kind, full, kernel)
+        bounds: list[Any] = [PrivateBound(), PrivateBound()]
+        return team.make(plan, bounds, self._signature(kind), record)
 
     def _plan_of(self, team: Team, kind: Kind, full: int, kernel: Any) -> Any:
         """The team's cached plan."""
@@ -509,6 +531,55 @@ def _arguments(name: str, form: Form) -> tuple[str, ...]:
     return (*arrays, *to, *op, *root, *func, "flags", "team")
 
 
+class ArrayPlan(_HotPlan):  # type: ignore[misc]
+    """A collective bound to its arrays: call it to run it, print it to see its steps.
+
+    Attributes
+    ----------
+    algorithm : str
+        Begins ``pull``, ``push`` or ``multicore``.
+    """
+
+    def __init__(self, call: ArrayCall, team: Team, ready: Ready, given: Given) -> None:
+        self.call = call
+        self.team = team
+        self.ready = ready
+        self.given = given
+        self.instance = ready.instance
+        self.algorithm = "" if ready.instance is None else ready.instance.plan.algorithm
+        self.copies = [
+            (mine, theirs)
+            for mine, theirs in (
+                (ready.dst, given.dst),
+                (ready.src, given.dst if given.src is None else given.src),
+            )
+            if mine is not None and mine is not theirs
+        ]  # fmt: skip
+
+    def slow(self) -> None:
+        """Every call where arrays have to be copied, the first one of others."""
+        runtime.world()
+        self.team.enter(f"{self.call.__name__}.plan")
+        if self.instance is None:
+            return
+        for mine, theirs in self.copies:
+            mine[...] = theirs.reshape(mine.shape)
+        if not self.copies and self.team.job.native:
+            self.bind(self.instance)
+        self.instance.execute()
+        self.ready.finish()
+
+    def start(self) -> Any:
+        """Run it in the background."""
+        raise NotImplementedError("plan.start() comes with the asynchronous collectives")
+
+    def __str__(self) -> str:
+        return "nothing to move" if self.instance is None else str(self.instance.plan)
+
+    def __repr__(self) -> str:
+        return f"<xupc plan of {self.call.__name__} by {self.algorithm}>"
+
+
 class Permute(ArrayCall):
     """As the others; `to` differs from thread to thread, so all are told of it first."""
 
@@ -519,7 +590,13 @@ class Permute(ArrayCall):
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Every call: `to` is data, so nothing is remembered."""
-        team, given = self._given(args, kwargs)
+        ready = self._prepare(*self._given(args, kwargs))
+        if ready.instance is not None:
+            ready.instance.execute()
+            ready.finish()
+
+    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+        """Check everything, hear of all threads' `to`; a bound instance."""
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
@@ -540,16 +617,13 @@ class Permute(ArrayCall):
                 team.fail(error, record)
         kind = replace(kind, perm=every.tobytes())
         if not kind.nbytes:
-            return
+            return Ready(None)
         try:
             kind, _ = self._in_place_or_not(team, kind, full, in_place)
-            ready = self._bind(team, kind, full, None, dst, src, record)
+            return self._bind(team, kind, full, None, dst, src, record, own=own)
         except HeapError as e:
             record.shared_error = True
-            team.fail(e, record)
-            raise
-        ready.instance.execute()
-        ready.finish()
+            return team.fail(e, record)  # type: ignore[no-any-return]
 
     def _exchange_targets(
         self, team: Team, kind: Kind, full: int, to: int, every: Array, record: Record

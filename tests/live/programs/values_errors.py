@@ -48,6 +48,28 @@ assert q[-1].dtype == A.dtype
 assert xupc.allv_gather(p, 0) == (q if me == 0 else None)
 
 
+# --- plans ------------------------------------------------------------------------------------
+for wide in (np.zeros(3), np.zeros(9)[::3], np.zeros(200000), np.zeros(400000)[::2]):
+    mine = np.zeros_like(wide)
+    sums = xupc.allav_reduce_all.plan(wide, mine, xupc.ADD)
+    turn = xupc.allav_permute.plan(wide, None, (me + 1) % t, xupc.PUSH)
+    fan = xupc.allav_broadcast.plan(wide, t - 1)
+    assert sums.algorithm == "multicore"
+    assert turn.algorithm == "push"
+    assert "allav_permute" in str(turn)
+    for k in range(3):
+        mine[...] = k + me
+        sums()
+        assert (wide == k * t + t * (t - 1) // 2).all()
+        wide[...] = me + k
+        turn()
+        assert (wide == (me - 1) % t + k).all(), (me, wide)
+        wide[...] = me
+        fan()
+        assert (wide == t - 1).all()
+        assert xupc.allv_reduce_all(1, xupc.ADD) == t
+
+
 # --- wrong arguments, on all threads ------------------------------------------------------------
 def raises(error, call, *args, **keywords):
     said = None
