@@ -14,7 +14,7 @@ HEAD = """\
 # The documents' names
 
 `from xupc.upc import *` gives these names, with the arguments in the documents' order. T is one of
-{types}. What is marked *not yet* comes with a later version.
+{types}.
 
 This page is made by `python scripts/names.py > docs/names.md`.
 """
@@ -28,7 +28,7 @@ TITLES = {
 
 def functions() -> str:
     """Every function of every document."""
-    entries = [*upc.TABLE, *upc.LATER]
+    entries = upc.TABLE
     parts = []
     for document, title in TITLES.items():
         rows = [_row(entry) for entry in entries if entry.document == document]
@@ -37,14 +37,18 @@ def functions() -> str:
 
 
 def _row(entry: upc.Entry) -> str:
-    later = "" if entry.there else " (*not yet*)"
     name = entry.name.format("T")
-    return f"`{name}` | {entry.section} | `xupc.{entry.function}`{later} | {entry.what}"
+    return f"`{name}` | {entry.section} | `xupc.{entry.function}` | {entry.what}"
 
 
 def constants() -> str:
     """Every constant."""
-    rows = [f"`{name}` | `xupc.{name.removeprefix('UPC_')}`" for name in upc.CONSTANTS]
+    rows = [
+        f"`{name}` | `xupc.{name.removeprefix('UPC_')}`"
+        for name in upc.CONSTANTS
+        if name != "UPC_HANDLE_COMPLETE"
+    ]
+    rows.append("`UPC_HANDLE_COMPLETE` | every handle that has been waited for")
     rows += [f"`{name}` | 1" for name in ("__UPC_COLLECTIVE__", "__UPC_TICK__")]
     return f"## Constants\n\n{_table('name | equals', rows)}"
 

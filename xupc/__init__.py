@@ -74,6 +74,18 @@ from .relocations import (
     all_scatter_x,
 )
 from .runtime import finalize, init
+from .scalars import (
+    allv_broadcast,
+    allv_exchange,
+    allv_gather,
+    allv_gather_all,
+    allv_permute,
+    allv_prefix_reduce,
+    allv_reduce,
+    allv_reduce_all,
+    allv_scatter,
+    allv_suffix_reduce,
+)
 from .shared import (
     SharedArray,
     SharedPointer,
@@ -86,6 +98,18 @@ from .shared import (
 )
 from .team import Team
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
+from .values import (
+    allav_broadcast,
+    allav_exchange,
+    allav_gather,
+    allav_gather_all,
+    allav_permute,
+    allav_prefix_reduce,
+    allav_reduce,
+    allav_reduce_all,
+    allav_scatter,
+    allav_suffix_reduce,
+)
 
 __version__ = "0.1.0"
 
@@ -197,6 +221,26 @@ __all__ = [
     "all_scatter_x",
     "all_suffix_reduce",
     "alloc",
+    "allav_broadcast",
+    "allav_exchange",
+    "allav_gather",
+    "allav_gather_all",
+    "allav_permute",
+    "allav_prefix_reduce",
+    "allav_reduce",
+    "allav_reduce_all",
+    "allav_scatter",
+    "allav_suffix_reduce",
+    "allv_broadcast",
+    "allv_exchange",
+    "allv_gather",
+    "allv_gather_all",
+    "allv_permute",
+    "allv_prefix_reduce",
+    "allv_reduce",
+    "allv_reduce_all",
+    "allv_scatter",
+    "allv_suffix_reduce",
     "barrier",
     "broadcast",
     "exchange",

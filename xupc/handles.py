@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from .engine.pending import Pending
 from .errors import XupcError
 
-__all__ = ["Handle", "post", "wait_all"]
+__all__ = ["COMPLETE", "Handle", "post", "wait_all"]
 
 
 class Handle:
@@ -52,6 +52,14 @@ class Handle:
             self._complete()
         return pending.done
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Handle):
+            return self is other
+        return other is COMPLETE and self._completed
+
+    def __hash__(self) -> int:
+        return id(self)
+
     def _complete(self) -> None:
         self._completed = True
         self._pending.team.job.unfinished.discard(self._pending)
@@ -70,6 +78,22 @@ class Handle:
     def __repr__(self) -> str:
         state = "done" if self.done else "under way"
         return f"<xupc handle of {self._pending.call}: {state}>"
+
+
+class _Complete:
+    """What all completed handles are equal to."""
+
+    def __repr__(self) -> str:
+        return "UPC_HANDLE_COMPLETE"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Handle) and other == self)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+COMPLETE = _Complete()
 
 
 def post(pending: Pending) -> Handle:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,7 @@ __all__ = ["Team", "resolve"]
 
 RUN_AHEAD = 32
 PLANS = 512
+INSTANCES = 512
 _STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
 _QUESTION, _ANSWER, _FOUND = range(3)
 _ERROR = fingerprint("error")
@@ -96,6 +97,7 @@ class Team:
         self._settled: dict[int, int] = {}
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._programs: dict[int, Any] = {}
+        self._instances: OrderedDict[Any, Any] = OrderedDict()  # of calls on private arrays
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
@@ -279,6 +281,7 @@ class Team:
         self.job.engine.exposed.discard(self)
         self._plans.clear()
         self._programs.clear()
+        self._instances.clear()
         self._barriers.clear()
         self._ground.close()
 
@@ -407,7 +410,7 @@ class Team:
     ) -> Any:
         """An instance of a plan bound to operands."""
         job = self.job
-        if plan.scratch:
+        if plan.scratch or plan.private:
             bounds = [*bounds, *self._scratch(plan)]
         call = self._call_number(record.title)
         instance: Any
@@ -565,16 +568,28 @@ class Team:
         error each raises its own, else the others raise CollectiveMismatchError.
         """
         record.error = error
-        if self.size > 1 and synchronising:
-            instance = self.make(barrier_plan(self.rank, self.size), [], _ERROR, record)
-            if posted or self.queue:  # whatever comes of it, this is what I raise
-                self.post(Pending(self, [instance], record))
-            else:
-                instance.begin()
-                self.job.engine.drive(instance)
+        if not (self.size > 1 and synchronising):
+            self.note(_ERROR, record)
+            raise error
+        instance = self.make(barrier_plan(self.rank, self.size), [], _ERROR, record)
+        if posted or self.queue:  # whatever comes of it, this is what I raise
+            self.post(Pending(self, [instance], record))
         else:
-            self.core.mix(_ERROR)
+            instance.begin()
+            self.job.engine.drive(instance)
         raise error
+
+    def note(self, signature: int, record: Record) -> None:
+        """A call that moves nothing: its signature, when those posted before it are over."""
+        if not self.queue:
+            self.core.mix(signature)
+            return
+
+        def nothing() -> Iterator[Any]:
+            self.core.mix(signature)
+            yield from ()
+
+        self.post(Pending(self, nothing(), record))
 
     def _barrier(self, name: str, value: Any) -> Any:
         """A barrier's instance, kept by name; its value travels beside it."""

@@ -6,8 +6,7 @@
 
 Thin names over the functions of `xupc`, with the documents' argument order; ``docs/names.md``
 lists them. The collectives are made from `TABLE`, one entry per function of a document; what the
-language itself has is written out below it. An entry whose function is not in `xupc` yet makes a
-name that raises NotImplementedError when it is called; one without a form makes no name.
+language itself has is written out below it.
 
 Flags are plain ints here, which are quicker to join than `xupc.Flags`. ``NULL`` is None. THREADS
 and MYTHREAD are not among the names: they are known only after ``xupc.init()``.
@@ -35,6 +34,7 @@ from . import runtime
 from .arguments import describe
 from .engine.reports import Record
 from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags, flag_names
+from .handles import COMPLETE
 from .ops import Op
 from .shared import SharedArray, SharedPointer, as_address
 
@@ -50,13 +50,14 @@ __UPC_COLLECTIVE__: Final = 1
 __UPC_TICK__: Final = 1
 
 # No document has a flag like REPRODUCIBLE.
-CONSTANTS: Final[dict[str, int]] = {
+CONSTANTS: Final[dict[str, Any]] = {
     **{f"UPC_{flag.name}": int(flag) for flag in Flags if flag is not Flags.REPRODUCIBLE},
     **{f"UPC_{op.name}": op for op in Op},
+    "UPC_HANDLE_COMPLETE": COMPLETE,
     "UPC_TICK_MIN": xupc.TICK_MIN,
     "UPC_TICK_MAX": xupc.TICK_MAX,
 }
-UPC_IN_PLACE: Final = CONSTANTS["UPC_IN_PLACE"]
+UPC_IN_PLACE: Final[int] = CONSTANTS["UPC_IN_PLACE"]
 
 TYPES: Final[dict[str, np.dtype[Any]]] = {
     "C": np.dtype(np.int8),
@@ -201,6 +202,107 @@ def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
     return call
 
 
+def _array_move(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: NDArray[Any], src: NDArray[Any] | int | None, flags: int = 0) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, flags)
+
+    return call
+
+
+def _array_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any] | None, src: NDArray[Any] | None, root: int, flags: int = 0
+    ) -> Any:
+        return function(dst, src, root, flags)
+
+    return call
+
+
+def _array_permute(function: Function, name: str, dtype: None) -> Function:
+    def call(dst: NDArray[Any], src: NDArray[Any] | int | None, to: int, flags: int = 0) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, to, flags)
+
+    return call
+
+
+def _array_reduce(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any] | None,
+        src: NDArray[Any],
+        op: Op,
+        root: int,
+        func: Function | None = None,
+        flags: int = 0,
+    ) -> Any:
+        return function(dst, src, op, root, func, flags)
+
+    return call
+
+
+def _array_reduce_all(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        dst: NDArray[Any],
+        src: NDArray[Any] | int | None,
+        op: Op,
+        func: Function | None = None,
+        flags: int = 0,
+    ) -> Any:
+        return function(dst, None if src is UPC_IN_PLACE else src, op, func, flags)
+
+    return call
+
+
+def _values_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(values: Any, root: int, flags: int = 0) -> Any:
+        return function(values, root, flags)
+
+    return call
+
+
+def _value_rooted(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, root: int, flags: int = 0) -> Any:
+        return function(value, root, flags)
+
+    return call
+
+
+def _value(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, flags: int = 0) -> Any:
+        return function(value, flags)
+
+    return call
+
+
+def _values(function: Function, name: str, dtype: None) -> Function:
+    def call(values: Sequence[Any], flags: int = 0) -> Any:
+        return function(values, flags)
+
+    return call
+
+
+def _value_permute(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, to: int, flags: int = 0) -> Any:
+        return function(value, to, flags)
+
+    return call
+
+
+def _value_reduce(function: Function, name: str, dtype: None) -> Function:
+    def call(
+        value: Any, op: Op, root: int, func: Function | None = None, flags: int = 0
+    ) -> Any:
+        return function(value, op, root, func, flags)
+
+    return call
+
+
+def _value_reduce_all(function: Function, name: str, dtype: None) -> Function:
+    def call(value: Any, op: Op, func: Function | None = None, flags: int = 0) -> Any:
+        return function(value, op, func, flags)
+
+    return call
+
+
 def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any) -> None:
     """TypeError, in step with the other threads, if dst or src has elements of another type.
 
@@ -252,7 +354,7 @@ class Entry:
     what : str
         What it does, in a line.
     form : callable, optional
-        Makes the name; None: it is made by hand, or not at all yet.
+        Makes the name; None: it is made by hand.
     """
 
     name: str
@@ -270,15 +372,6 @@ class Entry:
         return {self.name.format(t): dtype for t, dtype in TYPES.items()}
 
     @property
-    def there(self) -> bool:
-        """Whether the name exists and can be called."""
-        try:
-            operator.attrgetter(self.function)(xupc)
-        except AttributeError:
-            return False
-        return set(self.names) <= set(__all__)
-
-    @property
     def doc(self) -> str:
         """The docstring of its names."""
         return (
@@ -288,22 +381,12 @@ class Entry:
     def make(self, name: str, dtype: np.dtype[Any] | None) -> Function:
         """One of its names."""
         assert self.form is not None
-        function = getattr(xupc, self.function, None)
-        if function is None:
-            function = _not_there(name, self.function)
-        call = self.form(function, name, dtype)
+        call = self.form(getattr(xupc, self.function), name, dtype)
         call.__name__ = call.__qualname__ = name
         call.__doc__ = self.doc
         if dtype is not None:
             call.__doc__ += f" The elements of dst and src are {dtype}."
         return call
-
-
-def _not_there(name: str, function: str) -> Function:
-    def missing(*arguments: Any) -> NoReturn:
-        raise NotImplementedError(f"{name}: xupc.{function} is not there yet")
-
-    return missing
 
 
 # Section in UPC 1.3 and in the paper, which tells of its own exchange and permute only that they
@@ -343,6 +426,26 @@ _BLOCKS: Final = (
     (
         "permute", "4.2", "4.2", _permute_v, _permute_x,
         "Copy a block of any size of thread i to thread perm[i]",
+    ),
+)  # fmt: skip
+
+# Form of the name on private arrays, on single values, and what it does.
+_VALUES: Final = (
+    ("broadcast", _values_rooted, _value_rooted, "Copy one thread's values to every thread"),
+    ("scatter", _array_rooted, _values_rooted, "Hand the i-th block of one thread to thread i"),
+    ("gather", _array_rooted, _value_rooted, "Bring every thread's values to one thread"),
+    ("gather_all", _array_move, _value, "Bring every thread's values to every thread"),
+    ("exchange", _array_move, _values, "Hand my i-th block to thread i"),
+    ("permute", _array_permute, _value_permute, "Hand my values to another thread"),
+    ("reduce", _array_reduce, _value_reduce, "Combine the threads' values on one thread"),
+    ("reduce_all", _array_reduce_all, _value_reduce_all, "Combine the threads' values on all"),
+    (
+        "prefix_reduce", _array_reduce_all, _value_reduce_all,
+        "Combine the values of the threads up to me",
+    ),
+    (
+        "suffix_reduce", _array_reduce_all, _value_reduce_all,
+        "Combine the values of the threads from me on",
     ),
 )  # fmt: skip
 
@@ -401,6 +504,14 @@ TABLE: Final[list[Entry]] = [
             _one_sided,
         )
         for move in ("broadcast", "scatter", "gather", "exchange")
+    ),
+    *(
+        Entry(f"xupc_allav_{what}", f"allav_{what}", PAPER, "III.C", f"{does}, of arrays", form)
+        for what, form, _, does in _VALUES
+    ),
+    *(
+        Entry(f"xupc_allv_{what}", f"allv_{what}", PAPER, "III.C", f"{does}, one each", form)
+        for what, _, form, does in _VALUES
     ),
 ]  # fmt: skip
 
@@ -548,8 +659,23 @@ def upc_notify(value: object = None) -> None:
 
 @_stands_for("wait", LANGUAGE, "6.6.1")
 def upc_wait(value: object = None) -> None:
-    """End a split-phase barrier."""
-    xupc.wait(value)
+    """End a split-phase barrier, or complete the operation of a handle (MTU thesis, 4.4)."""
+    if isinstance(value, xupc.Handle):
+        value.wait()
+    else:
+        xupc.wait(value)
+
+
+@_stands_for("Handle.test", THESIS, "4.4")
+def upc_test(handle: xupc.Handle) -> int:
+    """Complete an operation if it is done: positive then, else negative."""
+    return 1 if handle.test() else -1
+
+
+@_stands_for("Handle.done", THESIS, "4.4")
+def upc_get_status(handle: xupc.Handle) -> int:
+    """Return whether an operation is done: positive then, else negative."""
+    return 1 if handle.done else -1
 
 
 @_stands_for("fence", LANGUAGE, "6.6.1")
@@ -570,18 +696,6 @@ def upc_forall(
     return xupc.forall(n, affinity, blocksize=blocksize)
 
 
-# --- what comes with later versions: known by name only -------------------------------------------
-
-_BY_HAND: Final = [entry.name for entry in TABLE if entry.form is None]
-
-LATER: Final[list[Entry]] = [
-    Entry("xupc_allav_*", "allav_*", PAPER, "III.C", "Collectives on private arrays of values"),
-    Entry("upc_wait(handle)", "Handle.wait", THESIS, "4.4", "Complete an operation"),
-    Entry("upc_test", "Handle.test", THESIS, "4.4", "Complete an operation if it is done"),
-    Entry("upc_get_status", "Handle.done", THESIS, "4.4", "Whether an operation is done"),
-]  # fmt: skip
-
-
 # --- the names ------------------------------------------------------------------------------------
 
 
@@ -597,5 +711,6 @@ def _made() -> dict[str, Any]:
 
 
 _MADE: Final = _made()
+_BY_HAND: Final = [entry.name for entry in TABLE if entry.form is None]
 globals().update(_MADE)
 __all__ = sorted({*_MADE, *_BY_HAND, "__UPC_COLLECTIVE__", "__UPC_TICK__"})

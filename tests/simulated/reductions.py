@@ -22,6 +22,7 @@ from xupc.engine.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.layout import Layout
 from xupc.plan import Plan, trace
+from xupc.plan.steps import SLOT_BYTES
 from xupc.topology import Tree
 
 ITEM = 8
@@ -232,7 +233,7 @@ class Calls(Story):
         for name in ("dst", "src"):
             for row in self.expected[name]:
                 row[:] = self._values(len(row))
-        shape = {"slot": SLOTS * 128, "buffer": 2 * TUNINGS["large"][0]["buffer"]}
+        shape = {"slot": SLOTS * SLOT_BYTES, "buffer": 2 * TUNINGS["large"][0]["buffer"]}
         self.memory = {
             name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
         }
@@ -267,7 +268,7 @@ class Calls(Story):
             Call(
                 self._plans(job, flag, sync, tuning),
                 (("dst", base + self.shift), (read, base + self.shift),
-                 ("slot", self.calls % SLOTS * 128), ("buffer", 0)),
+                 ("slot", self.calls % SLOTS * SLOT_BYTES), ("buffer", 0)),
                 self.kernel,
             )
         )  # fmt: skip

@@ -33,6 +33,7 @@ from simulated.matrix import (
 )
 from simulated.reductions import FORMS
 from simulated.transfers import NAMES
+from simulated.values import JOINS, MOVES
 
 from xupc.algorithms import Entry, find, registered
 from xupc.engine.programs import COPY, FUSED, GET, RECV, SEND, Program, Span
@@ -154,7 +155,8 @@ def test_the_roots_own_block_is_not_touched(name: str) -> None:
 # --- that the matrix is what it says -------------------------------------------------------
 def test_every_collective_has_an_oracle() -> None:
     """A collective without one would not be tested."""
-    assert {e.collective for e in registered()} == {*MEANING, *FORMS, *NAMES}
+    values = {f"allav_{form}" for form in (*MOVES, *JOINS)}
+    assert {e.collective for e in registered()} == {*MEANING, *FORMS, *NAMES, *values}
 
 
 def test_placements_are_different_kinds() -> None:

@@ -32,6 +32,7 @@ from simulated.reductions import (
 from xupc.engine.simulator import Call, Program, Simulation, SimulationError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan import Plan
+from xupc.plan.steps import SLOT_BYTES
 from xupc.topology import Tree
 
 WORKERS = 2
@@ -66,7 +67,7 @@ def brackets(
     memory = {
         name: [bytearray(size) for _ in labels]
         for name, size in (
-            ("dst", space), ("src", space), ("slot", 128), ("buffer", tuning["buffer"]),
+            ("dst", space), ("src", space), ("slot", SLOT_BYTES), ("buffer", tuning["buffer"]),
         )
     }  # fmt: skip
     for i in range(job.nelems):

@@ -34,6 +34,8 @@ LAYERS = [
     ("team", 7),
     ("handles", 7),
     ("lists", 7),
+    ("values", 7),
+    ("scalars", 7),
     ("collectives", 7),
     ("places", 7),
     ("reductions", 7),

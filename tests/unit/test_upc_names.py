@@ -55,6 +55,7 @@ TYPED = [
 ]
 ONE_SIDED = ("broadcast", "scatter", "gather", "exchange")
 REDUCTION_ARGUMENTS = ("dst", "src", "op", "nelems", "blk_size", "func", "flags")
+RUNNING = ("reduce_all", "prefix_reduce", "suffix_reduce")
 ARGUMENTS = {
     **{f"{u}_all_{m}": ("dst", "src", "nbytes", "flags") for u in ("upc", "xupc") for m in MOVES},
     "upc_all_permute": ("dst", "src", "perm", "nbytes", "flags"),
@@ -63,6 +64,20 @@ ARGUMENTS = {
     **{f"{u}_all_{m}": names for u in ("upc", "xupc") for m, names in FORMS.items()},
     "xupc_all_broadcast_in_place": ("buf", "nbytes", "flags"),
     **{f"upc_{m}": ("dst", "src", "nbytes") for m in ONE_SIDED},
+    "xupc_allav_broadcast": ("values", "root", "flags"),
+    **{f"xupc_allav_{m}": ("dst", "src", "root", "flags") for m in ("scatter", "gather")},
+    **{f"xupc_allav_{m}": ("dst", "src", "flags") for m in ("gather_all", "exchange")},
+    "xupc_allav_permute": ("dst", "src", "to", "flags"),
+    "xupc_allav_reduce": ("dst", "src", "op", "root", "func", "flags"),
+    **{f"xupc_allav_{m}": ("dst", "src", "op", "func", "flags") for m in RUNNING},
+    "xupc_allv_scatter": ("values", "root", "flags"),
+    "xupc_allv_gather": ("value", "root", "flags"),
+    "xupc_allv_broadcast": ("value", "root", "flags"),
+    "xupc_allv_gather_all": ("value", "flags"),
+    "xupc_allv_exchange": ("values", "flags"),
+    "xupc_allv_permute": ("value", "to", "flags"),
+    "xupc_allv_reduce": ("value", "op", "root", "func", "flags"),
+    **{f"xupc_allv_{m}": ("value", "op", "func", "flags") for m in RUNNING},
     "upc_ticks_now": (),
     "upc_ticks_to_ns": ("ticks",),
     "upc_all_alloc": ("nblocks", "nbytes"),
@@ -81,6 +96,8 @@ ARGUMENTS = {
     "upc_barrier": ("value",),
     "upc_notify": ("value",),
     "upc_wait": ("value",),
+    "upc_test": ("handle",),
+    "upc_get_status": ("handle",),
     "upc_fence": (),
     "upc_forall": ("n", "affinity", "blocksize"),
 }
@@ -120,7 +137,7 @@ def test_import_star_gives_exactly_the_names() -> None:
     space: dict[str, Any] = {}
     exec("from xupc.upc import *", space)
     del space["__builtins__"]
-    constants = {f"UPC_{c}" for c in (*FLAGS, *OPERATIONS, "TICK_MIN", "TICK_MAX")}
+    constants = {f"UPC_{c}" for c in (*FLAGS, *OPERATIONS, "TICK_MIN", "TICK_MAX", "HANDLE_COMPLETE")}
     assert set(space) == {*ARGUMENTS, *constants, "__UPC_COLLECTIVE__", "__UPC_TICK__"}
     assert len(set(upc.__all__)) == len(upc.__all__)
 
@@ -309,10 +326,26 @@ def test_what_is_not_shared_is_left_to_the_collective(monkeypatch: pytest.Monkey
     assert seen.arguments[:2] == (None, "src")
 
 
-def test_a_name_without_its_function_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    again = fresh(monkeypatch, "all_exchange", None)
-    with pytest.raises(NotImplementedError, match=r"upc_all_exchange: xupc\.all_exchange"):
-        again.upc_all_exchange("dst", "src", 8, 0)
+def test_handles_are_complete_when_they_were_waited_for() -> None:
+    job = SimpleNamespace(unfinished=set(), broken=None, check=lambda: None)
+    team = SimpleNamespace(job=job)
+
+    class Call:
+        done, error, call = False, None, "a call"
+
+    pending: Any = Call()
+    pending.team = team
+    job.progress = lambda wait: None
+    handle = xupc.Handle(pending)
+    assert handle != upc.UPC_HANDLE_COMPLETE
+    assert (upc.upc_test(handle), upc.upc_get_status(handle)) == (-1, -1)
+    pending.done = True
+    assert upc.upc_get_status(handle) == 1
+    assert handle != upc.UPC_HANDLE_COMPLETE
+    upc.upc_wait(handle)
+    assert handle == upc.UPC_HANDLE_COMPLETE
+    assert handle == upc.UPC_HANDLE_COMPLETE
+    assert upc.upc_test(handle) == 1
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -324,7 +357,3 @@ def test_the_page_of_names_is_up_to_date() -> None:
     found = (PROJECT / "docs" / "names.md").read_text()
     assert found == page, "run: python scripts/names.py > docs/names.md"
 
-
-def test_later_entries_make_no_names() -> None:
-    assert not {entry.name for entry in upc.LATER} & set(upc.__all__)
-    assert not any(entry.form for entry in upc.LATER)

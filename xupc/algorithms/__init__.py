@@ -16,6 +16,8 @@ from . import (
     reduce,
     scatter,
     transfers,
+    values,
+    values_reduce,
 )
 from .registry import Entry, algorithm, find, registered
 
@@ -36,4 +38,6 @@ __all__ = [
     "registered",
     "scatter",
     "transfers",
+    "values",
+    "values_reduce",
 ]

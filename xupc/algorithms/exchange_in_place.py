@@ -102,7 +102,7 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
             yours = dst.across(run, t.me * nbytes + turn.offset)
             t.copy(row, yours, turn.size, run.count)
         t.need(*coming)
-        t.meet()
+        t.barrier()
         _into_place(t, dst, nbytes, turn, 0)
 
 

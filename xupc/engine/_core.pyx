@@ -9,7 +9,7 @@ without a line of Python; anything else goes to ``slow`` or ``drive``.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, Py_TYPE
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
 
 
@@ -66,6 +66,7 @@ cdef extern from "core.h" nogil:
         int32_t first[2]
         int32_t end[2]
         int32_t barriers
+        int64_t private_out
         const xk_kernel *kernel
     ctypedef struct xu_inst:
         xu_team *team
@@ -82,7 +83,7 @@ cdef extern from "core.h" nogil:
         void *word
     int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
-    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    int XS_COPY, XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     const xk_kernel *xk_find(int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
@@ -96,6 +97,15 @@ cdef extern from "core.h" nogil:
     void xu_release(xu_team *, int)
     void xu_fence()
     void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+
+cdef extern from "arrays.h":
+    ctypedef struct xa_array:
+        char *data
+        int nd
+        PyObject *descr
+        int flags
+    int XA_CONTIGUOUS, XA_ALIGNED, XA_WRITEABLE
+    Py_ssize_t xa_size(const xa_array *)
 
 DONE = XU_DONE
 PENDING = XU_PENDING
@@ -286,6 +296,8 @@ cdef class Program:
                 s = &self.steps[i]
                 (s.kind, s.count, s.dst, s.src, s.dst_local, s.src_local, s.dst_lstep,
                  s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
+                if plan.private and s.kind == XS_COPY and s.dst == 0:
+                    self.p.private_out += s.nbytes * s.count
                 i += 1
             self.p.end[lane] = i
         if plan.kernel is not None and plan.kernel.code is not None:
@@ -395,6 +407,14 @@ cdef class Instance:
         if s.kind != XS_PYTHON:
             return None
         return self.program.python_steps[s.dst]
+
+    cpdef rebind(self, uintptr_t dst, uintptr_t src):
+        """Private operands: where they are in the next call."""
+        self.i.base[0] = <char *>dst
+        self.i.base[1] = <char *>src
+        if self.net is not None:
+            self.operands[0].address = dst
+            self.operands[1].address = src
 
     @property
     def at_barrier(self):
@@ -534,6 +554,147 @@ cdef class HotCall:
 
 cdef inline tuple _with_names(tuple args, dict kwargs):
     return args + tuple(kwargs) + tuple(kwargs.values())
+
+
+cdef PyObject *_ndarray = NULL  # the type; NULL: arrays are not as arrays.h has them
+
+
+def know_arrays(type array_type, array, uintptr_t data, Py_ssize_t size):
+    """Look at an array of whom the address and the number of elements are known."""
+    global _ndarray
+    cdef xa_array *a = <xa_array *>array
+    if (<uintptr_t>a.data == data and a.nd == array.ndim and xa_size(a) == size
+            and a.descr == <PyObject *>array.dtype
+            and bool(a.flags & XA_CONTIGUOUS) == array.flags.c_contiguous
+            and bool(a.flags & XA_ALIGNED) == array.flags.aligned
+            and bool(a.flags & XA_WRITEABLE) == array.flags.writeable):
+        _ndarray = <PyObject *>array_type
+    return _ndarray != NULL
+
+
+cdef class _Arrays:
+    """A kind of call: its arguments, of arrays the dtype, and the instance bound to it."""
+
+    cdef tuple args  # an array: its dtype
+    cdef list sizes  # an array: its elements; else -1
+    cdef Py_ssize_t itemsize
+    cdef int dst, src  # which arguments they are; -1: none
+    cdef bint in_place
+    cdef Instance instance
+    cdef uint64_t generation
+
+
+cdef class HotArrays:
+    """A callable on private arrays with a cache of bound instances.
+
+    Arrays match by dtype and number of elements, and must be contiguous; the instance is
+    bound to their memory anew. All else matches as in `HotCall`.
+    """
+
+    cdef list table
+    cdef object __weakref__
+    cdef dict __dict__
+
+    def __cinit__(self, *args, **kwargs):
+        self.table = [None] * BUCKETS
+
+    cdef inline uint64_t _hash(self, tuple args) noexcept:
+        cdef uint64_t h = 0
+        cdef object a
+        for a in args:
+            if <PyObject *>Py_TYPE(a) == _ndarray:
+                h = h * 31 + <uint64_t>xa_size(<xa_array *>a)
+                h = h * 31 + (<uintptr_t>(<xa_array *>a).descr >> 4)
+            elif PyLong_CheckExact(a):
+                h = h * 31 + <uint64_t>(<uintptr_t>hash(a))
+            else:
+                h = h * 31 + (<uintptr_t><PyObject *>a >> 4)
+        return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
+
+    cdef inline Instance _find(self, tuple args):
+        """The instance of an earlier call of the kind, bound to these arrays, or None."""
+        cdef _Arrays e
+        cdef xa_array *x
+        cdef Py_ssize_t k, size
+        cdef object a, b
+        cdef char *dst = NULL
+        cdef char *src = NULL
+        cdef Py_ssize_t dst_bytes = 0, src_bytes = 0
+        found = self.table[self._hash(args)]
+        if found is None:
+            return None
+        e = <_Arrays>found
+        if e.generation != _generation or len(e.args) != len(args) or e.instance.team.blocked:
+            return None
+        for k in range(len(args)):
+            a = args[k]
+            b = e.args[k]
+            size = <Py_ssize_t>e.sizes[k]
+            if size >= 0:
+                if <PyObject *>Py_TYPE(a) != _ndarray:
+                    return None
+                x = <xa_array *>a
+                if (x.descr != <PyObject *>b or xa_size(x) != size
+                        or (x.flags & (XA_CONTIGUOUS | XA_ALIGNED))
+                        != (XA_CONTIGUOUS | XA_ALIGNED)):
+                    return None
+                if k == e.dst:
+                    if not x.flags & XA_WRITEABLE:
+                        return None
+                    dst, dst_bytes = x.data, size
+                elif k == e.src:
+                    src, src_bytes = x.data, size
+            elif a is not b and not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
+                return None
+        if dst != NULL and src != NULL:
+            if e.in_place:
+                if dst != src:
+                    return None
+            else:
+                size = e.itemsize
+                if dst < src + src_bytes * size and src < dst + dst_bytes * size:
+                    return None
+        e.instance.i.base[0] = dst
+        e.instance.i.base[1] = src
+        if e.instance.net is not None:
+            e.instance.rebind(<uintptr_t>dst, <uintptr_t>src)
+        return e.instance
+
+    def __call__(self, *args, **kwargs):
+        cdef Instance instance
+        instance = self._find(_with_names(args, kwargs) if kwargs else args)
+        if instance is None:
+            return self.slow(args, kwargs)
+        if instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(instance)
+        return instance.execute()
+
+    def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place):
+        """`dst` and `src` are the arrays that the call works on, or None."""
+        cdef _Arrays e = _Arrays()
+        cdef Py_ssize_t k
+        if _ndarray == NULL:
+            return
+        if kwargs:
+            args = _with_names(args, kwargs)
+        e.dst = e.src = -1
+        e.sizes = [-1] * len(args)
+        known = list(args)
+        for k, a in enumerate(args):
+            if <PyObject *>Py_TYPE(a) != _ndarray:
+                continue
+            known[k] = a.dtype
+            e.sizes[k] = xa_size(<xa_array *>a)
+            if a is dst and e.dst < 0:
+                e.dst = k
+            elif a is src and e.src < 0:
+                e.src = k
+        e.args = tuple(known)
+        e.itemsize = 0 if dst is None else dst.itemsize
+        e.instance = instance
+        e.generation = _generation
+        e.in_place = in_place
+        self.table[self._hash(args)] = e
 
 
 cdef class HotPlan:

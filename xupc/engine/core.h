@@ -67,7 +67,7 @@
 #define XU_LANES 2
 #define XU_OPERANDS 4
 #define XU_SLOT 2        /* the operand that is a line of scratch of the operation's own */
-#define XU_SLOT_BYTES 128
+#define XU_SLOT_BYTES 2048
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #define XU_DEPTH 34        /* values that are not yet combined: the depth of a tree of 2^32 */
 
@@ -170,6 +170,7 @@ typedef struct {
     const xu_step *steps;
     int32_t first[XU_LANES], end[XU_LANES];
     int32_t barriers; /* full barriers in the plan */
+    int64_t private_out; /* bytes that copies bring to operand 0, if that is private memory */
     const xk_kernel *kernel;
 } xu_program;
 
@@ -289,8 +290,11 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
     const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
     ds = ds * s->dst_lstep + s->dst_ostep;
     ss = ss * s->src_lstep + s->src_ostep;
+    uint64_t nt_min = in->team->nt_min;
+    /* long private results come unit by unit, but nobody reads them before their end */
+    if (s->dst == 0 && nt_min && (uint64_t)in->prog->private_out >= nt_min) nt_min = XU_FOLD_BYTES;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
-        xu_copy_bytes(d, p, s->nbytes, in->team->nt_min);
+        xu_copy_bytes(d, p, s->nbytes, nt_min);
 }
 
 static inline void xu_swap_bytes(char *a, char *b, int64_t n) {
@@ -493,6 +497,11 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         for (; *sub < s->count; ++*sub) {
             xu_slot *who = row + s->src_local + *sub * s->src_lstep;
             if (!xu_ready(&who->chan[s->dst], &who->sleepers, target, b)) return XT_BLOCKED;
+            /* the word beside the signal: of the same operation, but is it the same call? */
+            if (atomic_load_explicit(&who->fp, memory_order_relaxed) != in->fp &&
+                atomic_load_explicit(&who->entered, memory_order_relaxed) == in->op + 1 &&
+                !t->giving_up)
+                return XT_MISMATCH;
         }
         break;
     }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..plan.steps import (
+    SLOT,
     Barrier,
     Copy,
     Fold,
@@ -88,6 +89,7 @@ class Lowering:
         self.node_root = tree.root_of(plan.rank)
         self.one_node = tree.node_count == 1
         self.kernel = plan.kernel
+        self.private = plan.private
         self.python: list[Step] = []
         self.copied = 0
 
@@ -186,6 +188,7 @@ class Lowering:
 
     def part(self, part: Part, count: int) -> tuple[int, int]:
         """(place, step from place to place) of a row of blocks on my node."""
+        assert not self.private or part.operand >= SLOT or part.thread == self.me, part
         place = self.tree.place(part.thread)
         if count == 1 or part.thread_step == 0:
             return place, 0

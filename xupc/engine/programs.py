@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..plan.draw import step_text
 from ..plan.steps import (
     LANES,
+    SLOT,
     Barrier,
     Copy,
     Fold,
@@ -222,6 +223,7 @@ class Program:
             raise _Wrong(f"thread {rank} is not on the node of thread {self.plan.rank}")
 
     def _span(self, part: Part, i: int, nbytes: int, shift: int = 0) -> Span:
+        self._may_touch(part.block(i))
         lo = part.offset + i * part.offset_step + shift
         return Span(part.operand, part.thread + i * part.thread_step, lo, lo + nbytes)
 
@@ -252,6 +254,10 @@ class Program:
         spans = _merge(span for side in (0, 1) for span in (pair[side] for pair in pairs))
         return Swaps(tuple(pairs), spans, spans)
 
+    def _may_touch(self, part: Part) -> None:
+        if self.plan.private and part.operand < SLOT and part.thread != self.plan.rank:
+            raise _Wrong(f"operand {part.operand} of thread {part.thread} is private")
+
     def _work(self, step: Fold | Scan) -> Work:
         size = self.plan.kernel.dtype.itemsize
 
@@ -259,6 +265,7 @@ class Program:
             out = [Span(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
             for span in out:
                 self._is_near(span.thread)
+                self._may_touch(Part(span.operand, span.thread))
             return _merge(out)
 
         return Work(step, spans(reads(step, size)), spans(writes(step)))

@@ -31,7 +31,7 @@ from .mpi import SIGNAL
 if TYPE_CHECKING:
     from .control import Control
 
-__all__ = ["HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
+__all__ = ["HotArrays", "HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
 _SLOTS = 64
@@ -160,6 +160,7 @@ class Instance:
         self.tickets: set[int] = set()
         self.arrived = self.released = False
         self.signals: dict[tuple[int, int], int] = {}
+        self.stands: dict[int, int] = {}  # my own channels: one lane may wait for the other
         self.pending: dict[tuple[int, int], Any] = {}
         self.active = True
         status = team.control.status[team.control.index]
@@ -172,6 +173,10 @@ class Instance:
             request.Free()
         self.active = False
         self.team.control.status[self.team.control.index]["done"] = self.op
+
+    def rebind(self, dst: int, src: int) -> None:
+        """Private operands: where they are in the next call."""
+        self.bounds[0].address, self.bounds[1].address = dst, src
 
     def execute(self) -> None:
         """The whole call."""
@@ -280,6 +285,7 @@ class Instance:
     def _signal(self, step: Signal) -> None:
         link, owner = self.net.link, self.owner
         tag = owner.call_tag(self, SIGNAL + step.channel)
+        self.stands[step.channel] = step.value
         for rank in step.to:
             if rank != owner.rank:
                 link.track(link.send_bytes(rank, tag, b""), lambda: None)
@@ -287,7 +293,9 @@ class Instance:
     def _wait(self, step: Wait) -> bool:
         here = True
         for rank in step.of:
-            if rank != self.owner.rank and not self._heard(step.channel, rank, step.value):
+            if rank == self.owner.rank:
+                here &= self.stands.get(step.channel, 0) >= step.value
+            elif not self._heard(step.channel, rank, step.value):
                 here = False
         return here
 
@@ -318,6 +326,13 @@ class HotCall:
     def remember(
         self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
     ) -> None:
+        """Nothing is cached here."""
+
+
+class HotArrays(HotCall):
+    """The same interface as the native cache of calls on private arrays, without the cache."""
+
+    def remember(self, *args: Any) -> None:
         """Nothing is cached here."""
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,7 @@ from .steps import (
 if TYPE_CHECKING:
     from ..topology import Tree
 
-__all__ = ["ALL", "CHANNELS", "NODE", "Operand", "Recorder", "trace"]
+__all__ = ["ALL", "CHANNELS", "NODE", "Operand", "Recorder", "Who", "trace"]
 
 ALL: Final = "all"
 """All threads of the team."""
@@ -118,6 +118,8 @@ class Recorder:
         self._one_sided = False
         self._led = False
         self._scratch = kernel is not None
+        self._meeting: int | None = None
+        self._met = 0
         self._known: dict[Any, Any] = {}
 
     # -- topology in an algorithm's words ------------------------------------------
@@ -270,7 +272,7 @@ class Recorder:
         return ticket
 
     def send_blocks(self, to: int, blocks: Sequence[Blocks]) -> int:
-        """One message of all the blocks to a thread off my node; the ticket."""
+        """One message of all the blocks to a thread off my node; the ticket as of `send`."""
         (src, nbytes, columns, rows, step), *more = blocks
         peer, step, ticket = self.once(Ranks(to)), self.once(step), self._bounded("send")
         self._add(Send(peer, src, nbytes, ticket, columns, 0, rows, step, tuple(more)))
@@ -405,6 +407,31 @@ class Recorder:
         )
         return self._led
 
+    # -- synchronisation of an algorithm's own scratch --------------------------------
+    def barrier(self) -> None:
+        """All threads of the team have come here."""
+        if self.size > 1:
+            self._add(Barrier())
+
+    def meet(self) -> None:
+        """All threads of my node have come here."""
+        if self.one_node:
+            self.barrier()
+            return
+        if self._meeting is None:
+            self._meeting = self.channel()
+        self._met += 1
+        self.signal(self._meeting, self.mates(), self._met)
+        self.wait(self._meeting, self.mates(), self._met)
+
+    def after(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
+        """`users` go on when `owners` have come here."""
+        self._handshake(owners, users, node_only)
+
+    def after_each(self, owners: Iterable[int], users: Iterable[int]) -> None:
+        """`after` where each thread has its own: I go on after `owners`, `users` after me."""
+        self._pass_word(users, owners)
+
     # -- synchronisation of the caller's data ---------------------------------------
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
         """Before `users` touch data of `owners`: under MYSYNC wait until those entered."""
@@ -412,11 +439,6 @@ class Recorder:
             self._one_sided = True  # data is touched across nodes: its owner must poll
         if self.sync[0] == "my":
             self._handshake(owners, users, node_only)
-
-    def meet(self) -> None:
-        """Go on only when all threads of the team have come here."""
-        if self.size > 1:
-            self._add(Barrier())
 
     def node_entered(self) -> None:
         """`entered` of all threads of my node to all of them."""
@@ -564,8 +586,14 @@ def trace(
     tuning: Mapping[str, int],
     arguments: Sequence[object],
     kernel: Any = None,
+    *,
+    private: bool = False,
 ) -> Plan:
-    """Run `algorithm` for thread `me` and return the plan that it leaves."""
+    """Run `algorithm` for thread `me` and return the plan that it leaves.
+
+    `private`: operands 0 and 1 are each thread's own.
+    """
     recorder = Recorder(me, tree, sync, tuning, kernel)
     algorithm(recorder, *arguments)
-    return recorder.plan(collective, name)
+    plan = recorder.plan(collective, name)
+    return replace(plan, private=True) if private else plan

@@ -29,7 +29,8 @@ A Get, Send or Recv over several peers sets its ticket when all of them are done
 A message is any number of blocks, in the order in which the step lists them; only the
 bytes count, so the two ends may cut them differently.
 
-Operands 0 and 1 are the call's own. `SLOT` is a line of scratch on each thread that only
+Operands 0 and 1 are the call's own: shared, or each thread's private memory, which others
+cannot touch (`Plan.private`). `SLOT` is a little scratch on each thread that only
 this operation uses; `BUFFER` is a larger piece of scratch that calls use one after the
 other: an algorithm must itself see to it that nobody still reads or writes a thread's
 BUFFER for an earlier call.
@@ -70,12 +71,13 @@ __all__ = [
     "Step",
     "Swap",
     "Wait",
+    "parts_of",
 ]
 
 LANES = ("node", "net")
 SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
-SLOT_BYTES, BUFFER_BYTES = 128, 1 << 20
+SLOT_BYTES, BUFFER_BYTES = 2048, 1 << 20
 """Of one operation's SLOT, and of the BUFFER, on each thread."""
 
 
@@ -363,6 +365,27 @@ class Fused(Step):
     body: tuple[Copy | Swap | Fold | Scan, ...]
 
 
+def parts_of(step: Step) -> Iterator[Part]:
+    """Where a step reads and writes; of rows where they begin."""
+    match step:
+        case Fold():
+            yield step.dst
+            yield from (leaf.part for leaf in step.leaves)
+        case Scan():
+            yield step.dst
+            yield step.src
+            if step.carry is not None:
+                yield step.carry
+        case Copy() | Get():
+            yield step.dst
+            yield step.src
+        case Send() | Recv():
+            yield from (blocks.part for blocks in step.blocks)
+        case Fused():
+            for part in step.body:
+                yield from parts_of(part)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One thread's steps for one call.
@@ -390,6 +413,8 @@ class Plan:
         `scan` (`xupc.engine.kernels`).
     scratch
         Whether steps name SLOT or BUFFER.
+    private
+        Whether operands 0 and 1 are each thread's own memory, out of the others' reach.
     """
 
     collective: str
@@ -403,6 +428,7 @@ class Plan:
     led: bool = False
     kernel: Any = None
     scratch: bool = False
+    private: bool = False
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -413,19 +439,12 @@ class Plan:
     @property
     def uses_buffer(self) -> bool:
         """Whether any step reads or writes a BUFFER."""
-        parts: list[Part | None] = []
-        for step in self.steps:
-            if isinstance(step, Fold):
-                parts += [step.dst, *(leaf.part for leaf in step.leaves)]
-            elif isinstance(step, Scan):
-                parts += [step.dst, step.src, step.carry]
-            elif isinstance(step, Copy | Get):
-                parts += [step.dst, step.src]
-            elif isinstance(step, Send):
-                parts.append(step.src)
-            elif isinstance(step, Recv):
-                parts.append(step.dst)
-        return any(part is not None and part.operand == BUFFER for part in parts)
+        return any(part.operand == BUFFER for step in self.steps for part in parts_of(step))
+
+    @property
+    def uses_scratch(self) -> bool:
+        """Whether any step reads or writes a SLOT or a BUFFER."""
+        return any(part.operand >= SLOT for step in self.steps for part in parts_of(step))
 
     @property
     def barriers(self) -> int:

@@ -1,0 +1,170 @@
+"""Scalars, wrong arguments and differing calls on arrays of values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xupc
+
+xupc.init(heap_size="4MiB")
+me, t = xupc.MYTHREAD, xupc.THREADS
+
+
+def same(found, wanted):
+    assert type(found) is type(wanted), (me, found, wanted)
+    assert found == wanted, (me, found, wanted)
+
+
+# --- scalars --------------------------------------------------------------------------------
+for _ in range(3):
+    for make in (int, float, complex, bool, np.float32, np.int16, np.uint64):
+        value = make(me % 2 + 1)
+        same(xupc.allv_broadcast(value if me == t - 1 else None, t - 1), make((t - 1) % 2 + 1))
+        same(xupc.allv_scatter([make(i % 2) for i in range(t)] if me == 0 else None, 0),
+             make(me % 2))  # fmt: skip
+        everyone = [make(i % 2 + 1) for i in range(t)]
+        for x, y in zip(xupc.allv_gather_all(value), everyone, strict=True):
+            same(x, y)
+        assert xupc.allv_gather(value, t - 1) == (everyone if me == t - 1 else None)
+        got = xupc.allv_exchange([make((me + i) % 2) for i in range(t)])
+        assert got == [make((me + i) % 2) for i in range(t)]
+        same(xupc.allv_permute(value, (me + 1) % t), make((me - 1) % t % 2 + 1))
+        if make is not bool:
+            same(xupc.allv_reduce_all(value, xupc.ADD), make(sum(i % 2 + 1 for i in range(t))))
+            same(xupc.allv_prefix_reduce(value, xupc.ADD),
+                 make(sum(i % 2 + 1 for i in range(me + 1))))  # fmt: skip
+            same(xupc.allv_suffix_reduce(value, xupc.ADD),
+                 make(sum(i % 2 + 1 for i in range(me, t))))  # fmt: skip
+        total = xupc.allv_reduce(value, xupc.MULT, 0)
+        assert (total is None) == (me != 0)
+same(xupc.allv_reduce_all(me == 0, xupc.LOGOR), True)
+same(xupc.allv_reduce_all(me, xupc.FUNC, max), t - 1)
+A = xupc.all_alloc(8 * t, "f8", 4)
+p = A + 3 * (me + 1)
+assert xupc.allv_broadcast(A + 5 if me == 0 else None, 0) == A + 5
+q = xupc.allv_gather_all(p)
+assert q == [A + 3 * (i + 1) for i in range(t)]
+assert q[-1].dtype == A.dtype
+assert xupc.allv_gather(p, 0) == (q if me == 0 else None)
+
+
+# --- plans ------------------------------------------------------------------------------------
+for wide in (np.zeros(3), np.zeros(9)[::3], np.zeros(200000), np.zeros(400000)[::2]):
+    mine = np.zeros_like(wide)
+    sums = xupc.allav_reduce_all.plan(wide, mine, xupc.ADD)
+    turn = xupc.allav_permute.plan(wide, None, (me + 1) % t, xupc.PUSH)
+    fan = xupc.allav_broadcast.plan(wide, t - 1)
+    assert sums.algorithm == "multicore"
+    assert turn.algorithm == "push"
+    assert "allav_permute" in str(turn)
+    for k in range(3):
+        mine[...] = k + me
+        sums()
+        assert (wide == k * t + t * (t - 1) // 2).all()
+        wide[...] = me + k
+        turn()
+        assert (wide == (me - 1) % t + k).all(), (me, wide)
+        wide[...] = me
+        fan()
+        assert (wide == t - 1).all()
+        assert xupc.allv_reduce_all(1, xupc.ADD) == t
+
+
+# --- wrong arguments, on all threads ------------------------------------------------------------
+def raises(error, call, *args, **keywords):
+    said = None
+    try:
+        call(*args, **keywords)
+    except error as e:
+        said = str(e)
+    assert said is not None, f"thread {me}: no {error.__name__} from {call!r}{args}"
+    assert call.__name__ in said, said
+    return said
+
+
+one, many = np.ones(2), np.ones(2 * t)
+ADD = xupc.ADD
+for _ in range(2):
+    raises(TypeError, xupc.allav_broadcast, [1, 2], 0)
+    raises(ValueError, xupc.allav_broadcast, one, t)
+    raises(TypeError, xupc.allav_broadcast, np.array([None]), 0)
+    raises(xupc.FlagError, xupc.allav_broadcast, one, 0, xupc.PULL | xupc.PUSH)
+    raises(xupc.FlagError, xupc.allav_gather, many, one, 0, flags=xupc.IN_PLACE)
+    raises(ValueError, xupc.allav_gather_all, np.ones(2 * t + 1), one)
+    raises(TypeError, xupc.allav_reduce_all, np.ones(2, "i4"), one, ADD)
+    raises(ValueError, xupc.allav_reduce_all, np.ones(3), one, ADD)
+    raises(TypeError, xupc.allav_reduce_all, one, None, "add")
+    raises(TypeError, xupc.allav_reduce_all, np.ones(2), one, xupc.XOR)
+    raises(TypeError, xupc.allav_reduce_all, np.ones(2, ">f8"), np.ones(2, ">f8"), ADD)
+    raises(ValueError, xupc.allav_reduce_all, np.ones(2), one, xupc.FUNC)
+    overlapping = np.ones(3 * t)
+    raises(xupc.OverlapError, xupc.allav_exchange, overlapping[: 2 * t], overlapping[t:])
+    raises(ValueError, xupc.allav_permute, np.ones(2), one, t)
+    raises(xupc.FlagError, xupc.allav_permute, np.ones(2), one, 0, xupc.IN_PLACE)
+    if t > 1:
+        assert "permutation" in raises(ValueError, xupc.allav_permute, np.ones(2), one, 0)
+    read_only = np.ones(2)
+    read_only.flags.writeable = False
+    raises(ValueError, xupc.allav_reduce_all, read_only, one, ADD)
+    raises(OverflowError, xupc.allv_reduce_all, 1 << 64, ADD)
+    raises(TypeError, xupc.allv_reduce_all, "text", ADD)
+    raises(ValueError, xupc.allv_exchange, [1] * (t + 1))
+    # the library stays usable
+    total = np.empty(2)
+    xupc.allav_reduce_all(total, one, ADD)
+    assert (total == t).all()
+    empty = np.ones(0)
+    xupc.allav_gather_all(np.ones(0), empty)
+
+# --- calls that differ ---------------------------------------------------------------------------
+if t > 1:
+    last = me == t - 1
+    for call in (
+        lambda: xupc.allav_reduce_all(np.ones(2 + last), np.ones(2 + last), ADD),
+        lambda: xupc.allav_gather_all(np.ones((2 + last) * t), np.ones(2 + last)),
+        lambda: xupc.allav_reduce_all(np.ones(2), np.ones(2), xupc.MAX if last else ADD),
+        lambda: xupc.allav_exchange(np.ones(400000 * t + last * t), np.ones(400000 * t + last * t)),
+        lambda: xupc.allv_reduce_all(1.0 if last else 1, ADD),
+        lambda: xupc.allav_gather_all(np.ones(2 * t), "no" if last else np.ones(2)),
+    ):
+        guard = np.full(1000, 7.0)
+        raised = None
+        try:
+            call()
+        except (xupc.CollectiveMismatchError, TypeError) as e:
+            raised = e
+        assert raised is not None, f"thread {me}: nothing raised"
+        if not isinstance(raised, xupc.CollectiveMismatchError):
+            assert last
+            assert "expected an ndarray" in str(raised), raised
+        assert (guard == 7.0).all()
+        xupc.barrier()
+    # of a call in which not all wait for all, some hear of it at the barrier
+    said = ""
+    try:
+        xupc.allav_broadcast(np.ones(2 + last), 0)
+        xupc.barrier()
+    except xupc.CollectiveMismatchError as e:
+        said = str(e)
+    assert "differ" in said, said
+xupc.barrier()
+
+# --- functions that raise -------------------------------------------------------------------------
+def bad(a, b):
+    if me == 0:
+        raise ZeroDivisionError("on purpose")
+    return a + b
+
+
+if t > 1:
+    try:
+        xupc.allav_reduce_all(np.ones(2), np.ones(2), xupc.FUNC, bad)
+        xupc.barrier()
+    except ZeroDivisionError:
+        pass
+    else:
+        raise AssertionError(f"thread {me}: nothing raised")
+xupc.barrier()
+if me == 0:
+    print("done")
+xupc.finalize()

@@ -1,0 +1,146 @@
+"""Arrays of values simulated: data, races between calls that follow each other, guards.
+
+By default a seeded sample of all cases; ``XUPC_FULL_MATRIX=1`` (or ``--full``) runs several of
+every form, algorithm, placement and tuning; ``XUPC_MATRIX_SEED`` picks others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated.matrix import placements
+from simulated.mutations import mutations
+from simulated.reductions import ITEM, Symbols, Trees
+from simulated.values import (
+    JOINS,
+    MOVES,
+    SLOT_BYTES,
+    VALUES,
+    Case,
+    One,
+    cases,
+    plan_of,
+    run_cases,
+    tuning_of,
+)
+
+from xupc.algorithms import find
+from xupc.engine.simulator import Call, Program, ProtocolError, Simulation, SimulationError
+from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
+from xupc.plan import Operand, Plan, trace
+from xupc.plan.steps import Copy
+from xupc.topology import Tree
+
+WORKERS = 2
+SHARD = 60
+SAMPLE = 600
+
+
+def test_sample(request: pytest.FixtureRequest) -> None:
+    """No race, no deadlock, every byte right, under any schedule."""
+    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
+    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
+    chosen = cases(3 if full else 1, seed)
+    if not full:
+        chosen = random.Random(seed).sample(chosen, SAMPLE)
+    shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
+    with ProcessPoolExecutor(WORKERS) as pool:
+        failures = [text for some in pool.map(run_cases, shards) for text in some]
+    assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
+
+
+def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[object]:
+    """The bracketed expression of every thread's result."""
+    kernel, tree = Trees(), Tree(labels)
+    memory = {
+        "dst": [bytearray(one.nbytes) for _ in labels],
+        "src": [
+            bytearray(np.array([kernel.number((i,))] * (one.nbytes // ITEM), np.uint64).tobytes())
+            for i in range(len(labels))
+        ],
+        "slot": [bytearray(SLOT_BYTES) for _ in labels],
+        "buffer": [bytearray(tuning["buffer"]) for _ in labels],
+    }
+    plans = [plan_of(one, me, tree, tuning, kernel) for me in range(tree.size)]
+    call = Call(
+        [Program(plan, tree) for plan in plans],
+        (("dst", 0), ("src", 0), ("slot", 0), ("buffer", 0)), kernel,
+    )  # fmt: skip
+    Simulation(tree, memory, [[call] for _ in labels]).run()
+    rows = [np.frombuffer(row, np.uint64) for row in memory["dst"]]
+    assert all(len(set(row.tolist())) == 1 for row in rows)
+    return [kernel.values[int(row[0])] for row in rows]
+
+
+@pytest.mark.parametrize("form", JOINS)
+@pytest.mark.parametrize("threads", [2, 5, 8])
+def test_exact_ones_have_one_order_of_operations(form: str, threads: int) -> None:
+    """Whatever the placement, the algorithm and the tuning."""
+    found = set()
+    for flag in ALGORITHM_NAMES:
+        for labels in placements(threads).values():
+            for name in VALUES:
+                one = One(form, flag, 1, 48, False, exact=True)
+                found.add(repr(expressions(one, labels, tuning_of(name))))
+    assert len(found) == 1
+
+
+def test_long_suffixes_take_what_a_fold_can_keep() -> None:
+    """More threads than a fold has places for."""
+    one = One("suffix_reduce", MULTICORE, 0, 8, False, exact=True)
+    tuning = {**tuning_of("small"), "buffer": 1 << 20}
+    values = expressions(one, [0] * 70, tuning)
+    chained = expressions(replace(one, flag=PUSH), [0] * 70, tuning)
+    assert repr(values) == repr(chained)
+
+
+@pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
+@pytest.mark.parametrize("form", MOVES + JOINS)
+def test_broken_plans_are_noticed(form: str, flag: int) -> None:
+    """Steps dropped from one thread's plan: nearly every kind of step matters somewhere."""
+    rng = random.Random(f"{form} {flag}")
+    noticed: set[str] = set()
+    tried: set[str] = set()
+    for labels, tuning in (((0, 0, 0), "large"), ((0, 1, 0, 1), "large"), ((0, 0, 1), "whole")):
+        case = Case(form, flag, labels, tuning, True, 5)
+        tree, sizes, kernel = Tree(labels), tuning_of(tuning), Symbols(ordered=True)
+        one = replace(case.calls()[0], in_place=form == "broadcast")
+        plans = [plan_of(one, me, tree, sizes, kernel) for me in range(tree.size)]
+        found = [m for m in mutations(plans) if m.name.startswith("drop")]
+        for mutation in rng.sample(found, min(len(found), 12)):
+            tried.add(mutation.name)
+            broken = dict(zip(plans, mutation.plans, strict=True))
+            try:
+                case.run(mutate=lambda plan, broken=broken: _instead(plan, broken), first=one)
+            except SimulationError:
+                noticed.add(mutation.name)
+    assert "drop Copy" in noticed or form in JOINS
+    assert len(noticed) * 3 >= len(tried) * 2, f"not noticed: {sorted(tried - noticed)}"
+
+
+def _instead(plan: Plan, broken: dict[Plan, Plan]) -> Plan:
+    for whole, lacking in broken.items():
+        if (plan.collective, plan.rank, plan.lanes) == (whole.collective, whole.rank, whole.lanes):
+            return lacking
+    return plan
+
+
+def test_others_private_memory_is_out_of_reach() -> None:
+    """A plan that names it is refused before it runs."""
+
+    def reach(t: object, dst: Operand, src: Operand) -> None:
+        t.copy(dst.on(0), src.on(1), 8)  # type: ignore[attr-defined]
+
+    tree = Tree([0, 0])
+    plan = trace(
+        reach, "pull", "reach", 0, tree, ("no", "no"), {}, [Operand(0), Operand(1)], private=True
+    )
+    with pytest.raises(ProtocolError, match="operand 1 of thread 1 is private"):
+        Program(plan, tree)
+    assert find("allav_gather", PULL).name == "pull"
+    assert isinstance(plan.lanes[0][0], Copy)

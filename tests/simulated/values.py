@@ -1,0 +1,247 @@
+"""Sequences of calls on arrays of values, simulated, with oracles.
+
+Each thread's dst and src are its own: before a call it writes them, after it it reads them,
+with nothing between one call and the next. Races are therefore those of SLOTs and BUFFERs.
+Reductions run on symbols, as in `reductions`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from simulated.matrix import THREADS, TUNINGS, permutation, placements
+from simulated.reductions import ITEM, SLOTS, Symbols
+
+from xupc.algorithms import find
+from xupc.algorithms.values import transforms
+from xupc.algorithms.values_reduce import Joining
+from xupc.engine.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
+from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.plan import Plan, trace
+from xupc.topology import Tree
+
+MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
+JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", "prefix_reduce", "suffix_reduce")
+GUARD = 16
+SLOT_BYTES = 256
+VALUES = {
+    # nothing fits a SLOT; units of a line; folds are never, or always, shared
+    "large": {"slot": 0, "stage": 64, "share": 99},
+    "small": {"slot": SLOT_BYTES, "stage": 4096, "share": 3},
+    "mixed": {"slot": 96, "stage": 192, "share": 2},
+    "whole": {"slot": 24, "stage": 4096, "share": 99},
+}
+"""What the tunings of `matrix` have besides."""
+SIZES = {
+    "large": (8, 40, 64, 72, 136, 400), "small": (8, 24, 32, 48, 104),
+    "mixed": (8, 16, 40, 96, 104, 256, 320), "whole": (8, 24, 64, 320),
+}  # fmt: skip
+
+
+def tuning_of(name: str) -> dict[str, int]:
+    """A tuning of `matrix`, with what arrays of values need."""
+    return {**TUNINGS[name][0], **VALUES[name]}
+
+
+@dataclass(frozen=True)
+class One:
+    """One call."""
+
+    form: str
+    flag: int
+    root: int
+    nbytes: int
+    in_place: bool
+    exact: bool = False
+
+
+def _lengths(one: One, threads: int) -> tuple[int, int]:
+    """Bytes of dst and src, where a thread has them."""
+    n = one.nbytes
+    many = threads * n
+    return {
+        "broadcast": (n, 0), "scatter": (n, many), "gather": (many, n),
+        "gather_all": (many, 0 if one.in_place else n),
+        "exchange": (many, 0 if one.in_place else many),
+    }.get(one.form, (n, 0 if one.in_place else n))  # fmt: skip
+
+
+def oracle(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
+    """What becomes of all threads' dst, (threads, bytes)."""
+    t, n, root = len(dst), one.nbytes, one.root
+    if one.in_place:
+        src = dst.copy()
+    match one.form:
+        case "broadcast":
+            dst[:] = dst[root]
+        case "scatter":
+            dst[:, :n] = src[root].reshape(t, n)
+        case "gather":
+            dst[root] = src.reshape(-1)
+        case "gather_all":
+            blocks = [src[i, i * n : (i + 1) * n] if one.in_place else src[i] for i in range(t)]
+            dst[:] = np.concatenate(blocks)
+        case "exchange":
+            dst[:] = src.reshape(t, t, n).swapaxes(0, 1).reshape(t, -1)
+        case "permute":
+            dst[permutation(t, root)] = src
+        case _:
+            _joined(one, dst.view(np.uint64), src.view(np.uint64), kernel)
+
+
+def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
+    t = len(dst)
+    for k in range(src.shape[1]):
+        column = [int(x) for x in src[:, k]]
+        for i in range(t):
+            if one.form == "reduce" and i != one.root:
+                continue
+            run = {"prefix_reduce": column[: i + 1], "suffix_reduce": column[i:]}
+            values = run.get(one.form, column)
+            total = values[0]
+            for x in values[1:]:
+                total = kernel.join(total, x)
+            dst[i, k] = total
+
+
+def given(one: One, threads: int, ordered: bool) -> list[object]:
+    """What the algorithms take."""
+    if one.form in JOINS:
+        to = one.root if one.form == "reduce" else None
+        exact = one.exact or ordered
+        return [Joining(one.nbytes // ITEM, ITEM, to, ordered, exact, one.in_place)]
+    if one.form == "permute":
+        return [permutation(threads, one.root), one.nbytes, one.in_place]
+    return [one.root, one.nbytes, one.in_place]
+
+
+def snapshot(one: One, tree: Tree, tuning: dict[str, int]) -> One:
+    """The call that is made of one in place, where the algorithm has to have a src."""
+    if one.in_place and not transforms(one.form, one.flag, tree, tuning, one.nbytes):
+        return replace(one, in_place=False)
+    return one
+
+
+def plan_of(one: One, me: int, tree: Tree, tuning: dict[str, int], kernel: Symbols) -> Plan:
+    """A thread's plan."""
+    entry = find(f"allav_{one.form}", one.flag)
+    return trace(
+        entry.function, entry.name, entry.collective, me, tree, ("no", "no"), tuning,
+        given(one, tree.size, kernel.ordered), kernel if one.form in JOINS else None,
+        private=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sequence of calls of one algorithm, and others, on one placement."""
+
+    form: str
+    flag: int
+    labels: tuple[int, ...]
+    tuning: str
+    ordered: bool
+    seed: int
+
+    def calls(self) -> list[One]:
+        """The first one twice, with all kinds of others after it."""
+        rng = random.Random(f"{self.seed} {self.form} {self.labels}")
+
+        def one(form: str, flag: int) -> One:
+            n = rng.choice(SIZES[self.tuning])
+            if form in ("exchange", "gather_all") and len(self.labels) > 5:
+                n = min(n, 136)
+            in_place = form == "broadcast" or (form in IN_PLACE and rng.random() < 0.4)
+            which = rng.randrange(max(len(self.labels), 4 if form == "permute" else 1))
+            return One(form, flag, which, n, in_place, rng.random() < 0.3)
+
+        def other() -> One:
+            return one(rng.choice(MOVES + JOINS), rng.choice((PULL, PUSH, MULTICORE)))
+
+        first, second = one(self.form, self.flag), one(self.form, self.flag)
+        return [first, first, second, other(), other(), first, other(), second]
+
+    def run(
+        self, seed: int | None = None, mutate: Any = None, first: One | None = None
+    ) -> None:
+        """Simulate it; every byte, guards included, must be right.
+
+        `mutate` changes plans; `first` is called several times, instead of the case's calls.
+        """
+        tree, tuning = Tree(self.labels), tuning_of(self.tuning)
+        threads, kernel = tree.size, Symbols(self.ordered)
+        calls = self.calls() if first is None else [first] * 4
+        room = max(max(_lengths(one, threads)) for one in calls) + 2 * GUARD
+        expected = {name: np.zeros((threads, room), np.uint8) for name in ("dst", "src")}
+        memory = {name: [bytearray(room) for _ in range(threads)] for name in expected}
+        for name, size in (("slot", SLOTS * SLOT_BYTES), ("buffer", tuning["buffer"])):
+            memory[name] = [bytearray(size) for _ in range(threads)]
+        scripts: list[list[Action]] = [[] for _ in range(threads)]
+        programs: dict[One, list[Program]] = {}
+
+        def fresh(nbytes: int) -> Any:
+            return np.array([kernel.fresh() for _ in range(nbytes // ITEM)], np.uint64).view("u1")
+
+        for number, asked in enumerate(calls):
+            one = snapshot(asked, tree, tuning)
+            for name, nbytes in zip(expected, _lengths(one, threads), strict=True):
+                for i in range(threads):
+                    values = fresh(nbytes)
+                    if asked != one and name == "src":
+                        values = expected["dst"][i, GUARD : GUARD + nbytes].copy()
+                    expected[name][i, GUARD : GUARD + nbytes] = values
+                    scripts[i].append(UserWrite(name, i, GUARD, values.tobytes()))
+            if one not in programs:
+                plans = [plan_of(one, me, tree, tuning, kernel) for me in range(threads)]
+                if mutate is not None:
+                    plans = [mutate(plan) for plan in plans]
+                programs[one] = [Program(plan, tree) for plan in plans]
+            where = (("dst", GUARD), ("src", GUARD), ("slot", number * SLOT_BYTES), ("buffer", 0))
+            call = Call(programs[one], where, kernel)
+            dst, src = (
+                expected[name][:, GUARD : GUARD + nbytes]
+                for name, nbytes in zip(expected, _lengths(one, threads), strict=True)
+            )
+            result = np.ascontiguousarray(dst)
+            oracle(one, result, np.ascontiguousarray(src), kernel)
+            dst[:] = result
+            for i in range(threads):
+                scripts[i].append(call)
+                scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
+                scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
+        try:
+            Simulation(tree, memory, scripts, seed).run()
+        except Exception as problem:
+            problem.add_note(f"case: {self}, {self.calls()}")
+            raise
+
+
+def cases(per: int, seed: int) -> list[Case]:
+    """So many of every form, algorithm, placement and tuning."""
+    rng = random.Random(seed)
+    return [
+        Case(form, flag, tuple(labels), tuning, rng.random() < 0.5, rng.randrange(1 << 30))
+        for form in MOVES + JOINS
+        for flag in (PULL, PUSH, MULTICORE)
+        for threads in THREADS
+        for labels in placements(threads).values()
+        for tuning in VALUES
+        for _ in range(per)
+    ]
+
+
+def run_cases(chosen: list[Case]) -> list[str]:
+    """Run them, every fifth under a random schedule too; failures as text."""
+    failures = []
+    for i, case in enumerate(chosen):
+        try:
+            case.run()
+            if i % 5 == 0:
+                case.run(seed=case.seed)
+        except Exception as problem:
+            failures.append(f"{case}\n  {type(problem).__name__}: {str(problem)[:3000]}")
+    return failures

@@ -1,0 +1,191 @@
+"""Private memory through scratch: what the algorithms of arrays of values are made of.
+
+dst and src of such a call are private: a thread touches its own alone. What others are to
+have it copies into its SLOT (if it is short) or, in units, into its BUFFER; others copy it
+from there. A SLOT is the operation's own, so nobody asks whether it is in use. A BUFFER is
+used by one call after the other: a thread may write to another one's only when that has
+entered, and nobody leaves while his own may still be read::
+
+    thread 0   in(0)  |  in(1)   |  in(2)   |            |: all have come here
+    thread 1          |  out(0)  |  out(1)  |  out(2)
+
+One half is filled while the other one is emptied. Between two of these bars a thread first
+empties, then fills, so one bar for each unit is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..patterns import chunks, pieces
+from ..plan.recorder import ALL, Operand, Recorder, Who
+from ..plan.steps import BUFFER, SLOT, Blocks, Part, Ranks
+
+__all__ = ["LINE", "Move", "Places", "Unit", "cut", "places_of", "runs_of", "units_of", "within"]
+
+LINE = 64
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places for units on each thread: in the SLOT, or taken in turn in the BUFFER.
+
+    Attributes
+    ----------
+    operand
+        SLOT or BUFFER.
+    width
+        Bytes of a place.
+    depth
+        How many there are; unit u has place ``u % depth``.
+    start
+        Where the first one begins.
+    """
+
+    operand: int
+    width: int
+    depth: int = 1
+    start: int = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether they are in the SLOT, hence of this call alone."""
+        return self.operand == SLOT
+
+    def on(self, thread: int, unit: int, offset: int = 0) -> Part:
+        """A unit's place on one thread."""
+        return Part(self.operand, thread, self.start + unit % self.depth * self.width + offset)
+
+    def across(self, ranks: Ranks, unit: int, offset: int = 0) -> Part:
+        """The same place on each of some threads."""
+        return self.on(ranks.first, unit, offset)._replace(thread_step=ranks.step)
+
+
+def places_of(t: Recorder, nbytes: int, depth: int = 2) -> Places:
+    """Places for units of at most `nbytes`: one in the SLOT if that is enough.
+
+    Else `depth` of them in the BUFFER, as wide as ``stage`` of the tuning table says.
+    """
+    if nbytes <= t.tuning["slot"]:
+        return Places(SLOT, t.tuning["slot"])
+    most = min(t.tuning["stage"], t.tuning["buffer"] // depth)
+    return Places(BUFFER, max(LINE, most // LINE * LINE), depth)
+
+
+def runs_of(t: Recorder, node: int | None = None, but: int = -1) -> list[tuple[int, Ranks]]:
+    """A node's threads (default mine) in runs, each with the position of its first in the node.
+
+    `but`: a thread that is left out.
+    """
+    out, at = [], 0
+    for run in t.mates(node):
+        for part in run.without(but):
+            out.append((at + (part.first - run.first) // max(1, run.step), part))
+        at += run.count
+    return out
+
+
+@dataclass(frozen=True)
+class Move:
+    """Whose block goes to whom, and where it lies in private memory.
+
+    Attributes
+    ----------
+    source, target
+        A thread, or ALL.
+    nbytes
+        Of a block.
+    by_target
+        src has a block for each target in turn; else one for all of them.
+    by_source
+        dst has a place for each source in turn.
+    dst, src
+        The operands; src's block begins `shift` bytes on.
+    """
+
+    source: Who
+    target: Who
+    nbytes: int
+    by_target: bool
+    by_source: bool
+    dst: Operand
+    src: Operand
+    shift: int = 0
+
+    def gives(self, thread: int) -> bool:
+        """Whether a thread has a block for others."""
+        return self.source in (ALL, thread)
+
+    def takes(self, thread: int) -> bool:
+        """Whether blocks come to a thread."""
+        return self.target in (ALL, thread)
+
+    def ranks(self, t: Recorder, who: Who) -> Ranks:
+        """The source or the target as ranks."""
+        return Ranks(who) if isinstance(who, int) else Ranks(0, t.size)
+
+    def near(self, t: Recorder, who: Who, but: int = -1) -> list[tuple[int, Ranks]]:
+        """Those of the source or the target on my node, as `runs_of`."""
+        if isinstance(who, int):
+            if who == but or not t.on_my_node(who):
+                return []
+            return [(t.tree.local_index(who), Ranks(who))]
+        return runs_of(t, but=but)
+
+    def of(self, t: Recorder, to: Ranks, offset: int = 0) -> Part:
+        """My blocks for some threads: a row, `offset` bytes into each."""
+        each = self.nbytes if self.by_target else 0
+        return self.src.row(t.me, self.shift + to.first * each + offset, to.step * each)
+
+    def to(self, t: Recorder, of: Ranks, offset: int = 0) -> Part:
+        """Where the blocks of some threads belong: a row."""
+        each = self.nbytes if self.by_source else 0
+        return self.dst.row(t.me, of.first * each + offset, of.step * each)
+
+    def own(self, t: Recorder) -> None:
+        """What I have for myself."""
+        if self.gives(t.me) and self.takes(t.me):
+            target, source = (x(t, Ranks(t.me)).block(0) for x in (self.to, self.of))
+            if target != source:
+                t.copy(target, source, self.nbytes)
+
+    # -- between nodes -------------------------------------------------------------------
+    def blocks_for(self, t: Recorder, node: int, unit: Unit) -> list[Blocks]:
+        """In my private src, what a node's threads at some positions get."""
+        first, count, offset, size = unit
+        out = []
+        for run in within(t, node, first, count):
+            out.append(Blocks(self.of(t, run, offset), size, run.count))
+        return out
+
+    def blocks_from(self, t: Recorder, node: int, offset: int, size: int) -> list[Blocks]:
+        """In my private dst, what comes from a node's threads."""
+        return [Blocks(self.to(t, run, offset), size, run.count) for run in t.mates(node)]
+
+
+def within(t: Recorder, node: int, first: int, count: int) -> Iterator[Ranks]:
+    """A node's threads at positions ``first .. first + count``."""
+    at = 0
+    for run in t.mates(node):
+        begin, end = max(first - at, 0), min(first + count - at, run.count)
+        if begin < end:
+            yield run.cut(begin, end - begin)
+        at += run.count
+
+
+Unit = tuple[int, int, int, int]
+"""Some of a row of blocks: (first block, blocks, offset in each, bytes of each)."""
+
+
+def units_of(count: int, nbytes: int, width: int) -> list[Unit]:
+    """A row of blocks in units of at most `width` bytes: a part of each of them if possible."""
+    if 1 < count <= width // LINE:
+        each = width // count // LINE * LINE
+        return [(0, count, offset, size) for offset, size in chunks(nbytes, each)]
+    return list(pieces(count, nbytes, width))
+
+
+def cut(nbytes: int, width: int, itemsize: int = 1) -> list[tuple[int, int]]:
+    """(offset, size) of units of at most `width` bytes, of whole elements."""
+    return chunks(nbytes, max(itemsize, width // itemsize * itemsize))

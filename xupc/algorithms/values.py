@@ -1,0 +1,269 @@
+"""allav_broadcast ... allav_permute: blocks from private memory to private memory.
+
+::
+
+    broadcast    0: A   1: .   2: .      to   A   A   A        the root's to all
+    scatter      0: A B C                to   A   B   C        the root's, one for each
+    gather       0: A   1: B   2: C      to   A B C            to the root
+    gather_all   0: A   1: B   2: C      to   A B C   A B C   A B C
+    exchange     0: A0 A1   1: B0 B1     to   A0 B0   A1 B1
+    permute      0: A   1: B   2: C      to   C   A   B        to any order
+
+A :class:`~.staging.Move` says which of them it is; each algorithm below does them all.
+Private memory can be copied by its own thread alone, so a block takes two copies inside a
+node; the second one of a unit goes on while the first one of the next does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import chunks
+from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.steps import Part, Ranks
+from . import values_across_nodes as nodes
+from .registry import algorithm
+from .staging import LINE, Move, cut, places_of, units_of
+
+if TYPE_CHECKING:
+    from ..topology import Tree
+
+__all__ = ["FLOWS", "move_of", "transforms"]
+
+DST, SRC = Operand(0), Operand(1)
+FLOWS: dict[str, tuple[bool, bool, bool, bool]] = {
+    "broadcast": (False, True, False, False),
+    "scatter": (False, True, True, False),
+    "gather": (True, False, False, True),
+    "gather_all": (True, True, False, True),
+    "exchange": (True, True, True, True),
+}
+"""All threads give, all take; a block for each target, a place for each source."""
+
+
+def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> Move:
+    """The move of a collective; in place, dst is src too."""
+    give, take, by_target, by_source = FLOWS[flow]
+    src = DST if in_place else SRC
+    shift = t.me * nbytes if in_place and by_source and not by_target else 0
+    source, target = ALL if give else root, ALL if take else root
+    return Move(source, target, nbytes, by_target, by_source, DST, src, shift)
+
+
+def transforms(
+    flow: str, flag: int, tree: Tree, tuning: Mapping[str, int], nbytes: int
+) -> bool:
+    """Whether an algorithm can have dst as src; else the caller copies that before.
+
+    It cannot where blocks arrive in dst before all that were there have left.
+    """
+    if flow == "permute":
+        return tree.node_count == 1 or flag != PUSH
+    if flow != "exchange":
+        return True
+    if tree.node_count > 1 and flag != PULL:
+        return False
+    width = min(tuning["stage"], tuning["buffer"] // 2)
+    return flag == PUSH or tree.size * nbytes <= tuning["slot"] or tree.size * LINE <= width
+
+
+# --- PULL ----------------------------------------------------------------------------------
+def pull(t: Recorder, m: Move) -> None:
+    """Givers copy their blocks into their scratch, takers copy them from there.
+
+    Takers of other nodes read one-sided, straight into their private memory.
+    """
+    t.expose()
+    everyone = m.ranks(t, m.target)
+    blocks = everyone.count if m.by_target else 1
+    places = places_of(t, m.nbytes * blocks)
+    for u, (first, count, offset, size) in enumerate(
+        units_of(blocks, m.nbytes, places.width)
+    ):
+        to = everyone.cut(first, count)
+        if m.gives(t.me):
+            _stage(t, m, to, offset, size, places.on(t.me, u))
+        if places.short:
+            t.after(m.source, m.target)
+        else:
+            t.barrier()
+        if m.takes(t.me) and (not m.by_target or t.me in to):
+            at = (t.me - to.first) * size if m.by_target else 0
+            for _, run in m.near(t, m.source, but=t.me):
+                t.copy(m.to(t, run, offset), places.across(run, u, at), size, run.count)
+            if not t.one_node:
+                of = m.ranks(t, m.source)
+                t.need(*t.get(m.to(t, of, offset), places.across(of, u, at), size, of.count))
+    m.own(t)
+    if not places.short:
+        t.barrier()
+
+
+def _stage(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part) -> None:
+    """My blocks for some threads, side by side, into a place; not my own one."""
+    if not m.by_target:
+        if m.ranks(t, m.target).without(t.me):
+            t.copy(place, m.of(t, Ranks(t.me), offset), size)
+        return
+    for part in to.without(t.me):
+        target = place + (part.first - to.first) * size
+        if size == m.nbytes:  # they are side by side in src, too
+            t.copy(target, m.of(t, part)._replace(offset_step=0), size * part.count)
+        else:
+            t.copy(target._replace(offset_step=size), m.of(t, part, offset), size, part.count)
+
+
+# --- PUSH ----------------------------------------------------------------------------------
+def push(t: Recorder, m: Move) -> None:
+    """Givers copy their blocks into the takers' scratch, takers copy them out.
+
+    To other nodes they are sent, from private memory to private memory.
+    """
+    if not t.one_node:
+        of, to = m.ranks(t, m.source), m.ranks(t, m.target)
+        with t.net():
+            for offset, size in chunks(m.nbytes, t.tuning["message"]):
+                if m.takes(t.me):
+                    t.recv(of, m.to(t, of, offset)._replace(offset_step=0), size,
+                           peer_step=m.nbytes if m.by_source else 0)  # fmt: skip
+                if m.gives(t.me):
+                    t.send(to, m.of(t, to, offset)._replace(offset_step=0), size,
+                           peer_step=m.nbytes if m.by_target else 0)  # fmt: skip
+    givers = t.largest_node if m.source == ALL else 1
+    places = places_of(t, m.nbytes * givers)
+    mine = t.tree.local_index(t.me) if m.source == ALL else 0
+    if not places.short:
+        t.meet()  # nobody writes to the scratch of one who may still be in an earlier call
+    for u, (offset, size) in enumerate(cut(m.nbytes, places.width // givers)):
+        if m.gives(t.me):
+            for _, run in m.near(t, m.target, but=t.me):
+                t.copy(places.across(run, u, mine * size), m.of(t, run, offset), size, run.count)
+        if places.short:
+            t.after(m.source, m.target, node_only=not t.one_node)
+        else:
+            t.meet()
+        if m.takes(t.me):
+            for at, run in m.near(t, m.source, but=t.me):
+                place = places.on(t.me, u, at * size if m.source == ALL else 0)
+                row = place._replace(offset_step=size)
+                t.copy(m.to(t, run, offset), row, size, run.count)
+    m.own(t)
+
+
+# --- MULTICORE -----------------------------------------------------------------------------
+def multicore(t: Recorder, m: Move) -> None:
+    """A block crosses once to each node that it goes to; inside the node it is pulled.
+
+    Node roots speak for their nodes (the call's root for its own). Inside one node: PULL.
+    """
+    if t.one_node:
+        pull(t, m)
+    elif m.source == ALL and m.target == ALL:
+        nodes.all_to_all(t, m)
+    elif m.source == ALL:
+        nodes.to_root(t, m)
+    elif m.by_target:
+        nodes.from_root(t, m)
+    else:
+        nodes.broadcast(t, m)
+
+
+def _of(flow: str, way: Callable[[Recorder, Move], None]) -> Callable[..., None]:
+    def record(t: Recorder, root: int, nbytes: int, in_place: bool) -> None:
+        way(t, move_of(t, flow, root, nbytes, in_place))
+
+    record.__doc__ = way.__doc__
+    return record
+
+
+for _flow in FLOWS:
+    algorithm(f"allav_{_flow}", PULL, "every taker copies from the givers' scratch")(
+        _of(_flow, pull)
+    )
+    algorithm(f"allav_{_flow}", PUSH, "every giver copies to the takers' scratch, or sends")(
+        _of(_flow, push)
+    )
+    algorithm(f"allav_{_flow}", MULTICORE, "node roots speak for their nodes, threads pull")(
+        _of(_flow, multicore)
+    )
+
+
+# --- permute -------------------------------------------------------------------------------
+Permutation = NDArray[Any]
+
+
+def _partners(t: Recorder, perm: Permutation) -> tuple[int, int]:
+    """(the thread that my block goes to, the thread whose block comes to me)."""
+    return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
+
+
+def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[int]:
+    """Those that are not me; `near`: on my node."""
+    return [x for x in threads if x != t.me and (t.on_my_node(x) or not near)]
+
+
+@algorithm("allav_permute", PULL, "every thread copies from the scratch of one other")
+def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
+    """As the other moves, with one giver and one taker each."""
+    src = DST if in_place else SRC
+    to, of = _partners(t, perm)
+    t.expose()
+    places = places_of(t, nbytes)
+    for u, (offset, size) in enumerate(chunks(nbytes, places.width)):
+        if to != t.me:
+            t.copy(places.on(t.me, u), src.on(t.me, offset), size)
+        if places.short:
+            t.after_each(_others(t, [of]), _others(t, [to]))
+        else:
+            t.barrier()
+        if of != t.me:
+            t.need(*t.fetch(DST.on(t.me, offset), places.on(of, u), size))
+        elif not in_place:
+            t.copy(DST.on(t.me, offset), src.on(t.me, offset), size)
+    if not places.short:
+        t.barrier()
+
+
+@algorithm("allav_permute", PUSH, "every thread copies to the scratch of one other, or sends")
+def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
+    """As the other moves, with one giver and one taker each."""
+    src = DST if in_place else SRC
+    to, of = _partners(t, perm)
+    if not t.one_node:
+        with t.net():
+            for offset, size in chunks(nbytes, t.tuning["message"]):
+                if not t.on_my_node(of):
+                    t.recv(of, DST.on(t.me, offset), size)
+                if not t.on_my_node(to):
+                    t.send(to, src.on(t.me, offset), size)
+    places = places_of(t, nbytes)
+    if not places.short:
+        t.meet()
+    givers, takers = _others(t, [of], near=True), _others(t, [to], near=True)
+    for u, (offset, size) in enumerate(chunks(nbytes, places.width)):
+        for taker in takers:
+            t.copy(places.on(taker, u), src.on(t.me, offset), size)
+        if places.short:
+            t.after_each(givers, takers)
+        else:
+            t.meet()
+        for _ in givers:
+            t.copy(DST.on(t.me, offset), places.on(t.me, u), size)
+        if of == t.me and not in_place:
+            t.copy(DST.on(t.me, offset), src.on(t.me, offset), size)
+
+
+@algorithm("allav_permute", MULTICORE, "blocks that go from node to node cross together")
+def multicore_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
+    """One message per pair of nodes and unit. Inside one node: PULL."""
+    if t.one_node:
+        pull_permuted(t, perm, nbytes, in_place)
+    else:
+        nodes.permute(t, perm, DST, DST if in_place else SRC, nbytes)
+
+

@@ -1,0 +1,383 @@
+"""MULTICORE across nodes for arrays of values: what node roots send for their threads.
+
+Each function is a whole algorithm, recorded on every thread; `values.multicore` chooses.
+In all of them a node's threads put what they have for others into their places (`staging`)
+and tell their node root; messages go from there to places of the other node roots, which
+tell their threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..patterns import binomial, chain, chunks, rotate, star
+from ..plan.recorder import Operand, Recorder
+from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
+from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
+
+__all__ = ["Relay", "all_to_all", "broadcast", "from_root", "permute", "to_root"]
+
+
+class Relay:
+    """Units that all threads of a node hand to their node root, and back what it received.
+
+    ::
+
+        thread       in(0)  in(1)             out(0)  in(2)            out(1)  in(3)
+        node root        [0 ------------------|
+                               [1 ----------------------------------|
+
+    A unit is put into its place while the one before is on the wire. A place for what is
+    staged is taken again four units later, one for what arrives two units later.
+
+    Parameters
+    ----------
+    out, landing
+        Bytes that a thread stages in a unit, and that arrive at a node root; if they are too
+        many, the caller cuts its units to what `out` and `landing` of this object are then.
+    """
+
+    def __init__(self, t: Recorder, out: int, landing: int) -> None:
+        self.t = t
+        out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
+        if out + landing <= t.tuning["slot"]:
+            self.out = Places(SLOT, out)
+            self.landing = Places(SLOT, landing, 1, out)
+        else:
+            room = t.tuning["buffer"] // 8 // LINE * LINE
+            self.out = Places(BUFFER, room, 4)
+            self.landing = Places(BUFFER, 2 * room, 2, 4 * room)
+        self.given, self.landed = t.channel(), t.channel()
+
+    def run(
+        self,
+        units: int,
+        stage: Callable[[int], None],
+        post: Callable[[int], list[int]],
+        take: Callable[[int], None],
+        finish: Callable[[int], None] = lambda u: None,
+    ) -> None:
+        """Record all units.
+
+        `post` and `finish` are the node root's: messages, whose tickets it returns, and what
+        is to be done when they are through. The next unit's are posted in between.
+        """
+        t = self.t
+        assert units == 1 or not self.out.short
+        tickets: dict[int, list[int]] = {}
+        for u in range(units + 1):
+            if u < units:
+                stage(u)
+                t.signal(self.given, (Ranks(t.node_root),), u + 1)
+            if t.me == t.node_root:
+                with t.net():
+                    if u < units:
+                        t.wait(self.given, t.mates(), u + 1)
+                        tickets[u] = post(u)
+                    if u:
+                        t.need(*tickets.pop(u - 1))
+                        finish(u - 1)
+                        t.signal(self.landed, t.mates(), u)
+            if u:
+                t.wait(self.landed, t.node_root, u)
+                take(u - 1)
+        if not self.out.short:
+            t.meet()  # nobody reads my BUFFER any more
+
+
+# --- gather_all and exchange ------------------------------------------------------------------
+def all_to_all(t: Recorder, m: Move) -> None:
+    """In round k a node root sends what its threads have for the node k places on.
+
+    Some rounds in a unit while blocks are short, a part of the blocks of one round when they
+    are long. Round 0 stays inside the node::
+
+        node 0   [0]   [1]->   [2]->       N = 3; [x]: what is for node x (gather_all: the same)
+        node 1   [1]   [2]->   [0]->
+    """
+    n, most = t.tree.node_count, t.largest_node
+    each = most if m.by_target else 1  # blocks that a thread has for a node
+    block = each * m.nbytes
+    relay = Relay(t, block * (n if m.by_target else 1), block * n * most)
+    width = block * n
+    if not relay.out.short:
+        width = min(relay.out.width, relay.landing.width // most)
+    rounds = max(1, min(n, width // block))
+    parts = units_of(each, m.nbytes, width) if rounds == 1 else [(0, each, 0, m.nbytes)]
+    units = [(range(k, min(k + rounds, n)), part) for part in parts for k in range(0, n, rounds)]
+
+    def count(node: int, part: Unit) -> int:
+        """How many blocks of a unit a thread has for a node."""
+        return min(part[1], max(0, t.tree.node_size(node) - part[0])) if m.by_target else 1
+
+    def stage(u: int) -> None:
+        ks, part = units[u]
+        first, blocks, offset, size = part
+        if not m.by_target:
+            t.copy(relay.out.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
+            return
+        for k in ks:
+            at = (k - ks[0]) * blocks * size
+            for run in within(t, (t.my_node + k) % n, first, blocks):
+                place = relay.out.on(t.me, u, at)._replace(offset_step=size)
+                t.copy(place, m.of(t, run, offset), size, run.count)
+                at += run.count * size
+
+    def post(u: int) -> list[int]:
+        ks, part = units[u]
+        size, tickets = part[3], []
+        real = range(max(ks[0], 1), ks[-1] + 1)
+        for k in real:
+            node = (t.my_node - k) % n
+            nbytes = count(t.my_node, part) * size * t.tree.node_size(node)
+            place = relay.landing.on(t.me, u, (k - ks[0]) * most * part[1] * size)
+            if nbytes:
+                tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
+        for k in real:
+            node = (t.my_node + k) % n
+            nbytes = count(node, part) * size
+            at = (k - ks[0]) * part[1] * size if m.by_target else 0
+            if nbytes:
+                rows = [Blocks(relay.out.across(x, u, at), nbytes, x.count) for x in t.mates()]
+                tickets.append(t.send_blocks(t.tree.node_root(node), rows))
+        return tickets
+
+    def take(u: int) -> None:
+        ks, part = units[u]
+        first, _, offset, size = part
+        mine = count(t.my_node, part)
+        place = t.tree.local_index(t.me) - first if m.by_target else 0
+        if not 0 <= place < mine:
+            return
+        for k in ks:
+            node = (t.my_node - k) % n
+            at = (k - ks[0]) * most * part[1] * size + place * size
+            for run in t.mates(node):
+                row = relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
+                if not k:
+                    row = relay.out.across(run, u, place * size)
+                t.copy(m.to(t, run, offset), row, size, run.count)
+                at += run.count * mine * size
+
+    relay.run(len(units), stage, post, take)
+
+
+# --- permute --------------------------------------------------------------------------------
+def permute(t: Recorder, perm: NDArray[Any], dst: Operand, src: Operand, nbytes: int) -> None:
+    """The blocks that leave a node for another one, in one message for each unit."""
+    node_of, mine = t.tree.node_index, t.tree.members(t.my_node)
+    of = int(np.flatnonzero(perm == t.me)[0])
+    leaving: dict[int, list[int]] = {}
+    for thread in mine.tolist():
+        leaving.setdefault(int(node_of[perm[thread]]), []).append(thread)
+    arriving = [int(i) for i in np.flatnonzero(node_of[perm] == t.my_node)]
+    coming = {
+        node: [i for i in arriving if node_of[i] == node]
+        for node in {int(node_of[i]) for i in arriving}
+    }
+    order = [i for node in sorted(coming) if node != t.my_node for i in coming[node]]
+    most = t.largest_node
+    relay = Relay(t, nbytes, most * nbytes)
+    width = relay.out.width
+    if not relay.out.short:
+        width = min(width, relay.landing.width // most)
+    units = [(0, nbytes)] if relay.out.short else chunks(nbytes, width)
+
+    def stage(u: int) -> None:
+        offset, size = units[u]
+        t.copy(relay.out.on(t.me, u), src.on(t.me, offset), size)
+
+    def post(u: int) -> list[int]:
+        size, tickets = units[u][1], []
+        for node in sorted(coming):
+            if node != t.my_node:
+                place = relay.landing.on(t.me, u, order.index(coming[node][0]) * size)
+                nbytes = len(coming[node]) * size
+                tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
+        for node in sorted(leaving):
+            if node != t.my_node:
+                blocks = [Blocks(relay.out.on(i, u), size) for i in leaving[node]]
+                tickets.append(t.send_blocks(t.tree.node_root(node), blocks))
+        return tickets
+
+    def take(u: int) -> None:
+        offset, size = units[u]
+        place = relay.out.on(of, u)
+        if not t.on_my_node(of):
+            place = relay.landing.on(t.node_root, u, order.index(of) * size)
+        t.copy(dst.on(t.me, offset), place, size)
+
+    relay.run(len(units), stage, post, take)
+
+
+# --- from and to one thread --------------------------------------------------------------------
+def from_root(t: Recorder, m: Move) -> None:
+    """scatter: the root sends each node root what its threads get, out of its own src.
+
+    A node root (at home the root) hands it out; it tells its threads of each unit and
+    hears from them when they have it.
+    """
+    assert isinstance(m.source, int)
+    root, home = m.source, t.tree.node_of(m.source)
+    speaker = t.acting_root(t.my_node, root)
+    places = places_of(t, t.largest_node * m.nbytes)
+    units = units_of(t.largest_node, m.nbytes, places.width)
+    there, used = t.channel(), t.channel()
+
+    def handed(u: int) -> None:
+        """Unit u's place is free again."""
+        if u >= 0 and not places.short:
+            t.wait(used, t.mates(), u + 1)
+
+    if t.me == speaker:
+        with t.net():
+            for u, unit in enumerate(units):
+                handed(u - places.depth)
+                tickets = []
+                if t.me == root:
+                    for node in range(t.tree.node_count):
+                        blocks = m.blocks_for(t, node, unit)
+                        if node != home and blocks:
+                            t.send_blocks(t.tree.node_root(node), blocks)
+                    at = 0
+                    for piece in m.blocks_for(t, home, unit):
+                        place = places.on(t.me, u, at)._replace(offset_step=unit[3])
+                        t.copy(place, piece.part, piece.nbytes, piece.columns)
+                        at += piece.size
+                else:
+                    size = sum(run.count for run in within(t, t.my_node, *unit[:2])) * unit[3]
+                    if size:
+                        tickets.append(t.recv(root, places.on(t.me, u), size))
+                t.need(*tickets)
+                t.signal(there, t.mates(), u + 1)
+    for u, (first, count, offset, size) in enumerate(units):
+        t.wait(there, speaker, u + 1)
+        at = t.tree.local_index(t.me) - first
+        if 0 <= at < count:
+            t.copy(m.dst.on(t.me, offset), places.on(speaker, u, at * size), size)
+        if not places.short:
+            t.signal(used, (Ranks(speaker),), u + 1)
+    if t.me == speaker:
+        with t.net():
+            for u in range(max(0, len(units) - places.depth), len(units)):
+                handed(u)
+
+
+def to_root(t: Recorder, m: Move) -> None:
+    """gather: each node root sends its threads' blocks straight into the root's dst."""
+    assert isinstance(m.target, int)
+    root = m.target
+    speaker = t.acting_root(t.my_node, root)
+    places = places_of(t, m.nbytes)
+    units = cut(m.nbytes, places.width)
+    given, used = t.channel(), t.channel()
+    sends: list[int] = []
+    if t.me == speaker:
+        with t.net():
+            for u, (offset, size) in enumerate(units):
+                for node in range(t.tree.node_count) if t.me == root else ():
+                    if node != t.my_node:
+                        t.recv_blocks(t.tree.node_root(node), m.blocks_from(t, node, offset, size))
+                t.wait(given, t.mates(), u + 1)
+                if t.me == root:
+                    for run in t.mates():
+                        t.copy(m.to(t, run, offset), places.across(run, u), size, run.count)
+                else:
+                    rows = [Blocks(places.across(run, u), size, run.count) for run in t.mates()]
+                    sends.append(t.send_blocks(root, rows))
+                    t.need(sends[-1])
+                if not places.short:
+                    t.signal(used, t.mates(), u + 1)
+    for u, (offset, size) in enumerate(units):
+        if u >= places.depth:
+            t.wait(used, speaker, u + 1 - places.depth)
+        t.copy(places.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
+        t.signal(given, (Ranks(speaker),), u + 1)
+    for u in range(max(0, len(units) - places.depth), len(units)) if not places.short else ():
+        t.wait(used, speaker, u + 1)
+
+
+# --- broadcast ---------------------------------------------------------------------------------
+def broadcast(t: Recorder, m: Move) -> None:
+    """Down a chain of nodes, a chunk on every link at a time; short: a star or a binomial tree.
+
+    ::
+
+        root's node   c0 c1 c2 c3 ->
+        next node        c0 c1 c2 ->          its threads copy out of its node root's BUFFER
+
+    A node's threads are told of some chunks at once, and say when they have them.
+    """
+    assert isinstance(m.source, int)
+    root = m.source
+    nodes, home = t.tree.node_count, t.tree.node_of(root)
+    shape = chain
+    if m.nbytes < t.tuning["chain"]:
+        shape = star if nodes <= t.tuning["flat"] else binomial
+    parent, children = shape(rotate(t.my_node, home, nodes), nodes)
+
+    def speaks(v: int) -> int:
+        return t.acting_root((v + home) % nodes, root)
+
+    me = t.acting_root(t.my_node, root)
+    chunk = min(t.tuning["chunk"], t.tuning["buffer"] // 4 // LINE * LINE)
+    places = Places(SLOT, t.tuning["slot"])
+    if m.nbytes > t.tuning["slot"]:
+        places = Places(BUFFER, chunk, t.tuning["buffer"] // chunk // 2 * 2)
+    half = max(1, places.depth // 2)
+    # so many chunks are told of at once: half of the places, or what is enough to be worth it
+    word = max(d for d in range(1, half + 1) if half % d == 0 and d * chunk <= t.told(chunk))
+    units = chunks(m.nbytes, places.width)
+    words = -(-len(units) // word)
+    there, used = t.channel(), t.channel()
+    listeners = tuple(part for run in t.mates() for part in run.without(me))
+
+    if t.me == me:
+        with t.net():
+            tickets: list[int] = []
+            sends: list[list[int]] = []
+            ring = places.depth // word  # words that there is room for
+
+            def free(u: int) -> None:
+                """Before something comes into a unit's place."""
+                if u % word == 0 and u // word >= ring:
+                    t.wait(used, listeners, u // word - ring + 1)
+                if u >= places.depth and parent is not None:
+                    t.need(*sends[u - places.depth])
+
+            for u, (offset, size) in enumerate(units):
+                source = m.src.on(t.me, m.shift + offset)
+                if parent is None:
+                    free(u)
+                    if listeners:
+                        t.copy(places.on(t.me, u), source, size)
+                else:
+                    ahead = min(len(units), u + min(half, t.tuning["window"]))
+                    while len(tickets) < max(u + 1, ahead):
+                        v = len(tickets)
+                        free(v)
+                        tickets.append(
+                            t.recv(speaks(parent), places.on(t.me, v), units[v][1], bounded=False)
+                        )
+                    t.need(tickets[u])
+                    source = places.on(t.me, u)
+                sends.append([t.send(speaks(child), source, size) for child in children])
+                if (u + 1) % word == 0 or u + 1 == len(units):
+                    t.signal(there, listeners, u // word + 1)
+                if parent is not None:
+                    t.copy(m.dst.on(t.me, offset), source, size)
+            if not places.short:
+                for w in range(max(0, words - ring), words):
+                    t.wait(used, listeners, w + 1)
+        return
+    for w in range(words):
+        t.wait(there, me, w + 1)
+        first, last = units[w * word], units[min((w + 1) * word, len(units)) - 1]
+        size = last[0] + last[1] - first[0]
+        t.copy(m.dst.on(t.me, first[0]), places.on(me, w * word), size)
+        if not places.short:
+            t.signal(used, (Ranks(me),), w + 1)

@@ -1,0 +1,291 @@
+"""allav_reduce, allav_reduce_all, allav_prefix_reduce, allav_suffix_reduce.
+
+n elements on each of T threads, in private memory, element by element::
+
+    reduce       0: a b   1: c d   2: e f    to   one: a+c+e b+d+f
+    reduce_all                                    all: the same
+    prefix       0: a b   1: a+c b+d   2: a+c+e b+d+f
+    suffix       0: a+c+e b+d+f   1: c+e d+f   2: e f
+
+The threads' values are joined in the order of `patterns.tree_joins`, those of prefix and
+suffix one after the other, from the first or the last thread on. Operands never change
+places. Across nodes MULTICORE joins node by node where only the brackets are others, unless
+REPRODUCIBLE is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..patterns import binomial, tree_joins
+from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.steps import Leaf, Part
+from . import values_reduce_across_nodes as nodes
+from .registry import algorithm
+from .staging import LINE, cut, places_of
+from .sweeps import Edge, Up
+from .values_reduce_across_nodes import fold_in_line
+
+__all__ = ["Joining"]
+
+_DEPTH = 2  # tasks under way on an edge
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What is to be joined.
+
+    Attributes
+    ----------
+    nelems, itemsize
+        Of a block.
+    to
+        The thread that gets the result; None: all.
+    ordered
+        Operands keep their places.
+    exact
+        The same order of operations on every placement of the threads.
+    in_place
+        dst is src too.
+    """
+
+    nelems: int
+    itemsize: int
+    to: int | None
+    ordered: bool
+    exact: bool
+    in_place: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Of a block."""
+        return self.nelems * self.itemsize
+
+    @property
+    def src(self) -> Operand:
+        """Where the values are."""
+        return Operand(0 if self.in_place else 1)
+
+    @property
+    def dst(self) -> Operand:
+        """Where the results go."""
+        return Operand(0)
+
+    def wanted(self, thread: int) -> bool:
+        """Whether a thread gets the result."""
+        return self.to in (None, thread)
+
+    def units(self, width: int) -> list[tuple[int, int]]:
+        """(offset, size) of units of at most `width` bytes, of whole elements."""
+        return cut(self.nbytes, width, self.itemsize)
+
+
+# --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------
+def _tree(t: Recorder, r: Joining, *, push: bool) -> None:
+    """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
+    places = _DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * _DEPTH
+    width = min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // places // LINE * LINE)
+    width = max(LINE, width)
+    units = r.units(width)
+    up = Up(t, 0, [t.size] * len(units), r.to, width, push=push)
+    down = _Down(t, len(units), width, push=push) if r.to is None else None
+    ahead = _DEPTH if down is not None else 0
+    for j in range(len(units) + ahead):
+        if j < len(units):
+            offset, size = units[j]
+            own = [Leaf(r.src.on(t.me, offset))]
+            leaves = up.values(j, own, size // r.itemsize, size)
+            if t.me == up.owner:
+                t.fold(r.dst.on(t.me, offset), leaves, size // r.itemsize)
+                up.taken(j)
+        if down is not None and j >= ahead:
+            offset, size = units[j - ahead]
+            down.piece(j - ahead, r.dst.on(t.me, offset), size)
+    up.end()
+    if down is not None:
+        down.end()
+
+
+class _Down:
+    """My edges of a binomial tree down from rank 0, its ends in private memory."""
+
+    def __init__(self, t: Recorder, tasks: int, width: int, *, push: bool) -> None:
+        self.t = t
+        there, room = t.channel(), t.channel()
+        parent, children = binomial(t.me, t.size)
+        staged = t.tuning["buffer"] // LINE * LINE - 2 * _DEPTH * width
+        landing = staged + _DEPTH * width
+
+        def edge(giver: int, taker: int) -> Edge:
+            return Edge(t, giver, taker, tasks, there, room, staged, landing, width, push)
+
+        self.above = None if parent is None else edge(parent, t.me)
+        self.below = [edge(t.me, child) for child in children]
+        if self.above is not None:
+            self.above.begin()
+
+    def piece(self, j: int, mine: Part, nbytes: int) -> None:
+        """The j-th piece of the result: at the top it is there, elsewhere it comes."""
+        t = self.t
+        if self.above is not None:
+            t.copy(mine, self.above.take(j, nbytes), nbytes)
+            self.above.taken(j)
+        targets = [edge.target(j) for edge in self.below]
+        for target in dict.fromkeys(targets):
+            t.copy(target, mine, nbytes)
+        for edge in self.below:
+            edge.give(j, nbytes)
+
+    def end(self) -> None:
+        """After the last piece: nobody will read my BUFFER any more."""
+        for edge in self.below:
+            edge.end()
+
+
+def pull(t: Recorder, r: Joining) -> None:
+    """Each thread of a binomial tree reads its children's values, and then its parent's result."""
+    _tree(t, r, push=False)
+
+
+def push(t: Recorder, r: Joining) -> None:
+    """Each thread of a binomial tree writes its value to its parent, the result to its children."""
+    _tree(t, r, push=True)
+
+
+# --- PULL and PUSH: prefix and suffix ------------------------------------------------------------
+def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
+    """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
+    way = -1 if reverse else 1
+    before, behind = t.me - way, t.me + way
+    width = max(LINE, min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // 4 // LINE * LINE))
+    units = r.units(width)
+    there, room = t.channel(), t.channel()
+    landing = _DEPTH * width
+
+    def edge(giver: int, taker: int) -> Edge:
+        return Edge(t, giver, taker, len(units), there, room, 0, landing, width, push)
+
+    if not push:
+        t.expose()
+    above = edge(before, t.me) if 0 <= before < t.size else None
+    below = edge(t.me, behind) if 0 <= behind < t.size else None
+    if above is not None:
+        above.begin()
+    for j, (offset, size) in enumerate(units):
+        parts = [r.src.on(t.me, offset)]
+        if above is not None:
+            parts.insert(int(reverse), above.take(j, size))
+        mine = r.dst.on(t.me, offset)
+        fold_in_line(t, mine, parts, size // r.itemsize, reverse)
+        if above is not None:
+            above.taken(j)
+        if below is not None:
+            t.copy(below.target(j), mine, size)
+            below.give(j, size)
+    if below is not None:
+        below.end()
+
+
+def in_tree(parts: list[Part]) -> list[Leaf]:
+    """Values joined in the one written order."""
+    joins = tree_joins(len(parts))
+    return [Leaf(part, joins=n) for part, n in zip(parts, joins, strict=True)]
+
+
+# --- MULTICORE -----------------------------------------------------------------------------------
+def multicore(t: Recorder, r: Joining) -> None:
+    """Inside a node threads share the work by load and store; node roots speak for it.
+
+    One node: all put their values into their scratch, then those who want the result fold
+    them; a long one each folds a slice of, where there are more than a few threads.
+    """
+    if not t.one_node:
+        nodes.reduce(t, r, push)
+        return
+    places = places_of(t, r.nbytes)
+    shared = t.size >= t.tuning["share"] and not places.short
+    for u, (offset, size) in enumerate(r.units(places.width)):
+        if shared or (t.size > 1 and (r.to is None or t.me != r.to)):
+            t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
+        if places.short and r.to is not None:
+            t.after(ALL, r.to)
+        else:
+            t.barrier()
+        if shared:
+            _share(t, r, [places.on(i, u) for i in range(t.size)], offset, size)
+        elif r.wanted(t.me):
+            parts = [
+                r.src.on(i, offset) if i == t.me else places.on(i, u) for i in range(t.size)
+            ]
+            t.fold(r.dst.on(t.me, offset), in_tree(parts), size // r.itemsize)
+    if not places.short:
+        t.barrier()
+
+
+def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
+    """Each thread folds a slice of all parts into its own, then all take theirs."""
+    n = size // r.itemsize
+    grain = max(1, LINE // r.itemsize)
+    ends = [min(n, -(-n // grain) * i // t.size * grain) * r.itemsize for i in range(t.size + 1)]
+    begin, end = ends[t.me : t.me + 2]
+    if begin < end:
+        mine = in_tree([part + begin for part in parts])
+        t.fold(parts[t.me] + begin, mine, (end - begin) // r.itemsize)
+    t.barrier()
+    if r.wanted(t.me):
+        for part, begin, end in zip(parts, ends, ends[1:], strict=False):
+            t.copy(r.dst.on(t.me, offset + begin), part + begin, end - begin)
+
+
+def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
+    """Short: all values to where they are needed, all at once. Long: a chain of threads, as PUSH.
+
+    Of a long one each edge between neighbours carries n bytes, and so does a link between
+    nodes whose threads follow each other. Few threads of one node take all they need.
+    """
+    if not t.one_node:
+        nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
+        return
+    places = places_of(t, r.nbytes)
+    if not places.short and t.size >= t.tuning["share"]:
+        _chain(t, r, reverse, push=True)
+        return
+    for u, (offset, size) in enumerate(r.units(places.width)):
+        t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
+        t.barrier()
+        needed = range(t.me, t.size) if reverse else range(t.me + 1)
+        parts = [places.on(i, u) for i in needed]
+        fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
+    if not places.short:
+        t.barrier()
+
+
+def _running(name: str, reverse: bool) -> None:
+    def pull_running(t: Recorder, r: Joining) -> None:
+        _chain(t, r, reverse, push=False)
+
+    def push_running(t: Recorder, r: Joining) -> None:
+        _chain(t, r, reverse, push=True)
+
+    def multicore_(t: Recorder, r: Joining) -> None:
+        multicore_running(t, r, reverse)
+
+    ways: list[tuple[int, str, Callable[..., None]]] = [
+        (PULL, "each thread reads its neighbour's results", pull_running),
+        (PUSH, "each thread writes its results to its neighbour", push_running),
+        (MULTICORE, "short: all values to all at once; long: a chain of threads", multicore_),
+    ]
+    for flag, summary, function in ways:
+        algorithm(name, flag, summary)(function)
+
+
+for _form in ("allav_reduce", "allav_reduce_all"):
+    algorithm(_form, PULL, "each thread reads its children's values in a tree of threads")(pull)
+    algorithm(_form, PUSH, "each thread writes its value to its parent in a tree")(push)
+    algorithm(_form, MULTICORE, "threads of a node share the work, node roots speak for it")(
+        multicore
+    )
+_running("allav_prefix_reduce", False)
+_running("allav_suffix_reduce", True)

@@ -1,0 +1,303 @@
+"""MULTICORE reductions of arrays of values across nodes.
+
+Each function is a whole algorithm, recorded on every thread; `values_reduce` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..patterns import chain, tree_joins
+from ..plan.recorder import Recorder
+from ..plan.steps import Blocks, Leaf, Part
+from .staging import LINE
+from .values_across_nodes import Relay
+
+if TYPE_CHECKING:
+    from .values_reduce import Joining
+
+__all__ = ["by_nodes", "fold_in_line", "reduce", "running", "table"]
+
+_MOST = 32  # values that a fold keeps before it joins them
+
+
+def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:
+    """Node by node, or of all threads in their order, or (many nodes) up a tree of threads."""
+    few = t.tree.node_count <= t.tuning["flat"]
+    if few and (not (r.exact or r.ordered) or _in_order(t)):
+        by_nodes(t, r)
+    elif few and _table_fits(t):
+        homes = range(t.tree.node_count) if r.to is None else [t.tree.node_of(r.to)]
+
+        def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
+            if r.wanted(t.me):
+                parts = [at(i) for i in range(t.size)]
+                t.fold(r.dst.on(t.me, offset), _tree_of(parts), size // r.itemsize)
+
+        table(t, r, set(homes), take)
+    else:
+        tree(t, r)
+
+
+def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) -> None:
+    """prefix and suffix: all values to all nodes if they are short, else `long`."""
+    few = t.tree.node_count <= t.tuning["flat"]
+    if not (few and _table_fits(t) and r.nbytes * t.size <= t.tuning["chain"]):
+        long()
+        return
+
+    def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
+        needed = range(t.me, t.size) if reverse else range(t.me + 1)
+        parts = [at(i) for i in needed]
+        fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
+
+    table(t, r, set(range(t.tree.node_count)), take)
+
+
+def _tree_of(parts: list[Part]) -> list[Leaf]:
+    return [Leaf(p, joins=n) for p, n in zip(parts, tree_joins(len(parts)), strict=True)]
+
+
+def fold_in_line(t: Recorder, dst: Part, parts: list[Part], nelems: int, reverse: bool) -> None:
+    """Values joined one after the other, from the first on, or from the last.
+
+    From the last on, so many at a time as a fold can keep: ``a (b (c d))``.
+    """
+    if not reverse:
+        leaves = [Leaf(part, joins=int(i > 0)) for i, part in enumerate(parts)]
+        t.fold(dst, leaves, nelems)
+        return
+    while parts:
+        rest, some = parts[:-_MOST], parts[-_MOST:]
+        leaves = [Leaf(part) for part in some]
+        leaves[-1] = leaves[-1]._replace(joins=len(some) - 1)
+        t.fold(dst, leaves, nelems)
+        parts = [*rest, dst] if rest else []
+
+
+def _order(t: Recorder) -> list[int]:
+    """The nodes by their first threads."""
+    nodes = range(t.tree.node_count)
+    return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
+
+
+def _in_order(t: Recorder) -> bool:
+    """Whether joining nodes' values gives the one written order.
+
+    It does if the nodes have equally many neighbouring threads, a power of two of them.
+    """
+    nodes = [t.tree.members(node) for node in _order(t)]
+    size = len(nodes[0])
+    return (
+        size & (size - 1) == 0
+        and all(int(x[-1]) - int(x[0]) == len(x) - 1 for x in nodes)
+        and all(len(x) == size for x in nodes[:-1])
+        and len(nodes[-1]) <= size
+    )
+
+
+def _table_fits(t: Recorder) -> bool:
+    """Whether a line of each thread fits where a node root receives."""
+    return t.size * LINE <= t.tuning["buffer"] // 4
+
+
+# --- all threads' values ------------------------------------------------------------------------
+def table(
+    t: Recorder, r: Joining, homes: set[int],
+    take: Callable[[int, int, Callable[[int], Part]], None],
+) -> None:
+    """Node roots tell those of `homes` each thread's values; there `take` finds them.
+
+    All values are joined in one order, whoever is on which node; T n bytes come to a node.
+    """
+    relay = Relay(t, r.nbytes, t.size * r.nbytes)
+    width = r.nbytes
+    if not relay.out.short:
+        width = min(relay.out.width, relay.landing.width // t.size)
+    units = r.units(width)
+    members = [[int(x) for x in t.tree.members(node)] for node in range(t.tree.node_count)]
+    starts = [sum(map(len, members[:node])) for node in range(t.tree.node_count)]
+
+    def stage(u: int) -> None:
+        offset, size = units[u]
+        t.copy(relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+
+    def post(u: int) -> list[int]:
+        size, tickets = units[u][1], []
+        for node in range(t.tree.node_count) if t.my_node in homes else ():
+            if node != t.my_node:
+                place = relay.landing.on(t.me, u, starts[node] * size)
+                nbytes = len(members[node]) * size
+                tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
+        for node in sorted(homes - {t.my_node}):
+            rows = [Blocks(relay.out.across(run, u), size, run.count) for run in t.mates()]
+            tickets.append(t.send_blocks(t.tree.node_root(node), rows))
+        return tickets
+
+    def out(u: int) -> None:
+        offset, size = units[u]
+
+        def at(thread: int) -> Part:
+            if t.on_my_node(thread):
+                return relay.out.on(thread, u)
+            node = t.tree.node_of(thread)
+            place = starts[node] + members[node].index(thread)
+            return relay.landing.on(t.node_root, u, place * size)
+
+        if t.my_node in homes:
+            take(offset, size, at)
+
+    relay.run(len(units), stage, post, out)
+
+
+# --- node by node ---------------------------------------------------------------------------------
+def by_nodes(t: Recorder, r: Joining) -> None:
+    """A node root folds its threads' values; node roots then join theirs, unit by unit."""
+    ByNodes(t, r).record()
+
+
+class ByNodes:
+    """The units of a reduction node by node.
+
+    To all: each node root joins a part of a unit and sends it to the others; 2 (N-1)/N of n
+    bytes leave a node. Short ones all at once, each to all. To one: down a chain of nodes, n
+    bytes a link, or from all at once (short, or the order of the nodes matters).
+
+    A place for what arrives is divided: the node's own value, what comes, the result.
+    """
+
+    def __init__(self, t: Recorder, r: Joining) -> None:
+        self.t, self.r = t, r
+        n = self.n = t.tree.node_count
+        self.order = _order(t)
+        self.home = None if r.to is None else t.tree.node_of(r.to)
+        exact = r.exact or r.ordered
+        self.flat = r.nbytes < t.tuning["chain"] // n or (exact and r.to is not None)
+        self.slots = 2 + (n if self.flat else 1)
+        self.relay = Relay(t, r.nbytes, self.slots * (r.nbytes + LINE))
+        width = r.nbytes
+        if not self.relay.out.short:
+            room = self.relay.landing.width // self.slots // LINE * LINE
+            width = min(self.relay.out.width, room)
+        self.units = r.units(width)
+        self.stride = -(-max(size for _, size in self.units) // LINE) * LINE
+
+    def record(self) -> None:
+        """On every thread."""
+        finish = self._one if self.r.to is not None else self._all
+        self.relay.run(len(self.units), self._stage, self._post, self._take, finish)
+
+    def _stage(self, u: int) -> None:
+        offset, size = self.units[u]
+        self.t.copy(self.relay.out.on(self.t.me, u), self.r.src.on(self.t.me, offset), size)
+
+    def _place(self, u: int, slot: int) -> Part:
+        return self.relay.landing.on(self.t.node_root, u, slot * self.stride)
+
+    def _mine(self, u: int) -> Part:
+        return self._place(u, 0)
+
+    def _result(self, u: int) -> Part:
+        return self._place(u, 1)
+
+    def _arrived(self, u: int, node: int) -> Part:
+        """Where what comes from a node's root is."""
+        if self.flat:
+            return self._place(u, 2 + node)
+        begin, end = self._part(u, self.t.my_node)
+        others = [k for k in range(self.n) if k != self.t.my_node]
+        return self._place(u, 2) + others.index(node) * (end - begin)
+
+    def _part(self, u: int, node: int) -> tuple[int, int]:
+        """The bytes of a unit that a node joins for all."""
+        size = self.r.itemsize
+        n = self.units[u][1] // size
+        return n * node // self.n * size, n * (node + 1) // self.n * size
+
+    def _take(self, u: int) -> None:
+        offset, size = self.units[u]
+        if self.r.wanted(self.t.me):
+            self.t.copy(self.r.dst.on(self.t.me, offset), self._result(u), size)
+
+    def _others(self) -> list[int]:
+        return [(self.t.my_node + k) % self.n for k in range(1, self.n)]
+
+    def _root(self, node: int) -> int:
+        return self.t.tree.node_root(node)
+
+    def _post(self, u: int) -> list[int]:
+        """My node's value, and the first messages."""
+        t, size = self.t, self.units[u][1]
+        tickets: list[int] = []
+        if self.r.to is None or self.flat:
+            for node in self._others() if self.home in (None, t.my_node) else ():
+                begin, end = (0, size) if self.flat else self._part(u, t.my_node)
+                if begin < end:
+                    place = self._arrived(u, node)
+                    tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
+        elif (child := self._child()) is not None:
+            place = self._place(u, 2)
+            tickets.append(t.recv(self._root(child), place, size, bounded=False))
+        mates = [int(x) for x in t.tree.members(t.my_node)]
+        leaves = _tree_of([self.relay.out.on(i, u) for i in mates])
+        t.fold(self._mine(u), leaves, size // self.r.itemsize)
+        if self.r.to is None:
+            for node in self._others():
+                begin, end = (0, size) if self.flat else self._part(u, node)
+                if begin < end:
+                    tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
+        elif self.flat and t.my_node != self.home:
+            assert self.home is not None
+            tickets.append(t.send(self._root(self.home), self._mine(u), size))
+        return tickets
+
+    def _child(self) -> int | None:
+        assert self.home is not None
+        _, children = chain((self.t.my_node - self.home) % self.n, self.n)
+        return (children[0] + self.home) % self.n if children else None
+
+    def _join(self, u: int, begin: int, end: int) -> None:
+        """My part of the result from all nodes' values of it."""
+        t = self.t
+        parts = [
+            self._mine(u) + begin if node == t.my_node else self._arrived(u, node)
+            for node in self.order
+        ]
+        if begin < end:
+            t.fold(self._result(u) + begin, _tree_of(parts), (end - begin) // self.r.itemsize)
+
+    def _all(self, u: int) -> None:
+        """reduce_all: when the others' values are there."""
+        t = self.t
+        if self.flat:
+            self._join(u, 0, self.units[u][1])
+            return
+        tickets = []
+        for node in self._others():
+            begin, end = self._part(u, node)
+            if begin < end:
+                place = self._result(u) + begin
+                tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
+        begin, end = self._part(u, t.my_node)
+        self._join(u, begin, end)
+        for node in self._others() if begin < end else ():
+            tickets.append(t.send(self._root(node), self._result(u) + begin, end - begin))
+        t.need(*tickets)
+
+    def _one(self, u: int) -> None:
+        """reduce: when what my node waits for is there."""
+        t, size = self.t, self.units[u][1]
+        assert self.home is not None
+        if self.flat:
+            if t.my_node == self.home:
+                self._join(u, 0, size)
+            return
+        parts = [self._mine(u)]
+        if self._child() is not None:
+            parts.append(self._place(u, 2))
+        t.fold(self._result(u), _tree_of(parts), size // self.r.itemsize)
+        parent, _ = chain((t.my_node - self.home) % self.n, self.n)
+        if parent is not None:
+            to = self._root((parent + self.home) % self.n)
+            t.need(t.send(to, self._result(u), size))

@@ -1,0 +1,282 @@
+"""allv_*: collectives on single values, scalars in and scalar out.
+
+A value travels as an array of one element: int, float, complex and bool as int64, float64,
+complex128 and bool, and they come back as what they were; numpy scalars as they are. Types are
+in the call's fingerprint. Where not all threads have a value, or where it is a shared pointer,
+it travels in an envelope of a fixed size that says what it holds.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arguments import as_integer
+from .engine.reports import Record
+from .errors import CollectiveMismatchError
+from .ops import Op
+from .shared import SharedPointer
+from .team import Team, resolve
+from .values import DOCS, FORMS, ArrayCall, Permute
+
+__all__ = [
+    "allv_broadcast",
+    "allv_exchange",
+    "allv_gather",
+    "allv_gather_all",
+    "allv_permute",
+    "allv_prefix_reduce",
+    "allv_reduce",
+    "allv_reduce_all",
+    "allv_scatter",
+    "allv_suffix_reduce",
+]
+
+Array = NDArray[Any]
+Func = Callable[..., Any] | None
+
+_PYTHON: dict[type, np.dtype[Any]] = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
+}
+_POINTER = "SharedPointer"
+_ENVELOPE = 512  # bytes: a pointer pickles to some 250
+
+
+def _kind_of(value: Any, call: str, argument: str = "value") -> tuple[str, np.dtype[Any]]:
+    """The name of a value's type, and how it travels."""
+    dtype = _PYTHON.get(type(value))
+    if dtype is not None:
+        return type(value).__name__, dtype
+    if isinstance(value, SharedPointer):
+        return _POINTER, np.dtype((np.void, _ENVELOPE))
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return f"numpy {value.dtype}", value.dtype
+    raise TypeError(
+        f"{call}: {argument}: expected an int, float, complex, bool, numpy scalar or "
+        f"SharedPointer, got {value!r}"
+    )
+
+
+def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -> Array:
+    """Values of one type as an array."""
+    if kind != _POINTER:
+        try:
+            return np.array(values, dtype).reshape(-1)
+        except OverflowError:
+            raise OverflowError(
+                f"{call}: value: expected an int of at most 64 bits, got {values!r}"
+            ) from None
+    out = np.zeros((len(values), _ENVELOPE), np.uint8)
+    for row, value in zip(out, values, strict=True):
+        data = pickle.dumps(value)
+        row[:4].view(np.uint32)[0] = len(data)
+        row[4 : 4 + len(data)] = np.frombuffer(data, np.uint8)
+    return out.reshape(-1).view(dtype)
+
+
+def _unpacked(array: Array, kind: str) -> list[Any]:
+    """The other end of `_packed`."""
+    if kind == _POINTER:
+        rows = array.view(np.uint8).reshape(-1, _ENVELOPE)
+        sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
+        return [pickle.loads(row[4 : 4 + n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
+    return list(array) if kind.startswith("numpy") else list(array.tolist())
+
+
+class Scalars:
+    """A collective on single values; it makes one on arrays for each type that comes along."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.__name__ = f"allv_{name}"
+        self.calls: dict[str, ArrayCall] = {}
+
+    def array_call(self, kind: str) -> ArrayCall:
+        """The collective on arrays for one type."""
+        call = self.calls.get(kind)
+        if call is None:
+            form = Permute if self.name == "permute" else ArrayCall
+            call = form(self.name, DOCS[self.name], FORMS[self.name], "allv", kind)
+            self.calls[kind] = call
+        return call
+
+    def fail(self, error: Exception, team: Team | None) -> Any:
+        """A bad argument, in step with the other threads."""
+        team, _ = resolve(team, self.__name__)
+        team.enter(self.__name__)
+        return team.fail(error, Record(self.__name__))
+
+    def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
+        """The type that all of some values have, and they as an array."""
+        try:
+            kinds = [_kind_of(value, self.__name__) for value in values]
+            if len({kind for kind, _ in kinds}) > 1:
+                names = ", ".join(sorted({kind for kind, _ in kinds}))
+                raise TypeError(f"{self.__name__}: values: expected one type, got {names}")
+            return kinds[0][0], _packed(values, *kinds[0], self.__name__)
+        except (TypeError, OverflowError) as e:
+            self.fail(e, team)
+            raise
+
+    def values_of(self, values: Any, team: Team | None) -> list[Any]:
+        """One value for each thread."""
+        size = resolve(team, "allv")[0].size
+        if isinstance(values, np.ndarray):
+            values = list(values.reshape(-1))
+        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+            error: Exception = TypeError(
+                f"{self.__name__}: values: expected a sequence of {size} values, got {values!r}"
+            )
+            self.fail(error, team)
+        if len(values) != size:
+            error = ValueError(
+                f"{self.__name__}: values: expected one for each of {size} threads, "
+                f"got {len(values)}"
+            )
+            self.fail(error, team)
+        return list(values)
+
+    def at_root(self, root: Any, team: Team | None) -> bool:
+        """Whether I am the root; what is wrong with it is said later."""
+        try:
+            rank = as_integer(root, self.__name__, "root")
+        except TypeError as e:
+            return bool(self.fail(e, team))
+        return rank == resolve(team, "allv")[0].rank
+
+    def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
+        """Values that not all threads know the type of: each says what it is."""
+        kind, packed = self.kind_of(values, team)
+        dtype = packed.dtype.str
+        out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
+        for row, value in zip(out, packed, strict=True):
+            head = f"{kind}|{dtype}".encode()
+            data = np.asarray(value).tobytes()
+            row[0], row[1 : 1 + len(head)] = len(head), np.frombuffer(head, np.uint8)
+            row[_ENVELOPE : _ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
+        return out.reshape(-1)
+
+    def out_of_envelope(self, row: Array, own: Any, team: Team | None) -> Any:
+        """The value that came; `own`: what this thread gave, which must be of the same type."""
+        kind, dtype = bytes(row[1 : 1 + int(row[0])]).decode().split("|", 1)
+        if own is not None and _kind_of(own, self.__name__)[0] != kind:
+            mine = _kind_of(own, self.__name__)[0]
+            error = CollectiveMismatchError(
+                f"{self.__name__}: type differs: {kind} on the root, {mine} here"
+            )
+            self.fail(error, team)
+        size = np.dtype(dtype).itemsize
+        return _unpacked(row[_ENVELOPE : _ENVELOPE + size].copy().view(dtype), kind)[0]
+
+
+_BROADCAST, _SCATTER, _GATHER, _GATHER_ALL, _EXCHANGE, _PERMUTE = (
+    Scalars(name)
+    for name in ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
+)
+_REDUCE, _REDUCE_ALL, _PREFIX, _SUFFIX = (
+    Scalars(name) for name in ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+)
+
+
+def _size(team: Team | None) -> int:
+    return resolve(team, "allv")[0].size
+
+
+def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+    """The root's value, on all threads; the others may give None."""
+    row = np.zeros(2 * _ENVELOPE, np.uint8)
+    me = _BROADCAST.at_root(root, team)
+    if me:
+        row = _BROADCAST.in_envelopes([value], team)
+    _BROADCAST.array_call("")(row, root, flags, team)
+    return value if me else _BROADCAST.out_of_envelope(row, value, team)
+
+
+def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+    """The root's i-th value, on thread i; the others may give None."""
+    row, rows = np.zeros(2 * _ENVELOPE, np.uint8), None
+    if _SCATTER.at_root(root, team):
+        rows = _SCATTER.in_envelopes(_SCATTER.values_of(values, team), team)
+    _SCATTER.array_call("")(row, rows, root, flags, team)
+    return _SCATTER.out_of_envelope(row, None, team)
+
+
+def allv_gather(
+    value: Any, root: int, flags: int = 0, team: Team | None = None
+) -> list[Any] | None:
+    """A list of all threads' values on the root, None elsewhere."""
+    kind, src = _GATHER.kind_of([value], team)
+    dst = np.empty(_size(team), src.dtype) if _GATHER.at_root(root, team) else None
+    _GATHER.array_call(kind)(dst, src, root, flags, team)
+    return None if dst is None else _unpacked(dst, kind)
+
+
+def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+    """A list of all threads' values."""
+    kind, src = _GATHER_ALL.kind_of([value], team)
+    dst = np.empty(_size(team), src.dtype)
+    _GATHER_ALL.array_call(kind)(dst, src, flags, team)
+    return _unpacked(dst, kind)
+
+
+def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+    """My i-th value to thread i; what all gave me."""
+    kind, src = _EXCHANGE.kind_of(_EXCHANGE.values_of(values, team), team)
+    dst = np.empty_like(src)
+    _EXCHANGE.array_call(kind)(dst, src, flags, team)
+    return _unpacked(dst, kind)
+
+
+def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
+    """My value to thread `to`; the one that was given to me."""
+    kind, src = _PERMUTE.kind_of([value], team)
+    dst = np.empty_like(src)
+    _PERMUTE.array_call(kind)(dst, src, to, flags, team)
+    return _unpacked(dst, kind)[0]
+
+
+def allv_reduce(
+    value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """All threads' values joined by `op`, on the root; None elsewhere."""
+    kind, src = _REDUCE.kind_of([value], team)
+    dst = np.empty_like(src) if _REDUCE.at_root(root, team) else None
+    _REDUCE.array_call(kind)(dst, src, op, root, func, flags, team)
+    return None if dst is None else _unpacked(dst, kind)[0]
+
+
+def _joined(
+    form: Scalars, value: Any, op: Op, func: Func, flags: int, team: Team | None
+) -> Any:
+    kind, src = form.kind_of([value], team)
+    dst = np.empty_like(src)
+    form.array_call(kind)(dst, src, op, func, flags, team)
+    return _unpacked(dst, kind)[0]
+
+
+def allv_reduce_all(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """All threads' values joined by `op`."""
+    return _joined(_REDUCE_ALL, value, op, func, flags, team)
+
+
+def allv_prefix_reduce(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """The values of all threads up to and with me, joined by `op`."""
+    return _joined(_PREFIX, value, op, func, flags, team)
+
+
+def allv_suffix_reduce(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """The values of all threads from me on, joined by `op`."""
+    return _joined(_SUFFIX, value, op, func, flags, team)

@@ -1,0 +1,716 @@
+"""Arrays of values: collectives on private arrays, with no shared memory in sight.
+
+As in `xupc.collectives` an object per collective. What it needs from other threads travels
+through the library's own scratch. A call that repeats another one in everything but where the
+arrays lie goes straight to its bound plan (`HotArrays`).
+
+No memory of a call can be touched by others, so its sync flags say nothing, and no call waits
+for more than the data. A difference between threads' calls is seen by those who wait for each
+other, before they take anything, and by all others at the next call that synchronises.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import algorithms, runtime
+from .algorithms.values import transforms
+from .algorithms.values_reduce import Joining
+from .arguments import as_integer
+from .engine import kernels
+from .engine import python as python_engine
+from .engine.native_core import core
+from .engine.pending import Pending
+from .engine.private import PrivateBound
+from .engine.reports import Record
+from .errors import FlagError, HeapError, OverlapError, XupcError
+from .fingerprint import fingerprint
+from .flags import ALGORITHM_MASK, ASYNC, IN_PLACE, REPRODUCIBLE, check_flags, flag_names
+from .handles import Handle, post
+from .ops import Op
+from .plan.recorder import trace
+from .reductions import _func_name, _op_name
+from .team import INSTANCES, Team, resolve
+
+__all__ = [
+    "ArrayCall",
+    "allav_broadcast",
+    "allav_exchange",
+    "allav_gather",
+    "allav_gather_all",
+    "allav_permute",
+    "allav_prefix_reduce",
+    "allav_reduce",
+    "allav_reduce_all",
+    "allav_scatter",
+    "allav_suffix_reduce",
+]
+
+_HotArrays: Any = python_engine.HotArrays if core is None else core.HotArrays
+_HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
+if core is not None:
+    _sample = np.arange(6.0).reshape(2, 3)
+    core.know_arrays(np.ndarray, _sample, _sample.ctypes.data, _sample.size)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a collective on arrays asks of its arguments.
+
+    Attributes
+    ----------
+    dst, src
+        Blocks on each thread that has any: 1 or ``"T"``; 0: there is no such argument.
+    dst_at_root, src_at_root
+        Whether only the root has it.
+    rooted
+        Whether there is an argument `root`.
+    reduces
+        Whether there are `op` and `func`.
+    in_place
+        Whether dst may be src, too.
+    """
+
+    dst: int | str
+    src: int | str
+    dst_at_root: bool = False
+    src_at_root: bool = False
+    rooted: bool = False
+    reduces: bool = False
+    in_place: bool = False
+
+
+@dataclass(slots=True)
+class Given:
+    """A call's arguments, as they were given."""
+
+    dst: Any
+    src: Any
+    op: Any
+    root: Any
+    func: Any
+    flags: Any
+
+    @property
+    def posted(self) -> bool:
+        """Whether the call is only begun."""
+        return isinstance(self.flags, int) and bool(self.flags & ASYNC)
+
+
+@dataclass(slots=True)
+class Ready:
+    """A call whose arguments are good.
+
+    Attributes
+    ----------
+    instance
+        Bound to `dst` and `src`; None of a call that moves nothing.
+    dst, src
+        The arrays that it works on: contiguous ones.
+    into
+        Where the result is to be copied, None if it is there.
+    """
+
+    instance: Any
+    dst: Array | None = None
+    src: Array | None = None
+    into: Array | None = None
+    in_place: bool = False
+
+    def steps(self) -> Iterator[Any]:
+        """What is to be run; the rest is done when that has come to its end."""
+        if self.instance is not None:
+            yield self.instance
+            self.finish()
+
+    def finish(self) -> None:
+        """When the instance has come to its end."""
+        if self.into is not None:
+            assert self.dst is not None
+            self.into[...] = self.dst.reshape(self.into.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What all threads have to agree on: of an instance, its name."""
+
+    nbytes: int
+    dtype: str
+    root: int
+    op: int
+    func: Any
+    flags: int
+    in_place: bool
+    perm: bytes = b""
+
+
+class ArrayCall(_HotArrays):  # type: ignore[misc]
+    """A collective on private arrays: ``{signature}``.
+
+    Parameters
+    ----------
+    {parameters}
+    flags : int
+        `xupc.Flags`; sync flags are accepted and change nothing, no algorithm flag lets the
+        library choose.
+    team : Team, optional
+        Who takes part; default all threads.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, OverlapError, HeapError
+        On a thread whose arguments are wrong, before anything moves.
+    CollectiveMismatchError
+        If the threads' calls differ: on those who wait for each other in it, on the others
+        at the next call that synchronises.
+    """
+
+    def __init__(self, name: str, doc: str, form: Form, prefix: str = "allav", kind: str = ""):
+        self.collective = f"allav_{name}"
+        self.name = name
+        self.__name__ = f"{prefix}_{name}"
+        self.form = form
+        self.kind = kind
+        self.names = _arguments(name, form)
+        signature = ", ".join(
+            f"{x}={'None' if x in ('func', 'team') else 0}" if x in ("func", "flags", "team") else x
+            for x in self.names
+        )
+        parameters = "\n    ".join(f"{x} : {_WORDS[x]}" for x in self.names if x in _WORDS)
+        words = str(ArrayCall.__doc__).format(
+            signature=f"{self.__name__}({signature})", parameters=parameters
+        )
+        self.__doc__ = f"{doc}\n\n{words}"
+
+    def __repr__(self) -> str:
+        return f"<xupc collective {self.__name__}>"
+
+    # -- calling -------------------------------------------------------------------------
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
+        """A call of a kind that is not in the cache."""
+        team, given = self._given(args, kwargs)
+        ready = self._prepare(team, given, own=given.posted)
+        if given.posted:
+            return post(Pending(team, ready.steps(), self._record(given, None)))
+        if ready.instance is not None:
+            self._remember(args, kwargs, ready, given)
+            ready.instance.execute()
+            ready.finish()
+        return None
+
+    def plan(self, *args: Any, **kwargs: Any) -> ArrayPlan:
+        """A plan bound to these arrays; collective itself, like the call."""
+        team, given = self._given(args, kwargs)
+        ready = self._prepare(team, given, own=True)
+        record = Record(f"{self.__name__}.plan", self._record(given, None).arguments)
+        signature = 0 if ready.instance is None else ready.instance.hash
+        team.meet(fingerprint("plan", signature), record)
+        return ArrayPlan(self, team, ready, given)
+
+    def _remember(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: Given
+    ) -> None:
+        """Only where the arrays given are those that the instance works on."""
+        if (
+            ready.into is None
+            and (ready.dst is None or ready.dst is given.dst)
+            and (ready.src is None or ready.src is given.src)
+            and ready.instance.owner.job.native
+        ):
+            src = given.src if ready.in_place else ready.src
+            self.remember(args, kwargs, ready.instance, ready.dst, src, ready.in_place)
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Team, Given]:
+        """The team and the arguments by name."""
+        names, call = self.names, self.__name__
+        if len(args) > len(names):
+            raise TypeError(f"{call}: at most {len(names)} arguments expected, got {len(args)}")
+        values: dict[str, Any] = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise TypeError(f"{call}: got an unexpected argument {name!r}")
+            if name in values:
+                raise TypeError(f"{call}: got {name} twice")
+            values[name] = value
+        optional = {"func", "flags", "team", *(("src",) if self.form.in_place else ())}
+        missing = [name for name in names if name not in values and name not in optional]
+        if missing:
+            raise TypeError(f"{call}: missing {', '.join(missing)}")
+        team, wrong = resolve(values.get("team"), call)
+        if wrong is not None:
+            raise wrong
+        dst = values.get("dst", values.get("values"))
+        given = Given(
+            dst, values.get("src"), values.get("op"), values.get("root", values.get("to")),
+            values.get("func"), values.get("flags", 0),
+        )  # fmt: skip
+        team.enter(call, posted=given.posted)
+        return team, given
+
+    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+        """Check everything; a bound instance, `own`: not one that other calls use, too."""
+        record = self._record(given, None)
+        try:
+            full = self._check_flags(given)
+            dst, src, in_place, n, dtype = self._arrays(team, given, full)
+            kernel = None
+            if self.form.reduces:
+                kernel = kernels.find(dtype, given.op, given.func, self.__name__)
+            root = 0
+            if self.form.rooted:
+                root = self._rank(given.root, team, "root")
+            record = self._record(given, (n, dtype))
+            nbytes = n * dtype.itemsize
+            kind = Kind(
+                nbytes, _dtype_name(dtype), root, -1 if kernel is None else int(given.op),
+                None if kernel is None else given.func, int(given.flags), in_place,
+            )  # fmt: skip
+            if nbytes == 0:
+                team.note(self._signature(kind), record)
+                return Ready(None)
+            kind, in_place = self._in_place_or_not(team, kind, full, in_place)
+            return self._bind(team, kind, full, kernel, dst, src, record, own=own)
+        except (HeapError, TypeError, ValueError, NotImplementedError) as e:
+            record.shared_error = isinstance(e, HeapError)
+            return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
+
+    # -- arguments -----------------------------------------------------------------------
+    def _record(self, given: Given, block: tuple[int, np.dtype[Any]] | None) -> Record:
+        """What has to be equal on all threads; put into words when somebody asks."""
+        op, func, root, flags = given.op, given.func, given.root, given.flags
+
+        def arguments() -> list[tuple[str, str]]:
+            out = []
+            if block is not None:
+                out.append(("elements", f"{block[0]} x {block[1]}"))
+            if self.kind:
+                out.append(("type", self.kind))
+            if self.form.reduces:
+                out += [("op", _op_name(op)), ("func", _func_name(func))]
+            if self.form.rooted:
+                out.append(("root", repr(root)))
+            out.append(("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)))
+            return out
+
+        what = "" if block is None else f"{block[0]} x {block[1]}"
+        return Record(self.__name__, arguments, title=f"{self.__name__}({what})")
+
+    def _check_flags(self, given: Given) -> int:
+        call = self.__name__
+        full = check_flags(as_integer(given.flags, call, "flags"), call)
+        if full & ASYNC and self.kind:
+            raise FlagError(f"{call}: flags: ASYNC is for arrays: a value has to be returned")
+        if full & IN_PLACE:
+            if not self.form.in_place:
+                raise FlagError(f"{call}: flags: IN_PLACE is not for this call")
+            if given.src is not None and given.src is not given.dst:
+                raise FlagError(f"{call}: flags: IN_PLACE, but src is neither None nor dst")
+        return full
+
+    def _rank(self, value: Any, team: Team, argument: str) -> int:
+        call = self.__name__
+        rank = as_integer(value, call, argument)
+        if not 0 <= rank < team.size:
+            raise ValueError(
+                f"{call}: {argument}: expected 0 <= {argument} < {team.size}, got {rank}"
+            )
+        return rank
+
+    def _arrays(
+        self, team: Team, given: Given, full: int
+    ) -> tuple[Array | None, Array | None, bool, int, np.dtype[Any]]:
+        """dst and src of this thread, whether they are one, elements of a block, the type."""
+        call, form = self.__name__, self.form
+        at_root = not form.rooted or self._rank(given.root, team, "root") == team.rank
+        dst = src = None
+        if form.dst and (at_root or not form.dst_at_root):
+            name = "dst" if form.src else "values"
+            dst = self._array(given.dst, name)
+            if not dst.flags.writeable and not (name == "values" and at_root):
+                raise ValueError(f"{call}: {name}: the array is read-only")
+        in_place = form.src == 0
+        if form.src and (at_root or not form.src_at_root):
+            if form.in_place and dst is not None and (given.src is None or _same(given.src, dst)):
+                in_place = True
+            else:
+                src = self._array(given.src, "src")
+        either = dst if dst is not None else src
+        assert either is not None
+        if dst is not None and src is not None:
+            if dst.dtype != src.dtype:
+                raise TypeError(f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}")
+            if _overlap(dst, src):
+                raise OverlapError(f"{call}: dst and src overlap")
+        n = self._block(team, dst, src, in_place)
+        return dst, src, in_place, n, either.dtype
+
+    def _array(self, x: Any, name: str) -> Array:
+        call = self.__name__
+        if not isinstance(x, np.ndarray):
+            raise TypeError(f"{call}: {name}: expected an ndarray, got {x!r}")
+        if x.dtype.hasobject:
+            raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
+        return x
+
+    def _block(self, team: Team, dst: Array | None, src: Array | None, in_place: bool) -> int:
+        """Elements of a block; all arrays must have what that means."""
+        call, form, t = self.__name__, self.form, team.size
+        if src is not None and form.src == 1:
+            n = src.size
+        elif dst is not None and form.dst == 1:
+            n = dst.size
+        else:
+            x, name = (dst, "dst") if dst is not None else (src, "src")
+            assert x is not None
+            n = x.size // t
+            if n * t != x.size:
+                raise ValueError(
+                    f"{call}: {name}: expected the same number of elements for each of {t} "
+                    f"threads, got {x.size}"
+                )
+        for x, blocks, name in ((dst, form.dst, "dst"), (src, form.src, "src")):
+            if x is not None and x.size != n * (t if blocks == "T" else 1):
+                raise ValueError(
+                    f"{call}: {name}: expected {n * (t if blocks == 'T' else 1)} elements "
+                    f"({'T blocks' if blocks == 'T' else 'a block'} of {n}), got {x.size}"
+                )
+        return n
+
+    # -- plans -------------------------------------------------------------------------
+    def _signature(self, kind: Kind) -> int:
+        return fingerprint(
+            self.__name__, self.kind, kind.nbytes, kind.dtype, kind.root, kind.op,
+            _func_name(kind.func), kind.flags & ~IN_PLACE,
+        )  # fmt: skip
+
+    def _flag(self, team: Team, kind: Kind, full: int) -> int:
+        flag = full & ALGORITHM_MASK
+        return flag or team.table.choose(self.collective, kind.nbytes, team.size, team.place)
+
+    def _in_place_or_not(
+        self, team: Team, kind: Kind, full: int, in_place: bool
+    ) -> tuple[Kind, bool]:
+        """In place only if the algorithm can."""
+        if in_place and self.form.src:
+            flag = self._flag(team, kind, full)
+            in_place = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
+            if not in_place:
+                kind = replace(kind, in_place=False)
+        return kind, in_place
+
+    def _bind(
+        self, team: Team, kind: Kind, full: int, kernel: Any, dst: Array | None,
+        src: Array | None, record: Record, *, own: bool = False,
+    ) -> Ready:
+        """The instance, bound to these arrays or to contiguous copies of them."""
+        make = self._new_instance if own else self._instance
+        instance = make(team, kind, full, kernel, record)
+        if src is None and not kind.in_place and self.form.in_place:
+            assert dst is not None
+            src = dst.copy()  # what the algorithm cannot do in place
+        ready = Ready(instance, dst, src, None, kind.in_place)
+        if dst is not None and not _plain(dst):
+            if dst.flags.writeable:
+                ready.into = dst
+            ready.dst = np.ascontiguousarray(dst)
+            if ready.dst is dst or not ready.dst.flags.aligned:
+                ready.dst = dst.copy()
+        if src is not None and not _plain(src):
+            ready.src = src.copy()
+        at = 0 if ready.dst is None else ready.dst.ctypes.data
+        of = 0 if ready.src is None else ready.src.ctypes.data
+        instance.rebind(at, of)
+        return ready
+
+    def _instance(
+        self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
+    ) -> Any:
+        """The one of this kind, kept by the team."""
+        kept: OrderedDict[Any, Any] = team._instances
+        # a func is kept by its instance, so that nothing else has its id
+        key = (self.__name__, self.kind, kind if kind.func is None else replace(kind, func=None),
+               id(kind.func) if kind.func is not None else 0)  # fmt: skip
+        instance = kept.get(key)
+        if instance is not None:
+            kept.move_to_end(key)
+            return instance
+        instance = self._new_instance(team, kind, full, kernel, record)
+        kept[key] = instance
+        if len(kept) > INSTANCES:
+            kept.popitem(last=False)
+        return instance
+
+    def _new_instance(
+        self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
+    ) -> Any:
+        plan = self._plan_of(team, kind, full, kernel)
+        bounds: list[Any] = [PrivateBound(), PrivateBound()]
+        return team.make(plan, bounds, self._signature(kind), record)
+
+    def _plan_of(self, team: Team, kind: Kind, full: int, kernel: Any) -> Any:
+        """The team's cached plan."""
+        flag = self._flag(team, kind, full)
+        entry = algorithms.find(self.collective, flag)
+        what: Any = None
+        arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
+        if kernel is not None:
+            what = kernel.code or (kernel.dtype.str, kernel.op, id(kernel.func))
+            ordered = kernel.op == Op.NONCOMM_FUNC
+            to = kind.root if self.form.rooted else None
+            size = kernel.dtype.itemsize
+            arguments = [
+                Joining(
+                    kind.nbytes // size, size, to, ordered,
+                    ordered or bool(full & REPRODUCIBLE), kind.in_place,
+                )
+            ]  # fmt: skip
+        elif kind.perm:
+            arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
+
+        def build() -> Any:
+            return trace(
+                entry.function, entry.name, self.collective, team.rank, team.rank_tree,
+                ("no", "no"), team.tuning, arguments, kernel, private=True,
+            )  # fmt: skip
+
+        exact = full & REPRODUCIBLE
+        key = (self.collective, flag, kind.root, kind.nbytes, kind.in_place, kind.perm, what, exact)
+        return team.plan_for(key, build)
+
+
+def _plain(x: Array) -> bool:
+    """Whether the core can take an array as it is."""
+    return bool(x.flags.c_contiguous and x.flags.aligned)
+
+
+def _same(x: Any, dst: Array) -> bool:
+    """Whether src is dst, perhaps as another view of the same elements."""
+    return x is dst or (
+        isinstance(x, np.ndarray)
+        and x.dtype == dst.dtype
+        and x.shape == dst.shape
+        and x.strides == dst.strides
+        and x.ctypes.data == dst.ctypes.data
+    )
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays have bytes in common; in doubt they have."""
+    if not np.may_share_memory(a, b):
+        return False
+    if _plain(a) and _plain(b):
+        return True
+    try:
+        return np.shares_memory(a, b, max_work=10000)  # type: ignore[arg-type]
+    except RuntimeError:  # too hard
+        return True
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return dtype.str if dtype.fields is None else repr(dtype)
+
+
+_WORDS = {
+    "values": "ndarray\n        The root's; overwritten on the others. Any strides, any dtype but "
+    "objects.",
+    "dst": "ndarray\n        Where the result goes. Any strides.",
+    "src": "ndarray\n        What this thread gives, of the same dtype.",
+    "to": "int\n        The thread that gets my values; all together a permutation.",
+    "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.",
+    "root": "int\n        A thread, by its rank in the team.",
+    "func": "callable, optional\n        Of two scalars; a numpy ufunc, or what `xupc.vectorized` "
+    "marks, of two arrays.",
+}
+
+
+def _arguments(name: str, form: Form) -> tuple[str, ...]:
+    """Names in order."""
+    arrays = ("dst", "src") if form.src else ("values",)
+    to = ("to",) if name == "permute" else ()
+    op = ("op",) if form.reduces else ()
+    root = ("root",) if form.rooted else ()
+    func = ("func",) if form.reduces else ()
+    return (*arrays, *to, *op, *root, *func, "flags", "team")
+
+
+class ArrayPlan(_HotPlan):  # type: ignore[misc]
+    """A collective bound to its arrays: call it to run it, print it to see its steps.
+
+    Attributes
+    ----------
+    algorithm : str
+        Begins ``pull``, ``push`` or ``multicore``.
+    """
+
+    def __init__(self, call: ArrayCall, team: Team, ready: Ready, given: Given) -> None:
+        self.call = call
+        self.team = team
+        self.ready = ready
+        self.given = given
+        self.instance = ready.instance
+        self.algorithm = "" if ready.instance is None else ready.instance.plan.algorithm
+        self._started: Pending | None = None
+        self.copies = [
+            (mine, theirs)
+            for mine, theirs in (
+                (ready.dst, given.dst),
+                (ready.src, given.dst if given.src is None else given.src),
+            )
+            if mine is not None and mine is not theirs
+        ]  # fmt: skip
+
+    def slow(self) -> Handle | None:
+        """Every call where arrays have to be copied, the first one of others."""
+        if self.given.posted:
+            return self.start()
+        self._enter(posted=False)
+        if self.instance is None:
+            return None
+        if not self.copies and self.team.job.native:
+            self.bind(self.instance)
+        self.instance.execute()
+        self.ready.finish()
+        return None
+
+    def start(self) -> Handle:
+        """Post the call; collective, one at a time."""
+        self._enter(posted=True)
+        record = self.call._record(self.given, None)
+        if self._started in self.team.job.unfinished:
+            raise XupcError(f"{record.call}.start: it has been started: wait for that")
+        self._started = Pending(self.team, self.ready.steps(), record)
+        return post(self._started)
+
+    def _enter(self, *, posted: bool) -> None:
+        """Before a run; what arrays that are not contiguous hold is copied now."""
+        runtime.world()
+        self.team.enter(f"{self.call.__name__}.plan", posted=posted)
+        for mine, theirs in self.copies:
+            mine[...] = theirs.reshape(mine.shape)
+
+    def __str__(self) -> str:
+        return "nothing to move" if self.instance is None else str(self.instance.plan)
+
+    def __repr__(self) -> str:
+        return f"<xupc plan of {self.call.__name__} by {self.algorithm}>"
+
+
+class Permute(ArrayCall):
+    """As the others; `to` differs from thread to thread, so all are told of it first."""
+
+    def __init__(self, name: str, doc: str, form: Form, prefix: str = "allav", kind: str = ""):
+        super().__init__(name, doc, form, prefix, kind)
+        self._tell = ArrayCall("gather_all", "", FORMS["gather_all"], prefix)
+        self._tell.__name__ = self.__name__
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
+        """Every call: `to` is data, so nothing is remembered."""
+        team, given = self._given(args, kwargs)
+        ready: list[Ready] = []
+        steps = self._steps(team, given, ready, own=given.posted)
+        first = next(steps)  # checks what can be checked here
+        every = itertools.chain([first], steps)
+        if given.posted:
+            return post(Pending(team, every, self._record(given, None)))
+        for instance in every:
+            instance.execute()
+        return None
+
+    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+        """Check everything, hear of all threads' `to`; a bound instance."""
+        ready: list[Ready] = []
+        steps = self._steps(team, given, ready, own=own)
+        next(steps).execute()
+        next(steps, None)
+        return ready[0]
+
+    def _steps(
+        self, team: Team, given: Given, ready: list[Ready], *, own: bool
+    ) -> Iterator[Any]:
+        """What tells all of everybody's `to`, then the work; `ready` gets that."""
+        record = self._record(given, None)
+        try:
+            full = self._check_flags(given)
+            dst, src, in_place, n, dtype = self._arrays(team, given, full)
+            to = self._rank(given.root, team, "to")
+        except (TypeError, ValueError, NotImplementedError) as e:
+            team.fail(e, record, posted=given.posted)
+            raise
+        record = self._record(given, (n, dtype))
+        mine, every = np.array([to], np.int64), np.empty(team.size, np.int64)
+        kind = Kind(n * dtype.itemsize, _dtype_name(dtype), 0, -1, None, int(given.flags), in_place)
+        yield self._telling(team, kind, full, mine, every, record, own=own)
+        targets = every.tolist()
+        for rank, target in enumerate(targets):
+            if targets.index(target) < rank:
+                text = f"threads {targets.index(target)} and {rank} both give to {target}"
+                error = ValueError(f"{self.__name__}: to: {text}: expected a permutation")
+                team.fail(error, record)
+        kind = replace(kind, perm=every.tobytes())
+        if not kind.nbytes:
+            ready.append(Ready(None))
+            return
+        try:
+            kind, _ = self._in_place_or_not(team, kind, full, in_place)
+            ready.append(self._bind(team, kind, full, None, dst, src, record, own=own))
+        except HeapError as e:
+            record.shared_error = True
+            team.fail(e, record)
+        yield from ready[0].steps()
+
+    def _telling(
+        self, team: Team, kind: Kind, full: int, mine: Array, every: Array, record: Record,
+        *, own: bool,
+    ) -> Any:  # fmt: skip
+        """Everybody's `to`, from `mine` to `every`; all else is in the fingerprint of this, too."""
+        told = Kind(8, f"{kind.nbytes} {kind.dtype}", 0, -1, None, kind.flags, False)
+        self._tell.kind = self.kind
+        make = self._tell._new_instance if own else self._tell._instance
+        instance = make(team, told, full & ~ASYNC, None, record)
+        instance.rebind(every.ctypes.data, mine.ctypes.data)
+        return instance
+
+
+FORMS = {
+    "broadcast": Form(1, 0, rooted=True),
+    "scatter": Form(1, "T", src_at_root=True, rooted=True),
+    "gather": Form("T", 1, dst_at_root=True, rooted=True),
+    "gather_all": Form("T", 1, in_place=True),
+    "exchange": Form("T", "T", in_place=True),
+    "permute": Form(1, 1, in_place=True),
+    "reduce": Form(1, 1, dst_at_root=True, rooted=True, reduces=True),
+    "reduce_all": Form(1, 1, reduces=True, in_place=True),
+    "prefix_reduce": Form(1, 1, reduces=True, in_place=True),
+    "suffix_reduce": Form(1, 1, reduces=True, in_place=True),
+}
+DOCS = {
+    "broadcast": "The root's values to all threads.",
+    "scatter": "The i-th block of the root's src to thread i.",
+    "gather": "Every thread's values to the root, in order.",
+    "gather_all": "Every thread's values to every thread, in order.",
+    "exchange": "Block j of thread i's src to block i of thread j's dst.",
+    "permute": "My values to thread `to`.",
+    "reduce": "Element by element over the threads, to the root.",
+    "reduce_all": "Element by element over the threads, to all.",
+    "prefix_reduce": "Element by element over the threads up to and with me.",
+    "suffix_reduce": "Element by element over the threads from me on.",
+}
+
+allav_broadcast, allav_scatter, allav_gather, allav_gather_all, allav_exchange = (
+    ArrayCall(name, DOCS[name], FORMS[name])
+    for name in ("broadcast", "scatter", "gather", "gather_all", "exchange")
+)
+allav_permute = Permute("permute", DOCS["permute"], FORMS["permute"])
+allav_reduce, allav_reduce_all, allav_prefix_reduce, allav_suffix_reduce = (
+    ArrayCall(name, DOCS[name], FORMS[name])
+    for name in ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+)
