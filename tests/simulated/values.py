@@ -30,10 +30,10 @@ GUARD = 16
 SLOT_BYTES = 256
 VALUES = {
     # nothing fits a SLOT; units of a line; folds are never, or always, shared
-    "large": {"slot": 0, "stage": 64, "share": 99},
-    "small": {"slot": SLOT_BYTES, "stage": 4096, "share": 3},
-    "mixed": {"slot": 96, "stage": 192, "share": 2},
-    "whole": {"slot": 24, "stage": 4096, "share": 99},
+    "large": {"slot": 0, "stage": 64, "folders": 99},
+    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3},
+    "mixed": {"slot": 96, "stage": 192, "folders": 2},
+    "whole": {"slot": 24, "stage": 4096, "folders": 99},
 }
 """What the tunings of `matrix` have besides."""
 SIZES = {

@@ -205,7 +205,7 @@ def multicore(t: Recorder, r: Joining) -> None:
         nodes.reduce(t, r, push)
         return
     places = places_of(t, r.nbytes)
-    shared = t.size >= t.tuning["share"] and not places.short
+    shared = t.size >= t.tuning["folders"] and not places.short
     for u, (offset, size) in enumerate(r.units(places.width)):
         if shared or (t.size > 1 and (r.to is None or t.me != r.to)):
             t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
@@ -249,7 +249,7 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
         nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
         return
     places = places_of(t, r.nbytes)
-    if not places.short and t.size >= t.tuning["share"]:
+    if not places.short and t.size >= t.tuning["folders"]:
         _chain(t, r, reverse, push=True)
         return
     for u, (offset, size) in enumerate(r.units(places.width)):
