@@ -113,6 +113,35 @@ def anywhere(buffers: Buffers) -> None:
     raises(ValueError, ("nbytes[0]",), lambda: xupc.all_gather_all_x(to, own, wrong, ASYNC))
 
 
+def private() -> None:
+    """Arrays of values, contiguous or not, their blocks of any size."""
+    me, threads = int(xupc.MYTHREAD), int(xupc.THREADS)
+    for k, n in enumerate((1, 300, 40_000, 0, 9)):
+        mine = np.arange(n * 2, dtype=np.int64)[::2] + me * 1000 + k
+        total, every = np.empty(n, np.int64), np.empty((threads, n), np.int64)
+        moved = np.zeros(2 * n, np.int64)[::2]
+        handles = [
+            xupc.allav_reduce_all(total, mine, xupc.ADD, flags=ASYNC),
+            xupc.allav_permute(moved, mine, (me + 1) % threads, ASYNC),
+            xupc.allav_gather_all(every, mine, ASYNC),
+        ]
+        for handle in handles if (me + k) % 2 else handles[::-1]:
+            handle.wait()
+        wanted = np.arange(n * 2)[::2] + np.arange(threads)[:, None] * 1000 + k
+        assert (every == wanted).all(), (n, every, wanted)
+        assert (total == wanted.sum(0)).all()
+        assert (moved == wanted[(me - 1) % threads]).all()
+    plan = xupc.allav_gather_all.plan(every, mine)
+    mine += 5
+    handle = plan.start()
+    raises(XupcError, ("started",), plan.start)
+    handle.wait()
+    assert (every == wanted + 5).all()
+    raises(xupc.FlagError, ("ASYNC",), lambda: xupc.allv_gather_all(1, ASYNC))
+    raises(ValueError, ("root",), lambda: xupc.allav_broadcast(mine, threads, ASYNC))
+    xupc.barrier()
+
+
 def trouble(buffers: Buffers, usable: Usable) -> None:
     """Errors of arguments at posting, differences at waiting; nothing is lost."""
     me, threads = int(xupc.MYTHREAD), int(xupc.THREADS)
@@ -170,6 +199,7 @@ def main(rounds: int) -> None:
     trouble(buffers[0], usable)
     lists(buffers[0])
     anywhere(buffers[0])
+    private()
     done(number)
 
 

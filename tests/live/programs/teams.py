@@ -63,7 +63,7 @@ class Checks:
         flags = FLAGS[self.random.integers(len(FLAGS))]
         n = int(self.random.choice([1, 5, 700, 9000]))
         names = ["broadcast", "gather", "gather_all", "uneven", "exchange", "permute"]
-        names += ["sum", "prefix"]
+        names += ["sum", "prefix", "private"]
         getattr(self, self.random.choice(names))(n, flags)
 
     def root(self) -> tuple[int, int]:
@@ -125,6 +125,20 @@ class Checks:
             row[:k] = self.data(thread, n)[:k]
         self.see(dst.local[: n * team.size], wanted.ravel(), "gather_all_x")
         self.done(dst, src)
+
+    def private(self, n: int, flags: int) -> None:
+        """Arrays of values, and single ones."""
+        team = self.team
+        mine, out = self.data(self.me, n), np.empty(n, np.int64)
+        xupc.allav_reduce_all(out, mine, xupc.ADD, None, flags, team)
+        self.see(out, sum(self.data(t, n) for t in team.threads), "allav_reduce_all")
+        every = np.empty(n * team.size, np.int64)
+        xupc.allav_gather_all(every, mine, flags, team)
+        wanted = np.concatenate([self.data(t, n) for t in team.threads])
+        self.see(every, wanted, "allav_gather_all")
+        rank, thread = self.root()
+        assert xupc.allv_broadcast(self.me, rank, flags, team) == thread
+        assert xupc.allv_gather_all(self.me, flags, team) == list(team.threads)
 
     def exchange(self, n: int, flags: int) -> None:
         team, k = self.team, max(1, n // self.team.size)
