@@ -49,6 +49,9 @@ class Candidate:
     source, result
         What my thread contributes, and what it must find afterwards; None where it has no part.
         `result` is poisoned before a check, so it never shares memory with `source`.
+    content, expected
+        ``content(thread, salt)`` and ``expected(salt)``: what belongs there; None: as
+        functions of these names say.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Candidate:
     arguments: tuple[Any, ...]
     source: Bytes | None = None
     result: Bytes | None = None
+    content: Callable[[int, int], Bytes] | None = None
+    expected: Callable[[int], Bytes] | None = None
 
     @property
     def of_mpi(self) -> bool:
@@ -320,7 +325,8 @@ def is_right(cell: Cell, candidate: Candidate, memory: Memory, salt: int) -> boo
     """Whether my thread finds what it must after one call with new values; collective."""
     rank, threads = memory.team.rank, memory.team.size
     if candidate.source is not None:
-        candidate.source[:] = content(cell, rank, threads, salt)
+        given = candidate.content or (lambda thread, salt: content(cell, thread, threads, salt))
+        candidate.source[:] = given(rank, salt)
     if candidate.result is not None:
         candidate.result[:] = 255
     xupc.barrier()
@@ -328,6 +334,8 @@ def is_right(cell: Cell, candidate: Candidate, memory: Memory, salt: int) -> boo
     xupc.barrier()
     if candidate.result is None:
         return True
+    if candidate.expected is not None:
+        return np.array_equal(candidate.result, candidate.expected(salt))
     found = candidate.result.reshape(-1, cell.nbytes)
     blocks = expected(cell, rank, threads, salt)
     return all(np.array_equal(*pair) for pair in zip(found, blocks, strict=True))

@@ -336,7 +336,7 @@ def main() -> int:
         args.minutes = 1.0 if args.quick else 10.0 if args.threads <= 2 else 12.0
     args.collectives = args.collectives or SUITES[args.suite]
     name = f"one-node-{args.threads}-threads" + ("-loop" if args.loop else "")
-    name += "-computations" if args.suite == "computations" else ""
+    name += f"-{args.suite}" if args.suite != "moves" else ""
     if args.quick:
         name += "-quick"
     folder = args.results / name

@@ -32,10 +32,11 @@ from typing import Any
 
 import mpi4py
 import numpy as np
+import values
 import wire
 from cells import MYSYNC, Candidate, Cell, Memory, candidates, cells, is_right
 from mpi4py import MPI
-from suites import COLLECTIVES, ROOTED
+from suites import COLLECTIVES, ROOTED, UNEVEN, VALUES
 
 import xupc
 
@@ -75,10 +76,13 @@ class Worker:
 
     def _prepared(self, cell: Cell) -> Measured:
         flags = MYSYNC if self.args.loop and cell.collective in ROOTED else 0
-        found = candidates(
-            cell, self.memory, flags=flags, algorithms=self.args.algorithms,
-            mysync=self.args.cluster,
-        )
+        if cell.collective.startswith((VALUES, UNEVEN)):
+            found = values.candidates(cell, self.memory)
+        else:
+            found = candidates(
+                cell, self.memory, flags=flags, algorithms=self.args.algorithms,
+                mysync=self.args.cluster,
+            )
         return Measured(cell, found, [1] * len(found), [[] for _ in found])
 
     # -- one cell ----------------------------------------------------------------------------
