@@ -25,6 +25,8 @@ PLACES = pytest.mark.parametrize(
 IS_SORT = "examples/is_sort.py"
 POISSON = "examples/poisson.py"
 LOOKUP_TABLE = "examples/lookup_table.py"
+FFT = "examples/fft.py"
+SAMPLE_SORT = "examples/sample_sort.py"
 
 
 @PLACES
@@ -141,3 +143,151 @@ def test_a_wrong_table_is_noticed(live: Callable[..., Result]) -> None:
     """
     result = live(2, program, via="xupc run", expect=1)
     assert result.stdout.endswith("THE LOOKUPS ARE WRONG\n")
+
+
+@PLACES
+def test_fourier_transform(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, FFT, nodes=nodes)
+    assert result.stdout.endswith("\nVERIFICATION SUCCESSFUL\n")
+    sums = re.findall(r"^checksum \d +(\S+) ", result.stdout, re.MULTILINE)
+    assert len(sums) == 6
+    assert complex(sums[0]) == pytest.approx(554.6087004964 + 484.5363331978j, rel=1e-11)
+    assert complex(sums[5]) == pytest.approx(554.2683411902 + 493.2597244941j, rel=1e-11)
+
+
+@pytest.mark.once
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (7, "4,3")])
+def test_a_larger_fourier_transform(
+    live: Callable[..., Result], threads: int, nodes: str | None
+) -> None:
+    result = live(threads, FFT, args=["W"], nodes=nodes)
+    assert result.stdout.endswith("\nVERIFICATION SUCCESSFUL\n")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (7, None), (5, "1,4")])
+def test_transforms_of_cubes_that_the_threads_do_not_divide(
+    live: Callable[..., Result], threads: int, nodes: str | None
+) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import fft, numpy as np, xupc
+        with xupc.init():
+            for shape in [(1, 1, 1), (3, 5, 2), (13, 4, 9), (8, 1, 15), (2, 7, 30)]:
+                nx, ny, nz = shape
+                cube = fft.Cube(*shape)
+                values = np.random.default_rng(nx).standard_normal((2, nz, ny, nx))
+                values = values[0] + 1j * values[1]
+                cube.shared.local[:] = np.nan
+                cube.transform(values[cube.first : cube.end])
+                spectrum = np.fft.fftn(values)
+                mine = cube.columns.copy()
+                assert np.allclose(mine, spectrum[:, :, cube.left : cube.right], rtol=1e-12)
+                xupc.barrier()
+                assert np.allclose(cube.everything(), spectrum, rtol=1e-12), shape
+                xupc.barrier()
+                cube.shared.local[:] = np.nan
+                again = cube.transform_back(mine)
+                assert np.allclose(again, values[cube.first : cube.end], rtol=1e-12), shape
+    """
+    live(threads, program, nodes=nodes)
+
+
+BAD_TRANSFORMS = {
+    "the time step": "fft.DIFFUSION *= 1 + 1e-9",
+    "the exchange": """
+        init = fft.Cube.__init__
+        def wrong(cube, *args):
+            init(cube, *args)
+            cube.exchange = type("Nothing", (), {"algorithm": "none", "__call__": xupc.barrier})()
+        fft.Cube.__init__ = wrong
+    """,
+    "one value of the spectrum": """
+        fftn = fft.np.fft.fftn
+        def wrong(cube):
+            spectrum = fftn(cube)
+            spectrum[3, 2, 1] *= 1 + 1e-6
+            return spectrum
+        fft.np.fft.fftn = wrong
+    """,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("what", BAD_TRANSFORMS)
+def test_a_bad_transform_is_noticed(live: Callable[..., Result], what: str) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import fft, xupc
+        {BAD_TRANSFORMS[what].strip()}
+        sys.exit(fft.main("S"))
+    """
+    result = live(2, program, via="xupc run", expect=1)
+    assert result.stdout.endswith("VERIFICATION FAILED\n")
+
+
+@PLACES
+def test_sample_sort(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, SAMPLE_SORT, args=["50000"], nodes=nodes)
+    assert result.stdout.endswith("\nthe sort is right\n")
+    found = re.search(r"^imbalance +(\S+), then (\S+)$", result.stdout, re.MULTILINE)
+    assert found
+    assert float(found[1]) >= 0.75 * threads
+    assert float(found[2]) < 1.08
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("threads", "nodes"), [(1, None), (7, None), (6, "1,3,2")])
+def test_sample_sort_of_any_keys(
+    live: Callable[..., Result], threads: int, nodes: str | None
+) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import numpy as np, sample_sort, xupc
+        with xupc.init():
+            T, me = xupc.THREADS, xupc.MYTHREAD
+            rng = np.random.default_rng(T)
+            for counts in ([9] + [0] * (T - 1), [0] * (T - 1) + [5000], [1] * T,
+                           rng.integers(3000, size=T).tolist()):
+                for different in (1, 2, 10**9):
+                    keys = [1 + rng.integers(different, size=count) for count in counts]
+                    result = sample_sort.sample_sort(keys[me])
+                    ends = np.cumsum(sample_sort.on_all_threads(len(result)))
+                    everything = np.sort(np.concatenate(keys))
+                    assert ends[-1] == len(everything)
+                    mine = everything[ends[me] - len(result) : ends[me]]
+                    assert np.array_equal(result, mine), (counts, different)
+                    assert len(result) <= sum(counts) / T * 1.08 + 1, (counts, different)
+    """
+    live(threads, program, nodes=nodes)
+
+
+BAD_SAMPLE_SORTS = {
+    "NOT SORTED": "return result[::-1]",
+    "LOST OR CHANGED": "return result[1:]",
+    "CHANGED": "return result + (result > 1)",
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("what", BAD_SAMPLE_SORTS)
+def test_a_bad_sample_sort_is_noticed(live: Callable[..., Result], what: str) -> None:
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        import sample_sort
+        right = sample_sort.sample_sort
+        def wrong(keys):
+            result = right(keys)
+            {BAD_SAMPLE_SORTS[what]}
+        sample_sort.sample_sort = wrong
+        sys.exit(sample_sort.main(5000))
+    """
+    result = live(2, program, via="xupc run", expect=1)
+    assert result.stdout.endswith("THE SORT IS WRONG\n")
+    assert what in result.stdout
+    assert ("NOT SORTED" in result.stdout) == (what == "NOT SORTED")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ def load(name: str) -> Any:
 is_sort = load("is_sort")
 poisson = load("poisson")
 lookup_table = load("lookup_table")
+fft = load("fft")
+sample_sort = load("sample_sort")
 
 
 def randlc(count: int) -> list[int]:
@@ -39,6 +42,8 @@ def test_random_numbers_from_anywhere() -> None:
     serial = np.array(randlc(3000), np.uint64)
     for first, count in [(0, 3000), (0, 1), (1, 1), (7, 1000), (1024, 1025), (2999, 1), (5, 0)]:
         assert np.array_equal(is_sort.randoms(first, count), serial[first : first + count])
+        fractions = serial[first : first + count] / 2**46
+        assert np.array_equal(fft.randoms(first, count), fractions)
 
 
 def test_keys_are_what_floating_point_makes_of_them() -> None:
@@ -93,9 +98,86 @@ def test_every_lookup_is_somebodys() -> None:
     assert not np.intersect1d(first, other).size
 
 
+@pytest.mark.parametrize("name", ["S", "W"])
+def test_the_known_checksums_are_those_of_a_serial_transform(name: str) -> None:
+    nx, ny, nz, known = fft.SIZES[name]
+    numbers = np.array(randlc(2 * nx * ny * nz)) * 2.0**-46
+    cube = (numbers[::2] + 1j * numbers[1::2]).reshape(nz, ny, nx)
+    assert np.array_equal(fft.start(nx, ny, 3, 5), cube[3:5])
+    spectrum = np.fft.fftn(cube)
+    z, y, x = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in cube.shape), indexing="ij")
+    for step, checksum in enumerate(known, 1):
+        left = np.exp(-4 * 1e-6 * np.pi**2 * (x * x + y * y + z * z) * step)
+        later = np.fft.ifftn(spectrum * left)
+        total = sum(later[5 * j % nz, 3 * j % ny, j % nx] for j in range(1, 1025))
+        assert total.real == pytest.approx(checksum.real, rel=1e-12, abs=0)
+        assert total.imag == pytest.approx(checksum.imag, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize(("nx", "ny", "nz"), [(4, 4, 4), (3, 6, 5), (1, 2, 7)])
+def test_waves_decay_by_their_length(nx: int, ny: int, nz: int) -> None:
+    left = fft.decay(nx, ny, nz)
+    z, y, x = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in (nz, ny, nx)), indexing="ij")
+    assert np.allclose(np.log(left), -4e-6 * np.pi**2 * (x * x + y * y + z * z), rtol=1e-10)
+    assert np.array_equal(fft.decay(nx, ny, nz, slice(1, 3)), left[:, :, 1:3])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_a_checksum_counts_each_point_once(threads: int) -> None:
+    nx, ny, nz = 5, 6, 7
+    cube = np.random.default_rng(threads).random((nz, ny, nx)) + 0j
+    cuts = [nz * t // threads for t in range(threads + 1)]
+    parts = [
+        fft.sum_of_some(cube[first:end], first, nx, ny, nz)
+        for first, end in itertools.pairwise(cuts)
+    ]
+    total = sum(cube[5 * j % nz, 3 * j % ny, j % nx] for j in range(1, 1025))
+    assert sum(parts) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, 40])
+def test_keys_are_dealt_unevenly(threads: int) -> None:
+    for keys in (1, 7, 100_000):
+        shares = sample_sort.shares(keys, threads)
+        assert sum(shares) == keys
+        assert len(shares) == threads
+        assert sorted(shares, reverse=True) == shares
+        assert 4 * shares[0] >= 3 * keys
+        assert threads == 1 or shares[-1] == 0
+
+
+@pytest.mark.parametrize("different", [1, 3, 1000])
+def test_splitters_cut_in_the_order_of_key_thread_and_place(different: int) -> None:
+    rng = np.random.default_rng(different)
+    parts = [np.sort(rng.integers(different, size=n)) for n in (0, 50, 7, 1, 0, 20)]
+    everything = [(k, t, i) for t, part in enumerate(parts) for i, k in enumerate(part.tolist())]
+    samples = sample_sort.Splitters(*np.array(everything[::3]).T)
+    for count in (1, 2, 5, 30):
+        chosen = sample_sort.choose(samples, count)
+        by_hand = sorted(everything[::3])
+        triples = list(zip(*(each.tolist() for each in chosen), strict=True))
+        assert triples == [by_hand[len(by_hand) * i // count] for i in range(1, count)]
+        for t, part in enumerate(parts):
+            below = [sum(x[1] == t and x < triple for x in everything) for triple in triples]
+            assert chosen.cut(part, t).tolist() == below
+
+
+def test_a_checksum_notices_a_lost_and_a_changed_key_but_not_their_order() -> None:
+    keys = sample_sort.make_keys(10_000, 5)
+    sums = sample_sort.checksum(keys)
+    assert sample_sort.checksum(np.sort(keys)) == sums
+    moved = keys.copy()
+    moved[7] += 1
+    moved[8] -= 1
+    for other in (keys[1:], moved, np.append(keys, 1)):
+        assert sample_sort.checksum(other) != sums
+
+
 @pytest.mark.parametrize(
     ("module", "args"),
     [
+        (fft, ["Z"]),
+        (sample_sort, [0]),
         (is_sort, ["Z"]),
         (poisson, [0, ""]),
         (poisson, [9, "x"]),
