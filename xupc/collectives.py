@@ -456,8 +456,12 @@ class Permute(Collective):
         it is copied at the call and must be equal on all threads."""
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """Every call: the list's contents are data, so nothing is remembered."""
-        return self._prepare(*args, **kwargs).run()
+        """The list's contents are data: nothing is remembered unless it is a tuple."""
+        call = self._prepare(*args, **kwargs)
+        perm = args[2] if len(args) > 2 else kwargs["perm"]
+        if isinstance(perm, tuple) and call.opened.team.job.native and not call.opened.posted:
+            self.remember(args, call.instance, kwargs)
+        return call.run()
 
     def plan(  # type: ignore[override]
         self,

@@ -8,7 +8,7 @@ As in `xupc.collectives` an object per collective. A call goes through these pha
 4. the plan for just these transfers is found, bound and run.
 
 A call with the same arguments as an earlier one, and lists that still hold the same, goes from 1 or
-from the reading straight to the bound plan (`Remembered`).
+from the reading straight to the bound plan (`Remembered`); if its lists are tuples, at once.
 """
 
 from __future__ import annotations
@@ -159,6 +159,11 @@ CALLS = 64
 """How many calls are remembered."""
 
 
+def _is_constant(given: Any) -> bool:
+    """Whether a private list holds the same for ever."""
+    return isinstance(given, _CONSTANT) and not any(isinstance(x, np.void) for x in given)
+
+
 def _copied(given: Any) -> Any:
     """What a private list holds, to be compared."""
     plain = isinstance(given, np.ndarray) and given.dtype != object
@@ -245,8 +250,12 @@ class Relocation(Collective):
                 shared.append((listed.shared, listed.count, listed.data))
             elif isinstance(listed.original, _COPIED):
                 copies.append((listed.original, _copied(listed.original)))
-            elif not isinstance(listed.original, _CONSTANT):
+            elif not _is_constant(listed.original):
                 return
+        if not (copies or shared) and call.team.job.native:  # nothing can change
+            args, kwargs = arguments
+            self.remember(args, instance, kwargs)
+            return
         if len(self._known) >= CALLS:
             self._known.pop(next(iter(self._known)))
         self._known[key] = Remembered(arguments, call, instance, copies, shared)
