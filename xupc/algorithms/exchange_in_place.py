@@ -50,6 +50,16 @@ class Turn(NamedTuple):
         if count < self.pairs:
             yield Ranks(0, self.pairs - count), count
 
+    def far(self, t: Recorder) -> list[tuple[Ranks, int]]:
+        """Those of my partners' runs in which anybody is off my node."""
+        found = []
+        for run, place in self.partners(t):
+            end = run.first + run.count
+            near = (part.count for mates in t.mates() for part in _within(mates, run.first, end))
+            if sum(near) < run.count:
+                found.append((run, place))
+        return found
+
     def near(self, t: Recorder) -> Iterator[tuple[Ranks, int, int]]:
         """Those of my node but me: a run, its first one's place, the way to the next one's."""
         for run, place in self.partners(t):
@@ -93,7 +103,7 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
     t.ready(ALL, ALL)
     for turn in _turns(t, nbytes, t.tuning["buffer"]):
         coming = []
-        for run, place in turn.partners(t) if not t.one_node else ():
+        for run, place in turn.far(t):
             row = t.buffer(t.me, place * turn.size, turn.size)
             yours = dst.across(run, t.me * nbytes + turn.offset)
             coming += t.get(row, yours, turn.size, run.count)
@@ -119,8 +129,7 @@ def push(t: Recorder, dst: Operand, nbytes: int) -> None:
     mates = t.mates() if t.tree.node_size(t.my_node) > 1 else ()
     for k, turn in enumerate(_turns(t, nbytes, half)):
         base = k % 2 * half
-        far = list(turn.partners(t)) if not t.one_node else []
-        tickets = []
+        far, tickets = turn.far(t), []
         for run, place in far:
             row = t.buffer(t.me, base + place * turn.size)
             step = turn.size
