@@ -69,6 +69,7 @@ def test_data(
     [
         ("is_sort.py", ["S"], "VERIFICATION SUCCESSFUL"),
         ("poisson.py", ["48"], "the solution is right"),
+        ("fft.py", ["S"], "VERIFICATION SUCCESSFUL"),
     ],
 )
 def test_examples(
@@ -78,6 +79,24 @@ def test_examples(
     assert done.returncode == 0, output(done)
     assert "6 threads on 3 nodes" in done.stdout
     assert verdict in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("teams.py", ["[3, 6]"]),
+        ("handles.py", ["6"]),
+        ("relocations.py", ['{"sizes": [1, 40, 40000], "thin": 12}']),
+        ("in_place.py", ["8"]),
+        ("one_sided.py", ["6"]),
+        ("node_arrays.py", ["4"]),
+        ("values.py", ["12", "1"]),
+    ],
+)
+def test_extensions(cluster: Any, mpi_python: str, program: str, words: list[str]) -> None:
+    done = run(cluster, mpi_python, HOSTS, program, *words, timeout=100)
+    assert done.returncode == 0, output(done)
+    assert "done" in done.stdout
 
 
 @pytest.mark.parametrize("hosts", [[4, 4, 4, 4], HOSTS], ids=["4 x 4", "uneven"])
