@@ -45,6 +45,11 @@ def short(value: object) -> str:
         # In the making of shared memory, wherever that is just then.
         pytest.param("allocates", 0, None, "DeadThreadError: VICTIM died ", marks=ONCE),
         ("allocates", 2, "2x2", "DeadThreadError: VICTIM died "),
+        # In a posted call; on teams.
+        pytest.param("posts", 1, None, "DeadThreadError: VICTIM died ", marks=ONCE),
+        ("posts", 2, "2x2", "DeadThreadError: VICTIM died "),
+        pytest.param("on a team", 0, None, "DeadThreadError: VICTIM died ", marks=ONCE),
+        ("on a team", 3, "2x2", "DeadThreadError: VICTIM died "),
         # Other ends than SIGKILL.
         pytest.param("segfault", 1, None, OUTSIDE, marks=ONCE),
         pytest.param("exits", 2, None, OUTSIDE, marks=ONCE),
@@ -60,7 +65,7 @@ def test_every_survivor_names_the_dead(
 
 
 def _with_options(scenario: str, victim: int) -> tuple[str, int, str]:
-    name, _, option = scenario.partition(" ")
+    name, _, option = (scenario, "", "") if "team" in scenario else scenario.partition(" ")
     return name, victim, option
 
 

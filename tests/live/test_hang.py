@@ -22,6 +22,8 @@ LATE = "not there: VICTIM is outside xupc; its last call was all_broadcast(nbyte
         ("barrier", 3, "2x2", "s in barrier("),
         pytest.param("broadcast", 2, "1,1,1,1", "s in all_broadcast(", marks=ONCE),
         pytest.param("finalize", 0, "2x2", "s in finalize()", marks=ONCE),
+        pytest.param("posted", 2, None, "s in all_broadcast(", marks=ONCE),
+        ("posted", 1, "2x2", "s in all_broadcast("),
     ],
 )
 def test_every_waiting_thread_names_who_is_missing(
@@ -42,6 +44,14 @@ def test_the_memory_of_a_thread_that_does_not_answer(via: str) -> None:
     assert end.result.returncode != 0
     said = end.said(f"s in an access to thread 2's memory; {LATE}")
     assert said == 2 if via == "xupc run" else said, end.result.report()
+
+
+@pytest.mark.parametrize("nodes", [None, "2x2"])
+def test_who_is_missing_on_a_team(nodes: str | None) -> None:
+    end = bring_about("is late", 1, "team", nodes=nodes, env=TIMEOUT)
+    assert end.result.returncode != 0
+    assert end.said("HangError: thread ") == 3, end.result.report()
+    assert end.said("not there: VICTIM is outside xupc; its last call was split") == 3
 
 
 def test_a_stopped_thread_hangs_and_is_not_dead() -> None:

@@ -165,7 +165,21 @@ match scenario:
             compute("sleep", 1.2)
         xupc.barrier()
         xupc.barrier()
+    case "posts":  # the victim dies while the others wait for a posted call
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+            compute("numpy")
+        handles = [xupc.all_broadcast(dst, src, 256, xupc.ASYNC) for _ in range(3)]
+        handles[1].wait()
+    case "on a team":  # the victim dies, all others wait on teams, one of them without it
+        part = xupc.init().split(ME % 2)
+        if IS_VICTIM:
+            strike(signal.SIGKILL, 0.3)
+            compute("numpy")
+        part.barrier()
+        xupc.barrier()
     case "is late":  # never comes to a call
+        part = xupc.init().split(0, -ME) if options[0] == "team" else None
         if IS_VICTIM:
             how = "C" if options[0] == "memget" else "sleep"
             compute(how, float(options[1]) if len(options) > 1 else LATE)
@@ -183,6 +197,10 @@ match scenario:
                 xupc.all_free(dst)
             case "finalize":
                 xupc.finalize()
+            case "posted":
+                xupc.all_broadcast(dst, src, 256, xupc.ASYNC).wait()
+            case "team":
+                part.barrier()
             case "memget":
                 xupc.memget(np.empty(8, np.uint8), src + 256 * VICTIM, 8)
                 compute("sleep")
