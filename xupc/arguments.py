@@ -5,11 +5,15 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
+
 from .errors import FlagError
+from .fingerprint import fingerprint
 from .flags import IN_PLACE
+from .ops import Op
 from .shared import as_address
 
-__all__ = ["as_integer", "asks_in_place", "describe"]
+__all__ = ["as_integer", "asks_in_place", "describe", "func_name", "op_name"]
 
 
 def as_integer(value: Any, call: str, argument: str) -> int:
@@ -71,3 +75,26 @@ def _same_address(x: Any, y: Any) -> bool:
     except TypeError:
         return False
     return a is b and at == there
+
+
+def op_name(op: Any) -> str:
+    """An operation as text."""
+    return op.name if isinstance(op, Op) else repr(op)
+
+
+def func_name(func: Any) -> str:
+    """A function by module, name and code: what has to be the same on all threads."""
+    if func is None:
+        return "None"
+    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
+    if isinstance(func, np.ufunc):
+        return f"numpy.{func.__name__}"
+    code = getattr(func, "__code__", None)
+    if code is None:
+        return name
+    return f"{name} ({fingerprint(_code_text(code)) % (1 << 32):08x})"
+
+
+def _code_text(code: Any) -> str:
+    constants = [_code_text(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"

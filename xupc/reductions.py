@@ -15,8 +15,7 @@ import numpy as np
 from . import algorithms
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
-from .arguments import as_integer, asks_in_place
-from .arguments import describe as describe_address
+from .arguments import as_integer, asks_in_place, describe, func_name, op_name
 from .collectives import BoundPlan, Collective, Prepared, smallest_parts
 from .engine import kernels
 from .engine.live import Bound
@@ -194,14 +193,14 @@ class Computation(Collective):
             return [
                 ("dst", _describe(dst)),
                 ("src", _describe(src)),
-                ("op", _op_name(op)),
+                ("op", op_name(op)),
                 ("nelems", repr(nelems)),
                 ("blk_size", repr(blk_size)),
-                ("func", _func_name(func)),
+                ("func", func_name(func)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
             ]
 
-        title = f"{call}(op={_op_name(op)}, nelems={nelems!r}, flags={flags!r})"
+        title = f"{call}(op={op_name(op)}, nelems={nelems!r}, flags={flags!r})"
         opened = self._open(team, flags, Record(call, arguments, title=title))
         on, full = opened.team, opened.full
         try:
@@ -216,7 +215,7 @@ class Computation(Collective):
             signature = fingerprint(
                 self.name,
                 *(v for x in (to, source) for v in x.where),
-                source.dtype.str, int(op), _func_name(func), *self._layout(spec),
+                source.dtype.str, int(op), func_name(func), *self._layout(spec),
                 int(flags) | IN_PLACE * in_place,
             )  # fmt: skip
             instance = on.make(plan, bounds, signature, opened.record)
@@ -394,32 +393,10 @@ def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
 
 def _describe(x: Any) -> str:
     """An operand as text: all of it that has to be the same on all threads."""
-    text = describe_address(x)
+    text = describe(x)
     if isinstance(x, SharedArray | SharedPointer):
         text += f" phase {getattr(x, 'phase', 0)} of blocks of {x.blocksize} {x.dtype}"
     return text
-
-
-def _op_name(op: Any) -> str:
-    return op.name if isinstance(op, Op) else repr(op)
-
-
-def _func_name(func: Any) -> str:
-    """A function by module, name and code: what has to be the same on all threads."""
-    if func is None:
-        return "None"
-    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
-    if isinstance(func, np.ufunc):
-        return f"numpy.{func.__name__}"
-    code = getattr(func, "__code__", None)
-    if code is None:
-        return name
-    return f"{name} ({fingerprint(_code_text(code)) % (1 << 32):08x})"
-
-
-def _code_text(code: Any) -> str:
-    constants = [_code_text(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
 all_reduce = Computation(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from . import algorithms, runtime
 from .algorithms.values import transforms
 from .algorithms.values_reduce import Joining
-from .arguments import as_integer
+from .arguments import as_integer, func_name, op_name
 from .engine import kernels
 from .engine import python as python_engine
 from .engine.native_core import core
@@ -36,7 +36,6 @@ from .flags import ALGORITHM_MASK, ASYNC, IN_PLACE, REPRODUCIBLE, check_flags, f
 from .handles import Handle, post
 from .ops import Op
 from .plan.recorder import trace
-from .reductions import _func_name, _op_name
 from .team import INSTANCES, Team, resolve
 
 __all__ = [
@@ -295,7 +294,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             if self.kind:
                 out.append(("type", self.kind))
             if self.form.reduces:
-                out += [("op", _op_name(op)), ("func", _func_name(func))]
+                out += [("op", op_name(op)), ("func", func_name(func))]
             if self.form.rooted:
                 out.append(("root", repr(root)))
             out.append(("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)))
@@ -389,7 +388,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def _signature(self, kind: Kind) -> int:
         return fingerprint(
             self.__name__, self.kind, kind.nbytes, kind.dtype, kind.root, kind.op,
-            _func_name(kind.func), kind.flags & ~IN_PLACE,
+            func_name(kind.func), kind.flags & ~IN_PLACE,
         )  # fmt: skip
 
     def _flag(self, team: Team, kind: Kind, full: int) -> int:

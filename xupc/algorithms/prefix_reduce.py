@@ -25,12 +25,11 @@ from functools import cached_property
 from ..flags import MULTICORE, PULL, PUSH
 from ..layout import Block, Layout, moves
 from ..patterns import mirrored, prefix_joins
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Blocks, Leaf, Part, Ranks
 from .registry import algorithm
 from .sweeps import Edge, Up, trade_values, traded_values
 
-DST, SRC = Operand(0), Operand(1)
 _BLOCKS = 512  # of a message
 
 

@@ -8,12 +8,11 @@ from functools import cached_property
 
 from ..layout import Layout
 from ..patterns import tree_joins
-from ..plan.recorder import Operand, Recorder
+from ..plan.recorder import DST, SRC, Recorder
 from ..plan.steps import Leaf, Part
 
 __all__ = ["DST", "SRC", "Piece", "Reduction", "Task", "joined", "tree_of"]
 
-DST, SRC = Operand(0), Operand(1)
 Piece = tuple[int, int, int]
 """Results ``begin .. end``, each over so many blocks."""
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import Part, Ranks
 from . import values_across_nodes as nodes
 from .registry import algorithm
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOWS", "move_of", "transforms"]
 
-DST, SRC = Operand(0), Operand(1)
 FLOWS: dict[str, tuple[bool, bool, bool, bool]] = {
     "broadcast": (False, True, False, False),
     "scatter": (False, True, True, False),

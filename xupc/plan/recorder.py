@@ -47,7 +47,7 @@ from .steps import (
 if TYPE_CHECKING:
     from ..topology import Tree
 
-__all__ = ["ALL", "CHANNELS", "NODE", "Operand", "Recorder", "Who", "trace"]
+__all__ = ["ALL", "CHANNELS", "DST", "NODE", "SRC", "Operand", "Recorder", "Who", "trace"]
 
 ALL: Final = "all"
 """All threads of the team."""
@@ -78,6 +78,11 @@ class Operand:
     def row(self, thread: int, offset: int, step: int) -> Part:
         """A row of blocks `step` bytes apart on one thread."""
         return Part(self.index, thread, offset, 0, step)
+
+
+DST: Final = Operand(0)
+SRC: Final = Operand(1)
+"""A call's own operands, where there are just these two."""
 
 
 class Recorder:
