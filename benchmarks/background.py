@@ -1,0 +1,130 @@
+"""What goes on while a program computes: posted collectives, and one-sided accesses.
+
+    scripts/cluster run -n 2 -- PYTHON benchmarks/background.py overlap [bytes per block]
+    scripts/cluster run -n 2 -- PYTHON benchmarks/background.py access
+
+overlap: gather_all on all threads against matrix products of the same length on each; both one
+after the other, and the collective posted, the products, then the wait. All three in turn, each
+repetition's maximum over the threads; printed are medians of the ratios.
+
+access: thread 0 reads 8 bytes of the last thread's memory again and again, while that is in
+numpy, in a loop of Python, asleep, or waits in a barrier. Printed: median, 90th percentile and
+the longest, in ms. The first of them waits until the others have heard that they are to serve.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+import xupc
+
+ROUNDS = 15
+SIDE = 120  # of the matrices
+SECONDS = 3.0
+
+
+def slowest(call: Callable[[], object]) -> float:
+    """Seconds that the call takes, the maximum over the threads."""
+    xupc.barrier()
+    begin = time.perf_counter()
+    call()
+    return float(xupc.allv_reduce_all(time.perf_counter() - begin, xupc.MAX))
+
+
+def overlap(nbytes: int) -> dict[str, float]:
+    """Ratios of both at the same time to the longer one and to their sum."""
+    threads = int(xupc.THREADS)
+    src = xupc.all_alloc(threads * nbytes, np.uint8, nbytes)
+    dst = xupc.all_alloc(threads * threads * nbytes, np.uint8, threads * nbytes)
+    a = np.random.default_rng(1).random((SIDE, SIDE))
+
+    def move() -> None:
+        xupc.all_gather_all(dst, src, nbytes)
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            a @ a
+
+    for _ in range(3):
+        move()
+    goal = float(np.median([slowest(move) for _ in range(5)]))
+    times = 1
+    while slowest(partial(work, times)) < goal:
+        times += max(1, times // 4)
+
+    def both() -> None:
+        handle = xupc.all_gather_all(dst, src, nbytes, xupc.ASYNC)
+        work(times)
+        handle.wait()
+
+    both()
+    rows = np.array(
+        [[slowest(move), slowest(partial(work, times)), slowest(both)] for _ in range(ROUNDS)]
+    )
+    longer, total = rows[:, :2].max(1), rows[:, :2].sum(1)
+    return {
+        "collective ms": 1e3 * float(np.median(rows[:, 0])),
+        "products ms": 1e3 * float(np.median(rows[:, 1])),
+        "together / longer": float(np.median(rows[:, 2] / longer)),
+        "together / sum": float(np.median(rows[:, 2] / total)),
+    }
+
+
+def access(doing: str) -> dict[str, float]:
+    """Milliseconds of a read of 8 bytes from a thread that does something else."""
+    threads, me = int(xupc.THREADS), int(xupc.MYTHREAD)
+    array = xupc.all_alloc(threads, np.int64, 1)
+    array.local[:] = me
+    xupc.barrier()
+    end = time.monotonic() + SECONDS
+    took: list[float] = []
+    if me == 0:
+        while time.monotonic() < end - 0.3:
+            begin = time.perf_counter()
+            assert array[threads - 1] == threads - 1
+            took.append(1e3 * (time.perf_counter() - begin))
+            time.sleep(1e-3)
+    elif me == threads - 1:
+        a, count = np.random.default_rng(1).random((300, 300)), 0
+        while doing != "a barrier" and time.monotonic() < end:
+            if doing == "numpy":
+                a @ a
+            elif doing == "Python":
+                count += 1
+            else:
+                time.sleep(end - time.monotonic())
+    xupc.barrier()
+    if not took:
+        return {}
+    return {
+        "median": float(np.median(took)),
+        "90 %": float(np.percentile(took, 90)),
+        "longest": max(took),
+        "accesses": len(took),
+    }
+
+
+def main(what: str, nbytes: int = 4_000_000) -> None:
+    """One line of JSON for each measurement."""
+    with xupc.init() as team:
+        place = {"threads": team.size, "nodes": len(team.tree.nodes)}
+        if what == "overlap":
+            found = [("overlap", overlap(int(nbytes)))]
+        else:
+            found = [(doing, access(doing)) for doing in ("numpy", "Python", "sleep", "a barrier")]
+        for name, figures in found:
+            if team.rank == 0:
+                rounded = {k: round(v, 3) for k, v in figures.items()}
+                print(json.dumps({"what": name, **place, **rounded}), flush=True)
+
+
+main(*sys.argv[1:])
