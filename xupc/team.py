@@ -257,14 +257,19 @@ class Team:
         Raises
         ------
         ValueError
-            If it is the world team, or the `node` or `roots` of one: those end with theirs.
+            If it is the world team, or the `node` or `roots` of one: those end with theirs. If
+            its memory is in use by a call that nobody has waited for.
         """
         if self.parent is None:
             raise ValueError("the world team cannot be freed: call xupc.finalize()")
         if self in self.parent._parts.values():
             raise ValueError("free: a predefined team ends with the one that it is a part of")
         self.enter("free")
-        self.meet(fingerprint("free"), Record("free"))
+        record = Record("free")
+        if using := self.job.uses(memory=self.heap):
+            text = f"free: memory of the team is in use by {using}: wait for its handle"
+            self.fail(ValueError(text), record)
+        self.meet(fingerprint("free"), record)
         invalidate()
         self.close()
 

@@ -231,6 +231,15 @@ def test_info_says_what_is_wrong(change: dict[str, Any], words: str, fatal: bool
     assert "1 problem\n" in info.render(facts)
 
 
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [("multiple", "go on between nodes"), ("serialized", "thread level is serialized")],
+)
+def test_info_says_what_goes_on_in_the_background(level: str, words: str) -> None:
+    facts = dataclasses.replace(GOOD, probe=Probe("MPICH Version: 5.0.2", thread_level=level))
+    assert words in info.render(facts)
+
+
 def test_info_exits_with_4_where_xupc_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = dataclasses.replace(GOOD, probe=Probe(error="cannot load libmpi"))
     monkeypatch.setattr(info, "collect", lambda timeout: facts)

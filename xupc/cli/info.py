@@ -259,6 +259,8 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "shared memory", _heap_row(facts.heap)
     limit = facts.memory_limit
     yield "memory limit", "none" if limit is None else f"{_size(limit)} (cgroup)"
+    if facts.probe.library:
+        yield "background", _background_row(facts.probe)
     yield "cores", _cores_row(facts)
     yield "host", facts.hostname
     yield "host id", "unknown" if facts.hostid is None else f"0x{facts.hostid:08x}"
@@ -275,6 +277,16 @@ def _mpi_row(facts: Facts) -> str:
         return "none"
     level = facts.probe.thread_level
     return _library(facts.probe) + (f", threads: {level}" if level else "")
+
+
+def _background_row(probe: Probe) -> str:
+    """Whether messages between nodes move while the program computes."""
+    if probe.thread_level == "multiple":
+        return "posted calls and one-sided accesses go on between nodes while threads compute"
+    return (
+        f"between nodes nothing goes on while threads compute: MPI's thread level is "
+        f"{probe.thread_level or 'unknown'}, not multiple"
+    )
 
 
 def _library(probe: Probe) -> str:

@@ -521,10 +521,15 @@ class Job:
             self._progressing = False
             self.engine.lock.release()
 
-    def uses(self, allocation: Any) -> str:
-        """The posted call that uses some memory and was not waited for, "" if none does."""
-        calls = (p.call for p in self.unfinished if allocation in p.allocations)
-        return next(calls, "")
+    def uses(self, allocation: Any = None, memory: Any = None) -> str:
+        """The posted call that uses some memory and was not waited for, "" if none does.
+
+        An allocation, or any of a heap.
+        """
+        for pending in self.unfinished:
+            if any(a is allocation or a.memory is memory for a in pending.allocations):
+                return pending.call
+        return ""
 
     # -- the end -----------------------------------------------------------------------
     def close(self) -> None:

@@ -86,6 +86,7 @@ def on_teams(buffers: list[Buffers]) -> None:
     first = buffers[0].pointer("src", part.threads[0])
     handle = xupc.all_broadcast(dst, first, 8, ASYNC, team=part)
     raises(ValueError, ("under way", "all_broadcast"), lambda: xupc.all_free(dst))
+    raises(ValueError, ("free", "all_broadcast"), part.free)
     handle.wait()
     part.free()
 
