@@ -54,6 +54,17 @@ def test_who_is_missing_on_a_team(nodes: str | None) -> None:
     assert end.said("not there: VICTIM is outside xupc; its last call was split") == 3
 
 
+@pytest.mark.parametrize("nodes", [None, "2x2"])
+def test_threads_that_wait_for_each_other(nodes: str | None) -> None:
+    end = bring_about("crosswise", 0, nodes=nodes)
+    assert end.result.returncode != 0
+    assert end.result.seconds < 15
+    error = end.result.stderr
+    assert "HangError: threads wait for each other: " in error, end.result.report()
+    assert "in barrier(" in error
+    assert "in all_broadcast(nbytes=256" in error
+
+
 def test_a_stopped_thread_hangs_and_is_not_dead() -> None:
     end = bring_about("stops", 2, env=TIMEOUT)
     assert end.result.returncode != 0

@@ -90,6 +90,7 @@ cdef extern from "core.h" nogil:
     int xu_run(xu_inst *, uint64_t)
     int xu_advance(xu_inst *, xu_blocked *, int *)
     int xu_suspect(const xu_inst *)
+    int xu_awaited(const xu_inst *, int32_t *, int)
     uint64_t xu_sync_bytes(uint64_t)
     void xu_attach(xu_team *, char *, int32_t, int32_t)
     uint64_t xu_mix(uint64_t, uint64_t)
@@ -433,6 +434,12 @@ cdef class Instance:
     def suspect(self):
         """Whether my node's shared memory shows that calls differ."""
         return bool(xu_suspect(&self.i))
+
+    def awaited(self):
+        """Members on my node that the call waits for, by local index; some of very many."""
+        cdef int32_t found[64]
+        cdef int n = xu_awaited(&self.i, found, 64)
+        return [found[k] for k in range(n)]
 
     @property
     def released(self):

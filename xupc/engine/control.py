@@ -50,7 +50,10 @@ _ID = struct.Struct("<qq48s")  # pid, thread, host
 TROUBLE_BYTES = 1024
 _TROUBLE = 128
 _WAIT = _TROUBLE + TROUBLE_BYTES
-_CALLS = _WAIT + TROUBLE_BYTES
+_EDGES = _WAIT + TROUBLE_BYTES
+_MOST_EDGES = 58
+_EDGE_HEAD = struct.Struct("<QQQQ")  # looks, team, operation, how many
+_CALLS = _EDGES + _EDGE_HEAD.size + 4 * _MOST_EDGES + 8
 _RECORD = _CALLS + TEXTS * TEXT_BYTES
 _STATUS = np.dtype(
     [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "ended")]
@@ -164,6 +167,27 @@ class Control:
         if not self.status[index]["waits"]:
             return ""
         return self._read(self._record(index) + _WAIT, TROUBLE_BYTES)
+
+    def publish_awaited(self, team: int, op: int, threads: Sequence[int]) -> None:
+        """In an operation of a team I wait for these threads: looked at just now."""
+        at = self._record(self.index) + _EDGES
+        looks = self.awaited_by(self.index)[0]
+        some = np.array(threads[:_MOST_EDGES], np.int32).tobytes()
+        head = _EDGE_HEAD.pack(looks + 1, team, op, len(some) // 4)
+        self.segment.map[at : at + len(head) + len(some)] = head + some
+
+    def awaited_by(self, index: int) -> tuple[int, int, int, list[int]]:
+        """How often a thread has looked, the team and operation it was in, for whom it waited."""
+        at = self._record(index) + _EDGES
+        looks, team, op, n = _EDGE_HEAD.unpack_from(self.segment.map, at)
+        threads = np.frombuffer(self.segment.map, np.int32, n, at + _EDGE_HEAD.size)
+        return looks, team, op, threads.tolist()
+
+    def waits_in(self, index: int, team: int, op: int) -> bool:
+        """Whether a thread waits in an operation of a team."""
+        status = self.status[index]
+        here = int(status["team"]) == team and int(status["op"]) == op
+        return here and int(status["done"]) != op and bool(status["waits"])
 
     def doing(self, index: int) -> str:
         """What a thread is doing, or did last, in words."""

@@ -677,6 +677,31 @@ static inline int xu_suspect(const xu_inst *in) {
     return 0;
 }
 
+/* Whom the call waits for on my node: up to `most` members into out; how many. */
+static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
+    xu_team *t = in->team;
+    int n = 0;
+    for (int lane = 0; lane < XU_LANES; lane++) {
+        if (in->pc[lane] >= in->prog->end[lane]) continue;
+        const xu_step *s = &in->prog->steps[in->pc[lane]];
+        if (s->kind == XS_WAIT) {
+            const xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
+            int32_t j = s->src_local + in->sub[lane] * s->src_lstep;
+            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
+            if (n < most && j != t->me &&
+                atomic_load_explicit(&row[j].chan[s->dst], memory_order_acquire) < target)
+                out[n++] = j;
+        } else if (s->kind == XS_AWAIT || s->kind == XS_GATHER ||
+                   ((s->kind == XS_FUSE || s->kind == XS_BARRIER) && in->sub[lane])) {
+            const xu_arrival *line = xu_lines(t);
+            for (int32_t j = 0; j < t->n && n < most; j++)
+                if (atomic_load_explicit(&line[j].seq, memory_order_acquire) < t->epoch)
+                    out[n++] = j;
+        }
+    }
+    return n;
+}
+
 /* Run what can be run.  Spins and yields as the team's policy says; sleeps only if
  * sleep_ns > 0, in slices, until about that much time has passed. */
 static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {

@@ -10,7 +10,8 @@ to see:
 3. for the machine's lowest thread, the lifeline to other machines, which carries
    deaths and troubles on (`xupc.engine.lifeline`);
 4. a launcher that is gone;
-5. the deadline of the wait.
+5. threads that wait for each other, on different teams;
+6. the deadline of the wait.
 
 A thread that sees something raises; from then on nothing can be called. The end of a
 program with a broken job never waits for an answer: it lets those speak who are about
@@ -26,7 +27,7 @@ import sys
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
@@ -40,6 +41,7 @@ __all__ = ["Guard", "Unguarded"]
 
 SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
 TICK = 0.25  # seconds between two looks of the daemon thread
+CYCLE_AFTER = 1.0  # of a wait, before threads that wait for each other are looked for
 WARN_AFTER = 60.0  # seconds of a wait without a timeout
 SPEAK = 1.0  # from a death to the end of a thread that computes
 LAST_WORD = 3.0  # from a death to the end of a thread that has raised
@@ -75,6 +77,7 @@ class Guard:
         self.lifeline = job.lifeline
         self.parent = os.getppid()
         self.ending = False
+        self._suspected: tuple[Any, list[int]] | None = None
         self.asked = 0.0  # when other machines were last told that this one's threads read theirs
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
@@ -86,6 +89,8 @@ class Guard:
         self._raise_troubles(waiting)
         waited = (time.monotonic_ns() - waiting.since) * 1e-9
         waiting.publish(self._wait_text(waiting))
+        if waited > CYCLE_AFTER and self.job.teams:
+            self._look_for_cycle(waiting)
         timeout = self.job.timeout
         if timeout is not None and waited > timeout:
             error = HangError(self._hang_text(waiting, waited))
@@ -95,6 +100,56 @@ class Guard:
         if timeout is None and waited > WARN_AFTER and not waiting.warned:
             waiting.warned = True
             warnings.warn(self._hang_text(waiting, waited), RuntimeWarning, stacklevel=2)
+
+    def _look_for_cycle(self, waiting: Waiting) -> None:
+        """HangError if threads of this machine wait for each other, on different teams.
+
+        Each tells whom it waits for. A cycle is real if all of it was confirmed by those in it
+        since it was first seen, and none of them has moved meanwhile.
+        """
+        instance = waiting.instance
+        if instance is None:
+            return
+        team = instance.owner
+        members = team.rank_tree.members(team.node_number)
+        awaited = [team.threads[int(members[i])] for i in instance.awaited()]
+        self.control.publish_awaited(team.number, instance.op, awaited)
+        cycle = self._cycle()
+        places = [self.control.awaited_by(i)[:3] for i in cycle]
+        calls = tuple((i, *place[1:]) for i, place in zip(cycle, places, strict=True))
+        if not cycle or self._suspected is None or self._suspected[0] != calls:
+            self._suspected = (calls, [looks for looks, _, _ in places]) if cycle else None
+            return
+        first = self._suspected[1]
+        if any(looks < seen + 2 for (looks, _, _), seen in zip(places, first, strict=True)):
+            return
+        names = [f"{self._name(i)} is {self.control.doing(i)}" for i in cycle]
+        error = HangError(f"threads wait for each other: {', for whom '.join(names)}")
+        self.control.post(HUNG, str(error))
+        self.job.break_with(error)
+        raise error
+
+    def _cycle(self) -> list[int]:
+        """A cycle of waiting threads that I am in, by machine index; empty if there is none."""
+        control, me = self.control, self.control.index
+        of = {control.who(i)[1]: i for i in range(control.threads)}
+        way: list[int] = [me]
+        left = [[of[t] for t in control.awaited_by(me)[3] if t in of]]
+        seen = {me}
+        while left:
+            if not left[-1]:
+                left.pop()
+                way.pop()
+                continue
+            i = left[-1].pop()
+            if i == me:
+                return way
+            _, team, op, awaited = control.awaited_by(i)
+            if i not in seen and control.waits_in(i, team, op):
+                seen.add(i)
+                way.append(i)
+                left.append([of[t] for t in awaited if t in of])
+        return []
 
     def _raise_troubles(self, waiting: Waiting) -> None:
         trouble = self.control.trouble()

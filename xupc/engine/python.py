@@ -235,6 +235,10 @@ class Instance:
         """There is no shared memory to look at."""
         return False
 
+    def awaited(self) -> list[int]:
+        """There is no shared memory that tells."""
+        return []
+
     def advance(self, lane: int) -> None:
         """Past the MPI step at which a lane stands."""
         if isinstance(self._step(lane), Barrier):

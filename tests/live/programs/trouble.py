@@ -178,6 +178,14 @@ match scenario:
             compute("numpy")
         part.barrier()
         xupc.barrier()
+    case "crosswise":  # two threads in calls of two teams, each waits for the other
+        pair = xupc.init().split(0 if ME in (0, 1) else None)
+        other = xupc.init().split(0 if ME in (0, 1) else None)
+        if ME == 0:
+            pair.barrier()
+        elif ME == 1:
+            xupc.all_broadcast(dst, src, 256, team=other)
+        xupc.barrier()
     case "is late":  # never comes to a call
         part = xupc.init().split(0, -ME) if options[0] == "team" else None
         if IS_VICTIM:
