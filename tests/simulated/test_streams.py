@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.simulated.matrix import (
+from simulated.matrix import (
+    BUFFER,
     ENTRIES,
     MEANING,
     TUNINGS,
@@ -69,6 +70,8 @@ class Streams:
             array: [bytearray(row.tobytes()) for row in rows]
             for array, rows in self.expected.items()
         }
+        for team in ("all", "part"):  # scratch, which calls on one team share
+            self.memory[team] = [bytearray(BUFFER) for _ in every]
         self.scripts: list[list[Action]] = [[] for _ in range(self.threads)]
 
     def round(self, entries: list[Entry], sync: Sync, tuning: Any) -> None:
@@ -112,7 +115,9 @@ class Streams:
         results, sources = dst[rows], src[rows]
         MEANING[entry.collective].oracle(results, sources, root, n)
         dst[rows] = results
-        return Call(programs, ((f"dst {name}", 0), (f"src {name}", 0)), None, team)
+        scratch = "part" if name == "other" else "all", 0
+        operands = (f"dst {name}", 0), (f"src {name}", 0), scratch, scratch
+        return Call(programs, operands, None, team)
 
     def run(self, seed: int | None) -> None:
         Simulation(self.tree, self.memory, self.scripts, seed).run()

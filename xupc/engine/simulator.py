@@ -570,11 +570,11 @@ class Simulation:
         for pair in what.pairs:
             kept = []
             for operand, rank, lo, hi in pair:
-                array, base = call.operands[operand]
-                kept.append(bytes(self._memory[array][rank][lo + base : hi + base]))
+                memory, base = self._bytes(call, operand, rank)
+                kept.append(bytes(memory[lo + base : hi + base]))
             for (operand, rank, lo, hi), data in zip(pair, reversed(kept), strict=True):
-                array, base = call.operands[operand]
-                self._memory[array][rank][lo + base : hi + base] = data
+                memory, base = self._bytes(call, operand, rank)
+                memory[lo + base : hi + base] = data
 
     def _by_hand(self, lane: _Lane, what: Moves | Swaps | Work) -> None:
         """A step by loads and stores."""
