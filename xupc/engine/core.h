@@ -67,7 +67,7 @@
 #define XU_LANES 2
 #define XU_OPERANDS 4
 #define XU_SLOT 2        /* the operand that is a line of scratch of the operation's own */
-#define XU_SLOT_BYTES 2048
+#define XU_SLOT_BYTES 1024
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #define XU_DEPTH 34        /* values that are not yet combined: the depth of a tree of 2^32 */
 

@@ -77,7 +77,7 @@ __all__ = [
 LANES = ("node", "net")
 SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
-SLOT_BYTES, BUFFER_BYTES = 2048, 1 << 20
+SLOT_BYTES, BUFFER_BYTES = 1024, 1 << 20
 """Of one operation's SLOT, and of the BUFFER, on each thread."""
 
 
