@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from simulated.matrix import (
     BUFFER,
     ENTRIES,
@@ -22,6 +21,7 @@ from simulated.matrix import (
     Sync,
     placements,
 )
+
 from xupc.algorithms import Entry, find
 from xupc.engine.simulator import (
     Action,

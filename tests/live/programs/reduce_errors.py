@@ -153,6 +153,7 @@ class Trouble:
             return lambda: f(dst, src, op, n, blk, func, flags | more)
 
         floats = {"dst": self.G, "src": F}
+        apart = int(form == "reduce_mpi_all" or "fix" in form)  # the same place: in place
         cases: list[tuple[type[BaseException], tuple[str, ...], Call]] = [
             *((TypeError, ("op", op.name), call(op, **floats)) for op in (Op.AND, Op.OR, Op.XOR)),
             *((TypeError, ("op",), call(op)) for op in (None, "ADD", 0, 99, 1.0)),
@@ -172,8 +173,8 @@ class Trouble:
             (TypeError, ("src",), call(src=np.zeros(9, "i4"))),
             (ValueError, ("dst", "freed"), call(dst=self.freed)),
             (ValueError, ("src", "freed"), call(src=self.freed)),
-            (OverlapError, ("overlap",), call(src=B)),
-            (OverlapError, ("overlap",), call(src=B + 0, dst=B + 0)),
+            (OverlapError, ("overlap",), call(src=B, dst=B + apart)),
+            (OverlapError, ("overlap",), call(src=B + 0, dst=B + apart)),
             (ValueError, ("dst",), call(dst=B.ptr(len(B)))),
             (ValueError, ("nelems",), call(n=None, src=A + 0)),
             (FlagError, ("flags",), call(more=(xupc.PULL | xupc.PUSH | xupc.MULTICORE))),
