@@ -110,12 +110,11 @@ class Guard:
         instance = waiting.instance
         if instance is None:
             return
-        team = instance.owner
-        members = team.rank_tree.members(team.node_number)
-        awaited = [team.threads[int(members[i])] for i in instance.awaited()]
-        self.control.publish_awaited(team.number, instance.op, awaited)
+        self.control.publish_awaited(instance.owner.number, instance.op, self._awaited(instance))
         cycle = self._cycle()
         places = [self.control.awaited_by(i)[:3] for i in cycle]
+        if len({team for _, team, _ in places}) == 1:  # one call, however slow, goes on
+            cycle = []
         calls = tuple((i, *place[1:]) for i, place in zip(cycle, places, strict=True))
         if not cycle or self._suspected is None or self._suspected[0] != calls:
             self._suspected = (calls, [looks for looks, _, _ in places]) if cycle else None
@@ -128,6 +127,16 @@ class Guard:
         self.control.post(HUNG, str(error))
         self.job.break_with(error)
         raise error
+
+    def _awaited(self, instance: Any) -> list[int]:
+        """The threads that a call of mine cannot go on without; those of my machine first."""
+        if self.job.pending:  # what was posted goes on meanwhile, and may be what they need
+            return []
+        team, net = instance.owner, instance.net
+        members = team.rank_tree.members(team.node_number)
+        near = {team.threads[int(members[i])] for i in instance.awaited()}
+        far = net.awaited(instance) if net is not None else set()
+        return [*sorted(near), *sorted(far - near, key=lambda t: t not in self.job.machine)]
 
     def _cycle(self) -> list[int]:
         """A cycle of waiting threads that I am in, by machine index; empty if there is none."""

@@ -198,7 +198,7 @@ class Job:
         self.world: Any = None  # the team of all threads, when there is one
         self.pending: list[Any] = []  # teams with posted calls that are not over
         self.unfinished: set[Pending] = set()  # posted calls that nobody has waited for
-        self.background: Progress | None = None
+        self.background = Progress(self)
         self._progressing = False
         self.host = socket.gethostname()
         sweep_stale()
@@ -491,18 +491,12 @@ class Job:
         for each in (self.world, *self.teams):
             each.core.blocked = bool(self.pending) or each.notified is not None
         if self.pending and team.spans_nodes and self.network.threads_multiple:
-            self.move_on().wake()
-
-    def move_on(self) -> Progress:
-        """The thread that moves things on while the program computes."""
-        if self.background is None:
-            self.background = Progress(self)
-        return self.background
+            self.background.wake()
 
     def serve(self, until: float) -> None:
         """Look for other nodes' one-sided accesses until then, whatever the program does."""
         if self.network.threads_multiple:
-            self.move_on().serve(until)
+            self.background.serve(until)
 
     def progress(self, *, wait: bool = False) -> bool:
         """Move all queues on without waiting, except for a thread that is doing so, if asked to.
@@ -538,8 +532,7 @@ class Job:
         assert isinstance(guard, Guard)
         guard.finished()
         invalidate()
-        if self.background is not None:
-            self.background.stop()
+        self.background.stop()
         while self.teams:
             self.teams[0].close()
         self.heap.close()

@@ -118,31 +118,43 @@ class Pending:
 
 
 class Progress:
-    """The daemon thread that moves things on while the program computes."""
+    """The daemon thread that moves things on while the program computes.
+
+    It is started when there is something to do for the first time, by whichever thread of
+    this process knows of it.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self._until = 0.0  # one-sided accesses are served
         self._stop = False
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()  # held to start or stop the thread
+        self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
         """There is something to do."""
+        with self._lock:
+            if self._thread is None and not self._stop:
+                self._thread = threading.Thread(
+                    target=self._run, name="xupc-progress", daemon=True
+                )
+                self._thread.start()
         self._wake.set()
 
     def serve(self, until: float) -> None:
         """Serve one-sided accesses until then."""
         if until > self._until:
             self._until = until
-            self._wake.set()
+            self.wake()
 
     def stop(self) -> None:
-        """Blocking: no more."""
-        self._stop = True
+        """Blocking: no more, whoever asks for it."""
+        with self._lock:
+            self._stop = True
         self._wake.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         job = self.job
