@@ -31,9 +31,10 @@ from launches import (
     revision,
     stored,
 )
-from stats import Ratio, geometric_mean, ratio, spread, verdict
 from suites import COLLECTIVES, SUITES
 from tables import size, table, time_of
+
+from xupc.bench.stats import Ratio, geometric_mean, ratio, spread, verdict
 
 SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 8 << 20]
 START = 2.5  # seconds that a launch takes besides the measuring

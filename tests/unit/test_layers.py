@@ -45,6 +45,8 @@ LAYERS = [
     ("one_sided", 7),
     ("runtime", 7),
     ("upc", 7),
+    ("bench", 8),
+    ("report", 8),
     ("cli", 8),
     ("__main__", 8),
 ]

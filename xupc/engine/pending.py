@@ -136,9 +136,7 @@ class Progress:
         """There is something to do."""
         with self._lock:
             if self._thread is None and not self._stop:
-                self._thread = threading.Thread(
-                    target=self._run, name="xupc-progress", daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
                 self._thread.start()
         self._wake.set()
 

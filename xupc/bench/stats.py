@@ -16,11 +16,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ratio", "geometric_mean", "ratio", "spread", "verdict"]
+__all__ = ["Estimate", "Ratio", "geometric_mean", "median", "ratio", "spread", "verdict"]
 
 DRAWS = 4000
 RESOLVABLE = 0.05  # the A/A spread above which a cell says nothing
 Launches = Sequence[Sequence[int]]  # ns, per launch and repetition
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median in ns and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -35,25 +44,38 @@ class Ratio:
         return f"{self.value:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
+def median(launches: Launches, seed: int = 1) -> Estimate:
+    """The median over launches of the medians over their repetitions, by the same bootstrap."""
+    random = np.random.default_rng(seed)
+    value = float(np.median([np.median(times) for times in launches]))
+    drawn = np.stack([drawn_medians(times, random) for times in launches])
+    return Estimate(value, *_interval(drawn, random))
+
+
 def ratio(above: Launches, below: Launches, seed: int = 1) -> Ratio:
     """The ratio of two candidates that were measured in the same launches."""
     random = np.random.default_rng(seed)
     value = float(np.median(per_launch(above, below)))
-    drawn = np.stack([
-        drawn_medians(a, random) / drawn_medians(b, random)
-        for a, b in zip(above, below, strict=True)
-    ])
+    drawn = np.stack(
+        [
+            drawn_medians(a, random) / drawn_medians(b, random)
+            for a, b in zip(above, below, strict=True)
+        ]
+    )
+    return Ratio(value, *_interval(drawn, random))
+
+
+def _interval(drawn: NDArray[np.float64], random: np.random.Generator) -> tuple[float, float]:
+    """Of the median over launches, which are drawn too; a row of draws for each launch."""
     which = random.integers(0, len(drawn), size=drawn.shape)
     resampled = np.median(np.take_along_axis(drawn, which, axis=0), axis=0)
     low, high = np.quantile(resampled, [0.025, 0.975])
-    return Ratio(value, float(low), float(high))
+    return float(low), float(high)
 
 
 def per_launch(above: Launches, below: Launches) -> list[float]:
     """The ratio of medians in each launch."""
-    return [
-        float(np.median(a) / np.median(b)) for a, b in zip(above, below, strict=True)
-    ]
+    return [float(np.median(a) / np.median(b)) for a, b in zip(above, below, strict=True)]
 
 
 def drawn_medians(times: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:

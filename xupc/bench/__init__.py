@@ -1,0 +1,1 @@
+"""Measuring collectives: what is measured, on every thread, and what comes of it."""
