@@ -78,7 +78,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, change, words: str) -
 def test_what_is_no_result(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "r.json"
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="r.json: "):
+    with pytest.raises(ValueError, match=r"r\.json: "):
         Result.load(path)
-    with pytest.raises(ValueError, match="none.json: not readable"):
+    with pytest.raises(ValueError, match=r"none\.json: not readable"):
         Result.load(tmp_path / "none.json")
