@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from . import host, info
+from .bench import bench_command
 from .launcher import (
     EXIT_ENVIRONMENT,
     job_command,
@@ -50,6 +51,9 @@ def _version() -> str:
 @click.version_option(_version(), prog_name="xupc")
 def main() -> None:
     """xupc: a partitioned global address space of numpy data, and collectives over it."""
+
+
+main.add_command(bench_command)
 
 
 @main.command("info")
