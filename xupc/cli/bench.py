@@ -367,8 +367,11 @@ def measure_in_job(plan: driver.Plan, options: dict[str, Any], output: Output) -
     if options["threads"] not in (None, (team.size,)) and team.rank == 0:
         click.echo(f"xupc bench: -n is the launcher's business here: {team.size}", err=True)
 
-    def finish() -> None:
+    def collect() -> None:
         result.jobs = [collector.job] if collector.job is not None else []
+
+    def finish() -> None:
+        collect()
         output.write(result)
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -384,9 +387,15 @@ def measure_in_job(plan: driver.Plan, options: dict[str, Any], output: Output) -
         signal.signal(number, end)
     facts = worker.provenance(team)
     progress = Progress()
+    saved = time.monotonic()
 
     def note(line: dict[str, Any]) -> None:
+        nonlocal saved
         collector.take(line)
+        if output.json is not None and time.monotonic() - saved > driver.SAVE:
+            collect()
+            result.save(output.json)
+            saved = time.monotonic()
         if "cell" in line and settings.iterations is None:
             spent = time.monotonic() - began
             progress.show(min(0.99, spent / plan.seconds), f"{team.size} threads")
