@@ -302,3 +302,42 @@ def test_no_cgroups(tmp_path: Path) -> None:
 
 def test_cores() -> None:
     assert 1 <= host.available_cores() <= host.cpus_allowed() <= (os.cpu_count() or 1)
+
+
+def sysfs(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    return root
+
+
+def test_two_hardware_threads_of_a_core_are_not_two_cores(tmp_path: Path) -> None:
+    lists = {0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}
+    cpus = sysfs(tmp_path, {f"cpu{n}/topology/thread_siblings_list": s for n, s in lists.items()})
+    assert host.two_cores(frozenset({0, 4}), frozenset({0, 4, 5}), cpus) == (0, 5)
+    assert host.two_cores(frozenset({0, 4}), frozenset({0, 4}), cpus) == (0, 4)
+    assert host.two_cores(frozenset({5}), frozenset({5}), cpus) is None
+
+
+def test_last_level_caches_numa_nodes_and_governors(tmp_path: Path) -> None:
+    files = {}
+    for cpu, sharers in ((0, "0-1"), (1, "0-1"), (2, "2")):
+        for index, level, size in ((0, "1", "48K"), (3, "3", "32768K"), (2, "2", "2M")):
+            where = f"cpu{cpu}/cache/index{index}"
+            files |= {f"{where}/level": level, f"{where}/size": size}
+            files[f"{where}/shared_cpu_list"] = sharers if level == "3" else str(cpu)
+        files[f"cpu{cpu}/cpufreq/scaling_governor"] = "performance" if cpu else "powersave"
+    cpus = sysfs(tmp_path / "cpu", files)
+    assert host.caches(cpus) == {frozenset({0, 1}): 32 << 20, frozenset({2}): 32 << 20}
+    assert host.governors(cpus) == ("performance", "powersave")
+    nodes = sysfs(tmp_path / "node", {"node0/cpulist": "0-1,4", "node1/cpulist": "2-3"})
+    assert host.numa_nodes(frozenset({1, 4}), nodes) == 1
+    assert host.numa_nodes(frozenset({4, 2}), nodes) == 2
+
+
+def test_a_machine_that_tells_nothing(tmp_path: Path) -> None:
+    assert host.caches(tmp_path) == {}
+    assert host.governors(tmp_path) == ()
+    assert host.numa_nodes(frozenset({0, 7}), tmp_path) == 1
+    assert host.siblings(3, tmp_path) == {3}
