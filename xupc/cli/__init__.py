@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 
-from . import host, info
+from . import host, info, job_script
 from .launcher import (
     EXIT_ENVIRONMENT,
     describe_status,
@@ -252,3 +253,66 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
         return
     count = host.available_cores() if threads is None else threads
     sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
+
+
+@main.command("job-script")
+@click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="Nodes.")
+@click.option(
+    "--threads-per-node",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Threads on each, one core for each thread.",
+)
+@click.option(
+    "--time",
+    "minutes",
+    type=click.IntRange(min=3),
+    default=30,
+    show_default=True,
+    metavar="MINUTES",
+    help="The job's time limit; a minute before it the benchmark keeps what it has and ends.",
+)
+@click.option(
+    "--mpi",
+    type=click.Choice(list(job_script.LAUNCHERS)),
+    default="pmix",
+    show_default=True,
+    help="What starts the threads: srun by PMIx or PMI-2, or mpi4py's own mpiexec.",
+)
+@click.option(
+    "--environment",
+    metavar="FOLDER",
+    help="The Python environment with xupc in it; by default the one that runs this.",
+)
+@click.argument("bench", nargs=-1, type=click.UNPROCESSED)
+def job_script_command(
+    nodes: int,
+    threads_per_node: int,
+    minutes: int,
+    mpi: str,
+    environment: str | None,
+    bench: tuple[str, ...],
+) -> None:
+    """Print a Slurm batch script that runs the benchmark and makes its report.
+
+    BENCH is what `xupc bench` is given, after a --: for example
+
+        xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
+    """
+    job = job_script.Job(nodes, threads_per_node, minutes, mpi, environment, bench)
+    context = click.get_current_context()
+    words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
+    click.echo(job_script.script(job, words), nl=False)
+
+
+def _given(context: click.Context) -> list[str]:
+    """Return the options that the user gave, as words."""
+    return [
+        word
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        and option.name is not None
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        for word in (option.opts[0], str(context.params[option.name]))
+    ]
