@@ -1,4 +1,4 @@
-"""What the machine can do is measured in a job: positive, plausible, and the keys that apply."""
+"""The machine is measured in a job, and `xupc info` knows the job that it runs in."""
 
 from __future__ import annotations
 
@@ -51,3 +51,28 @@ def test_the_bounds_that_apply_are_measured(nodes: str | None, keys: set[str]) -
     for key, value in found.items():
         low, high = PLAUSIBLE[key]
         assert low < value < high, (key, value)
+
+
+INFO = """
+import sys
+from xupc.cli import main
+
+sys.argv = ["xupc", "info", *sys.argv[1:]]
+main()
+"""
+
+
+def test_one_thread_of_a_job_prints_what_info_knows_of_all() -> None:
+    done = launch(3, INFO)
+    assert done.returncode == 0, done.report()
+    assert done.clean, done.report()
+    assert done.stdout.count("\nthreads        3 on this machine") == 1
+    assert done.stdout.count("\nmeasured       nothing") == 1
+
+
+@pytest.mark.once
+def test_info_measures_in_the_job_that_it_runs_in() -> None:
+    done = launch(2, INFO, args=["--measure"])
+    assert done.returncode == 0, done.report()
+    assert done.clean, done.report()
+    assert done.stdout.count("\ncopy rate ") == 1

@@ -193,7 +193,8 @@ def test_info_of_this_machine() -> None:
 def test_info_with_nothing_wrong() -> None:
     assert info.problems(GOOD) == []
     shown = info.render(GOOD)
-    assert shown.endswith("nothing wrong")
+    assert "\nnothing wrong\n" in shown
+    assert "xupc info --measure" in shown
     assert "MPICH 5.0.2  /env/lib/libmpi.so.12, threads: multiple" in shown
     assert "8 GiB free of 16 GiB" in shown
     assert "0x00001234" in shown
@@ -244,6 +245,36 @@ def test_info_exits_with_4_where_xupc_cannot_work(monkeypatch: pytest.MonkeyPatc
     facts = dataclasses.replace(GOOD, probe=Probe(error="cannot load libmpi"))
     monkeypatch.setattr(info, "collect", lambda timeout: facts)
     assert xupc("info").exit_code == 4
+
+
+def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: Sequence[str], env: dict[str, str], **options: Any) -> Outcome:
+        options["stdout"].write(b'the launcher has a word\n{"copy rate": 12.5e9, ')
+        options["stdout"].write(
+            b'"line latency ns": 83.4, "wire rate": 1e9, "wire latency ns": 2e4}'
+        )
+        return job(command, env, **options)
+
+    monkeypatch.setattr(cli, "run_job", run)
+    monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    shown = xupc("info", "--measure", "-n", "2", "--nodes", "1,1").output
+    assert list(job.command[-3:]) == [sys.executable, "-m", "xupc.bench.machine"]
+    assert job.environment["XUPC_NODES"] == "1,1"
+    assert "12.5 GB/s by one thread\n" in shown
+    assert "83 ns from core to core" in shown
+    assert "1 GB/s, 20 µs for 8 bytes, between node roots" in shown
+    assert "2 on this machine" in shown
+
+
+def test_info_says_why_nothing_was_measured(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.outcome = Outcome(137)
+    monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    done = xupc("info", "--measure")
+    assert "nothing could be measured: the job was killed by SIGKILL" in done.output
 
 
 def test_info_when_mpi_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

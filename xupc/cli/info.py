@@ -397,8 +397,7 @@ def _threads_row(threads: tuple[Thread, ...]) -> str:
     least, most = (pick(len(thread.cores) for thread in threads) for pick in (min, max))
     where = "this machine" if hosts == 1 else f"{hosts} machines"
     room = str(most) if least == most else f"{least} to {most}"
-    each = f"each on {room} core{'s'[: most != 1]}" if len(threads) > 1 else f"on {room}"
-    return f"{len(threads)} on {where}, {each}"
+    return f"{len(threads)} on {where}, {'each ' * (len(threads) > 1)}allowed {room} of its cores"
 
 
 def _measured_rows(facts: Facts) -> Iterator[tuple[str, str]]:
