@@ -53,7 +53,8 @@ __all__ = ["measure"]
 CACHE = 32 << 20  # where the system does not tell
 LEAST_BLOCK, MOST_BLOCK = 8 << 20, 256 << 20
 MEMORY_SHARE = 0.25  # of what is free may be taken for blocks
-COPIES = 11
+LEAST_COPIES, COPIES = 3, 11
+COPY_SECONDS = 0.2  # for all copies, after the least
 ROUND_TRIPS = 100  # in one sample
 SAMPLES = 51
 SPINS = 100_000
@@ -96,16 +97,19 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
 
 def copy_rate(comm: MPI.Comm) -> float | None:
     """Bytes per second of all threads of `comm` together, which share a machine; None: no room."""
-    nbytes: int | None = comm.bcast(block_bytes(comm.size))
+    nbytes: int | None = comm.bcast(block_bytes(comm.size) if comm.rank == 0 else None)
     if nbytes is None:
         return None
     src, dst = np.full(nbytes, 1, np.uint8), np.full(nbytes, 2, np.uint8)
-    times = np.zeros((COPIES, 2), np.int64)  # begin and end; one clock for all on a machine
-    for row in times:
+    times = []  # begin and end of each copy; one clock for all on a machine
+    deadline = time.monotonic() + COPY_SECONDS
+    while len(times) < COPIES:
+        if not comm.bcast(len(times) < LEAST_COPIES or time.monotonic() < deadline):
+            break
         comm.Barrier()
-        row[0] = time.monotonic_ns()
+        begin = time.monotonic_ns()
         np.copyto(dst, src)
-        row[1] = time.monotonic_ns()
+        times.append((begin, time.monotonic_ns()))
     every = np.array(comm.allgather(times))
     took = every[:, :, 1].max(axis=0) - every[:, :, 0].min(axis=0)
     return comm.size * nbytes / float(np.median(took)) * 1e9
