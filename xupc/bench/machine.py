@@ -101,7 +101,7 @@ def copy_rate(comm: MPI.Comm) -> float | None:
     if nbytes is None:
         return None
     src, dst = np.full(nbytes, 1, np.uint8), np.full(nbytes, 2, np.uint8)
-    times = []  # begin and end of each copy; one clock for all on a machine
+    times: list[tuple[int, int]] = []  # begin and end of each copy; one clock for all on a machine
     deadline = time.monotonic() + COPY_SECONDS
     while len(times) < COPIES:
         if not comm.bcast(len(times) < LEAST_COPIES or time.monotonic() < deadline):
