@@ -109,7 +109,7 @@ def test_mpi4py_is_imported_in_one_module_and_in_threads_of_benchmarks() -> None
         for _, name in imports(path)
         if name.split(".")[0] == "mpi4py"
     }
-    assert users == {"engine.mpi", "bench.machine", "bench.wire"}
+    assert users == {"engine.mpi", "bench.calls", "bench.machine", "bench.wire", "bench.worker"}
 
 
 def test_import_xupc_starts_no_mpi() -> None:

@@ -23,6 +23,7 @@ import click
 from click.core import ParameterSource
 
 from . import host, info, job_script
+from .bench import bench_command
 from .launcher import (
     EXIT_ENVIRONMENT,
     describe_status,
@@ -56,6 +57,9 @@ def _version() -> str:
 @click.version_option(_version(), prog_name="xupc")
 def main() -> None:
     """xupc: a partitioned global address space of numpy data, and collectives over it."""
+
+
+main.add_command(bench_command)
 
 
 def _nodes_option(command: Any) -> Any:
