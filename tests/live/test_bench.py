@@ -102,10 +102,11 @@ WRONG = """
     right = calls.our_call
     def wrong(collective, work, memory, flags=0):
         call = right(collective, work, memory, flags)
-        if flags and work.me == 1:
-            spoil = lambda: (call(), call.result.fill(3))
-            return calls.Call(spoil, (), work, call.source, call.result)
-        return call
+        def spoil():
+            call()
+            if work.me == 1:
+                call.result.fill(3)
+        return calls.Call(spoil, (), work, call.source, call.result) if flags else call
     from xupc.bench import worker
     worker.our_call = wrong
     from xupc.cli import main

@@ -31,7 +31,7 @@ from .settings import Settings
 
 __all__ = ["Collector", "Plan", "Shape", "measure", "wrong_results"]
 
-START = 2.0  # seconds that a launch takes besides the measuring
+START = 3.5  # seconds that a launch takes besides the measuring
 SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more

@@ -32,7 +32,7 @@ from mpi4py import MPI
 
 import xupc
 
-from . import clocks
+from . import clocks, machine
 from .calls import Call, Memory, our_barrier, our_call, peer_barrier, peer_call
 from .cases import Work, family
 from .results import AGAIN, FLOOR, OURS, PEER
@@ -559,9 +559,14 @@ class Lines:
 
 
 def provenance(team: Any) -> list[dict[str, Any]]:
-    """The first lines of a launch; collective."""
-    hosts = MPI.COMM_WORLD.allgather(platform.node())
-    return [{"about": about(team), "hosts": [hosts[node[0]] for node in team.tree.nodes]}]
+    """The first lines of a launch: where figures come from, and what the machine can do.
+
+    Collective.
+    """
+    comm = MPI.COMM_WORLD
+    hosts = comm.allgather(platform.node())
+    head = {"about": about(team), "hosts": [hosts[node[0]] for node in team.tree.nodes]}
+    return [head, {"bounds": machine.measure(team, comm)}]
 
 
 def main(arguments: Sequence[str]) -> None:
