@@ -60,9 +60,7 @@ class Place:
     oversubscribed: bool
 
     @classmethod
-    def of(
-        cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool
-    ) -> Place:
+    def of(cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool) -> Place:
         """The place of a team with so many threads on each node."""
         each = [int(size) for size in sizes]
         shape = shape_of((1, size) for size in each)

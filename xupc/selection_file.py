@@ -24,7 +24,7 @@ from .flags import ALGORITHM_NAMES
 from .plan.steps import BUFFER_BYTES, SLOT_BYTES
 from .selection import Rule, Table, public_name, shape_of
 
-__all__ = ["VARIABLE", "Found", "built_in", "find", "load", "parse", "user_path"]
+__all__ = ["VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path"]
 
 VARIABLE = "XUPC_TUNING"
 VERSION = 1
@@ -212,7 +212,7 @@ class _Reader:
                 wide = {Rule(c, f, nodes=n) for c in ("*", name) for n in (None, nodes)
                         for f in ALGORITHM_NAMES}  # fmt: skip
                 if wide.isdisjoint(table.rules):
-                    call = f"{public_name(name)} with nodes = \"{nodes}\""
+                    call = f'{public_name(name)} with nodes = "{nodes}"'
                     self.note("choose", f"no entry without further conditions fits {call}")
 
 
@@ -272,19 +272,24 @@ def user_path(environ: Mapping[str, str] = os.environ) -> Path | None:
 def find(environ: Mapping[str, str] = os.environ) -> Found | None:
     """The user's table, read; None if there is none. Never raises: others wait for the answer."""
     path = user_path(environ)
-    if path is None:
-        return None
-    named = f"{VARIABLE} names it, but " if environ.get(VARIABLE) else ""
+    found = None if path is None else read(path)
+    if found is None and environ.get(VARIABLE):
+        return Found(str(path), problem=f"{VARIABLE} names it, but it is not there")
+    return found
+
+
+def read(path: Path) -> Found | None:
+    """What is in a file; None if there is none. Never raises."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return Found(str(path), problem=f"{named}it is no file")
+                return Found(str(path), problem="it is no file")
             data = file.read(LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
-        return Found(str(path), problem=f"{named}it is not there") if named else None
+        return None
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else str(e)
-        return Found(str(path), problem=f"{named}it cannot be read: {reason}")
+        return Found(str(path), problem=f"it cannot be read: {reason}")
     if len(data) > LARGEST:
         return Found(str(path), problem=f"it is longer than {LARGEST} bytes")
     try:

@@ -17,9 +17,13 @@ from typing import Any
 
 import click
 
-from . import host, info
+from xupc.bench.tuning_file import TuningFile
+from xupc.selection_file import user_path
+
+from . import host, info, tune
 from .launcher import (
     EXIT_ENVIRONMENT,
+    EXIT_WRONG,
     job_command,
     job_environment,
     run_job,
@@ -200,3 +204,94 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
         return
     count = host.available_cores() if threads is None else threads
     sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
+
+
+@main.command("tune")
+@click.argument("collectives", nargs=-1, metavar="[COLLECTIVE]...")
+@click.option(
+    "-n", "threads", type=click.IntRange(min=1), help="Threads; the available cores by default."
+)
+@_nodes_option
+@click.option(
+    "-m", "--sizes", metavar="MIN:MAX", default="8:1M", show_default=True, help="Bytes of a block."
+)
+@click.option("--budget", metavar="TIME", default="10m", show_default=True, help="For all of it.")
+@click.option(
+    "--launches", type=click.IntRange(min=1), default=5, show_default=True, help="Whole jobs."
+)
+@click.option(
+    "--from",
+    "results",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="RESULT.json",
+    help="Do not measure, take what xupc bench --json wrote. May be given several times.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The table; by default the one that the library looks for.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the table, write nothing.")
+def tune_command(
+    collectives: tuple[str, ...],
+    threads: int | None,
+    nodes: str | None,
+    sizes: str,
+    budget: str,
+    launches: int,
+    results: tuple[Path, ...],
+    output: Path | None,
+    dry_run: bool,
+) -> None:
+    """Find the best algorithm for each size on this machine and tell the library.
+
+    Measures PULL, PUSH and MULTICORE of the COLLECTIVES (all of them by default), and writes a
+    selection table: XUPC_TUNING, or xupc/tuning.toml in your config directory. It departs from the
+    built-in choice only where that is faster beyond doubt. What the table says of other job
+    shapes, and your own entries and comments, stay; the old file is kept as FILE.old.
+
+    Exits with 1 if a result was wrong.
+    """
+    path = output or user_path()
+    if path is None:
+        raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    try:
+        file = TuningFile(path)
+    except ValueError as error:
+        raise EnvironmentProblem(str(error)) from None
+    count = host.available_cores() if threads is None else threads
+    _check_nodes(nodes, count)
+    try:
+        if results:
+            result = tune.joined(results)
+        else:
+            result = tune.measure(
+                collectives, threads=count, nodes=nodes, sizes=sizes, budget=budget,
+                launches=launches,
+            )  # fmt: skip
+        found = tune.tune(result, file)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    for line in tune.report(found, result):
+        click.echo(line)
+    if dry_run:
+        click.echo(f"\n{file.text}", nl=False)
+    else:
+        _save(file)
+    if tune.has_wrong_results(result):
+        sys.exit(EXIT_WRONG)
+
+
+def _save(file: TuningFile) -> None:
+    """Write a table and say so."""
+    try:
+        old = file.save()
+    except OSError as error:
+        raise EnvironmentProblem(f"{file.path}: {error.strerror}") from None
+    kept = f"; what was there is {old}" if old is not None else ""
+    click.echo(f"wrote {file.path}{kept}")
+    if words := tune.hint(file.path):
+        click.echo(words)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from xupc.selection_file import find as find_table
+from xupc.selection_file import load as load_table
 from xupc.topology import diagnose, read_host_record
 
 from . import host
@@ -53,6 +55,7 @@ VARIABLES = frozenset(
         "NO_CORE",
         "SHM_DIR",
         "TIMEOUT",
+        "TUNING",
     )
 )
 TESTS_PREFIX = "XUPC_TEST_"
@@ -86,6 +89,8 @@ class Facts:
     cpus: int = 1
     cpus_allowed: int = 1
     cpu_limit: float | None = None
+    tuning: str = "built-in"
+    tuning_error: str = ""
     hostname: str = ""
     hostid: int | None = None
     hostid_notes: tuple[str, ...] = ()
@@ -113,6 +118,7 @@ def collect(
         mpi_error = str(error)
     core, core_error = _core()
     heap = _heap(os.environ.get("XUPC_SHM_DIR") or SHM_DEFAULT)
+    tuning, tuning_error = _tuning()
     hostname, hostid, notes = _host_identity(heap.directory)
     return Facts(
         versions={name: _version(name) for name in ("xupc", "numpy", "mpi4py", "psutil", "click")},
@@ -127,6 +133,8 @@ def collect(
         cpus=os.cpu_count() or 1,
         cpus_allowed=host.cpus_allowed(),
         cpu_limit=host.cpu_limit(),
+        tuning=tuning,
+        tuning_error=tuning_error,
         hostname=hostname,
         hostid=hostid,
         hostid_notes=notes,
@@ -151,6 +159,15 @@ def _core() -> tuple[str, str]:
     except Exception as error:  # whatever a broken extension raises, it is a finding
         return "", f"does not load: {error}"
     return spec.origin or "built in", ""
+
+
+def _tuning() -> tuple[str, str]:
+    """Return the selection table's file, and what is wrong with it."""
+    found = find_table()
+    try:
+        return load_table(found).name, ""
+    except ValueError as error:
+        return found.path if found is not None else "none", str(error)
 
 
 def _heap(directory: str) -> Heap:
@@ -195,6 +212,8 @@ def _unusable(facts: Facts) -> Iterator[str]:
             )
         elif facts.probe.error:
             yield f"MPI does not start: {facts.probe.error}"
+    if facts.tuning_error:
+        yield facts.tuning_error
     if facts.heap.free is None:
         yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
     elif not facts.heap.writable:
@@ -256,6 +275,7 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     else:
         yield "mpiexec", "none"
     yield "native core", facts.core or f"none ({facts.core_error}): the Python engine is used"
+    yield "tuning table", facts.tuning
     yield "shared memory", _heap_row(facts.heap)
     limit = facts.memory_limit
     yield "memory limit", "none" if limit is None else f"{_size(limit)} (cgroup)"
