@@ -133,6 +133,14 @@ SIZES: dict[str, Read] = {
 """The keys of a ``[tuning.*]`` section; what they mean stands in the built-in table."""
 
 
+def _shown(value: Any) -> str:
+    """A value in a message."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an int with thousands of digits
+        return "a number that is too long"
+
+
 @dataclass
 class _Reader:
     """Goes through a table and notes everything that is wrong with it."""
@@ -143,10 +151,10 @@ class _Reader:
         """The table, as far as it is good."""
         version = data.get("version")
         if type(version) is not int or version != VERSION:
-            found = "it is missing" if version is None else f"got {reprlib.repr(version)}"
+            found = "it is missing" if version is None else f"got {_shown(version)}"
             self.note("version", f"expected {VERSION}, {found}")
         for key in data.keys() - {"version", "tuning", "choose"}:
-            self.note(reprlib.repr(key), "there is no such key or section")
+            self.note(_shown(key), "there is no such key or section")
         table = Table(name, tuple(self._rules(data)), dict(self._sizes(data)), base)
         if base is None and not self.problems:
             self._complete(table)
@@ -195,12 +203,12 @@ class _Reader:
         found = {}
         for key, value in entry.items():
             if key not in keys:
-                self.note(where, reprlib.repr(key), f"expected one of {', '.join(keys)}")
+                self.note(where, _shown(key), f"expected one of {', '.join(keys)}")
                 continue
             try:
                 found[key] = keys[key](value)
             except ValueError as e:
-                self.note(where, key, f"{e}, got {reprlib.repr(value)}")
+                self.note(where, key, f"{e}, got {_shown(value)}")
         return found
 
     def _complete(self, table: Table) -> None:
