@@ -109,7 +109,7 @@ RULE: dict[str, Read] = {
 _REQUIRED = "collective", "algorithm"
 _RANGES = "bytes", "threads", "nodes"
 
-_UNIT, _LIMIT = _number(64, 1 << 30), _number(0)
+_UNIT, _LIMIT = _number(4096, 1 << 30), _number(0)
 SIZES: dict[str, Read] = {
     "chunk": _UNIT,
     "ring": _UNIT,
@@ -120,9 +120,9 @@ SIZES: dict[str, Read] = {
     "window": _number(1, 1 << 20),
     "fuse": _LIMIT,
     "share": _LIMIT,
-    "lead": _LIMIT,
+    "lead": _number(0, 1 << 22),  # there is room for so much
     "chain": _LIMIT,
-    "flat": _LIMIT,
+    "flat": _number(0, 64),  # of each of so many nodes
     "nt_min": _LIMIT,
     "fold": _UNIT,
     "buffer": _number(1 << 16, BUFFER_BYTES),

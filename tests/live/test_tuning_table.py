@@ -33,7 +33,7 @@ CHOOSE = """
 TABLE = """
 version = 1
 [tuning.default]
-flat = 77
+flat = 47
 [[choose]]
 collective = "all_broadcast"
 shape = "{shape}"
@@ -53,7 +53,7 @@ def test_all_threads_use_what_thread_0_reads(
     table.write_text(TABLE.format(shape=nodes or threads))
     env = {"XUPC_TUNING": str(table), "XUPC_ENGINE": engine}
     done = live(threads, CHOOSE, nodes=nodes, env=env)
-    assert done.stdout.splitlines() == [f"['pull', 'multicore', 'push'] 77 {table}"] * threads
+    assert done.stdout.splitlines() == [f"['pull', 'multicore', 'push'] 47 {table}"] * threads
 
 
 BAD = """

@@ -117,9 +117,9 @@ def test_a_users_rules_come_first_and_the_rest_is_built_in() -> None:
 
 
 def test_a_users_sizes_count_more_in_whatever_section() -> None:
-    found = table("[tuning.default]\nlead = 5\n[tuning.openmpi-tcp]\nchunk = 64\n")
+    found = table("[tuning.default]\nlead = 5\n[tuning.openmpi-tcp]\nchunk = 4096\n")
     assert built_in().tuning(CLUSTER)["lead"] == 131072
-    assert found.tuning(CLUSTER) == {**built_in().tuning(CLUSTER), "lead": 5, "chunk": 64}
+    assert found.tuning(CLUSTER) == {**built_in().tuning(CLUSTER), "lead": 5, "chunk": 4096}
     assert found.tuning(ONE) == {**built_in().tuning(ONE), "lead": 5}
 
 
@@ -204,7 +204,7 @@ def test_what_is_no_table_at_all(tmp_path: Path, kind: str) -> None:
         ("version = 1\n[[choose]]", "collective: it is missing; [[choose]] entry 1: algorithm: it"),
         ("version = 1\n[tuning]\nchunk = 3", "[tuning.chunk]: expected one of default"),
         ("version = 1\n[tuning.tcp]\nchunck = 64", "[tuning.tcp]: 'chunck': expected one of chunk"),
-        ("version = 1\n[tuning.tcp]\nchunk = 0", "[tuning.tcp]: chunk: expected an int from 64"),
+        ("version = 1\n[tuning.tcp]\nchunk = 0", "[tuning.tcp]: chunk: expected an int from 4096"),
         ("version = 1\n[tuning.shm]\nslot = 2048", "slot: expected an int from 0 to 1024"),
         ("version = 1\n[tuning.shm]\nbuffer = 2097152", "buffer: expected an int from 65536"),
         ("version = 1\n" + rule("max_bytes = 0x" + "f" * 5000), "got a number that is too long"),
