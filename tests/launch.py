@@ -192,6 +192,7 @@ def _environment(
     path = [str(SITE), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     environment["PYTHONFAULTHANDLER"] = "1"
+    environment["XDG_CONFIG_HOME"] = str(SITE)  # whoever runs the tests may have a tuned table
     environment.pop("PYTHONUNBUFFERED", None)
     environment["XUPC_TEST_DUMP_AT"] = str(time.monotonic() + timeout - max(0.1 * timeout, 0.7))
     for name, value in (env or {}).items():

@@ -426,7 +426,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         team, n = call.team, call.nbytes
         flag = call.full & ALGORITHM_MASK
         if not flag:
-            flag = team.table.choose(self.name, n, team.size, team.place)
+            flag = team.choices.choose(call.name, n)
         entry = algorithms.find(call.name, flag)
 
         def build() -> Plan:

@@ -80,6 +80,11 @@ class Layout:
         """How many blocks the first of them has; 1 if all blocks lie on one thread."""
         return 1 if self.positions == 1 else -(-self.blocks // self.threads)
 
+    @property
+    def share(self) -> int:
+        """How many elements there are for each thread, rounded up."""
+        return -(-self.nelems // self.threads)
+
     def thread(self, position: int) -> int:
         """Which thread is at a position."""
         return (self.first + position) % self.threads

@@ -353,10 +353,9 @@ class Computation(Collective):
         self, team: Team, spec: Reduction | Running, kernel: kernels.Kernel, full: int
     ) -> Plan:
         """The team's cached plan."""
-        nbytes = spec.nbytes if isinstance(spec, Reduction) else spec.src.nelems * spec.itemsize
         flag = full & ALGORITHM_MASK
         if not flag:
-            flag = team.table.choose(self.name, nbytes, team.size, team.place)
+            flag = team.choices.choose(self.name, spec.block_bytes)
         entry = algorithms.find(self.name, flag)
         sync = sync_modes(full)
 

@@ -426,7 +426,7 @@ class Relocation(Collective):
         flag = call.full & ALGORITHM_MASK
         if not flag:
             most = int(moves.nbytes.max(initial=0))
-            flag = team.table.choose(self.name, most, team.size, team.place)
+            flag = team.choices.choose(self.name, most)
         entry = algorithms.find(self.name, flag)
 
         def build() -> Plan:

@@ -13,12 +13,13 @@ from typing import Any
 
 from . import shared
 from .engine.job import Job, Settings
-from .engine.mpi import abort_all
+from .engine.mpi import Link, abort_all
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import NotInitializedError, XupcError
 from .fingerprint import fingerprint
-from .selection import load
+from .selection import Table
+from .selection_file import find, load
 from .team import Team
 
 __all__ = ["finalize", "init", "world"]
@@ -77,7 +78,9 @@ def init(
     Raises
     ------
     ValueError
-        An argument is wrong, or differs from the first call's.
+        An argument is wrong, or differs from the first call's; or the tuning table in use
+        (``XUPC_TUNING``, or ``xupc/tuning.toml`` in the user's config directory) is a bad one,
+        on every thread.
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
     """
@@ -89,13 +92,12 @@ def init(
         if explicit and (settings != _world.job.settings or comm is not _world.job.settings_comm):
             raise ValueError("init: xupc is initialized already, with other arguments")
         return _world
-    table = load()
     _install_hooks()
     _starting = True
-    job = Job(comm, settings)
+    job = Job(comm, settings, _agree_table)
     _starting = False
     job.settings_comm = comm
-    _world = Team.world(job, table)
+    _world = Team.world(job, job.prepared)
     job.heap.world = _world
     job.heap.alive = job.check
     job.heap.find = job.heap_at
@@ -106,6 +108,15 @@ def init(
         )
     _world.barrier()
     return _world
+
+
+def _agree_table(link: Link) -> Table:
+    """The selection table: thread 0 looks for it, and all read what it found."""
+    found = link.comm.bcast(find() if link.rank == 0 else None)
+    try:
+        return load(found)
+    except ValueError as e:
+        raise ValueError(f"init: {e}") from None
 
 
 def _settings(

@@ -78,8 +78,10 @@ class Team:
         self.node_number = self.rank_tree.node_of(self.rank)
         self.node_root = self.rank_tree.node_root(self.node_number)
         self.spans_nodes = self.rank_tree.node_count > 1
-        nodes = "many" if self.spans_nodes else "one"
-        self.place = Place(nodes, job.network.family, _transport(job), job.oversubscribed)
+        self.place = Place.of(
+            self.rank_tree.node_sizes, job.network.family, job.transport, job.crowded
+        )
+        self.choices = table.at(self.place)
         self.tuning = table.tuning(self.place)
         if job.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
@@ -667,15 +669,6 @@ def _int64(value: Any, call: str, argument: str) -> int:
 
 def _value_hash(value: object) -> int:
     return 0 if value is None else fingerprint("value", repr(value)) | 1
-
-
-def _transport(job: Job) -> str:
-    """``shm`` on one machine, ``fabric`` with an RDMA device, else ``tcp``."""
-    import os
-
-    if len(job.machine) == job.threads:
-        return "shm"
-    return "fabric" if os.path.isdir("/sys/class/infiniband") else "tcp"
 
 
 def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:

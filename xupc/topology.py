@@ -438,6 +438,11 @@ class Tree:
         return self._members[self._starts[:-1]]
 
     @property
+    def node_sizes(self) -> NDArray[np.int64]:
+        """Number of threads of each node, shape (node_count,)."""
+        return np.diff(self._starts)
+
+    @property
     def nodes(self) -> tuple[tuple[int, ...], ...]:
         """The threads of each node; made anew on each use."""
         return tuple(tuple(self.members(node).tolist()) for node in range(self.node_count))

@@ -393,7 +393,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _flag(self, team: Team, kind: Kind, full: int) -> int:
         flag = full & ALGORITHM_MASK
-        return flag or team.table.choose(self.collective, kind.nbytes, team.size, team.place)
+        return flag or team.choices.choose(self.collective, kind.nbytes)
 
     def _in_place_or_not(self, team: Team, kind: Kind, full: int) -> Kind:
         """In place only if the algorithm can."""

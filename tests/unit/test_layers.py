@@ -30,6 +30,7 @@ LAYERS = [
     ("shared", 5),
     ("engine", 5),
     ("selection", 6),
+    ("selection_file", 6),
     ("arguments", 5),
     ("team", 7),
     ("handles", 7),

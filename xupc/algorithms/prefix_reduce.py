@@ -56,6 +56,11 @@ class Running:
     in_place: bool = False
 
     @property
+    def block_bytes(self) -> int:
+        """Of a thread's share."""
+        return self.src.share * self.itemsize
+
+    @property
     def moved(self) -> bool:
         """Whether dst's elements lie elsewhere than src's."""
         return self.src != self.dst and (

@@ -71,6 +71,11 @@ class Reduction:
         return self.each * self.itemsize
 
     @property
+    def block_bytes(self) -> int:
+        """Of a block where they are joined element by element, else of a thread's share."""
+        return self.nbytes if self.element_wise else self.layout.share * self.itemsize
+
+    @property
     def most(self) -> int:
         """The most bytes that a task can have."""
         return self.nbytes if self.element_wise else max(1, self.layout.rows) * self.itemsize

@@ -29,7 +29,7 @@ from . import stats
 from .results import FLOOR, Candidate, Cell, Job, Launch, Result
 from .settings import Settings
 
-__all__ = ["Collector", "Plan", "Shape", "measure", "wrong_results"]
+__all__ = ["Collector", "Plan", "Shape", "measure", "shapes", "wrong_results"]
 
 START = 3.5  # seconds that a launch takes besides the measuring
 SAVE = 5.0  # seconds between two savings of what there is
@@ -48,6 +48,11 @@ class Shape:
     def __str__(self) -> str:
         text = f"{self.threads} thread{'s'[: self.threads != 1]}"
         return f"{text} as {self.nodes}" if self.nodes else text
+
+
+def shapes(threads: Sequence[int], nodes: Sequence[str]) -> tuple[Shape, ...]:
+    """Every number of threads on every split of the machine."""
+    return tuple(Shape(n, spec) for n in threads for spec in nodes or (None,))
 
 
 @dataclass(frozen=True)

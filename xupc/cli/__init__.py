@@ -24,6 +24,7 @@ from click.core import ParameterSource
 
 from . import host, info, job_script
 from .bench import bench_command
+from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
 from .launcher import (
     EXIT_ENVIRONMENT,
     describe_status,
@@ -33,18 +34,9 @@ from .launcher import (
     thread_command,
 )
 from .mpi import LaunchError, find_mpi
+from .tune import tune_command
 
 __all__ = ["main"]
-
-# Set by the launchers for each of their threads.
-RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-
-
-class EnvironmentProblem(click.ClickException):
-    """Something is missing on this machine; nothing was wrong with the command."""
-
-    exit_code = EXIT_ENVIRONMENT
-
 
 def _version() -> str:
     try:
@@ -60,6 +52,7 @@ def main() -> None:
 
 
 main.add_command(bench_command)
+main.add_command(tune_command)
 
 
 def _nodes_option(command: Any) -> Any:
@@ -108,7 +101,7 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
             return
     else:
         count = host.available_cores() if measure and threads is None else threads
-        _check_nodes(nodes, count or 1)
+        check_nodes(nodes, count or 1)
         facts = info.collect(timeout=timeout)
         if count is not None:
             facts = dataclasses.replace(facts, threads=(info.this_process(),) * count)
@@ -199,16 +192,6 @@ def _checked_program(program: Sequence[str]) -> list[str]:
     return list(program)
 
 
-def _check_nodes(nodes: str | None, threads: int) -> None:
-    if nodes is not None:
-        from xupc.topology import parse_nodes
-
-        try:
-            parse_nodes(nodes, threads)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--nodes") from None
-
-
 def _run(
     threads: int,
     python: Sequence[str],
@@ -221,7 +204,7 @@ def _run(
     stdout: IO[bytes] | None = None,
 ) -> int:
     """Run a job and return its status; what went wrong is said on stderr."""
-    _check_nodes(nodes, threads)
+    check_nodes(nodes, threads)
     try:
         mpi = find_mpi()
         environment = job_environment(

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from xupc.selection_file import find as find_table
+from xupc.selection_file import load as load_table
 from xupc.topology import diagnose, read_host_record
 
 from . import host, trouble
@@ -64,6 +66,7 @@ VARIABLES = frozenset(
         "NO_CORE",
         "SHM_DIR",
         "TIMEOUT",
+        "TUNING",
     )
 )
 TESTS_PREFIX = "XUPC_TEST_"
@@ -140,6 +143,8 @@ class Facts:
     numa_nodes: int = 1
     governors: tuple[str, ...] = ()
     load: float = 0.0
+    tuning: str = "built-in"
+    tuning_error: str = ""
     hostname: str = ""
     hostid: int | None = None
     hostid_notes: tuple[str, ...] = ()
@@ -171,6 +176,7 @@ def collect(
         mpi_error = str(error)
     core, core_error = _core()
     heap = _heap(os.environ.get("XUPC_SHM_DIR") or SHM_DEFAULT)
+    tuning, tuning_error = _tuning()
     hostname, hostid, notes = _host_identity(heap.directory)
     return Facts(
         versions={name: _version(name) for name in ("xupc", "numpy", "mpi4py", "psutil", "click")},
@@ -189,6 +195,8 @@ def collect(
         numa_nodes=host.numa_nodes(host.affinity()),
         governors=host.governors(),
         load=host.load_average(),
+        tuning=tuning,
+        tuning_error=tuning_error,
         hostname=hostname,
         hostid=hostid,
         hostid_notes=notes,
@@ -227,6 +235,15 @@ def _core() -> tuple[str, str]:
     except Exception as error:  # whatever a broken extension raises, it is a finding
         return "", f"does not load: {error}"
     return spec.origin or "built in", ""
+
+
+def _tuning() -> tuple[str, str]:
+    """Return the selection table's file, and what is wrong with it."""
+    found = find_table()
+    try:
+        return load_table(found).name, ""
+    except ValueError as error:
+        return found.path if found is not None else "none", str(error)
 
 
 def _heap(directory: str) -> Heap:
@@ -271,6 +288,8 @@ def _unusable(facts: Facts) -> Iterator[str]:
             )
         elif facts.probe.error:
             yield f"MPI does not start: {facts.probe.error}"
+    if facts.tuning_error:
+        yield facts.tuning_error
     if facts.heap.free is None:
         yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
     elif not facts.heap.writable:
@@ -335,6 +354,7 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     else:
         yield "mpiexec", "none"
     yield "native core", facts.core or f"none ({facts.core_error}): the Python engine is used"
+    yield "tuning table", facts.tuning
     yield "shared memory", _heap_row(facts.heap)
     limit = facts.memory_limit
     yield "memory limit", "none" if limit is None else f"{_size(limit)} (cgroup)"

@@ -10,7 +10,8 @@ from xupc.errors import XupcError
 from xupc.memory.segment import shm_dir
 from xupc.topology import HostRecord, diagnose, read_host_record
 
-from . import RANK_VARIABLES, info
+from . import info
+from .common import RANK_VARIABLES
 from .mpi import LaunchError, Probe, find_mpi, probe_mpi
 
 __all__ = ["collect"]

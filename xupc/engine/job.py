@@ -2,7 +2,7 @@
 
 Start-up, in order: duplicate the communicator; group threads into machines by host
 record and proof (DESIGN 5); split into nodes; agree on the engine; map the machine's
-control segment and take my lock in it; make the heap.
+control segment and take my lock in it; agree on the transport; make the heap.
 
 What can go wrong meanwhile is `xupc.engine.guard`'s business.
 """
@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from .control import Control, control_bytes
 from .guard import Guard, Unguarded
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
-from .mpi import Network, Window
+from .mpi import Link, Network, Window
 from .native_core import core, invalidate
 from .pending import Pending, Progress
 from .reports import Record, compare
@@ -181,12 +181,22 @@ class Job:
         Whether the native core runs the plans (agreed by all threads).
     machine
         The threads of my machine; `machines` is how many there are.
+    oversubscribed
+        Whether my machine has more threads than cores; `crowded`: whether any has.
+    transport
+        ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
+
+    Parameters
+    ----------
+    prepare
+        Called when all threads have come and nothing is made yet that would have to be given
+        back; `prepared` is what it returned. What it raises must be raised on all threads.
     """
 
     control: Control
     guard: Guard | Unguarded
 
-    def __init__(self, comm: Any, settings: Settings) -> None:
+    def __init__(self, comm: Any, settings: Settings, prepare: Callable[[Link], Any]) -> None:
         self.settings = settings
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
@@ -207,6 +217,7 @@ class Job:
         self._ignore_signals()  # after MPI's start, which may install handlers
         self.me, self.threads = self.link.rank, self.link.size
         self._agree_settings()
+        self.prepared = prepare(self.link)
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
@@ -215,6 +226,7 @@ class Job:
         self.engine = Engine(self)
         self.agreement = Agreement(self, self.link, range(self.threads))
         self.control = self._map_control()
+        self.crowded, self.transport = self._agree_place()
         self.lifeline = self._join_machines()
         self.guard = Guard(self)
         self.node_comm = self.link.split(self.node)
@@ -344,6 +356,16 @@ class Job:
         comm.Barrier()
         comm.Free()
         return control
+
+    def _agree_place(self) -> tuple[bool, str]:
+        """`crowded` and `transport`: choices depend on them, and must be the same everywhere."""
+        mine = np.array([self.oversubscribed, not os.path.isdir("/sys/class/infiniband")], np.int32)
+        worst = np.empty_like(mine)
+        self.link.comm.Allreduce(mine, worst, self.network.mpi.MAX)
+        crowded, no_fabric = (bool(v) for v in worst)
+        if self.machines == 1:
+            return crowded, "shm"
+        return crowded, "tcp" if no_fabric else "fabric"
 
     def _join_machines(self) -> Lifeline | None:
         """The lowest threads of all machines hold on to each other."""

@@ -1,0 +1,278 @@
+"""Selection tables: what they choose, how one lies over another, and how bad ones are refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xupc
+from xupc.algorithms import registered
+from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.selection import Place, Table, public_name, registered_name
+from xupc.selection_file import built_in, find, load, parse
+
+ONE = Place.of([8], "mpich", "shm", False)
+CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
+UNEVEN = Place.of([3, 1, 4], "mpich", "shm", False)
+
+
+def table(body: str, base: Table | None = None) -> Table:
+    return parse(f"version = 1\n{body}", "t.toml", base or built_in())
+
+
+def rule(words: str, algorithm: str = "push", collective: str = "all_gather") -> str:
+    head = f'[[choose]]\ncollective = "{collective}"\nalgorithm = "{algorithm}"\n'
+    return head + words.replace("; ", "\n") + "\n"
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [ONE, CLUSTER, UNEVEN])
+def test_the_built_in_table_knows_every_collective(place: Place) -> None:
+    choices = built_in().at(place)
+    chosen = {e.collective: choices.choose(e.collective, 1 << 12) for e in registered()}
+    assert len(chosen) == 40
+    assert all(flag in (PULL, PUSH, MULTICORE) for flag in chosen.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("", {ONE, CLUSTER, UNEVEN}),
+        ('shape = "8"', {ONE}),
+        ('shape = "1x8"', {ONE}),
+        ('shape = "4x4"', {CLUSTER}),
+        ('shape = "4,4,2x4"', {CLUSTER}),
+        ('shape = "3,1,4"', {UNEVEN}),
+        ('shape = "1,3,4"', set()),
+        ("min_threads = 9", {CLUSTER}),
+        ("max_threads = 8", {ONE, UNEVEN}),
+        ("min_nodes = 3; max_nodes = 3", {UNEVEN}),
+        ('nodes = "many"', {CLUSTER, UNEVEN}),
+        ('nodes = "one"', {ONE}),
+        ("oversubscribed = true", {CLUSTER}),
+        ("oversubscribed = false", {ONE, UNEVEN}),
+        ('family = "openmpi"', {CLUSTER}),
+        ('transport = "shm"', {ONE, UNEVEN}),
+        ('transport = "shm"; max_nodes = 1', {ONE}),
+    ],
+)
+def test_where_a_rule_holds(words: str, fits: set[Place]) -> None:
+    found = table(rule(words))
+    for place in (ONE, CLUSTER, UNEVEN):
+        expected = PUSH if place in fits else MULTICORE
+        assert found.at(place).choose("gather", 64) == expected
+        assert found.at(place).choose("gather_all", 64) == MULTICORE
+
+
+def test_sizes_are_limits_that_belong_to_their_range() -> None:
+    found = table(
+        rule("max_bytes = 100")
+        + rule("min_bytes = 200; max_bytes = 300", "pull")
+        + rule("", "push")
+    ).at(ONE)
+    chosen = [found.choose("gather", n) for n in (0, 100, 101, 199, 200, 300, 301)]
+    assert chosen == [PUSH, PUSH, PUSH, PUSH, PULL, PULL, PUSH]
+
+
+@pytest.mark.parametrize(
+    ("public", "registry"),
+    [
+        ("all_gather", "gather"),
+        ("all_gather_v", "gather_v"),
+        ("all_gather_all_x", "gather_all_x"),
+        ("all_exchange_in_place", "exchange_in_place"),
+        ("all_reduce_mpi_all", "reduce_mpi_all"),
+        ("allav_reduce_all", "allav_reduce_all"),
+        ("allv_reduce_all", "allav_reduce_all"),
+    ],
+)
+def test_names(public: str, registry: str) -> None:
+    assert registered_name(public) == registry
+    found = table(rule("", collective=public.replace("allv_", "allav_"))).at(ONE)
+    assert found.choose(registry, 8) == PUSH
+
+
+def test_every_registered_name_is_a_function_or_its_form_in_place() -> None:
+    for entry in registered():
+        name = public_name(entry.collective)
+        assert callable(getattr(xupc, name.removesuffix("_in_place"))), name
+        assert registered_name(name) == entry.collective
+
+
+# --- one over another -----------------------------------------------------------------------------
+
+
+def test_a_users_rules_come_first_and_the_rest_is_built_in() -> None:
+    found = table(rule("", "push", "*") + rule("", "pull"))
+    assert found.at(ONE).choose("gather", 8) == PUSH
+    found = table(rule("", "pull") + rule('shape = "8"', "push", "*"))
+    assert [found.at(p).choose("gather", 8) for p in (ONE, UNEVEN)] == [PULL, PULL]
+    assert [found.at(p).choose("scatter", 8) for p in (ONE, UNEVEN)] == [PUSH, MULTICORE]
+
+
+def test_a_users_sizes_count_more_in_whatever_section() -> None:
+    found = table("[tuning.default]\nlead = 5\n[tuning.openmpi-tcp]\nchunk = 4096\n")
+    assert built_in().tuning(CLUSTER)["lead"] == 131072
+    assert found.tuning(CLUSTER) == {**built_in().tuning(CLUSTER), "lead": 5, "chunk": 4096}
+    assert found.tuning(ONE) == {**built_in().tuning(ONE), "lead": 5}
+
+
+# --- where it is looked for -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> dict[str, str]:
+    """A table in each place, which says whose it is by its size `flat`."""
+    places = {"named.toml": 1, "config/xupc/tuning.toml": 2, "home/.config/xupc/tuning.toml": 3}
+    for name, number in places.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"version = 1\n[tuning.default]\nflat = {number}\n")
+    return {
+        "XUPC_TUNING": str(tmp_path / "named.toml"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "HOME": str(tmp_path / "home"),
+    }
+
+
+def test_search_order(homes: dict[str, str]) -> None:
+    flat = []
+    for name in ("XUPC_TUNING", "XDG_CONFIG_HOME", "HOME"):
+        flat.append(load(find(homes)).tuning(ONE)["flat"])
+        del homes[name]
+    assert flat == [1, 2, 3]
+    assert load(find(homes)) is built_in()
+
+
+def test_a_table_that_is_named_must_be_there(homes: dict[str, str]) -> None:
+    homes["XUPC_TUNING"] += ".none"
+    with pytest.raises(ValueError, match=r"named\.toml\.none: XUPC_TUNING names it, but it is not"):
+        load(find(homes))
+    homes["XUPC_TUNING"] = ""
+    homes["XDG_CONFIG_HOME"] = "not/absolute"
+    assert load(find(homes)).tuning(ONE)["flat"] == 3
+    homes["HOME"] += "/nowhere"
+    assert find(homes) is None
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "long", "bytes"])
+def test_what_is_no_table_at_all(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"\xff" if kind == "bytes" else b"#" * ((1 << 20) + 1))
+    with pytest.raises(ValueError, match=f"^tuning table {path}: it "):
+        load(find({"XUPC_TUNING": str(path)}))
+
+
+# --- bad ones -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "version: expected 1, it is missing"),
+        ("version = 2", "version: expected 1, got 2"),
+        ("version = true", "version: expected 1, got True"),
+        ("version = 1\nversion = 1", "no TOML"),
+        ("version = 1\n[choices]", "'choices': there is no such key"),
+        ("version = 1\nchoose = 3", "choose: expected entries"),
+        ("version = 1\nchoose = [3]", "[[choose]] entry 1: expected keys and values"),
+        ("version = 1\n" + rule("") + rule("size = 3"), "[[choose]] entry 2: 'size': expected one"),
+        ("version = 1\n" + rule("max_bytes = -1"), "entry 1: max_bytes: expected an int from 0"),
+        ("version = 1\n" + rule("max_bytes = 1.5"), "entry 1: max_bytes: expected an int"),
+        ("version = 1\n" + rule("max_bytes = '1K'"), "max_bytes: expected an int from 0"),
+        ("version = 1\n" + rule("min_threads = true"), "min_threads: expected an int from 1"),
+        ("version = 1\n" + rule("min_nodes = 3; max_nodes = 2"), "max_nodes: expected at least 3"),
+        ("version = 1\n" + rule("shape = '4*4'"), "entry 1: shape: expected node sizes"),
+        ("version = 1\n" + rule("shape = '0x4'"), "entry 1: shape: expected node sizes"),
+        ("version = 1\n" + rule("nodes = 'two'"), "nodes: expected one of one, many, got 'two'"),
+        ("version = 1\n" + rule("oversubscribed = 1"), "oversubscribed: expected true or false"),
+        ("version = 1\n" + rule("family = 'lam'"), "family: expected one of mpich"),
+        ("version = 1\n" + rule("", "fast"), "algorithm: expected one of pull, push, multicore"),
+        ("version = 1\n" + rule("", collective="gather"), "collective: expected a collective"),
+        ("version = 1\n" + rule("", collective="barrier"), "collective: expected a collective"),
+        ("version = 1\n[[choose]]", "collective: it is missing; [[choose]] entry 1: algorithm: it"),
+        ("version = 1\n[tuning]\nchunk = 3", "[tuning.chunk]: expected one of default"),
+        ("version = 1\n[tuning.tcp]\nchunck = 64", "[tuning.tcp]: 'chunck': expected one of chunk"),
+        ("version = 1\n[tuning.tcp]\nchunk = 0", "[tuning.tcp]: chunk: expected an int from 4096"),
+        ("version = 1\n[tuning.shm]\nslot = 2048", "slot: expected an int from 0 to 1024"),
+        ("version = 1\n[tuning.shm]\nbuffer = 2097152", "buffer: expected an int from 65536"),
+        ("version = 1\n" + rule("max_bytes = 0x" + "f" * 5000), "got a number that is too long"),
+        ("version = 1\nx = " + "[" * 9999, "nested too deeply"),
+    ],
+)
+def test_a_bad_table_is_refused_by_name(text: str, words: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse(text, "my/t.toml", built_in())
+    assert str(caught.value).startswith("tuning table my/t.toml: ")
+    assert words in str(caught.value)
+
+
+def test_all_that_is_wrong_is_told_but_not_endlessly() -> None:
+    with pytest.raises(ValueError) as caught:
+        table(rule("max_bytes = -1") * 9)
+    assert str(caught.value).count("[[choose]] entry") == 5
+    assert "entry 5: max_bytes" in str(caught.value)
+    assert str(caught.value).endswith("; and 4 more")
+
+
+def test_without_another_below_it_must_be_complete() -> None:
+    sizes = "[tuning.default]\n" + "".join(
+        f"{k} = {v}\n" for k, v in built_in().tuning(ONE).items()
+    )
+    whole = f"version = 1\n{sizes}{rule('', 'pull', '*')}"
+    assert parse(whole, "t", None).at(ONE).choose("gather", 1) == PULL
+    for lacking, words in [
+        (whole.replace("ring = ", "chunk = "), "no TOML"),
+        (whole.replace("ring = 524288\n", ""), "[tuning.default]: ring: it is missing"),
+        (whole.replace('"*"', '"all_gather"'), 'fits allav_broadcast with nodes = "one"'),
+        (whole + 'nodes = "one"', 'fits allav_broadcast with nodes = "many"'),
+        (whole + "max_bytes = 9", 'fits allav_broadcast with nodes = "one"'),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            parse(lacking, "t", None)
+        assert words in str(caught.value)
+
+
+KEYS = st.sampled_from(
+    ["version", "collective", "algorithm", "max_bytes", "shape", "nodes", "chunk", '""', "a.b", "x"]
+)
+VALUES = st.one_of(
+    st.sampled_from(
+        ["1", "-1", "1.5", "nan", "true", '"*"', '"push"', '"4x4"', "[]", "{}", "[[1]]"]
+    ),
+    st.sampled_from(
+        ["1979-05-27", "1e999", "0x" + "f" * 5000, "9" * 5000, '"""\n[x]"""', "{a={b=1}}"]
+    ),
+    st.text(max_size=8).map(repr),
+)
+LINES = st.one_of(
+    st.sampled_from(
+        ["[[choose]]", "[choose]", "[tuning]", "[tuning.tcp]", "[[tuning.tcp]]", "[x.y]"]
+    ),
+    st.builds("{} = {}".format, KEYS, VALUES),
+)
+
+
+@given(st.one_of(st.text(), st.lists(LINES, max_size=8).map("\n".join)), st.booleans())
+def test_whatever_the_text_only_value_errors_come_of_it(text: str, headed: bool) -> None:
+    problem, found = "", None
+    try:
+        found = parse("version = 1\n" * headed + text, "t", built_in())
+    except ValueError as e:
+        problem = str(e)
+    if found is None:
+        assert problem.startswith("tuning table t: ")
+    else:
+        assert found.at(ONE).choose("gather", 8) in (PULL, PUSH, MULTICORE)
+        assert found.tuning(ONE).keys() == built_in().tuning(ONE).keys()

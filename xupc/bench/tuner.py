@@ -1,0 +1,306 @@
+"""From a result to rules: which algorithm is best at which sizes, where it pays to say so.
+
+A size departs from what the table chooses anyway only if the gain is beyond doubt: the whole
+interval of the paired ratio lies above `GAIN`. Sizes at which the same call under two names
+differs by too much, or that nobody measured, stay as they are. Every change from one size to the
+next counts as a loss of `GAIN`, so that few rules come of it. Between two sizes measured the limit
+is their geometric mean; half a step beyond the outermost ones nothing is claimed any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+
+from ..algorithms import registered
+from ..flags import ALGORITHM_NAMES
+from ..selection import Choices, Place, Rule, Table, public_name, registered_name
+from ..selection_file import built_in
+from .results import AGAIN, OURS, Candidate, Cell, Job, Result
+from .stats import RESOLVABLE, Ratio, geometric_mean, ratio, spread
+
+__all__ = ["GAIN", "Change", "Tuned", "place_of", "tuned"]
+
+GAIN = 1.02
+SMALLEST = 8  # from here down nothing changes any more
+STEP = 2.0  # from one size to the next, if only one was measured
+
+Choice = int | None
+"""An algorithm's flag; None: what the table chooses without a rule of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is done about one size of one collective.
+
+    Attributes
+    ----------
+    before, after
+        Names of algorithms.
+    gain
+        Time before / time after; None if nothing changes.
+    why_not
+        Why it had to stay as it was, if something was wrong with what was measured.
+    """
+
+    collective: str
+    nbytes: int
+    before: str
+    after: str
+    gain: Ratio | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Everything that our rules say about one place, and what is new of it."""
+
+    place: Place
+    rules: tuple[Rule, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def changed(self) -> list[Change]:
+        """Sizes that get another algorithm than before."""
+        return [change for change in self.changes if change.before != change.after]
+
+    @property
+    def gain_there(self) -> float:
+        """How many times as fast changed sizes become, by the geometric mean."""
+        return geometric_mean(change.gain.value for change in self.changed if change.gain)
+
+    @property
+    def gain_over_all(self) -> float:
+        """The same over all sizes measured."""
+        return geometric_mean(c.gain.value if c.gain else 1.0 for c in self.changes)
+
+
+def place_of(job: Job) -> Place:
+    """Where a job ran, as rules ask for it.
+
+    Raises
+    ------
+    ValueError
+        The result does not say.
+    """
+    about = job.about
+    for key in ("mpi family", "transport", "oversubscribed"):
+        if key not in about:
+            raise ValueError(f"the result does not say of {job.shape}: {key}")
+    return Place.of(
+        (len(node) for node in job.nodes),
+        str(about["mpi family"]), str(about["transport"]), bool(about["oversubscribed"]),
+    )  # fmt: skip
+
+
+def tuned(
+    result: Result,
+    table: Table | None = None,
+    earlier: Callable[[Place], Sequence[Rule]] = lambda place: (),
+) -> list[Tuned]:
+    """The rules that follow from a result, for each place that it measured.
+
+    Parameters
+    ----------
+    table : Table, optional
+        What chooses where no rule of ours does; default the built-in one.
+    earlier : callable, optional
+        Our rules so far for a place. They stay for whatever was not measured now.
+    """
+    table = built_in() if table is None else table
+    cells: dict[Place, dict[str, dict[int, list[Cell]]]] = {}
+    known = {entry.collective for entry in registered()}
+    for job in result.jobs:
+        by_size = cells.setdefault(place_of(job), defaultdict(lambda: defaultdict(list)))
+        for cell in job.cells:
+            name = registered_name(cell.collective)
+            if name in known and cell.team == "world" and not cell.cold:
+                by_size[name][cell.nbytes].append(cell)
+    return [
+        _tuned_at(place, by_size, table.at(place), earlier(place))
+        for place, by_size in cells.items()
+    ]
+
+
+def _tuned_at(
+    place: Place,
+    cells: Mapping[str, Mapping[int, list[Cell]]],
+    choices: Choices,
+    earlier: Sequence[Rule],
+) -> Tuned:
+    rules: list[Rule] = []
+    changes: list[Change] = []
+    for collective in sorted({rule.collective for rule in earlier} | cells.keys()):
+        old = [rule for rule in earlier if rule.collective == collective]
+        spots = [
+            Spot(collective, nbytes, here, choices.choose(collective, nbytes), _said(old, nbytes))
+            for nbytes, here in sorted(cells.get(collective, {}).items())
+        ]
+        chosen = _cheapest([spot.costs for spot in spots])
+        for least, most, flag in _ranges(list(zip(spots, chosen, strict=True)), old):
+            rules.append(
+                Rule(
+                    collective, flag, least or None, most, shape=place.shape, family=place.family,
+                    transport=place.transport, oversubscribed=place.oversubscribed,
+                )
+            )  # fmt: skip
+        changes += [spot.change(flag) for spot, flag in zip(spots, chosen, strict=True)]
+    return Tuned(place, tuple(rules), tuple(changes))
+
+
+def _said(rules: Iterable[Rule], nbytes: int) -> Choice:
+    return next((rule.algorithm for rule in rules if rule.covers(nbytes)), None)
+
+
+# --- one size -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Spot:
+    """One size of one collective, and the cells that measured it.
+
+    Attributes
+    ----------
+    usual
+        What the table chooses without a rule of ours.
+    said
+        What our rules said so far.
+    """
+
+    collective: str
+    nbytes: int
+    cells: list[Cell]
+    usual: int
+    said: Choice
+
+    @cached_property
+    def costs(self) -> dict[Choice, float]:
+        """What may be chosen, and how much slower than the usual one it is, by logarithm."""
+        if self.problem:
+            return {self.said: 0.0}
+        found: dict[Choice, float] = {None: 0.0}
+        for flag in ALGORITHM_NAMES:
+            gain = self.gain(self.usual, flag) if flag != self.usual else None
+            if gain is not None and gain.low > GAIN:
+                found[flag] = -math.log(gain.value)
+        return found
+
+    @cached_property
+    def problem(self) -> str:
+        """Why nothing can be said, empty if something can."""
+        for cell in self.cells:
+            ours, again = cell.candidate("xupc"), next(cell.of_kind(AGAIN), None)
+            pairs = _paired(ours, again)
+            if not pairs:
+                return "nothing was measured twice"
+            differs = spread(*zip(*pairs, strict=True))
+            if differs > RESOLVABLE:
+                return f"not resolvable: the same call twice differs by {differs:.0%}"
+            if _of_algorithm(cell, self.usual) is None:
+                return f"{ALGORITHM_NAMES[self.usual]} was not measured, or was wrong"
+        return ""
+
+    def gain(self, before: int, after: int) -> Ratio | None:
+        """Time of one algorithm / time of another one; None if some cell lacks one of them.
+
+        Over several cells the geometric mean, with the widest interval.
+        """
+        found = []
+        for cell in self.cells:
+            pairs = _paired(_of_algorithm(cell, before), _of_algorithm(cell, after))
+            if not pairs:
+                return None
+            above, below = zip(*pairs, strict=True)
+            found.append(ratio(above, below))
+        value = geometric_mean(r.value for r in found)
+        return Ratio(value, min(r.low for r in found), max(r.high for r in found))
+
+    def change(self, chosen: Choice) -> Change:
+        """What a choice comes to."""
+        before, after = self.said or self.usual, chosen or self.usual
+        gain = self.gain(before, after) if before != after else None
+        return Change(
+            public_name(self.collective), self.nbytes, ALGORITHM_NAMES[before],
+            ALGORITHM_NAMES[after], gain, self.problem,
+        )  # fmt: skip
+
+
+def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
+    """What measured an algorithm; None if nothing did, or its result was wrong."""
+    name = ALGORITHM_NAMES[flag]
+    named = [c for c in cell.of_kind(OURS) if c.name == name.upper()]
+    same = [c for c in cell.of_kind(OURS) if c.algorithm.startswith(name)]
+    found = next(iter((*named, *same)), None)
+    return None if found is None or any(found.wrong) else found
+
+
+def _paired(one: Candidate | None, other: Candidate | None) -> list[tuple[list[int], list[int]]]:
+    """Their repetitions in the launches that have some of both."""
+    if one is None or other is None:
+        return []
+    return [(a, b) for a, b in zip(one.ns, other.ns, strict=False) if a and b]
+
+
+# --- all sizes ------------------------------------------------------------------------------------
+
+
+def _cheapest(costs: Sequence[Mapping[Choice, float]]) -> list[Choice]:
+    """One choice for each size, such that costs and changes from size to size are least."""
+    paths: dict[Choice, tuple[float, list[Choice]]] = {None: (0.0, [])}
+    for number, here in enumerate(costs):
+        price = math.log(GAIN) if number else 0.0
+        ways = {
+            choice: min(
+                ((cost + price * (choice != last), path) for last, (cost, path) in paths.items()),
+                key=itemgetter(0),
+            )
+            for choice in here
+        }
+        paths = {c: (cost + here[c], [*path, c]) for c, (cost, path) in ways.items()}
+    return min(paths.values(), key=itemgetter(0))[1]
+
+
+def _ranges(
+    chosen: Sequence[tuple[Spot, Choice]], old: Sequence[Rule]
+) -> Iterator[tuple[int, int | None, int]]:
+    """(least, most, flag): where rules are needed. Old ones stay where nothing new is known."""
+    parts = _parts([spot.nbytes for spot, _ in chosen])
+    new = [
+        (least, most, choice)
+        for (least, most), (spot, choice) in zip(parts, chosen, strict=True)
+        if not spot.problem
+    ]
+    edges = {0} | {rule.min_bytes or 0 for rule in old}
+    edges |= {rule.max_bytes + 1 for rule in old if rule.max_bytes is not None}
+    edges |= {edge for least, most, _ in new for edge in (least, most + 1)}
+
+    def choice_at(nbytes: int) -> Choice:
+        here = [choice for least, most, choice in new if least <= nbytes <= most]
+        return here[0] if here else _said(old, nbytes)
+
+    runs = [
+        (choice, next(same)) for choice, same in itertools.groupby(sorted(edges), key=choice_at)
+    ]
+    ends = [begin - 1 for _, begin in runs[1:]]
+    for (choice, begin), end in zip(runs, [*ends, None], strict=True):
+        if choice is not None:
+            yield begin, end, choice
+
+
+def _parts(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """(least, most): each size with half of the steps to its neighbours."""
+    if not sizes:
+        return []
+    first, last = sizes[0], sizes[-1]
+    down = sizes[1] / first if len(sizes) > 1 else STEP
+    up = last / sizes[-2] if len(sizes) > 1 else STEP
+    most = [math.isqrt(a * b) for a, b in itertools.pairwise(sizes)]
+    most.append(int(last * math.sqrt(up)))
+    least = [0 if first <= SMALLEST else math.ceil(first / math.sqrt(down))]
+    least += [limit + 1 for limit in most[:-1]]
+    return list(zip(least, most, strict=True))

@@ -1,0 +1,109 @@
+"""The user's table as text: what the tuner wrote into it, and all the rest, which stays.
+
+What the tuner knows of one place stands between two lines of comment. These sections come before
+the user's own entries. Everything outside is kept as it is, comments included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from ..flags import ALGORITHM_NAMES
+from ..selection import Place, Rule, Table, public_name
+from ..selection_file import RULE, built_in, load, parse, read
+
+__all__ = ["TuningFile"]
+
+BEGIN, END = "# >>> xupc tune:", "# <<< xupc tune"
+_SECTION = re.compile(rf"^{BEGIN} (.*)\n((?s:.*?))^{END}\n?", re.MULTILINE)
+_VERSION = re.compile(r"""^[ \t]*["']?version["']?[ \t]*=.*\n?""", re.MULTILINE)
+_NEW = (
+    "# What xupc chooses where no algorithm is asked for; lies over its own table.\nversion = 1\n"
+)
+
+
+class TuningFile:
+    """The text of a user's table; a good one.
+
+    Parameters
+    ----------
+    path
+        Where it is, or is to be.
+
+    Raises
+    ------
+    ValueError
+        It is there, but is no good table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        found = read(path)
+        load(found)
+        self.text = _NEW if found is None else found.text
+        for _, body in _SECTION.findall(self.text):
+            if BEGIN in body:
+                raise ValueError(f"tuning table {path}: a section of xupc tune has no end")
+
+    @property
+    def rest(self) -> Table:
+        """The table without the tuner's sections, over the built-in one."""
+        return parse(_SECTION.sub("", self.text), str(self.path), built_in())
+
+    def rules(self, place: Place) -> Sequence[Rule]:
+        """The tuner's rules for a place."""
+        bodies = [body for label, body in _SECTION.findall(self.text) if label == label_of(place)]
+        return parse("\n".join(["version = 1", *bodies]), str(self.path), built_in()).rules
+
+    def put(self, place: Place, rules: Sequence[Rule], remarks: Sequence[str]) -> None:
+        """Replace the section of a place, or make one."""
+        label = label_of(place)
+        lines = [f"{BEGIN} {label}", *(f"# {line}" for line in remarks)]
+        section = "\n".join([*lines, *map(_entry, rules), END]) + "\n"
+        sections = [m for m in _SECTION.finditer(self.text) if m[1] == label]
+        if sections:
+            start, end = sections[0].span()
+        else:
+            version = _VERSION.search(self.text)
+            if version is None:
+                raise ValueError(f"tuning table {self.path}: no line that begins with version =")
+            start = end = version.end()
+            section = f"\n{section}" if self.text[:start].endswith("\n") else f"\n\n{section}"
+        self.text = self.text[:start] + section + self.text[end:]
+
+    def save(self) -> Path | None:
+        """Write it in one go; the old one is kept beside it, and returned."""
+        path = self.path.resolve()  # of a link, write what it points to
+        path.parent.mkdir(parents=True, exist_ok=True)
+        old = None
+        if path.exists():
+            old = path.with_name(f"{path.name}.old")
+            old.write_bytes(path.read_bytes())
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(self.text, encoding="utf-8")
+        new.replace(path)
+        return old
+
+
+def label_of(place: Place) -> str:
+    """A place in words, as the head of its section."""
+    crowded = ", oversubscribed" if place.oversubscribed else ""
+    return f"{place.shape}, {place.family}, {place.transport}{crowded}"
+
+
+def _entry(rule: Rule) -> str:
+    """A rule as TOML."""
+    values = {f.name: getattr(rule, f.name) for f in fields(rule)}
+    values["collective"] = public_name(rule.collective) if rule.collective != "*" else "*"
+    values["algorithm"] = ALGORITHM_NAMES[rule.algorithm]
+    lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] is not None]
+    return "\n".join(["[[choose]]", *lines, ""])
+
+
+def _value(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else f'"{value}"'

@@ -1,0 +1,99 @@
+"""Values of options that several commands take, as click's callbacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from xupc.bench.settings import SYNCS, size_of, sizes_between
+
+__all__ = ["chosen", "dtypes", "numbers", "root", "seconds", "sizes", "syncs"]
+
+
+def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
+    """``MIN:MAX`` or ``MAX``, powers of two; or a list with commas."""
+    if value is None:
+        return None
+    try:
+        if "," in value:
+            return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
+        low, _, high = value.rpartition(":")
+        return sizes_between(size_of(low) if low else 1, size_of(high))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def numbers(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
+    """Like ``2,4,8``."""
+    if value is None:
+        return None
+    words = value.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise click.BadParameter(f"{value!r}: expected numbers of threads like 2,4,8")
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def seconds(_context: Any, _option: Any, value: str | None) -> float | None:
+    """Like ``90``, ``10m`` or ``1h30m``."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
+    hours, minutes, seconds = found.groups() if found else (None, None, None)
+    total = 3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds or 0)
+    if not total:
+        raise click.BadParameter(f"{value!r}: expected a time like 90, 10m or 1h30m")
+    return total
+
+
+def chosen(names: Sequence[str], *, upper: bool = False) -> Callable[..., Any]:
+    """A list with commas of some of these names."""
+
+    def check(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        given = [word.strip() for word in value.split(",")]
+        found = [next((n for n in names if n.lower() == w.lower()), "") for w in given]
+        if "" in found:
+            wrong = given[found.index("")]
+            raise click.BadParameter(f"{wrong!r}: expected some of {', '.join(names)}")
+        return tuple(dict.fromkeys(found))
+
+    return check
+
+
+def syncs(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
+    """Like ``allsync,mysync`` or ``nosync/allsync``: before and after."""
+    if value is None:
+        return None
+    words = value.lower().split(",")
+    for word in words:
+        if not all(part in SYNCS for part in word.split("/")) or word.count("/") > 1:
+            raise click.BadParameter(
+                f"{word!r}: expected {', '.join(SYNCS)} or two of them like nosync/allsync"
+            )
+    return tuple(dict.fromkeys(words))
+
+
+def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    found = []
+    for word in value.split(","):
+        try:
+            dtype = np.dtype(word.strip())
+        except TypeError:
+            raise click.BadParameter(f"{word!r} is no numpy type") from None
+        if dtype.kind not in "biufc":
+            raise click.BadParameter(f"{word!r}: expected a type of numbers")
+        found.append(dtype.name)
+    return tuple(dict.fromkeys(found))
+
+
+def root(_context: Any, _option: Any, value: str) -> str:
+    if value in ("last", "rotate") or value.isdecimal():
+        return value
+    raise click.BadParameter(f"{value!r}: expected a thread's number, last or rotate")

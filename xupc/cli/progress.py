@@ -1,0 +1,49 @@
+"""How far a measurement is: for people, and for logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+__all__ = ["Progress"]
+
+_EVERY = 10.0  # seconds between two lines in a log
+
+
+class Progress:
+    """A bar with the time left on a terminal, a line now and then in a log."""
+
+    def __init__(self, command: str = "xupc bench") -> None:
+        self._command = command
+        self._stack = ExitStack()
+        self._bar: Any = None
+        self._done = 0.0
+        self._began = self._said = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            bar = click.progressbar(
+                length=1000, label=self._command, show_eta=True, file=sys.stderr,
+                item_show_func=lambda what: what or "",
+            )  # fmt: skip
+            self._bar = self._stack.enter_context(bar)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def show(self, done: float, what: str) -> None:
+        """So much is done, and this is going on."""
+        if self._bar is not None:
+            self._bar.update(int(1000 * done) - int(1000 * self._done), what)
+            self._done = done
+            return
+        now = time.monotonic()
+        if now - self._said > _EVERY:
+            self._said = now
+            left = (now - self._began) * (1 - done) / max(done, 1e-3)
+            click.echo(f"{self._command}: {what}: {done:.0%}, about {left:.0f} s left", err=True)
