@@ -9,7 +9,7 @@ from typing import Any
 
 from .flags import ALGORITHM_NAMES
 
-__all__ = ["Rule", "Table", "load"]
+__all__ = ["Place", "Rule", "Table", "load"]
 
 _FLAG_OF = {name: flag for flag, name in ALGORITHM_NAMES.items()}
 

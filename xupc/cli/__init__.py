@@ -26,6 +26,7 @@ from .launcher import (
     thread_command,
 )
 from .mpi import LaunchError, find_mpi
+from .report import report_command
 
 __all__ = ["main"]
 
@@ -200,3 +201,6 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
         return
     count = host.available_cores() if threads is None else threads
     sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
+
+
+main.add_command(report_command)
