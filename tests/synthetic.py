@@ -46,8 +46,9 @@ def rule(nodes: list[list[int]]) -> Rule:
         }.get(name, (200.0, 0.95))  # fmt: skip
         wire = 0.0
         if many and name != "floor":
-            times = {"MULTICORE": 1.0, "xupc": 1.0, "mpi4py": 1.4}.get(name, len(nodes[0]))
-            wire = 30_000 + times * nbytes * (len(nodes) - 1) / 0.118
+            blocks = MOVED.get(collective, lambda t: t)(threads) / threads
+            times = {"MULTICORE": 1.1, "xupc": 1.1, "mpi4py": 1.4}.get(name, 0.8 * len(nodes[0]))
+            wire = 30_000 + times * nbytes * blocks * len(nodes[0]) / 0.118
         return start * wide + rate * total / min(threads, 4) + wire
 
     return typical

@@ -110,7 +110,7 @@ def _parsed(choice: str | None) -> Choice | None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """What results are called: their files' names, or all of their paths if those are not enough."""
+    """What results are called: their files' names, or whole paths if some are the same."""
     names = [path.name for path in paths]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 

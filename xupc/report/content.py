@@ -11,7 +11,7 @@ from ..bench.results import OURS, Candidate, Cell, Job, Result
 from ..topology import Tree
 from . import words
 from .bounds import Bound, bounds_of
-from .findings import Findings, Standing, Versus, warnings
+from .findings import Findings, Standing, Versus, label, warnings
 from .plans import Unplanned, programs, root_of, team_of, tree_of
 from .regression import (
     BETTER,
@@ -146,6 +146,12 @@ class Section:
     result: Result
     jobs: list[Content]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What concerns all jobs."""
+        incomplete = "The measurement is incomplete; what is there is good."
+        return [*([] if self.result.complete else [incomplete]), *self.result.notes]
+
 
 @dataclass
 class Regressions:
@@ -167,7 +173,7 @@ def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
         job,
         findings,
         _summary(findings),
-        warnings(result, job),
+        warnings(job),
         _winners(findings),
         [_ratios(findings, peer) for peer in findings.peers],
         network,
@@ -257,7 +263,7 @@ def _winners(findings: Findings) -> Matrix | None:
             "The colour is xupc's best against the best peer: blue where xupc is faster, orange "
             "with a frame and ▼ where a peer is. "
         )
-    said += "Tie: the interval of the margin holds 1. ?: not resolvable."
+    said += "= and tie: equal within the interval, which holds 1. ?: not resolvable."
     return _matrix(findings, said, _winner)
 
 
@@ -274,7 +280,7 @@ def _winner(standing: Standing) -> Entry:
     if winner.margin is None:
         return Entry(winner.name, "", "", shade)
     if winner.tied:
-        return Entry(f"{winner.name} = {winner.next}", "tie", "within the interval", f"tie {shade}")
+        return Entry(winner.name, f"= {winner.next}", "tie", f"tie {shade}")
     sign = "" if winner.ours else "▼ "
     lost = "" if winner.ours else "lost "
     margin = words.margin(winner.margin.value)
@@ -301,27 +307,24 @@ def _versus(versus: Versus) -> Entry:
 
 
 def _network(findings: Findings) -> Matrix | None:
-    rows = []
+    """A row for each algorithm that moves anything between nodes."""
+    rows: dict[str, list[Entry]] = {}
     for title, group in findings.groups.items():
         for candidate in findings.candidates(group):
-            if candidate.kind != OURS:
-                continue
+            name = f"{title}, {label(candidate)}"
             known = {
                 s.cell.nbytes: c.network_bytes
                 for s in group
                 if (c := s.cell.candidate(candidate.name)) is not None
             }
-            if not any(known.values()):
+            if candidate.kind != OURS or name in rows or not any(known.values()):
                 continue
-            entries = [
-                Entry() if (n := known.get(size)) is None else Entry(words.size(n))
-                for size in findings.sizes
-            ]
-            rows.append((f"{title}, {candidate.name}", entries))
+            sizes = (known.get(nbytes) for nbytes in findings.sizes)
+            rows[name] = [Entry() if n is None else Entry(words.size(n)) for n in sizes]
     if not rows:
         return None
     caption = "Bytes that one call moves between nodes, by its plans."
-    return Matrix(caption, _heads(findings.sizes), rows, "collective, algorithm")
+    return Matrix(caption, _heads(findings.sizes), list(rows.items()), "collective, algorithm")
 
 
 def _network_note(job: Job, network: Matrix | None) -> str:

@@ -17,7 +17,7 @@ from .timeline import Act, Timeline
 __all__ = ["Line", "curves", "intervals", "lines_of", "styles", "timeline", "tree"]
 
 WIDTH, HEIGHT = 440, 300
-LEFT, RIGHT, TOP, BOTTOM = 52, 104, 30, 40
+LEFT, RIGHT, TOP, BOTTOM = 64, 118, 30, 40
 _KNOWN = {CHOSEN: 0, "PULL": 1, "PUSH": 2, "MULTICORE": 3, "plan": 4}
 _FIRST_PEER, _STYLES = 5, 8
 
@@ -125,7 +125,7 @@ def _plot(
     sizes = sorted({x for line in lines for x, _ in line.points})
     x = Axis(sizes[0], sizes[-1], LEFT + 8, WIDTH - RIGHT - 6)
     y = _upright(ys, limits, of)
-    parts = [*_grid(x, y, sizes, unit), *_limits(limits, of, x, y)]
+    parts = [*_grid(x, y, sizes, unit), *_limits(limits, of, x, y, below=faster_down)]
     ends = []
     for line in lines:
         points = [(x(size), y(of(size, e.value))) for size, e in line.points]
@@ -136,7 +136,7 @@ def _plot(
     parts += _names(ends)
     what = "time of a call" if faster_down else "bandwidth"
     arrow = "lower is faster" if faster_down else "higher is faster"
-    parts.append(text(LEFT - 46, 14, f"{what} ({arrow})", class_="axis"))
+    parts.append(text(4, 14, f"{what} ({arrow})", class_="axis"))
     parts.append(text(WIDTH - RIGHT, HEIGHT - 4, "bytes per block", class_="axis end"))
     return _svg(title, WIDTH, HEIGHT, parts)
 
@@ -152,7 +152,7 @@ def _upright(
         for size, ns in limit.points
         if ns > 0 and low / 6 <= (v := of(size, ns)) <= high * 6
     ]
-    return Axis.around([*values, *near], HEIGHT - BOTTOM, TOP)
+    return Axis.around([*values, *near], HEIGHT - BOTTOM - 8, TOP + 6)
 
 
 def _grid(x: Axis, y: Axis, sizes: Sequence[int], unit: Callable[[float], str]) -> list[str]:
@@ -175,9 +175,14 @@ def _grid(x: Axis, y: Axis, sizes: Sequence[int], unit: Callable[[float], str]) 
 
 
 def _limits(
-    limits: Sequence[_Limit], of: Callable[[int, float], float], x: Axis, y: Axis
+    limits: Sequence[_Limit],
+    of: Callable[[int, float], float],
+    x: Axis,
+    y: Axis,
+    *,
+    below: bool,
 ) -> list[str]:
-    """Bound lines, as far as they are in the plot; named where they begin or end."""
+    """Bound lines, as far as they are in the plot; named on the side where no curve can be."""
     parts = []
     for limit in limits:
         points = [
@@ -186,14 +191,10 @@ def _limits(
         if len(points) < 2:
             continue
         parts.append(tag("path", class_="bound", d=path(points)))
-        (x1, y1), (x2, y2) = points[-2:]
-        middle = ((x1 + x2) / 2, (y1 + y2) / 2)
-        if middle[1] < TOP + 14:
-            parts.append(text(middle[0], middle[1] + 14, limit.name, class_="limit end"))
-        else:
-            below = middle[1] + 13
-            at = below if below < HEIGHT - BOTTOM - 2 else middle[1] - 5
-            parts.append(text(middle[0] + 4, at, limit.name, class_="limit"))
+        (x1, y1), (x2, y2) = points[:2]
+        side = 1 if below else -1
+        at = (x1 + x2) / 2 + 5 * side, (y1 + y2) / 2 + (12 if below else -4)
+        parts.append(text(*at, limit.name, class_="limit" if below else "limit above"))
     return parts
 
 
@@ -237,7 +238,7 @@ def _names(ends: Sequence[tuple[Line, tuple[float, float]]]) -> list[str]:
             )
         else:
             parts.append(mark(line.style.mark, at + 5, place, class_))
-        parts.append(text(at + 14, place + 4, _short(line.name, 13), class_="name"))
+        parts.append(text(at + 14, place + 4, _short(line.name, 15), class_="name"))
     return parts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..bench.results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job, Result
+from ..bench.results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job
 from ..bench.stats import (
     RESOLVABLE,
     Estimate,
@@ -26,6 +26,7 @@ __all__ = [
     "Versus",
     "Winner",
     "aa_spread",
+    "label",
     "times_of",
     "warnings",
 ]
@@ -243,10 +244,9 @@ class Findings:
         return list(found.values())
 
 
-def warnings(result: Result, job: Job) -> list[str]:
-    """What a reader must know before anything else."""
-    found = [] if result.complete else ["The measurement is incomplete; what is there is good."]
-    found += result.notes
+def warnings(job: Job) -> list[str]:
+    """What a reader must know of a job before anything else."""
+    found = []
     if job.about.get("oversubscribed"):
         cores = job.about.get("cores")
         of = f" on {cores} cores" if isinstance(cores, int) else ""
@@ -262,8 +262,7 @@ def warnings(result: Result, job: Job) -> list[str]:
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         found.append(f"WRONG RESULTS: {'; '.join(wrong[:5])}{more}.")
-    found += _busy(job)
-    return list(dict.fromkeys(found))
+    return found + _busy(job)
 
 
 def _busy(job: Job) -> list[str]:

@@ -25,11 +25,18 @@ def render(title: str, sections: Sequence[Section], compared: Sequence[Regressio
     for section in sections:
         if len(sections) > 1:
             parts.append(f"## {plain(section.name)}\n")
+        parts += _warnings(section.warnings)
         for content in section.jobs:
             parts += _job(content)
     parts.append("## How times and intervals are made\n")
     parts += [f"{plain(paragraph)}\n" for paragraph in HOW]
     return "\n".join(parts)
+
+
+def _warnings(notes: Sequence[str]) -> Iterator[str]:
+    yield from (f"- **Note:** {plain(note)}" for note in notes)
+    if notes:
+        yield ""
 
 
 def _regressions(found: Regressions) -> Iterator[str]:
@@ -41,9 +48,7 @@ def _regressions(found: Regressions) -> Iterator[str]:
 def _job(content: Content) -> Iterator[str]:
     yield f"## {plain(content.job.shape)}\n"
     yield f"{plain(content.summary)}\n"
-    yield from (f"- **Note:** {plain(note)}" for note in content.warnings)
-    if content.warnings:
-        yield ""
+    yield from _warnings(content.warnings)
     if content.winners is not None:
         yield "### Who wins where\n"
         yield _matrix(content.winners)

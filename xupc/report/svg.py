@@ -12,6 +12,20 @@ __all__ = ["MARKS", "Axis", "mark", "path", "spread_out", "tag", "text"]
 MARKS = "disc", "square", "triangle", "diamond", "ring", "cross", "wedge", "box"
 
 
+_SQUARE = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
+_CORNERS: dict[str, list[tuple[float, float]]] = {
+    "square": _SQUARE,
+    "box": _SQUARE,
+    "triangle": [(0, -1.25), (1.15, 0.9), (-1.15, 0.9)],
+    "wedge": [(0, 1.25), (1.15, -0.9), (-1.15, -0.9)],
+    "diamond": [(0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)],
+    "cross": [
+        (-1.25, -1.25), (0, -0.45), (1.25, -1.25), (0.45, 0),
+        (1.25, 1.25), (0, 0.45), (-1.25, 1.25), (-0.45, 0),
+    ],
+}  # fmt: skip
+
+
 def tag(name: str, *inside: str, **attributes: object) -> str:
     """An element; `inside` is SVG, attributes are escaped; ``_`` becomes ``-``, class_ class."""
     pairs = "".join(
@@ -43,14 +57,7 @@ def mark(kind: str, x: float, y: float, class_: str, r: float = 3.4) -> str:
     """A marker; those of different kinds differ in shape, not in colour alone."""
     if kind in ("disc", "ring"):
         return tag("circle", class_=f"{class_} {kind}", cx=x, cy=y, r=r)
-    corners: dict[str, list[tuple[float, float]]] = {
-        "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
-        "box": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
-        "triangle": [(0, -1.25), (1.15, 0.9), (-1.15, 0.9)],
-        "wedge": [(0, 1.25), (1.15, -0.9), (-1.15, -0.9)],
-        "diamond": [(0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)],
-        "cross": [(-1, -1), (0, -0.4), (1, -1), (0.4, 0), (1, 1), (0, 0.4), (-1, 1), (-0.4, 0)],
-    }[kind]
+    corners = _CORNERS[kind]
     points = [(x + dx * r * 0.92, y + dy * r * 0.92) for dx, dy in corners]
     return tag("path", class_=f"{class_} {kind}", d=path(points, closed=True))
 
