@@ -434,8 +434,8 @@ def _row_name(tree: Tree, threads: Sequence[int], rank: int) -> str:
     node = tree.node_of(rank)
     if tree.node_count == 1:
         return f"thread {threads[rank]}"
-    is_root = ", root" if tree.node_root(node) == rank else ""
-    return f"{threads[rank]} (node {node}{is_root})"
+    what = "node root of" if tree.node_root(node) == rank else "node"
+    return f"{threads[rank]}, {what} {node}"
 
 
 # --- where it comes from --------------------------------------------------------------------------

@@ -310,15 +310,15 @@ def _node(
     parts = [tag("rect", class_="node", x=left, y=top, width=wide, height=high, rx=5)]
     if nodes.node_count > 1:
         parts.insert(0, tag("line", class_="wire", x1=middle, x2=middle, y1=top - 12, y2=top + 14))
-    parts.append(_thread(members[0], middle, top + 16, r, "thread root"))
-    places = [
-        (left + 14 + (i % 4) * 24.0, top + 44 + (i // 4) * 24.0)
-        for i in range(min(len(members), THREADS_DRAWN) - 1)
-    ]
-    for x, y in places:
-        parts.insert(1, tag("line", class_="twig", x1=middle, x2=x, y1=top + 16, y2=y))
-    for thread, (x, y) in zip(members[1:], places, strict=False):
+    others = members[1:THREADS_DRAWN]
+    columns = min(4, len(others))
+    for i, thread in enumerate(others):
+        x = middle + (i % 4 - (columns - 1) / 2) * 24.0
+        y = top + 44 + (i // 4) * 24.0
+        if i < 4:
+            parts.append(tag("line", class_="twig", x1=middle, x2=x, y1=top + 16, y2=y))
         parts.append(_thread(thread, x, y, r, "thread"))
+    parts.append(_thread(members[0], middle, top + 16, r, "thread root"))
     if len(members) > THREADS_DRAWN:
         more = f"and {len(members) - THREADS_DRAWN} more"
         parts.append(text(middle, top + high - 19, more, class_="tick middle"))
@@ -342,7 +342,7 @@ _FAINTEST = 0.6  # what is narrower, in pixels, is drawn with its neighbour
 
 def timeline(happened: Timeline, names: dict[int, str]) -> str:
     """A row for each of the threads in `names`: by hand above, its network below."""
-    left, right, wide = 118, 16, 880
+    left, right, wide = 150, 16, 880
     axis = _Linear(happened.end or 1.0, left, wide - right)
     parts: list[str] = []
     top = 26.0
@@ -351,7 +351,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
         acts = happened.of(rank)
         lanes = sorted({_LANE_OF.get(act.kind, 0) for act in acts} | {0})
         high = 15.0 + 9 * (len(lanes) - 1)
-        body.append(text(left - 8, top + 11, _short(name, 20), class_="name end"))
+        body.append(text(left - 8, top + 11, _short(name, 24), class_="name end"))
         body.append(
             tag("line", class_="grid", x1=left, x2=wide - right, y1=top + high + 3,
                 y2=top + high + 3)
