@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..bench.results import OURS, Candidate, Cell, Job, Result
 from ..topology import Tree
@@ -100,12 +101,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A table of rows by sizes."""
+    """A table of rows by sizes; `legend` says what its colours mean."""
 
     caption: str
     sizes: list[str]
     rows: list[tuple[str, list[Entry]]]
     corner: str = "collective"
+    legend: str = ""
 
 
 @dataclass
@@ -257,14 +259,14 @@ def _winners(findings: Findings) -> Matrix | None:
         return None
     said = (
         "The fastest way to do each call, and below it how many times as long the next best takes. "
+        "= and tie: equal within the interval, which holds 1. ▼: a peer is fastest. ?: not "
+        "resolvable."
     )
-    if findings.peers:
-        said += (
-            "The colour is xupc's best against the best peer: blue where xupc is faster, orange "
-            "with a frame and ▼ where a peer is. "
-        )
-    said += "= and tie: equal within the interval, which holds 1. ?: not resolvable."
-    return _matrix(findings, said, _winner)
+    legend = (
+        "The colour is xupc's best against the best peer: blue where xupc is faster, orange with a "
+        "frame where a peer is."
+    )
+    return replace(_matrix(findings, said, _winner), legend=legend if findings.peers else "")
 
 
 def _winner(standing: Standing) -> Entry:
@@ -296,7 +298,15 @@ def _ratios(findings: Findings, peer: str) -> Matrix:
         versus = next((v for v in standing.versus if v.peer == peer), None)
         return Entry() if versus is None else _versus(versus)
 
-    return _matrix(findings, f"Time of {peer} / time of xupc, and its 95% interval.", entry)
+    spreads = [s.spread for s in findings.standings if s.spread is not None]
+    noise = "A/A was not measured."
+    if spreads:
+        noise = (
+            f"The same call under two names differs by {statistics.median(spreads):.1%} in a "
+            f"typical cell, by {max(spreads):.1%} in the noisiest."
+        )
+    said = f"Time of {peer} / time of xupc, and its 95% interval. {noise}"
+    return _matrix(findings, said, entry)
 
 
 def _versus(versus: Versus) -> Entry:
@@ -451,7 +461,9 @@ def _provenance(result: Result, job: Job) -> list[tuple[str, str]]:
         "offsets": "several machines' clocks, their offsets estimated",
     }.get(str(job.clock.get("kind")), "not in the file")
     found.append(("clock", "; ".join([kind, *(f"{k} {_fact(v)}" for k, v in clock.items())])))
-    bounds = [f"{name} {_bound(name, value)}" for name, value in job.bounds.items()]
+    bounds = [
+        f"{name.removesuffix(' ns')} {_bound(name, value)}" for name, value in job.bounds.items()
+    ]
     found.append(("bounds", "; ".join(bounds) or "not measured"))
     return found
 

@@ -62,7 +62,7 @@ def count(number: int, noun: str) -> str:
 def plain(text: object) -> str:
     """As Markdown that shows just this, on one line: results may come from anybody."""
     flat = " ".join(str(text).split())
-    return re.sub(r"([\\`*_{}\[\]<>|#~$&])", r"\\\1", flat)
+    return re.sub(r"([\\`*{}\[\]<>|#~$&]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", flat)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
