@@ -48,6 +48,7 @@ def render(title: str, sections: Sequence[Section], compared: Sequence[Regressio
         compared=compared,
         drawings=drawings,
         how=HOW,
+        wide=any(len(c.findings.sizes) > 12 for section in sections for c in section.jobs),
     )
 
 
