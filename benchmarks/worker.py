@@ -33,12 +33,12 @@ from typing import Any
 import mpi4py
 import numpy as np
 import values
-import wire
 from cells import MYSYNC, Candidate, Cell, Memory, candidates, cells, is_right
 from mpi4py import MPI
 from suites import COLLECTIVES, ROOTED, UNEVEN, VALUES
 
 import xupc
+from xupc.bench import wire
 
 LOOP_NS = 1_000_000  # a loop of calls lasts about so long
 MAX_LOOP = 500

@@ -18,7 +18,7 @@ import numpy as np
 from . import algorithms, runtime
 from .arguments import as_integer, asks_in_place, describe
 from .engine import python as python_engine
-from .engine.live import Bound, barrier_plan
+from .engine.live import Bound
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
@@ -401,8 +401,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         team.job.engine.expect_reads(team)
         if call.sync[0] != "all":
             return []
-        plan = team.plan_for("barrier", lambda: barrier_plan(team.rank, team.size))
-        return [team.make(plan, [], signature, call.record)]
+        return [team.meeting(signature, call.record)]
 
     # -- plans -------------------------------------------------------------------------
     def _instance(self, call: Checked) -> Prepared:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .arguments import as_integer
-from .engine.live import barrier_plan
 from .engine.mpi import DATA, Grid
 from .engine.reports import Record
 from .errors import HeapError
@@ -274,8 +273,7 @@ class Words:
     def __init__(self, team: Team, record: Record, signature: int) -> None:
         self.team = team
         self.record = record
-        plan = team.plan_for("barrier", lambda: barrier_plan(team.rank, team.size))
-        instance = team.make(plan, [], signature, record)
+        instance = team.meeting(signature, record)
         instance.execute()
         self.tag = team.call_tag(instance, DATA)
         tree = team.rank_tree

@@ -13,7 +13,6 @@ from typing import Any
 
 from . import shared
 from .engine.job import Job, Settings
-from .engine.live import barrier_plan
 from .engine.mpi import abort_all
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
@@ -22,7 +21,7 @@ from .fingerprint import fingerprint
 from .selection import load
 from .team import Team
 
-__all__ = ["barrier_plan", "finalize", "init", "world"]
+__all__ = ["finalize", "init", "world"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
@@ -164,10 +163,7 @@ def finalize() -> None:
     if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
         text = f"finalize: handles that nobody has waited for: {calls}"
         team.fail(XupcError(text), Record("finalize"))
-    last = team.make(
-        barrier_plan(team.rank, team.size), [], fingerprint("finalize"), Record("finalize")
-    )
-    last.execute()
+    team.meet(fingerprint("finalize"), Record("finalize"))
     _world = None
     shared.set_memory(None)
     team.job.close()

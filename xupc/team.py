@@ -26,7 +26,7 @@ from .engine.live import (
     barrier_plan,
     differs,
 )
-from .engine.mpi import BARRIER, STALL, tag
+from .engine.mpi import BARRIER, STALL, tag_of
 from .engine.native import lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
@@ -305,14 +305,6 @@ class Team:
             return None
 
     # -- what the engine asks ---------------------------------------------------------
-    def thread(self, rank: int) -> int:
-        """The thread id of a rank."""
-        return self.threads[rank]
-
-    def tag(self, operation: int, kind: int) -> int:
-        """The tag of barrier and control messages."""
-        return tag(operation, kind)
-
     def call_tag(self, instance: Any, kind: int) -> int:
         """The tag of a call's data and signals."""
         return self.link.call_tag(instance.op, kind, instance.fp)
@@ -331,7 +323,7 @@ class Team:
         if self.exchanges and not (instance.at_barrier and instance.released):
             self._tell_all(_FOUND, self.verified, 0)
         if not instance.at_barrier:
-            poison = self.make(barrier_plan(self.rank, self.size), [], _POISON, instance.record)
+            poison = self.meeting(_POISON, instance.record)
             poison.begin()
             if poison.net is not None:
                 poison.net.start(poison.op)
@@ -365,7 +357,7 @@ class Team:
         if under_way:
             return False
         mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
-        tag = self.tag(self.core.epoch + (not at_barrier), BARRIER)
+        tag = tag_of(self.core.epoch + (not at_barrier), BARRIER)
         early = (self.link.peek(r, tag) for r in self.exchange_group if r != self.rank)
         return any(data is not None and differs(data, mine) for data in early)
 
@@ -554,10 +546,14 @@ class Team:
         if not self.queue:
             self.job.queued(self)
 
-    def meet(self, signature: int, record: Record) -> None:
-        """A barrier in which all threads must have the same signature."""
+    def meeting(self, signature: int, record: Record) -> Any:
+        """The instance of a barrier in which all threads must have the same signature."""
         plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
-        self.make(plan, [], signature, record).execute()
+        return self.make(plan, [], signature, record)
+
+    def meet(self, signature: int, record: Record) -> None:
+        """Be in such a barrier."""
+        self.meeting(signature, record).execute()
 
     def fail(
         self,
@@ -576,7 +572,7 @@ class Team:
         if not (self.size > 1 and synchronising):
             self.note(_ERROR, record)
             raise error
-        instance = self.make(barrier_plan(self.rank, self.size), [], _ERROR, record)
+        instance = self.meeting(_ERROR, record)
         if posted or self.queue:  # whatever comes of it, this is what I raise
             self.post(Pending(self, [instance], record))
         else:
@@ -601,8 +597,7 @@ class Team:
         instance = self._barriers.get((name, value is None))
         if instance is None or value is not None:
             record = Record(name, [("value", repr(value))])
-            plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
-            instance = self.make(plan, [], fingerprint(name), record)
+            instance = self.meeting(fingerprint(name), record)
             self._barriers[name, value is None] = instance
         return instance
 

@@ -276,7 +276,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             if nbytes == 0:
                 team.note(self._signature(kind), record)
                 return Ready(None)
-            kind, in_place = self._in_place_or_not(team, kind, full, in_place)
+            kind = self._in_place_or_not(team, kind, full)
             return self._bind(team, kind, full, kernel, dst, src, record, own=own)
         except (HeapError, TypeError, ValueError, NotImplementedError) as e:
             record.shared_error = isinstance(e, HeapError)
@@ -395,16 +395,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         flag = full & ALGORITHM_MASK
         return flag or team.table.choose(self.collective, kind.nbytes, team.size, team.place)
 
-    def _in_place_or_not(
-        self, team: Team, kind: Kind, full: int, in_place: bool
-    ) -> tuple[Kind, bool]:
+    def _in_place_or_not(self, team: Team, kind: Kind, full: int) -> Kind:
         """In place only if the algorithm can."""
-        if in_place and self.form.src:
-            flag = self._flag(team, kind, full)
-            in_place = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
-            if not in_place:
-                kind = replace(kind, in_place=False)
-        return kind, in_place
+        if not (kind.in_place and self.form.src):
+            return kind
+        flag = self._flag(team, kind, full)
+        can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
+        return kind if can else replace(kind, in_place=False)
 
     def _bind(
         self, team: Team, kind: Kind, full: int, kernel: Any, dst: Array | None,
@@ -659,7 +656,7 @@ class Permute(ArrayCall):
             ready.append(Ready(None))
             return
         try:
-            kind, _ = self._in_place_or_not(team, kind, full, in_place)
+            kind = self._in_place_or_not(team, kind, full)
             ready.append(self._bind(team, kind, full, None, dst, src, record, own=own))
         except HeapError as e:
             record.shared_error = True

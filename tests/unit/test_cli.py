@@ -193,7 +193,8 @@ def test_info_of_this_machine() -> None:
 def test_info_with_nothing_wrong() -> None:
     assert info.problems(GOOD) == []
     shown = info.render(GOOD)
-    assert shown.endswith("nothing wrong")
+    assert "\nnothing wrong\n" in shown
+    assert "xupc info --measure" in shown
     assert "MPICH 5.0.2  /env/lib/libmpi.so.12, threads: multiple" in shown
     assert "8 GiB free of 16 GiB" in shown
     assert "0x00001234" in shown
@@ -244,6 +245,36 @@ def test_info_exits_with_4_where_xupc_cannot_work(monkeypatch: pytest.MonkeyPatc
     facts = dataclasses.replace(GOOD, probe=Probe(error="cannot load libmpi"))
     monkeypatch.setattr(info, "collect", lambda timeout: facts)
     assert xupc("info").exit_code == 4
+
+
+def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: Sequence[str], env: dict[str, str], **options: Any) -> Outcome:
+        options["stdout"].write(b'the launcher has a word\n{"copy rate": 12.5e9, ')
+        options["stdout"].write(
+            b'"line latency ns": 83.4, "wire rate": 1e9, "wire latency ns": 2e4}'
+        )
+        return job(command, env, **options)
+
+    monkeypatch.setattr(cli, "run_job", run)
+    monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    shown = xupc("info", "--measure", "-n", "2", "--nodes", "1,1").output
+    assert list(job.command[-3:]) == [sys.executable, "-m", "xupc.bench.machine"]
+    assert job.environment["XUPC_NODES"] == "1,1"
+    assert "12.5 GB/s by one thread\n" in shown
+    assert "83 ns from core to core" in shown
+    assert "1 GB/s, 20 µs for 8 bytes, between node roots" in shown
+    assert "2 on this machine" in shown
+
+
+def test_info_says_why_nothing_was_measured(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.outcome = Outcome(137)
+    monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
+    for name in cli.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    done = xupc("info", "--measure")
+    assert "nothing could be measured: the job was killed by SIGKILL" in done.output
 
 
 def test_info_when_mpi_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,3 +333,42 @@ def test_no_cgroups(tmp_path: Path) -> None:
 
 def test_cores() -> None:
     assert 1 <= host.available_cores() <= host.cpus_allowed() <= (os.cpu_count() or 1)
+
+
+def sysfs(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    return root
+
+
+def test_two_hardware_threads_of_a_core_are_not_two_cores(tmp_path: Path) -> None:
+    lists = {0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}
+    cpus = sysfs(tmp_path, {f"cpu{n}/topology/thread_siblings_list": s for n, s in lists.items()})
+    assert host.two_cores(frozenset({0, 4}), frozenset({0, 4, 5}), cpus) == (0, 5)
+    assert host.two_cores(frozenset({0, 4}), frozenset({0, 4}), cpus) == (0, 4)
+    assert host.two_cores(frozenset({5}), frozenset({5}), cpus) is None
+
+
+def test_last_level_caches_numa_nodes_and_governors(tmp_path: Path) -> None:
+    files = {}
+    for cpu, sharers in ((0, "0-1"), (1, "0-1"), (2, "2")):
+        for index, level, size in ((0, "1", "48K"), (3, "3", "32768K"), (2, "2", "2M")):
+            where = f"cpu{cpu}/cache/index{index}"
+            files |= {f"{where}/level": level, f"{where}/size": size}
+            files[f"{where}/shared_cpu_list"] = sharers if level == "3" else str(cpu)
+        files[f"cpu{cpu}/cpufreq/scaling_governor"] = "performance" if cpu else "powersave"
+    cpus = sysfs(tmp_path / "cpu", files)
+    assert host.caches(cpus) == {frozenset({0, 1}): 32 << 20, frozenset({2}): 32 << 20}
+    assert host.governors(cpus) == ("performance", "powersave")
+    nodes = sysfs(tmp_path / "node", {"node0/cpulist": "0-1,4", "node1/cpulist": "2-3"})
+    assert host.numa_nodes(frozenset({1, 4}), nodes) == 1
+    assert host.numa_nodes(frozenset({4, 2}), nodes) == 2
+
+
+def test_a_machine_that_tells_nothing(tmp_path: Path) -> None:
+    assert host.caches(tmp_path) == {}
+    assert host.governors(tmp_path) == ()
+    assert host.numa_nodes(frozenset({0, 7}), tmp_path) == 1
+    assert host.siblings(3, tmp_path) == {3}

@@ -14,7 +14,7 @@ from ..patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
-from .scatter import blocks_for, node_pieces
+from .scatter import blocks_for, pieces_of_others
 
 
 @algorithm("gather", PULL, "the root reads every thread's block")
@@ -124,23 +124,10 @@ def _send_all(t: Recorder, src: Operand, to: int, nbytes: int, message: int) -> 
 
 
 def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -> None:
-    """Every other node's blocks into place, the nodes in turn."""
-    nodes = t.tree.node_count
-    waiting = [
-        (t.tree.node_root(node), node_pieces(t, node, nbytes, message))
-        for node in range(nodes)
-        if node != t.my_node
-    ]
-    while waiting:
-        still = []
-        for of, rest in waiting:
-            run, (block, count, offset, size) = next(rest, (None, (0, 0, 0, 0)))
-            if run is None:
-                continue
-            row = dst.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
-            t.recv(of, row + offset, size, count)
-            still.append((of, rest))
-        waiting = still
+    """Every other node's blocks into place."""
+    for of, run, (block, count, offset, size) in pieces_of_others(t, nbytes, message):
+        row = dst.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
+        t.recv(of, row + offset, size, count)
 
 
 # --- in place -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ In place the root's own block is left where it is, in src: it is neither read no
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -137,7 +138,16 @@ def node_pieces(
 
 
 def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -> None:
-    """Every other node's blocks, the nodes in turn so that all of them keep busy."""
+    """Every other node's blocks."""
+    for to, run, (block, count, offset, size) in pieces_of_others(t, nbytes, message):
+        row = src.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
+        t.send(to, row + offset, size, count)
+
+
+def pieces_of_others(
+    t: Recorder, nbytes: int, message: int
+) -> Iterator[tuple[int, Ranks, tuple[int, int, int, int]]]:
+    """(node root, run, piece) of other nodes' blocks, the nodes in turn: all keep busy."""
     nodes = t.tree.node_count
     waiting = [
         (t.tree.node_root(node), node_pieces(t, node, nbytes, message))
@@ -145,13 +155,10 @@ def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -
     ]
     while waiting:
         still = []
-        for to, rest in waiting:
-            run, (block, count, offset, size) = next(rest, (None, (0, 0, 0, 0)))
-            if run is None:
-                continue
-            row = src.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
-            t.send(to, row + offset, size, count)
-            still.append((to, rest))
+        for node_root, rest in waiting:
+            for run, piece in itertools.islice(rest, 1):
+                yield node_root, run, piece
+                still.append((node_root, rest))
         waiting = still
 
 

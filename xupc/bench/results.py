@@ -144,9 +144,10 @@ class Job:
         ``{"kind": "monotonic"}`` on one machine; over several ``{"kind": "offsets",
         "uncertainty ns": ...}``.
     bounds
-        What the machine can do, measured in the same run: ``copy rate`` and ``wire rate`` in
-        bytes per second, ``line latency ns`` (a cache line from core to core) and ``wire
-        latency ns``; those that do not apply are missing.
+        What the machine can do, measured in the same run: ``copy rate``, ``node copy rate``
+        and ``wire rate`` in bytes per second, ``line latency ns`` (a cache line from core to
+        core) and ``wire latency ns``; those that do not apply are missing. `xupc.bench.machine`
+        says exactly what each is.
     """
 
     threads: int

@@ -6,20 +6,27 @@ exits with its program's status.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 import os
 import shlex
 import sys
+import tempfile
 import uuid
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
+from click.core import ParameterSource
 
-from . import host, info
+from . import host, info, job_script
+from .bench import bench_command
 from .launcher import (
     EXIT_ENVIRONMENT,
+    describe_status,
     job_command,
     job_environment,
     run_job,
@@ -53,6 +60,17 @@ def main() -> None:
     """xupc: a partitioned global address space of numpy data, and collectives over it."""
 
 
+main.add_command(bench_command)
+
+
+def _nodes_option(command: Any) -> Any:
+    return click.option(
+        "--nodes",
+        metavar="SPEC",
+        help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
+    )(command)
+
+
 @main.command("info")
 @click.option(
     "--timeout",
@@ -62,23 +80,61 @@ def main() -> None:
     metavar="SECONDS",
     help="How long to wait for MPI to answer.",
 )
-def info_command(timeout: float) -> None:
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Start a job that measures copy rates, cache-line latency and the wire; takes seconds.",
+)
+@click.option(
+    "-n",
+    "threads",
+    type=click.IntRange(min=1),
+    help="Judge, and measure, for so many threads; the available cores by default.",
+)
+@_nodes_option
+def info_command(timeout: float, measure: bool, threads: int | None, nodes: str | None) -> None:
     """Show what is in use and what is wrong with it.
+
+    Started by mpiexec itself, it judges that job: how many threads there are and where each may
+    run; one of them prints.
 
     Exits with 4 if xupc cannot work here.
     """
-    facts = info.collect(timeout=timeout)
+    facts: info.Facts | None
+    if any(name in os.environ for name in RANK_VARIABLES):
+        from . import inside
+
+        facts = inside.collect(timeout=timeout, measure=measure)
+        if facts is None:
+            return
+    else:
+        count = host.available_cores() if measure and threads is None else threads
+        _check_nodes(nodes, count or 1)
+        facts = info.collect(timeout=timeout)
+        if count is not None:
+            facts = dataclasses.replace(facts, threads=(info.this_process(),) * count)
+        if measure and count is not None:
+            found, why_not = _measured(count, nodes)
+            facts = dataclasses.replace(facts, measured=found, measure_error=why_not)
     click.echo(info.render(facts))
     if info.unusable(facts):
         sys.exit(EXIT_ENVIRONMENT)
 
 
-def _nodes_option(command: Any) -> Any:
-    return click.option(
-        "--nodes",
-        metavar="SPEC",
-        help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
-    )(command)
+def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
+    """Return what a job of its own measures, or the reason why there is nothing."""
+    python = [sys.executable, "-m", "xupc.bench.machine"]
+    with tempfile.TemporaryFile() as said:
+        try:
+            status = _run(threads, python, nodes=nodes, time_limit=120, stdout=said)
+        except EnvironmentProblem as problem:
+            return {}, problem.message
+        said.seek(0)
+        lines = said.read().decode(errors="replace").splitlines()
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a launcher may say something too
+            return dict(json.loads(line)), ""
+    return {}, f"the job {describe_status(status)}"
 
 
 @main.command("run", context_settings={"ignore_unknown_options": True})
@@ -163,6 +219,7 @@ def _run(
     time_limit: float | None = None,
     extra: Sequence[str] = (),
     verbose: bool = False,
+    stdout: IO[bytes] | None = None,
 ) -> int:
     """Run a job and return its status; what went wrong is said on stderr."""
     _check_nodes(nodes, threads)
@@ -176,7 +233,7 @@ def _run(
         )
         if verbose:
             click.echo(f"xupc run: {shlex.join(command)}", err=True)
-        outcome = run_job(command, environment, time_limit=time_limit, forward=True)
+        outcome = run_job(command, environment, time_limit=time_limit, forward=True, stdout=stdout)
     except LaunchError as error:
         raise EnvironmentProblem(str(error)) from None
     if outcome.status or outcome.survivors:
@@ -201,6 +258,69 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
         return
     count = host.available_cores() if threads is None else threads
     sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
+
+
+@main.command("job-script")
+@click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="Nodes.")
+@click.option(
+    "--threads-per-node",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Threads on each, one core for each thread.",
+)
+@click.option(
+    "--time",
+    "minutes",
+    type=click.IntRange(min=3),
+    default=30,
+    show_default=True,
+    metavar="MINUTES",
+    help="The job's time limit; a minute before it the benchmark keeps what it has and ends.",
+)
+@click.option(
+    "--mpi",
+    type=click.Choice(list(job_script.LAUNCHERS)),
+    default="pmix",
+    show_default=True,
+    help="What starts the threads: srun by PMIx or PMI-2, or mpi4py's own mpiexec.",
+)
+@click.option(
+    "--environment",
+    metavar="FOLDER",
+    help="The Python environment with xupc in it; by default the one that runs this.",
+)
+@click.argument("bench", nargs=-1, type=click.UNPROCESSED)
+def job_script_command(
+    nodes: int,
+    threads_per_node: int,
+    minutes: int,
+    mpi: str,
+    environment: str | None,
+    bench: tuple[str, ...],
+) -> None:
+    """Print a Slurm batch script that runs the benchmark and makes its report.
+
+    BENCH is what `xupc bench` is given, after a --: for example
+
+        xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
+    """
+    job = job_script.Job(nodes, threads_per_node, minutes, mpi, environment, bench)
+    context = click.get_current_context()
+    words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
+    click.echo(job_script.script(job, words), nl=False)
+
+
+def _given(context: click.Context) -> list[str]:
+    """Return the options that the user gave, as words."""
+    return [
+        word
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        and option.name is not None
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        for word in (option.opts[0], str(context.params[option.name]))
+    ]
 
 
 main.add_command(report_command)

@@ -1,7 +1,7 @@
 """Facts about this machine and the limits of this process, read from the system.
 
-Reading only: nothing here creates, starts or changes anything. The cgroup functions take the roots
-of the file systems they read, so that tests can feed them small trees.
+Reading only: nothing here creates, starts or changes anything. The functions take the roots of the
+file systems they read, so that tests can feed them small trees.
 """
 
 from __future__ import annotations
@@ -11,18 +11,38 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_cores", "c_compiler", "cpu_limit", "cpus_allowed", "memory_limit"]
+__all__ = [
+    "affinity",
+    "available_cores",
+    "c_compiler",
+    "caches",
+    "cpu_limit",
+    "cpus_allowed",
+    "governors",
+    "load_average",
+    "memory_limit",
+    "numa_nodes",
+    "siblings",
+    "two_cores",
+]
 
+_CPUS = Path("/sys/devices/system/cpu")
+_NUMA = Path("/sys/devices/system/node")
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC_SELF = Path("/proc/self")
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a huge number of pages
 
 
+def affinity() -> frozenset[int]:
+    """Return the processors that the affinity mask allows."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
 def cpus_allowed() -> int:
     """Return how many processors the affinity mask allows."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(affinity())
 
 
 def cpu_limit(cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF) -> float | None:
@@ -86,6 +106,75 @@ def _number(text: str | None) -> int | None:
         return None if text is None else int(text)
     except ValueError:
         return None
+
+
+def _numbers(text: str | None) -> frozenset[int]:
+    """Return the numbers of a list as the kernel writes it: "0-3,8"."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        if first.strip():
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def siblings(core: int, cpus: Path = _CPUS) -> frozenset[int]:
+    """Return the processors that are hardware threads of the same core, itself included."""
+    return _numbers(_read(cpus / f"cpu{core}/topology/thread_siblings_list")) | {core}
+
+
+def two_cores(
+    first: frozenset[int], second: frozenset[int], cpus: Path = _CPUS
+) -> tuple[int, int] | None:
+    """Return a processor for each of two threads, on two cores if that can be; None if one is all.
+
+    Parameters
+    ----------
+    first, second
+        Where either may run.
+    """
+    pairs = [(a, b) for a in sorted(first) for b in sorted(second) if a != b]
+    apart = (pair for pair in pairs if pair[1] not in siblings(pair[0], cpus))
+    return next(apart, pairs[0] if pairs else None)
+
+
+def caches(cpus: Path = _CPUS) -> dict[frozenset[int], int]:
+    """Return the last-level caches: the processors that share each, and its size in bytes."""
+    found: dict[frozenset[int], int] = {}
+    for cpu in cpus.glob("cpu[0-9]*"):
+        levels = [_cache(index) for index in cpu.glob("cache/index*")]
+        if levels:
+            _, size, sharers = max(levels, key=lambda cache: cache[:2])
+            found[sharers] = size
+    return found
+
+
+def _cache(index: Path) -> tuple[int, int, frozenset[int]]:
+    """Return (level, bytes, the processors that share it)."""
+    size = _read(index / "size") or "0"  # "32768K"
+    unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+    sharers = _numbers(_read(index / "shared_cpu_list"))
+    return _number(_read(index / "level")) or 0, (_number(size.rstrip("KM")) or 0) * unit, sharers
+
+
+def numa_nodes(cores: frozenset[int], nodes: Path = _NUMA) -> int:
+    """Return over how many NUMA nodes some processors are spread; 1 where there are none."""
+    lists = (_numbers(_read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
+    return max(1, sum(bool(cores & node) for node in lists))
+
+
+def governors(cpus: Path = _CPUS) -> tuple[str, ...]:
+    """Return the frequency governors in use, without repetition; none where there is no choice."""
+    files = cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
+    return tuple(sorted({name for file in files if (name := _read(file))}))
+
+
+def load_average() -> float:
+    """Return how many processes wanted a processor in the last minute."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return 0.0
 
 
 def available_cores() -> int:

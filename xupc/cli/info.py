@@ -1,7 +1,8 @@
 """`xupc info`: what is in use on this machine, and what is wrong with it.
 
 `collect` asks the system and never hangs or starts MPI in this process; everything after it is a
-function of the `Facts` it returns.
+function of the `Facts` it returns. What a job's threads say is put into them by `inside`, what was
+measured by the command.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from xupc.topology import diagnose, read_host_record
 
-from . import host
+from . import host, trouble
 from .mpi import (
     FAMILY_NAMES,
     LaunchError,
@@ -26,16 +28,25 @@ from .mpi import (
     Probe,
     family_of,
     find_mpi,
+    identify,
     parse_version,
     probe_mpi,
 )
 
-__all__ = ["Facts", "Heap", "collect", "problems", "render", "unusable"]
+__all__ = [
+    "Facts",
+    "Heap",
+    "Thread",
+    "collect",
+    "problems",
+    "render",
+    "this_process",
+    "unusable",
+]
 
 CORE = "xupc.engine._core"
 SHM_DEFAULT = "/dev/shm"
 MIN_PYTHON = (3, 11)
-MIN_FREE = 64 << 20  # less free shared memory than this is worth a word
 REQUIRED = {"numpy": (1, 26), "mpi4py": (4, 0)}
 
 # For spotting a misspelt one.
@@ -69,8 +80,47 @@ class Heap:
 
 
 @dataclass(frozen=True, slots=True)
+class Thread:
+    """Where one thread may run.
+
+    Attributes
+    ----------
+    host
+        The name of its machine.
+    cores
+        The processors of its affinity mask.
+    limit
+        The processors that its cgroup grants, None without a quota.
+    numa
+        Over how many NUMA nodes its processors are spread.
+    """
+
+    host: str
+    cores: frozenset[int]
+    limit: float | None = None
+    numa: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that `xupc info` knows."""
+    """Everything that `xupc info` knows.
+
+    Some of it in words:
+
+    on_path
+        What the first mpiexec on PATH is, if it is not `mpi`'s.
+    numa_nodes
+        Over how many NUMA nodes this process's processors are spread.
+    load
+        How many processes wanted a processor in the last minute.
+    threads
+        Those of the job that we are in or that is judged; empty if there is none.
+    launched
+        How many processes the launcher of our job says it has started.
+    measured
+        As `Job.bounds` in `xupc.bench.results`; empty if nothing was measured, for the
+        reason in `measure_error` if it was tried.
+    """
 
     python: str = platform.python_version()
     executable: str = sys.executable
@@ -78,6 +128,7 @@ class Facts:
     probe: Probe = field(default_factory=Probe)
     mpi: Mpi | None = None
     mpi_error: str = ""
+    on_path: Mpi | None = None
     core: str = ""
     core_error: str = ""
     compiler: str | None = None
@@ -86,10 +137,17 @@ class Facts:
     cpus: int = 1
     cpus_allowed: int = 1
     cpu_limit: float | None = None
+    numa_nodes: int = 1
+    governors: tuple[str, ...] = ()
+    load: float = 0.0
     hostname: str = ""
     hostid: int | None = None
     hostid_notes: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    threads: tuple[Thread, ...] = ()
+    launched: int | None = None
+    measured: Mapping[str, float] = field(default_factory=dict)
+    measure_error: str = ""
 
 
 # --- asking the system ----------------------------------------------------------------------------
@@ -119,6 +177,7 @@ def collect(
         probe=found,
         mpi=mpi,
         mpi_error=mpi_error,
+        on_path=_on_path(mpi),
         core=core,
         core_error=core_error,
         compiler=host.c_compiler(),
@@ -127,11 +186,28 @@ def collect(
         cpus=os.cpu_count() or 1,
         cpus_allowed=host.cpus_allowed(),
         cpu_limit=host.cpu_limit(),
+        numa_nodes=host.numa_nodes(host.affinity()),
+        governors=host.governors(),
+        load=host.load_average(),
         hostname=hostname,
         hostid=hostid,
         hostid_notes=notes,
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("XUPC_")},
     )
+
+
+def this_process() -> Thread:
+    """Return where this process may run."""
+    cores = host.affinity()
+    return Thread(platform.node(), cores, host.cpu_limit(), host.numa_nodes(cores))
+
+
+def _on_path(ours: Mpi | None) -> Mpi | None:
+    """Return the mpiexec that a user's plain `mpiexec` starts, if it is another file than ours."""
+    found = shutil.which("mpiexec")
+    if found is None or (ours is not None and Path(found).resolve() == ours.mpiexec.resolve()):
+        return None
+    return Mpi(*identify(Path(found)), Path(found), "on PATH")
 
 
 def _version(package: str) -> str | None:
@@ -199,6 +275,7 @@ def _unusable(facts: Facts) -> Iterator[str]:
         yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
     elif not facts.heap.writable:
         yield f"{facts.heap.directory} is not writable: set XUPC_SHM_DIR"
+    yield from trouble.alone(facts)
 
 
 def problems(facts: Facts) -> list[str]:
@@ -218,9 +295,9 @@ def _impaired(facts: Facts) -> Iterator[str]:
     if not facts.core:
         hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
         yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"
-    free = facts.heap.free
-    if free is not None and free < MIN_FREE:
-        yield f"only {_size(free)} of shared memory are free on {facts.heap.directory}"
+    yield from trouble.troubles(facts)
+    if facts.measure_error:
+        yield f"nothing could be measured: {facts.measure_error}"
     engine = facts.variables.get("XUPC_ENGINE", "")
     if engine == "python" and facts.core:
         yield "XUPC_ENGINE=python: the native core is there but not used"
@@ -242,6 +319,8 @@ def render(facts: Facts) -> str:
         lines += [f"  - {problem}" for problem in found]
     else:
         lines.append("nothing wrong")
+    if remarks := list(trouble.remarks(facts)):
+        lines += ["", "worth knowing", *(f"  - {remark}" for remark in remarks)]
     return "\n".join(lines)
 
 
@@ -262,6 +341,9 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.probe.library:
         yield "background", _background_row(facts.probe)
     yield "cores", _cores_row(facts)
+    if facts.threads:
+        yield "threads", _threads_row(facts.threads)
+    yield from _measured_rows(facts)
     yield "host", facts.hostname
     yield "host id", "unknown" if facts.hostid is None else f"0x{facts.hostid:08x}"
     for note in facts.hostid_notes:
@@ -308,6 +390,38 @@ def _cores_row(facts: Facts) -> str:
     if facts.cpu_limit is not None:
         text += f", quota {facts.cpu_limit:g} (cgroup)"
     return text
+
+
+def _threads_row(threads: tuple[Thread, ...]) -> str:
+    hosts = len({thread.host for thread in threads})
+    least, most = (pick(len(thread.cores) for thread in threads) for pick in (min, max))
+    where = "this machine" if hosts == 1 else f"{hosts} machines"
+    room = str(most) if least == most else f"{least} to {most}"
+    return f"{len(threads)} on {where}, {'each ' * (len(threads) > 1)}allowed {room} of its cores"
+
+
+def _measured_rows(facts: Facts) -> Iterator[tuple[str, str]]:
+    found = facts.measured
+    if not found and not facts.measure_error:
+        yield "measured", "nothing; xupc info --measure does, in a job that takes seconds"
+    if "copy rate" in found:
+        text = f"{_rate(found['copy rate'])} by one thread"
+        if "node copy rate" in found:
+            text += f", {_rate(found['node copy rate'])} by all threads of a node together"
+        yield "copy rate", text
+    if "line latency ns" in found:
+        yield "cache line", f"{_time(found['line latency ns'])} from core to core"
+    if "wire rate" in found:
+        rate, latency = _rate(found["wire rate"]), _time(found["wire latency ns"])
+        yield "wire", f"{rate}, {latency} for 8 bytes, between node roots by MPI"
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e9:.3g} GB/s"
+
+
+def _time(ns: float) -> str:
+    return f"{ns:.0f} ns" if ns < 1000 else f"{ns / 1000:.3g} µs"
 
 
 def _size(count: float) -> str:

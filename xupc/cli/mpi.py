@@ -125,7 +125,7 @@ class Probe:
 _PROBE = """
 import json, sys
 import mpi4py
-mpi4py.rc.initialize = False
+mpi4py.rc.initialize = sys.argv[1] == "start"  # as programs do: at the level that is asked for
 from mpi4py import MPI
 found = {"library": MPI.Get_library_version()}
 try:
@@ -134,10 +134,11 @@ try:
 except (OSError, StopIteration):
     pass
 if sys.argv[1] == "start":
-    level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    if not MPI.Is_initialized():  # MPI4PY_RC_INITIALIZE may say so
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
     found["thread_level"] = ("single", "funneled", "serialized", "multiple")[
         (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED, MPI.THREAD_MULTIPLE)
-        .index(level)]
+        .index(MPI.Query_thread())]
     MPI.Finalize()
 print("\\n" + json.dumps(found))
 """

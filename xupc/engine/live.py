@@ -46,7 +46,7 @@ from ..plan.steps import (
     Step,
 )
 from .folding import carry_out
-from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network
+from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native import Exchange
 from .resync import raise_difference
 
@@ -234,14 +234,14 @@ class NetContext:
         for step in plan.steps:
             if isinstance(step, Get):
                 for _, rank in self.far(_sources(step)):
-                    self.job.settle(self.team.thread(rank))
+                    self.job.settle(self.team.threads[rank])
 
     def _get(
         self, part: Part, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
         far_stride: int = 0,
     ) -> Any:
         bound = self.bounds[part.operand]
-        thread = self.team.thread(rank)
+        thread = self.team.threads[rank]
         remote, displacement = bound.heap.displacement(thread, bound.offset + part.offset)
         return remote.start(thread, displacement, address, nbytes, count, stride, far_stride)
 
@@ -268,7 +268,7 @@ class NetContext:
         """Threads off my node whose message or answer is still to come."""
         found: set[int] = set()
         if self.barrier is not None:
-            found.update(self.team.thread(rank) for rank in self.barrier.missing)
+            found.update(self.team.threads[rank] for rank in self.barrier.missing)
         for step in self.posted.values():
             if isinstance(step, Get):
                 ranks = _sources(step)
@@ -278,8 +278,8 @@ class NetContext:
                 ranks = step.to
             else:
                 continue
-            found.update(self.team.thread(rank) for _, rank in self.far(ranks))
-        found.update(self.team.thread(rank) for _, rank in getattr(instance, "pending", ()))
+            found.update(self.team.threads[rank] for _, rank in self.far(ranks))
+        found.update(self.team.threads[rank] for _, rank in getattr(instance, "pending", ()))
         return found
 
     def go_on(self, instance: Any) -> bool:
@@ -347,7 +347,7 @@ class NetContext:
         team, core = self.team, instance.team
         data = self._collect(step.sends) if isinstance(step, Exchange) else {}
         return NetBarrier(
-            self.link, team.exchange_group, team.exchange_index, team.tag(core.epoch, kind),
+            self.link, team.exchange_group, team.exchange_index, tag_of(core.epoch, kind),
             core.node_result, team.tuning, data,
         )
 

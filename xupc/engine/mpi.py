@@ -35,7 +35,7 @@ __all__ = [
     "Network",
     "Window",
     "abort_all",
-    "tag",
+    "tag_of",
 ]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
@@ -46,7 +46,7 @@ STALL = RESYNC + 2048 * 8 - 2
 TYPES = 256  # datatypes that are kept
 
 
-def tag(operation: int, kind: int) -> int:
+def tag_of(operation: int, kind: int) -> int:
     """The low bits of the tag of one operation's messages of a kind."""
     return operation % 2048 * 8 + kind
 
@@ -293,7 +293,7 @@ class Link:
     def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
         """The tag of a call's own messages."""
         high = fingerprint & ((1 << self.network.tag_bits) - 1)
-        return high << LOW_BITS | tag(operation, kind)
+        return high << LOW_BITS | tag_of(operation, kind)
 
     def peek(self, of: int, tag: int) -> bytes | None:
         """A small message that somebody will `expect` later, if it is there already."""

@@ -171,7 +171,7 @@ class Verdict:
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
 
-    def error_for(self, rank: int, record: Record) -> BaseException:
+    def error_for(self, record: Record) -> BaseException:
         """What this thread raises."""
         if record.error is not None:
             return record.error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .mpi import CONTROL, RESYNC
+from .mpi import CONTROL, RESYNC, tag_of
 from .reports import Record, Verdict, compare
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def raise_difference(instance: Any) -> None:
     record = team.account(instance.record)
     verdict = _resync(team, instance, record)
     instance.end()
-    raise verdict.error_for(team.rank, record)
+    raise verdict.error_for(record)
 
 
 def _resync(team: Team, instance: Any, record: Record) -> Verdict:
     """Everybody's record to the team's first thread, the verdict back to all."""
     core, link, engine = instance.team, team.link, team.job.engine
     mine = json.dumps({"record": record.as_data(), "op": core.op}).encode()
-    tag = team.tag(core.epoch, CONTROL) + RESYNC
+    tag = tag_of(core.epoch, CONTROL) + RESYNC
     if team.rank == 0:
         rows = {0: mine}
         _collect(team, tag, rows)

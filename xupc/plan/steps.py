@@ -40,7 +40,7 @@ An operation is over when both lanes are at their end and every ticket is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -429,6 +429,19 @@ class Plan:
     kernel: Any = None
     scratch: bool = False
     private: bool = False
+
+    def bytes_between_nodes(self, node_of: Callable[[int], int]) -> int:
+        """What the thread sends to other nodes or reads there in one call; none twice."""
+        mine, found = node_of(self.rank), 0
+        for step in self.steps:
+            match step:
+                case Send():
+                    peers = sum(node_of(rank) != mine for rank in step.to)
+                    found += peers * sum(b.nbytes * b.columns * b.rows for b in step.blocks)
+                case Get():
+                    of = (step.src.block(i).thread for i in range(step.count))
+                    found += step.nbytes * sum(node_of(rank) != mine for rank in of)
+        return found
 
     @property
     def steps(self) -> Iterator[Step]:

@@ -1,0 +1,162 @@
+"""`xupc bench` with real threads: what it measures, writes, and keeps when it is stopped."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import PROJECT, Result, launch
+
+from xupc.bench.cases import COLLECTIVES
+from xupc.bench.results import FLOOR, OURS
+from xupc.bench.results import Result as Measurement
+from xupc.cli.launcher import job_command
+from xupc.cli.mpi import find_mpi
+
+pytestmark = pytest.mark.once
+
+
+def bench(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "xupc", "bench", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, cwd=PROJECT
+    )
+
+
+def rows(out: str) -> list[list[str]]:
+    return [line.split() for line in out.splitlines() if line and not line.startswith("#")]
+
+
+def test_launches_and_placements_are_all_there(tmp_path: Path) -> None:
+    file = tmp_path / "r.json.gz"
+    done = bench(
+        "all_broadcast", "all_reduce_all", "barrier", "-n", "3", "--nodes", "2,1",
+        "--nodes", "1,1,1", "-m", "8,8K", "--peer", "--plan", "--launches", "2", "-i", "2",
+        "-c", "-f", "--root", "rotate", "--json", str(file), "--csv", str(tmp_path / "r.csv"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = Measurement.load(file)
+    assert result.complete
+    assert [job.nodes for job in result.jobs] == [[[0, 1], [2]], [[0], [1], [2]]]
+    for job in result.jobs:
+        assert len(job.launches) == 2
+        assert {(c.collective, c.nbytes) for c in job.cells} == {
+            ("barrier", 0), ("all_broadcast", 8), ("all_broadcast", 8192),
+            ("all_reduce_all", 8), ("all_reduce_all", 8192),
+        }  # fmt: skip
+        for cell in job.cells:
+            assert all(len(ns) >= 1 for c in cell.candidates for ns in c.ns), cell.title
+            assert all(c.wrong == [[], []] for c in cell.candidates)
+            assert all(t > 0 for c in cell.candidates for ns in c.ns for t in ns)
+            assert cell.candidate("mpi4py") is not None
+            if cell.collective == "all_broadcast":  # once to each other node
+                far = (len(job.nodes) - 1) * cell.nbytes
+                assert cell.candidate("MULTICORE").network_bytes == far
+                assert cell.candidate("xupc").algorithm.startswith("multicore")
+    figures = rows(done.stdout)
+    assert {row[0] for row in figures} == {"0", "8", "8192"}
+    assert all(row[-1] == "Pass" for row in figures)
+    kept = sum(1 for j in result.jobs for cell in j.cells for c in cell.candidates)
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + kept
+
+
+@pytest.mark.parametrize("team", ["node", "roots"])
+def test_teams(tmp_path: Path, team: str) -> None:
+    file = tmp_path / "r.json"
+    done = bench(
+        "all_gather", "allav_exchange", "all_permute_x", "allv_scatter", "-n", "3",
+        "--nodes", "2,1", "-m", "64,64", "--team", team, "--root", "last", "-i", "3", "--peer",
+        "--json", str(file),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for cell in Measurement.load(file).jobs[0].cells:
+        for candidate in cell.candidates:
+            assert [len(ns) for ns in candidate.ns] == [3]
+            assert candidate.wrong == [[]]
+            assert candidate.kind == FLOOR or min(candidate.ns[0]) > 0
+
+
+def test_every_collective_gives_what_it_must(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    done = bench(
+        "*", "-n", "3", "-m", "48,48", "-i", "1", "-x", "0", "--flags", "auto", "--sync", "mysync",
+        "--root", "last", "--json", str(file),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = Measurement.load(file).jobs[0]
+    ours = [c for cell in job.cells for c in cell.of_kind(OURS)]
+    assert len(ours) == len(COLLECTIVES)
+    assert all(c.wrong == [[]] for c in ours)
+
+
+WRONG = """
+    import sys
+    from xupc.bench import calls
+    right = calls.our_call
+    def wrong(collective, work, memory, flags=0):
+        call = right(collective, work, memory, flags)
+        if flags and work.me == 1:
+            spoil = lambda: (call(), call.result.fill(3))
+            return calls.Call(spoil, (), work, call.source, call.result)
+        return call
+    from xupc.bench import worker
+    worker.our_call = wrong
+    from xupc.cli import main
+    main(sys.argv[1:])
+"""
+
+
+def test_a_wrong_result_is_told_and_is_the_exit_status() -> None:
+    words = ["bench", "all_gather_all", "-m", "64,64", "-i", "2", "--flags", "auto,PULL", "-c"]
+    result = launch(3, WRONG, args=words)
+    assert result.returncode == 1, result.report()
+    assert "wrong result of all_gather_all(..., PULL) on thread 1" in result.stderr
+    assert [row[-1] for row in rows(result.stdout)] == ["Pass", "Fail"]
+
+
+def started(words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("inside", [False, True], ids=["launches", "in a job"])
+def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool) -> None:
+    file = tmp_path / "r.json"
+    words = ["all_gather", "-m", "8,1K", "--budget", "100", "--json", str(file)]
+    command = [sys.executable, "-m", "xupc", "bench"]
+    if inside:
+        command = job_command(find_mpi(), 2, [*command, *words], environment={}, recover=False)
+    else:
+        command += ["-n", "2", *words]
+    job = started(command)
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert file.exists(), "nothing was saved"
+        before = file.stat().st_mtime
+        job.send_signal(number)
+        out, err = job.communicate(timeout=30)
+    finally:
+        job.kill()
+    assert job.returncode == 128 + number, out + err
+    result = Measurement.load(file)
+    assert not result.complete
+    assert file.stat().st_mtime >= before
+    assert signal.Signals(number).name in " ".join(result.notes)
+    assert "# incomplete" in out
+    assert rows(out)
+
+
+def test_clocks_of_several_machines(live: Callable[..., Result]) -> None:
+    result: Any = live(5, "tests/live/programs/clocks.py")
+    assert re.findall("done", result.stdout) == ["done"] * 5

@@ -1,0 +1,78 @@
+"""The machine is measured in a job, and `xupc info` knows the job that it runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from launch import launch
+
+PROGRAM = """
+import json, os
+from mpi4py import MPI
+import xupc
+from xupc.bench.machine import measure
+
+with xupc.init() as team:
+    before = os.sched_getaffinity(0)
+    found = measure(team, MPI.COMM_WORLD)
+    assert os.sched_getaffinity(0) == before
+    same = set(MPI.COMM_WORLD.allgather(json.dumps(found)))
+    if team.rank == 0:
+        print(json.dumps([found, len(same), team.job.native]))
+"""
+# a disk's rate to a cache's; a line is slower than a cycle, a busy machine is very slow
+PLAUSIBLE = {
+    "copy rate": (1e7, 1e12),
+    "node copy rate": (1e7, 1e13),
+    "line latency ns": (1, 1e7),
+    "wire rate": (1e5, 1e12),
+    "wire latency ns": (50, 1e8),
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "keys"),
+    [
+        (None, {"copy rate", "node copy rate", "line latency ns"}),
+        ("1,1", {"copy rate", "wire rate", "wire latency ns"}),
+    ],
+)
+def test_the_bounds_that_apply_are_measured(nodes: str | None, keys: set[str]) -> None:
+    done = launch(2, PROGRAM, nodes=nodes)
+    assert done.returncode == 0, done.report()
+    assert done.clean, done.report()
+    found, different, native = json.loads(done.stdout)
+    if not native or len(os.sched_getaffinity(0)) == 1:
+        keys = keys - {"line latency ns"}
+    assert found.keys() == keys
+    assert different == 1  # every thread has the same
+    for key, value in found.items():
+        low, high = PLAUSIBLE[key]
+        assert low < value < high, (key, value)
+
+
+INFO = """
+import sys
+from xupc.cli import main
+
+sys.argv = ["xupc", "info", *sys.argv[1:]]
+main()
+"""
+
+
+def test_one_thread_of_a_job_prints_what_info_knows_of_all() -> None:
+    done = launch(3, INFO)
+    assert done.returncode == 0, done.report()
+    assert done.clean, done.report()
+    assert done.stdout.count("\nthreads        3 on this machine") == 1
+    assert done.stdout.count("\nmeasured       nothing") == 1
+
+
+@pytest.mark.once
+def test_info_measures_in_the_job_that_it_runs_in() -> None:
+    done = launch(2, INFO, args=["--measure"])
+    assert done.returncode == 0, done.report()
+    assert done.clean, done.report()
+    assert done.stdout.count("\ncopy rate ") == 1

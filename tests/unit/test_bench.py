@@ -1,0 +1,323 @@
+"""What `xupc bench` measures, expects, collects and prints, without any job."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from xupc.bench import stats, suites, text
+from xupc.bench.cases import COLLECTIVES, FAMILIES, Work, family, has_root, reduces
+from xupc.bench.driver import Collector, lines_of, wrong_results
+from xupc.bench.results import OURS, PEER, Result
+from xupc.bench.settings import (
+    Settings,
+    cases,
+    flags_of,
+    named,
+    root_of,
+    size_of,
+    sizes_between,
+)
+from xupc.cli import main
+from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
+
+# ---- what must come of a call --------------------------------------------------------------------
+
+PYTHON = {
+    "ADD": lambda a, b: a + b,
+    "MULT": lambda a, b: a * b,
+    "XOR": lambda a, b: a ^ b,
+    "LOGAND": lambda a, b: int(bool(a) and bool(b)),
+    "MAX": max,
+}
+
+
+def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str, values: bool):
+    """From blocks[thread][number], element by element, in plain Python."""
+    threads, n = len(blocks), len(blocks[0][0])
+    first = [blocks[t][0] for t in range(threads)]
+    join = PYTHON.get(op)
+
+    def fold(row: list[Any]) -> Any:
+        total = row[0]
+        for x in row[1:]:
+            total = join(total, x)
+        return total
+
+    flat = [x for block in first for x in block]
+    match what:
+        case "broadcast":
+            return first[root]
+        case "broadcast_in_place":
+            return [] if me == root else first[root]
+        case "scatter":
+            return blocks[root][me]
+        case "gather":
+            return flat if me == root else []
+        case "gather_all":
+            return flat
+        case "exchange":
+            return [x for t in range(threads) for x in blocks[t][me]]
+        case "permute":
+            return first[threads - 1 - me]
+    ranges = {
+        "prefix_reduce": range(me + 1),
+        "suffix_reduce": range(me, threads),
+    }
+    if values or "mpi" in what:
+        if what in ("reduce", "reduce_mpi") and me != root:
+            return []
+        among = ranges.get(what, range(threads))
+        return [fold([first[t][i] for t in among]) for i in range(n)]
+    if what == "prefix_reduce":
+        return [fold(flat[: me * n + i + 1]) for i in range(n)]
+    if what == "suffix_reduce":
+        return [fold(flat[me * n + i :]) for i in range(n)]
+    return [] if what == "reduce" and me != root else [fold(flat)]
+
+
+@pytest.mark.parametrize(
+    ("what", "values"),
+    [(what, kind == "allav") for kind in ("all", "allav") for what in FAMILIES[kind]],
+)
+def test_expected_is_what_plain_python_says(what: str, values: bool) -> None:
+    kinds = [("int64", "ADD"), ("int32", "XOR"), ("float64", "MAX"), ("uint8", "LOGAND")]
+    kinds += [("float32", "ADD"), ("float64", "MULT")]
+    for dtype, op in kinds if reduces(what) else [("uint8", "")]:
+        for threads in (1, 2, 3, 5):
+            for me in range(threads):
+                root = (threads + 1) // 2 % threads
+                work = Work(what, 4, np.dtype(dtype), op, root, me, threads, values)
+                blocks = [
+                    [work.block(t, k, salt=3).tolist() for k in range(threads)]
+                    for t in range(threads)
+                ]
+                pieces = [np.empty(0, dtype), *work.expected(3)]
+                found = np.concatenate(pieces)
+                assert found.dtype == dtype
+                assert found.tolist() == plain(what, blocks, me, root, op, values)
+                assert len(found) == work.found
+                given = [x for k in range(work.given) for x in blocks[me][k]]
+                assert work.contributed(3).tolist() == given
+
+
+def test_contents_differ_where_a_mistake_could_hide() -> None:
+    work = Work("exchange", 16, np.dtype("u1"), "", 0, 0, 4)
+    blocks = {
+        work.block(t, k, salt).tobytes() for t in range(4) for k in range(4) for salt in (1, 2)
+    }
+    assert len(blocks) == 32
+
+
+def test_every_collective_of_the_library_can_be_measured() -> None:
+    import xupc
+
+    there = {n for n in dir(xupc) if n.startswith(("all_", "allav_", "allv_"))} - {
+        "all_alloc",
+        "all_free",
+    }
+    assert there == set(COLLECTIVES) - {"barrier"}
+    assert family("all_scatter_v") == ("v", "scatter")
+    assert family("all_broadcast_in_place") == ("all", "broadcast_in_place")
+    assert has_root("gather")
+    assert not has_root("gather_all")
+    with pytest.raises(ValueError, match="all_nothing"):
+        family("all_nothing")
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+def test_sizes() -> None:
+    assert [size_of(w) for w in ("8", "8B", "64K", "64KiB", "2m", "1G")] == [
+        8, 8, 65536, 65536, 2 << 20, 1 << 30,
+    ]  # fmt: skip
+    for word in ("", "K", "-1", "1.5K", "8X", "1KK", "0x8"):
+        with pytest.raises(ValueError, match="no size"):
+            size_of(word)
+    assert sizes_between(1, 8) == (1, 2, 4, 8)
+    assert sizes_between(3, 20) == (3, 6, 12)
+    for low, high in ((0, 8), (9, 8)):
+        with pytest.raises(ValueError):
+            sizes_between(low, high)
+
+
+def test_cells_are_the_combinations_that_make_sense() -> None:
+    settings = Settings(
+        collectives=("barrier", "all_gather", "allav_reduce", "allv_reduce", "all_reduce"),
+        sizes=(4, 8),
+        dtypes=("float64", "int32"),
+        ops=("ADD", "XOR"),
+        syncs=("allsync", "mysync"),
+    )
+    found = [(c.collective, c.nbytes, c.dtype, c.op, c.sync) for c in cases(settings)]
+    assert len(found) == len(set(found))
+    assert found.count(("barrier", 0, "", "", "")) == 1
+    assert [f for f in found if f[0] == "all_gather"] == [
+        ("all_gather", n, "uint8", "", s) for n in (4, 8) for s in ("allsync", "mysync")
+    ]
+    assert [f for f in found if f[0] == "allav_reduce"] == [
+        ("allav_reduce", 4, "int32", "ADD", "allsync"),
+        ("allav_reduce", 4, "int32", "XOR", "allsync"),
+        ("allav_reduce", 8, "float64", "ADD", "allsync"),
+        ("allav_reduce", 8, "int32", "ADD", "allsync"),
+        ("allav_reduce", 8, "int32", "XOR", "allsync"),
+    ]
+    assert [f for f in found if f[0] == "allv_reduce"] == [
+        ("allv_reduce", 8, "float64", "ADD", "allsync")
+    ]
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_flags_and_roots_and_names() -> None:
+    assert flags_of("auto", "allsync") == 0
+    assert flags_of("PULL", "mysync") == PULL | IN_MYSYNC | OUT_MYSYNC
+    assert flags_of("auto", "allsync/nosync") == OUT_NOSYNC
+    assert root_of(Settings(root="rotate"), 3) == (0, 1, 2)
+    assert root_of(Settings(root="last"), 3) == (2,)
+    assert root_of(Settings(root="1"), 3) == (1,)
+    assert named(["all_g*l", "barrier", "all_gather_all"]) == ("all_gather_all", "barrier")
+    with pytest.raises(ValueError, match="'nothing' is no collective"):
+        named(["nothing"])
+
+
+# ---- collecting ----------------------------------------------------------------------------------
+
+HEAD = {"about": {"xupc": "1", "oversubscribed": False, "timer ns": 100.0}, "hosts": ["a"]}
+
+
+def begin(seed: int = 1, names: tuple[str, ...] = ("xupc", "mpi4py")) -> dict[str, Any]:
+    kinds = {"mpi4py": PEER}
+    cell = {
+        "collective": "all_gather", "nbytes": 8, "moved": 16, "root": "0",
+        "candidates": [{"name": n, "kind": kinds.get(n, OURS), "call": n} for n in names],
+    }  # fmt: skip
+    return {
+        "threads": 2, "nodes": [[0, 1]], "began": "t", "seed": seed, "clock": "monotonic",
+        "cells": [cell],
+    }  # fmt: skip
+
+
+def collected(*lines: dict[str, Any]) -> Result:
+    collector = Collector()
+    for line in json.loads(json.dumps(lines)):
+        collector.take(line)
+    assert collector.job is not None
+    return Result(["xupc", "bench"], "t", jobs=[collector.job])
+
+
+def test_two_launches_the_second_cut_short() -> None:
+    result = collected(
+        HEAD, begin(1), {"cell": 0, "ns": [[1, 2], [3]], "wrong": [[], []], "skew ns": 5.0},
+        {"cell": 0, "ns": [[4], []]}, {"cell": 0, "ns": [[], []], "wrong": [[], [1]]},
+        {"seconds": 2.0, "load": [0.1, 0.2]},
+        HEAD, {"bounds": {"copy rate": 7.0}}, begin(2), {"cell": 0, "ns": [[9], [8]]},
+    )  # fmt: skip
+    job = result.jobs[0]
+    assert [launch.seed for launch in job.launches] == [1, 2]
+    assert job.launches[0].seconds == 2.0
+    ours, peer = job.cells[0].candidates
+    assert ours.ns == [[1, 2, 4], [9]]
+    assert peer.ns == [[3], [8]]
+    assert peer.wrong == [[1], []]
+    assert job.clock == {"kind": "monotonic", "entry skew ns": 5.0}
+    assert job.bounds == {"copy rate": 7.0}
+    assert list(wrong_results(result, (OURS,))) == []
+    assert "mpi4py on thread 1" in next(wrong_results(result, (PEER,)))
+
+
+def test_lines_are_read_as_they_come(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert list(lines_of(path)) == []
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    found = list(lines_of(path))
+    assert [line["a"] for line, _ in found] == [1, 2]
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a": 3}\n')
+    assert [line["a"] for line, _ in lines_of(path, found[-1][1])] == [3]
+
+
+# ---- printing ------------------------------------------------------------------------------------
+
+
+def test_osu_lines_are_a_size_and_a_latency() -> None:
+    times = {"cell": 0, "ns": [[2000] * 20, [3000] * 20], "wrong": [[], [1]]}
+    result = collected(HEAD, begin(), times, HEAD, begin(), times)
+    result.complete = False
+    out = text.osu(result, full=True, check=True)
+    rows = [line.split() for line in out.splitlines() if line and not line.startswith("#")]
+    assert [row[:2] for row in rows] == [["8", "2.00"], ["8", "3.00"]]
+    assert [row[-1] for row in rows] == ["Pass", "Fail"]
+    assert rows[0][-2] == "1.50"
+    assert rows[0][4] == "8.00"  # 16 bytes in 2 us
+    assert "# incomplete" in out
+    table = [line.split(",") for line in text.table_csv(result).splitlines()]
+    assert len({len(row) for row in table}) == 1
+    row = dict(zip(table[0], table[1], strict=True))
+    assert (row["candidate"], row["median us"], row["peer/this"]) == ("xupc", "2.000", "1.5000")
+
+
+def test_an_interval_covers_the_spread_between_launches() -> None:
+    steady = [[1000 + k % 7 for k in range(200)] for _ in range(5)]
+    shifted = [[t + 100 * i for t in times] for i, times in enumerate(steady)]
+    one, other = stats.median(steady), stats.median(shifted)
+    assert one.low <= one.value <= one.high
+    assert one.high - one.low < 10
+    assert other.low < 1110
+    assert other.high > 1290
+
+
+def test_the_testbeds_of_the_documents() -> None:
+    suite = suites.SUITES["mtu"]
+    assert [s.threads for s in suite.shapes] == list(range(2, 16))
+    assert suite.settings.sizes == (256 * 4, 65536 * 4)
+    assert len(suite.settings.collectives) == 12
+    assert [(s.threads, s.nodes) for s in suites.SUITES["xupc"].shapes] == [
+        (16, None),
+        (64, "4x16"),
+    ]
+    lines = [HEAD, begin(names=("PUSH", "PULL"))]
+    other = json.loads(json.dumps(lines[1]["cells"][0]))
+    other["collective"] = "all_gather_x"
+    lines[1]["cells"].append(other)
+    lines += [{"cell": k, "ns": [[9_000_000, 1100, 3100], [7, 5100, 5100]]} for k in (0, 1)]
+    out = suites.mtu_table(collected(*lines)).splitlines()[-1].split()
+    assert out == ["gather", "2", "2", *("1.00", "2.00", "5.00", "5.00") * 2]
+    rates = suites.bandwidth_table(collected(*lines))
+    assert re.search(r"^8 +5.16 ", rates, re.MULTILINE)  # 16 bytes in 3.1 us
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], "'nothing' is no collective"),
+        (["-m", "9:8"], "ascending"),
+        (["-m", "x"], "no size"),
+        (["-n", "0"], "expected numbers of threads"),
+        (["-n", "2,x"], "expected numbers of threads"),
+        (["-n", "4", "--nodes", "3x2"], "--nodes"),
+        (["--flags", "SHOVE"], "'SHOVE': expected some of auto, PULL"),
+        (["--sync", "maybe"], "'maybe': expected allsync"),
+        (["--dtype", "U8x"], "no numpy type"),
+        (["--dtype", "str"], "a type of numbers"),
+        (["--op", "FUNC"], "'FUNC': expected some of ADD"),
+        (["--root", "x"], "a thread's number, last or rotate"),
+        (["-n", "2", "--root", "2"], "there is no thread 2"),
+        (["--budget", "soon"], "expected a time"),
+        (["--budget", "0"], "expected a time"),
+        (["--json", "/none/r.json"], "there is no directory /none"),
+        (["all_reduce", "-m", "3:3"], "nothing to measure"),
+    ],
+)
+def test_wrong_words_are_usage_errors(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["bench", *words])
+    assert done.exit_code == 2
+    assert said in done.output

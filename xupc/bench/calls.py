@@ -1,0 +1,503 @@
+"""xupc's calls and their peers of mpi4py, ready to be timed and checked.
+
+A `Call` is a function with its arguments, the memory that it reads and writes, and the `Work`
+that says what must come of it. All calls of a cell do the same work on memory of the same
+size: xupc's on shared arrays, its values and MPI on private ones. MPI gets its buffers in
+mpi4py's quickest form, ``[buffer, count, type]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import xupc
+
+from .cases import Work, family
+
+__all__ = ["Call", "Memory", "our_barrier", "our_call", "peer_barrier", "peer_call"]
+
+_PAGE = 4096
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Call:
+    """``function(*arguments)``, which can be called again and again.
+
+    Attributes
+    ----------
+    work
+        What it does; None: a barrier, of which nothing comes.
+    source, result
+        What I contribute, and where I must find what; None where I have no part.
+    scalar
+        What I contribute is an argument, and what I must find comes back from the call.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    work: Work | None = None
+    source: NDArray[Any] | None = None
+    result: NDArray[Any] | None = None
+    scalar: bool = False
+
+    def __call__(self) -> Any:
+        return self.function(*self.arguments)
+
+    def prepare(self, salt: int) -> None:
+        """Put contents where they belong, and nonsense where the result will be."""
+        if self.source is not None and self.work is not None:
+            self.source[:] = self.work.contributed(salt)
+        if self.result is not None:
+            self.result.view(np.uint8)[:] = 0xA5
+
+    def is_right(self, returned: Any, salt: int) -> bool:
+        """Whether I find what I must; `returned` is what the call gave back."""
+        if self.work is None:
+            return True
+        if self.scalar:  # arguments are what they are
+            wanted = np.concatenate([np.empty(0, self.work.dtype), *self.work.expected(0)])
+            return np.array_equal(wanted, np.ravel([] if returned is None else returned))
+        if self.result is None:
+            return True
+        start = 0
+        for piece in self.work.expected(salt):
+            if not np.array_equal(self.result[start : start + len(piece)], piece):
+                return False
+            start += len(piece)
+        return start == len(self.result)
+
+
+class Memory:
+    """Memory for every cell up to a block size, made when it is first needed.
+
+    `block` and `other` hold a block on each thread, `row` and `other_row` one for every thread;
+    `own_*` are private ones of the same sizes. Every cell starts at offset 0, so that no call
+    profits from memory that another one left cold.
+
+    Parameters
+    ----------
+    team : Team
+        Whose threads measure.
+    comm : mpi4py communicator
+        Of the same threads.
+    largest : int
+        Bytes.
+    """
+
+    def __init__(self, team: Any, comm: Any, largest: int) -> None:
+        self.team = team
+        self.comm = comm
+        self.largest = largest
+
+    def _shared(self, blocks: int) -> Any:
+        part, threads = blocks * self.largest, self.team.size
+        return xupc.all_alloc(threads * part, np.uint8, part, team=self.team)
+
+    def _private(self, blocks: int) -> Bytes:
+        nbytes = blocks * self.largest
+        raw = np.zeros(nbytes + _PAGE, np.uint8)
+        start = -raw.ctypes.data % _PAGE
+        return raw[start : start + nbytes]
+
+    @cached_property
+    def block(self) -> Any:
+        return self._shared(1)
+
+    @cached_property
+    def other(self) -> Any:
+        return self._shared(1)
+
+    @cached_property
+    def row(self) -> Any:
+        return self._shared(self.team.size)
+
+    @cached_property
+    def other_row(self) -> Any:
+        return self._shared(self.team.size)
+
+    @cached_property
+    def own_block(self) -> Bytes:
+        return self._private(1)
+
+    @cached_property
+    def own_other(self) -> Bytes:
+        return self._private(1)
+
+    @cached_property
+    def own_row(self) -> Bytes:
+        return self._private(self.team.size)
+
+    @cached_property
+    def own_other_row(self) -> Bytes:
+        return self._private(self.team.size)
+
+    def shared(self, work: Work) -> tuple[Any, Any]:
+        """(dst, src) of a work."""
+        what = work.what
+        dst = {"gather": "row", "gather_all": "row", "exchange": "other_row"}.get(what, "other")
+        src = "row" if what in ("scatter", "exchange") else "block"
+        return getattr(self, "block" if what == "broadcast_in_place" else dst), getattr(self, src)
+
+    def private(self, work: Work) -> tuple[Bytes, Bytes]:
+        """(dst, src) of a work."""
+        what = work.what
+        dst = {"gather": "own_row", "gather_all": "own_row", "exchange": "own_other_row"}
+        src = "own_row" if what in ("scatter", "exchange") else "own_block"
+        if what in ("broadcast", "broadcast_in_place"):  # in place: one buffer is both
+            return self.own_block, self.own_block
+        return getattr(self, dst.get(what, "own_other")), getattr(self, src)
+
+
+def _ends(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
+    """Source and result of a call, of the work's own size and type."""
+    given, found = work.given * work.count, work.found
+    size = work.dtype.itemsize
+    one_buffer = dst is src and given  # the root of a broadcast in place finds nothing new
+    return {
+        "work": work,
+        "source": src[: given * size].view(work.dtype) if given else None,
+        "result": dst[: found * size].view(work.dtype) if found and not one_buffer else None,
+    }
+
+
+# ---- ours --------------------------------------------------------------------------------------
+
+
+def our_barrier(memory: Memory) -> Call:
+    """xupc's barrier of the team."""
+    world = memory.team.parent is None
+    return Call(xupc.barrier if world else memory.team.barrier)
+
+
+def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Call:
+    """A full call of xupc."""
+    kind, _ = family(collective)
+    function = getattr(xupc, collective)
+    keywords: dict[str, Any] = {}
+    if memory.team.parent is not None:
+        keywords["team"] = memory.team
+    if kind == "allv":
+        return _scalar_call(function, work, {**keywords, **_flags(flags)})
+    if kind == "allav":
+        return _array_call(function, work, memory, {**keywords, **_flags(flags)})
+    dst, src = memory.shared(work)
+    ends = _ends(work, dst.local, src.local)
+    if work.what == "broadcast_in_place":
+        ends["result"] = dst.local[: work.count] if work.found else None
+    if kind == "all":
+        arguments = _shared_arguments(work, memory, dst, src)
+        if flags:
+            missing = 2 if work.what.endswith("reduce") or work.what == "reduce_all" else 1
+            arguments += ((None,) * missing if work.reduces else ()) + (flags,)
+    else:
+        arguments = (*_listed_arguments(kind, work, memory, dst, src), *([flags] if flags else []))
+    return Call(_with(function, keywords), arguments, **ends)
+
+
+def _with(function: Any, keywords: dict[str, Any]) -> Any:
+    """The function itself where there is nothing to add: what is timed is a plain call."""
+    return partial(function, **keywords) if keywords else function
+
+
+def _flags(flags: int) -> dict[str, int]:
+    return {"flags": flags} if flags else {}
+
+
+def _shared_arguments(work: Work, memory: Memory, dst: Any, src: Any) -> tuple[Any, ...]:
+    """Up to the flags, or the arguments before them that may be left out."""
+    n = work.count * work.dtype.itemsize
+    if work.what in ("broadcast", "scatter", "broadcast_in_place") and work.root:
+        src = src.ptr(work.root * src.blocksize)
+    if work.what in ("gather", "reduce", "reduce_mpi") and work.root:
+        dst = dst.ptr(work.root * dst.blocksize)
+    if work.what == "broadcast_in_place":
+        return src, n
+    if work.what == "permute":
+        return dst, src, tuple(range(work.threads))[::-1], n
+    if not work.reduces:
+        return dst, src, n
+    dst, src = ((x + 0).cast(work.dtype, work.count) for x in (dst, src))
+    op = getattr(xupc, work.op)
+    elements = work.count * work.threads
+    if work.what.startswith("reduce_mpi"):
+        return dst, src, op, elements, work.count
+    return dst, src, op, elements
+
+
+def _listed_arguments(kind: str, work: Work, memory: Memory, dst: Any, src: Any) -> tuple[Any, ...]:
+    """Of uniform blocks, as the _v and _x forms take them: up to the flags."""
+    n, threads, root = work.count, work.threads, work.root
+    d, s = dst.blocksize, src.blocksize  # bytes of a thread's part
+    everyone = range(threads)
+    sizes: Any
+    match work.what:
+        case "broadcast":
+            to, of, sizes = [i * d for i in everyone], [root * s], n
+        case "scatter":
+            to, of = [i * d for i in everyone], [root * s + i * n for i in everyone]
+            sizes = (n,) * threads
+        case "gather":
+            to, of = [root * d + i * n for i in everyone], [i * s for i in everyone]
+            sizes = (n,) * threads
+        case "gather_all":
+            to = [i * d + j * n for i in everyone for j in everyone]
+            of, sizes = [j * s for j in everyone], (n,) * threads
+        case "exchange":
+            to = [i * d + j * n for i in everyone for j in everyone]
+            of = [j * s + i * n for j in everyone for i in everyone]
+            sizes = (n,) * threads**2
+        case _:
+            to, of = [i * d for i in everyone], [i * s for i in everyone]
+            sizes = (n,) * threads
+    perm: tuple[Any, ...] = (tuple(everyone)[::-1],) if work.what == "permute" else ()
+    if kind == "v":
+        source = src.ptr(of[0]) if work.what == "broadcast" else src
+        lists = (tuple(to),) if work.what == "broadcast" else (tuple(to), tuple(of))
+        return (dst, source, *perm, *lists, sizes)
+    targets, sources = tuple(dst.ptr(i) for i in to), tuple(src.ptr(i) for i in of)
+    return (targets, sources[0] if work.what == "broadcast" else sources, *perm, sizes)
+
+
+def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, Any]) -> Call:
+    dst, src = memory.private(work)
+    ends = _ends(work, dst, src)
+    size = work.count * work.dtype.itemsize
+    at_root = work.me == work.root
+
+    def of(array: Bytes, blocks: int) -> NDArray[Any]:
+        return array[: blocks * size].view(work.dtype)
+
+    match work.what:
+        case "broadcast":
+            arguments: tuple[Any, ...] = (of(src, 1), work.root)
+        case "scatter":
+            arguments = (of(dst, 1), of(src, work.threads) if at_root else None, work.root)
+        case "gather":
+            arguments = (of(dst, work.threads) if at_root else None, of(src, 1), work.root)
+        case "gather_all":
+            arguments = (of(dst, work.threads), of(src, 1))
+        case "exchange":
+            arguments = (of(dst, work.threads), of(src, work.threads))
+        case "permute":
+            arguments = (of(dst, 1), of(src, 1), work.to)
+        case "reduce":
+            arguments = (of(dst, 1) if at_root else None, of(src, 1), getattr(xupc, work.op),
+                         work.root)  # fmt: skip
+        case _:
+            arguments = (of(dst, 1), of(src, 1), getattr(xupc, work.op))
+    return Call(_with(function, keywords), arguments, **ends)
+
+
+def _scalar_call(function: Any, work: Work, keywords: dict[str, Any]) -> Call:
+    arguments = _scalars(work)
+    if work.reduces:
+        arguments = (arguments[0], getattr(xupc, work.op))
+    if work.what == "permute":
+        arguments += (work.to,)
+    if work.rooted:
+        arguments += (work.root,)
+    return Call(_with(function, keywords), arguments, work, scalar=True)
+
+
+def _scalars(work: Work) -> tuple[Any, ...]:
+    """What a thread gives: a value, or one for each thread; None where it has none."""
+    values = work.contributed(0).tolist()
+    if work.what in ("scatter", "exchange"):
+        return (values or None,)
+    return (values[0] if values else None,)
+
+
+# ---- the peer ----------------------------------------------------------------------------------
+
+
+def peer_barrier(memory: Memory) -> Call:
+    """MPI's."""
+    return Call(memory.comm.Barrier)
+
+
+# Kinds of numbers that MPI's operations are defined on.
+_KINDS = dict.fromkeys(("ADD", "MULT"), "iufc") | dict.fromkeys(("MIN", "MAX"), "iuf")
+_KINDS |= dict.fromkeys(("AND", "OR", "XOR"), "iu") | dict.fromkeys(("LOGAND", "LOGOR"), "iub")
+
+
+@dataclass(frozen=True)
+class _Peer:
+    """What makes mpi4py's calls of a work."""
+
+    work: Work
+    memory: Memory
+    mpi: Any = field(repr=False)
+
+    def spec(self, array: Bytes, blocks: int) -> Any:
+        """`blocks` blocks, as mpi4py likes it best; MPI counts elements of one."""
+        work = self.work
+        size = work.count * work.dtype.itemsize
+        if not work.reduces:
+            return [array[: blocks * size], size, self.mpi.BYTE]
+        if work.dtype.kind not in _KINDS[work.op]:
+            raise ValueError(f"MPI has no {work.op} of {work.dtype}")
+        datatype = self.mpi.Datatype.fromcode(work.dtype.char)
+        return [array[: blocks * size].view(work.dtype), work.count, datatype]
+
+    @property
+    def op(self) -> Any:
+        """MPI's of the same meaning."""
+        names = {"ADD": "SUM", "MULT": "PROD", "AND": "BAND", "OR": "BOR", "XOR": "BXOR",
+                 "LOGAND": "LAND", "LOGOR": "LOR"}  # fmt: skip
+        return getattr(self.mpi, names.get(self.work.op, self.work.op))
+
+
+def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] | None:
+    """mpi4py's call of the same meaning, and its name; None if MPI has none."""
+    from mpi4py import MPI
+
+    kind, _ = family(collective)
+    if kind == "allv":
+        return _peer_of_scalars(work, memory, MPI)
+    dst, src = memory.private(work)
+    make = _Peer(work, memory, MPI)
+    try:
+        one, many = make.spec(src, 1), make.spec(src, work.threads if src.size > memory.largest
+                                                 else 1)  # fmt: skip
+        into = make.spec(dst, 1)
+    except (KeyError, ValueError):  # MPI has no such type
+        return None
+    found: _Found | None
+    if kind in ("v", "x"):
+        found = _uneven_peer(work, memory.comm, one, many, into, dst)
+    elif work.reduces:
+        found = _reducing_peer(make, one, into)
+    else:
+        found = _moving_peer(work, memory.comm, one, many, into, dst)
+    if found is None:
+        return None
+    name, function, arguments = found
+    return name, Call(function, arguments, **_ends(work, dst, src))
+
+
+_Found = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+
+def _moving_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
+    at_root, root = work.me == work.root, work.root
+    size = one[1]
+    all_of_it: Any = [dst[: work.threads * size], size, one[2]]
+    match work.what:
+        case "broadcast" | "broadcast_in_place":
+            return "Bcast", comm.Bcast, (one, root)
+        case "scatter":
+            return "Scatter", comm.Scatter, (many if at_root else None, into, root)
+        case "gather":
+            return "Gather", comm.Gather, (one, all_of_it if at_root else None, root)
+        case "gather_all":
+            return "Allgather", comm.Allgather, (one, all_of_it)
+        case "exchange":
+            return "Alltoall", comm.Alltoall, (many, all_of_it)
+    return "Sendrecv", comm.Sendrecv, (one, work.to, 0, into, work.to, 0)
+
+
+def _uneven_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
+    """The forms that take sizes and places."""
+    at_root, root, n, threads = work.me == work.root, work.root, one[1], work.threads
+    sizes = [n] * threads, [i * n for i in range(threads)]
+    listed: Any = [many[0], sizes, one[2]]
+    all_of_it: Any = [dst[: threads * n], sizes, one[2]]
+    match work.what:
+        case "scatter":
+            return "Scatterv", comm.Scatterv, (listed if at_root else None, into, root)
+        case "gather":
+            return "Gatherv", comm.Gatherv, (one, all_of_it if at_root else None, root)
+        case "gather_all":
+            return "Allgatherv", comm.Allgatherv, (one, all_of_it)
+        case "exchange":
+            return "Alltoallv", comm.Alltoallv, (listed, all_of_it)
+    return _moving_peer(work, comm, one, many, into, dst)
+
+
+def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
+    work, comm, op = make.work, make.memory.comm, make.op
+    at_root, root = work.me == work.root, work.root
+    elementwise = work.values or work.what.startswith("reduce_mpi")
+    if elementwise and work.what in ("reduce", "reduce_mpi"):
+        return "Reduce", comm.Reduce, (one, into if at_root else None, op, root)
+    if elementwise and work.what in ("reduce_all", "reduce_mpi_all"):
+        return "Allreduce", comm.Allreduce, (one, into, op)
+    if work.values and work.what == "prefix_reduce":
+        return "Scan", comm.Scan, (one, into, op)
+    if work.values or work.op.startswith("LOG"):
+        return None
+    from .cases import OPS
+
+    function: Any = OPS[work.op]
+    values, sums = one[0], into[0]
+    total = np.empty(1, work.dtype)
+    mine: Any = [total, 1, one[2]]
+    if work.what in ("reduce", "reduce_all"):
+        fold, last = function.reduce, [sums[:1], 1, one[2]]
+        reduce, everyone = comm.Reduce, work.what == "reduce_all"
+        allreduce = comm.Allreduce
+
+        def call() -> None:
+            total[0] = fold(values)
+            if everyone:
+                allreduce(mine, last, op)
+            else:
+                reduce(mine, last if at_root else None, op, root)
+
+        return "numpy and Allreduce" if everyone else "numpy and Reduce", call, ()
+    if work.what == "suffix_reduce":
+        return None
+    return "numpy and Exscan", _scan(function, comm.Exscan, values, sums, mine, op, work.me), ()
+
+
+def _scan(function: Any, exscan: Any, values: Any, sums: Any, mine: Any, op: Any, me: int) -> Any:
+    """A prefix over all elements: numpy's of the block, MPI's of the totals, and their join."""
+    before = np.zeros(1, values.dtype)
+    carry: Any = [before, 1, mine[2]]
+    accumulate, total = function.accumulate, mine[0]
+
+    def call() -> None:
+        accumulate(values, out=sums)
+        total[0] = sums[-1]
+        exscan(mine, carry, op)
+        if me:
+            function(sums, before, out=sums)
+
+    return call
+
+
+def _peer_of_scalars(work: Work, memory: Memory, mpi: Any) -> tuple[str, Call] | None:
+    """The lower-case forms, which take and give Python objects."""
+    comm, root = memory.comm, work.root
+    (value,) = _scalars(work)
+    op = _Peer(work, memory, mpi).op if work.reduces else None
+    match work.what:
+        case "broadcast":
+            found: _Found = "bcast", comm.bcast, (value, root)
+        case "scatter":
+            found = "scatter", comm.scatter, (value, root)
+        case "gather":
+            found = "gather", comm.gather, (value, root)
+        case "gather_all":
+            found = "allgather", comm.allgather, (value,)
+        case "exchange":
+            found = "alltoall", comm.alltoall, (value,)
+        case "permute":
+            found = "sendrecv", comm.sendrecv, (value, work.to, 0, None, work.to, 0)
+        case "reduce":
+            found = "reduce", comm.reduce, (value, op, root)
+        case "reduce_all":
+            found = "allreduce", comm.allreduce, (value, op)
+        case "prefix_reduce":
+            found = "scan", comm.scan, (value, op)
+        case _:
+            return None
+    name, function, arguments = found
+    return name, Call(function, arguments, work, scalar=True)

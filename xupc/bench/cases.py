@@ -1,0 +1,245 @@
+"""What collectives do to data, whoever carries them out: contents, and what must come of them.
+
+Written with numpy alone, from the definitions: the oracle of every measurement. A thread
+contributes so many blocks and must find so many afterwards; block k of thread t holds numbers
+that differ from thread to thread, block to block and check to check, and are such that floating
+reductions of them are exact in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLLECTIVES", "FAMILIES", "OPS", "Work", "family"]
+
+_MOVES = "broadcast", "scatter", "gather", "gather_all", "exchange", "permute"
+_FOLDS = "reduce", "reduce_all"
+_SCANS = "prefix_reduce", "suffix_reduce"
+
+FAMILIES = {
+    "all": (*_MOVES, "broadcast_in_place", *_FOLDS, "reduce_mpi", "reduce_mpi_all", *_SCANS),
+    "v": _MOVES,
+    "x": _MOVES,
+    "allav": (*_MOVES, *_FOLDS, *_SCANS),
+    "allv": (*_MOVES, *_FOLDS, *_SCANS),
+}
+"""What there is of each kind of call, by the first or last part of the names."""
+
+OPS = {
+    "ADD": np.add,
+    "MULT": np.multiply,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "LOGAND": np.logical_and,
+    "LOGOR": np.logical_or,
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+}
+_PERIOD = 252  # a multiple of 3: numbers -1, 0, 1 then add up to nothing
+
+
+def _names() -> Iterator[str]:
+    yield "barrier"
+    for kind, works in FAMILIES.items():
+        for work in works:
+            yield f"all_{work}_{kind}" if kind in ("v", "x") else f"{kind}_{work}"
+
+
+COLLECTIVES = tuple(_names())
+"""Everything that can be measured, by its name in xupc."""
+
+
+def family(collective: str) -> tuple[str, str]:
+    """(kind, work) of a name: ``("v", "scatter")`` of ``all_scatter_v``."""
+    for kind, works in FAMILIES.items():
+        for work in works:
+            name = f"all_{work}_{kind}" if kind in ("v", "x") else f"{kind}_{work}"
+            if name == collective:
+                return kind, work
+    raise ValueError(f"{collective!r} is no collective that can be measured")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call does, as thread `me` of `threads` sees it.
+
+    Attributes
+    ----------
+    what
+        ``"broadcast"``, ..., as in `FAMILIES`.
+    count
+        Elements of a block.
+    values
+        Of private values, where every reduction goes element by element over the threads; else
+        plain reductions and scans go over all elements of all threads.
+    """
+
+    what: str
+    count: int
+    dtype: np.dtype[Any]
+    op: str
+    root: int
+    me: int
+    threads: int
+    values: bool = False
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one thread is special."""
+        return has_root(self.what)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it computes."""
+        return reduces(self.what)
+
+    @property
+    def given(self) -> int:
+        """How many blocks I contribute."""
+        at_root = self.me == self.root
+        match self.what:
+            case "broadcast" | "broadcast_in_place":
+                return int(at_root)
+            case "scatter":
+                return self.threads if at_root else 0
+            case "exchange":
+                return self.threads
+        return 1
+
+    @property
+    def found(self) -> int:
+        """How many elements I must find."""
+        at_root = self.me == self.root
+        match self.what:
+            case "broadcast_in_place":
+                return 0 if at_root else self.count
+            case "gather":
+                return self.threads * self.count if at_root else 0
+            case "gather_all" | "exchange":
+                return self.threads * self.count
+            case "reduce" | "reduce_mpi" if not at_root:
+                return 0
+            case "reduce" | "reduce_all" if not self.values:
+                return 1
+        return self.count
+
+    @property
+    def moved(self) -> int:
+        """Bytes delivered to all threads together, or read by a reduction."""
+        block, threads = self.count * self.dtype.itemsize, self.threads
+        if self.what in ("gather_all", "exchange"):
+            return threads * threads * block
+        return (threads - 1 if self.what == "broadcast_in_place" else threads) * block
+
+    @property
+    def to(self) -> int:
+        """Permute: to whom my block goes; the threads are turned round."""
+        return self.threads - 1 - self.me
+
+    # -- contents ----------------------------------------------------------------------------
+    def block(self, thread: int, number: int, salt: int) -> NDArray[Any]:
+        """Block `number` of what a thread contributes, in the check `salt`."""
+        period = _numbers(self.dtype, self.op if self.reduces else "")
+        start = (31 * salt + 7 * thread + 13 * number + self.count) % _PERIOD
+        return np.resize(np.roll(period, -start), self.count)
+
+    def contributed(self, salt: int) -> NDArray[Any]:
+        """What I contribute; empty if that is nothing."""
+        blocks = [self.block(self.me, k, salt) for k in range(self.given)]
+        return np.concatenate([np.empty(0, self.dtype), *blocks])
+
+    def expected(self, salt: int) -> Iterator[NDArray[Any]]:
+        """What I must find, piece by piece."""
+        if not self.found:
+            return
+        me, threads, root = self.me, self.threads, self.root
+        match self.what:
+            case "broadcast" | "broadcast_in_place":
+                yield self.block(root, 0, salt)
+            case "scatter":
+                yield self.block(root, me, salt)
+            case "gather" | "gather_all":
+                yield from (self.block(t, 0, salt) for t in range(threads))
+            case "exchange":
+                yield from (self.block(t, me, salt) for t in range(threads))
+            case "permute":
+                yield self.block(threads - 1 - me, 0, salt)
+            case "prefix_reduce" | "suffix_reduce":
+                yield self._scanned(salt)
+            case _:
+                joined = self._joined(range(threads), salt)
+                whole = not self.values and self.what in ("reduce", "reduce_all")
+                yield self._folded(joined)[None] if whole else joined
+
+    def _joined(self, threads: range, salt: int) -> NDArray[Any]:
+        """Blocks of some threads, element by element."""
+        function = OPS[self.op]
+        blocks = (self.block(t, 0, salt) for t in threads)
+        return functools.reduce(lambda a, b: function(a, b).astype(self.dtype), blocks)
+
+    def _folded(self, numbers: NDArray[Any]) -> Any:
+        """All elements together."""
+        return np.asarray(_ufunc_reduce(OPS[self.op], numbers)).astype(self.dtype)[()]
+
+    def _scanned(self, salt: int) -> NDArray[Any]:
+        forward = self.what == "prefix_reduce"
+        before = range(self.me) if forward else range(self.me + 1, self.threads)
+        mine = self.block(self.me, 0, salt)
+        if self.values:
+            return self._joined(
+                range(self.me + 1) if forward else range(self.me, self.threads), salt
+            )
+        mine = mine if forward else mine[::-1]
+        if len(before):
+            carry = self._folded(self._joined(before, salt))
+            mine = np.concatenate([np.array([carry], self.dtype), mine])
+        function: Any = OPS[self.op]
+        if function in (np.logical_and, np.logical_or):
+            running = function.accumulate(mine.astype(bool))
+        else:
+            running = function.accumulate(mine, dtype=self.dtype)
+        found: NDArray[Any] = running[-self.count :].astype(self.dtype)
+        return found if forward else found[::-1]
+
+
+def has_root(what: str) -> bool:
+    """Whether one thread is special."""
+    return what in (
+        "broadcast", "broadcast_in_place", "scatter", "gather", "reduce", "reduce_mpi",
+    )  # fmt: skip
+
+
+def reduces(what: str) -> bool:
+    """Whether it computes."""
+    return "reduce" in what
+
+
+def _ufunc_reduce(function: Any, numbers: NDArray[Any]) -> Any:
+    if function in (np.logical_and, np.logical_or):
+        return function.reduce(numbers.astype(bool))
+    return function.reduce(numbers, dtype=numbers.dtype)
+
+
+@functools.cache
+def _numbers(dtype: np.dtype[Any], op: str) -> NDArray[Any]:
+    """A period of numbers with which an operation is exact."""
+    n = np.arange(_PERIOD)
+    found: NDArray[Any]
+    if op == "MULT":
+        found = 1 - 2 * (n % 2) if dtype.kind in "ifc" else 2 * (n % 120) + 1
+    elif op in ("LOGAND", "LOGOR"):
+        found = (n % 7 > 0) if op == "LOGAND" else (n % 7 == 0)
+    elif op == "ADD" and dtype.kind in "fc":
+        found = n % 3 - 1
+    elif dtype.kind == "b":
+        found = n % 2
+    else:
+        found = n % (120 if dtype.itemsize == 1 else _PERIOD)
+    return found.astype(dtype)

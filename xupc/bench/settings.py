@@ -1,0 +1,211 @@
+"""What is to be measured, in words that travel from the command line to every thread."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from xupc.flags import Flags
+
+from .cases import COLLECTIVES, OPS, family, has_root, reduces
+
+__all__ = [
+    "ALGORITHMS",
+    "SYNCS",
+    "Case",
+    "Settings",
+    "cases",
+    "flags_of",
+    "named",
+    "root_of",
+    "rooted",
+    "size_of",
+    "sizes_between",
+]
+
+ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
+SYNCS = "allsync", "mysync", "nosync"
+_SCALAR = 8  # bytes of a scalar
+_UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of one job.
+
+    Attributes
+    ----------
+    collectives, sizes, dtypes, ops, syncs
+        Every combination that makes sense is a cell; sizes are bytes of a block.
+    algorithms
+        Of `ALGORITHMS`: what is compared in each cell; ``auto`` is the library's choice.
+    peer, plan, again
+        Whether mpi4py's own collective, a replayed plan, and the library's choice under a second
+        name are measured beside.
+    root
+        A thread's number, ``"last"`` or ``"rotate"``.
+    team
+        ``"world"``, ``"node"`` or ``"roots"``.
+    cold
+        Empty the caches before each repetition.
+    busy
+        So many rounds of a loop keep the core busy after each repetition.
+    iterations, warmup
+        Repetitions of each candidate in a launch, None: what the time allows; and those before
+        that are not counted.
+    seconds
+        For the measuring of a launch.
+    check
+        Check results before every visit of a cell, not only before its first and last one.
+    seed
+        Of the order in which candidates are measured.
+    widths
+        How uncertain each cell is so far: where the time should go. Empty: not known.
+    """
+
+    collectives: tuple[str, ...] = COLLECTIVES
+    sizes: tuple[int, ...] = (8, 1 << 10, 1 << 16, 1 << 20)
+    dtypes: tuple[str, ...] = ("float64",)
+    ops: tuple[str, ...] = ("ADD",)
+    syncs: tuple[str, ...] = ("allsync",)
+    algorithms: tuple[str, ...] = ALGORITHMS
+    peer: bool = False
+    plan: bool = False
+    again: bool = True
+    root: str = "0"
+    team: str = "world"
+    cold: bool = False
+    busy: int = 0
+    iterations: int | None = None
+    warmup: int = 5
+    seconds: float = 10.0
+    check: bool = False
+    seed: int = 1
+    widths: tuple[float, ...] = field(default=())
+
+    def to_json(self) -> str:
+        """For the command line of the threads."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """The opposite."""
+        found: dict[str, Any] = json.loads(text)
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})  # type: ignore[arg-type]
+
+    def but(self, **changes: Any) -> Settings:
+        """The same with something changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cell to be measured."""
+
+    collective: str
+    nbytes: int
+    dtype: str = ""
+    op: str = ""
+    sync: str = ""
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    """All cells, small ones first."""
+    seen: set[Case] = set()
+    for nbytes in sorted(settings.sizes):
+        for collective in settings.collectives:
+            for case in _cases_of(settings, collective, nbytes):
+                if case not in seen:
+                    seen.add(case)
+                    yield case
+
+
+def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case]:
+    if collective == "barrier":
+        yield Case("barrier", 0)
+        return
+    kind, what = family(collective)
+    # nobody sees private arrays, so sync modes say nothing about them
+    syncs = settings.syncs if kind in ("all", "v", "x") else ("allsync",)
+    if kind == "allv":
+        nbytes = _SCALAR
+    for sync in syncs:
+        if not reduces(what):
+            yield Case(collective, nbytes, "float64" if kind == "allv" else "uint8", "", sync)
+            continue
+        for dtype in ("float64",) if kind == "allv" else settings.dtypes:
+            if nbytes % np.dtype(dtype).itemsize:
+                continue
+            for op in settings.ops:
+                if defined(op, np.dtype(dtype)):
+                    yield Case(collective, nbytes, dtype, op, sync)
+
+
+def defined(op: str, dtype: np.dtype[Any]) -> bool:
+    """Whether an operation makes sense on a type."""
+    if op in ("AND", "OR", "XOR"):
+        return dtype.kind in "iub"
+    return op in OPS and (dtype.kind != "c" or op in ("ADD", "MULT"))
+
+
+def flags_of(algorithm: str, sync: str) -> int:
+    """The flags of a call."""
+    found = 0 if algorithm == "auto" else int(Flags[algorithm])
+    before, _, after = sync.partition("/")
+    after = after or before
+    if before != "allsync":
+        found |= int(Flags[f"IN_{before.upper()}"])
+    if after != "allsync":
+        found |= int(Flags[f"OUT_{after.upper()}"])
+    return found
+
+
+def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
+    """The root, or all that it is in turn."""
+    if settings.root == "rotate":
+        return tuple(range(threads))
+    root = threads - 1 if settings.root == "last" else int(settings.root)
+    if root >= threads:
+        raise ValueError(f"root {root} of {threads} threads")
+    return (root,)
+
+
+def size_of(text: str) -> int:
+    """``64K`` or ``1048576``; ValueError for anything else."""
+    word = text.strip().upper().removesuffix("IB")
+    number = word.rstrip("BKMG")
+    unit = word[len(number) :]
+    if not number.isdecimal() or unit not in _UNITS:
+        raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1M")
+    return int(number) << _UNITS[unit]
+
+
+def sizes_between(low: int, high: int) -> tuple[int, ...]:
+    """Powers of two from `low` to `high`, as OSU's benchmarks have them, and `high` itself."""
+    if not 1 <= low <= high:
+        raise ValueError(f"sizes from {low} to {high}: expected at least 1, in ascending order")
+    found = [low]
+    while found[-1] * 2 <= high:
+        found.append(found[-1] * 2)
+    return tuple(found)
+
+
+def rooted(collective: str) -> bool:
+    """Whether a collective has a root."""
+    return collective != "barrier" and has_root(family(collective)[1])
+
+
+def named(words: Sequence[str]) -> tuple[str, ...]:
+    """Collectives by name; ``all_*`` stands for several. ValueError if there is none."""
+    found: list[str] = []
+    for word in words:
+        some = [name for name in COLLECTIVES if fnmatch.fnmatchcase(name, word)]
+        if not some:
+            raise ValueError(f"{word!r} is no collective; there are {', '.join(COLLECTIVES)}")
+        found += [name for name in some if name not in found]
+    return tuple(found)

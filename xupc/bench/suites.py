@@ -1,0 +1,158 @@
+"""The measurements of the documents that xupc follows, as far as they can be repeated.
+
+``mtu``: the testbed of Michigan Tech's report (CS-TR-05-08, section 6 and appendix C): the six
+relocalization collectives on unsigned ints, standard against extended form, push against pull,
+2 to 15 threads, 256 and 65,536 elements. After each run every thread computes for a while; the
+first run is dropped, the cost of the timer subtracted, and minimum and mean of the 500 runs'
+maxima over the threads are what is shown.
+
+``xupc``: figures 10 to 12 of the paper: bandwidth of gather, gather_all and broadcast in place
+against the size of a block, with 16 threads on one node and 64 on four. The paper does not say
+what it divides by what; here it is the bytes that a call delivers to all threads together (T
+blocks for gather, T x T for gather_all, T - 1 for broadcast in place) by its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .driver import Shape
+from .results import FLOOR, Candidate, Cell, Job, Result
+from .settings import Settings, sizes_between
+
+__all__ = ["SUITES", "Suite"]
+
+_MOVES = "broadcast", "scatter", "gather", "gather_all", "exchange", "permute"
+_ELEMENT = 4  # bytes of an unsigned int
+_RUNS = 500
+_BUSY = 2000  # rounds of a loop in Python, some 0.1 ms
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is measured, on which jobs.
+
+    Attributes
+    ----------
+    peer
+        Whether mpi4py belongs beside it: the paper compares with a library that is not to be had.
+    """
+
+    settings: Settings
+    shapes: tuple[Shape, ...]
+    seconds: float
+    peer: bool = False
+
+
+SUITES = {
+    "mtu": Suite(
+        Settings(
+            collectives=tuple(f"all_{w}{x}" for w in _MOVES for x in ("", "_x")),
+            sizes=(256 * _ELEMENT, 65536 * _ELEMENT),
+            algorithms=("PUSH", "PULL"),
+            again=False,
+            busy=_BUSY,
+            iterations=_RUNS + 1,
+            warmup=1,
+        ),
+        tuple(Shape(threads) for threads in range(2, 16)),
+        seconds=1800.0,
+    ),
+    "xupc": Suite(
+        Settings(
+            collectives=("all_gather", "all_gather_all", "all_broadcast_in_place"),
+            sizes=sizes_between(1 << 10, 1 << 17),
+            algorithms=("PULL", "PUSH", "MULTICORE"),
+        ),
+        (Shape(16), Shape(64, "4x16")),
+        seconds=1200.0,
+        peer=True,
+    ),
+}
+
+
+def mtu_table(result: Result) -> str:
+    """Minimum and mean of the runs' maxima, as the testbed printed them, in µs."""
+    names = [f"{name} {form}" for form in ("standard", "extended") for name in ("PUSH", "PULL")]
+    lines = [
+        "# us: minimum and mean over the runs of the maximum over the threads; first run dropped,",
+        "# timer subtracted",
+        f"{'# collective':<14}{'elements':>9}{'threads':>8}" + "".join(f"{n:>24}" for n in names),
+    ]
+    for (work, elements), found in _mtu_rows(result).items():
+        for threads, figures in found:
+            text = "".join(f"{f'{low:.2f} {mean:.2f}':>24}" for low, mean in figures)
+            lines.append(f"{work:<14}{elements:>9}{threads:>8}{text}")
+    return "\n".join(lines) + "\n"
+
+
+_Figures = list[tuple[float, float]]
+
+
+def _mtu_rows(result: Result) -> dict[tuple[str, int], list[tuple[int, _Figures]]]:
+    rows: dict[tuple[str, int], list[tuple[int, _Figures]]] = {}
+    for job in result.jobs:
+        for cell in job.cells:
+            other = _extended(job, cell)
+            if cell.collective.endswith("_x") or other is None:
+                continue
+            figures = [
+                _figures(candidate, job)
+                for each in (cell, other)
+                for name in ("PUSH", "PULL")
+                if (candidate := each.candidate(name)) is not None and any(candidate.ns)
+            ]
+            key = cell.collective.removeprefix("all_"), cell.nbytes // _ELEMENT
+            rows.setdefault(key, []).append((job.threads, figures))
+    return rows
+
+
+def _extended(job: Job, cell: Cell) -> Cell | None:
+    key = (f"{cell.collective}_x", *cell.key[1:])
+    return next((other for other in job.cells if other.key == key), None)
+
+
+def _figures(candidate: Candidate, job: Job) -> tuple[float, float]:
+    runs = np.concatenate([np.asarray(ns[1:] or ns, float) for ns in candidate.ns if ns])
+    runs = np.maximum(0.0, runs - float(job.about.get("timer ns", 0.0))) / 1e3
+    return float(runs.min()), float(runs.mean())
+
+
+def bandwidth_table(result: Result) -> str:
+    """Bandwidth against size, a block of lines for each figure and placement."""
+    lines = ["# MB/s: bytes that a call delivers to all threads together / its median time"]
+    for job in result.jobs:
+        for name in dict.fromkeys(cell.collective for cell in job.cells):
+            cells = [cell for cell in job.cells if cell.collective == name]
+            shown = list(_shown(cells))
+            lines += ["", f"# {name}, {job.shape}"]
+            lines.append(f"{'# Size':<12}" + "".join(f"{n:>14}" for n in shown))
+            for cell in cells:
+                rates = [_rate(cell, n) for n in shown]
+                text = "".join("-".rjust(14) if r is None else f"{r:>14.2f}" for r in rates)
+                lines.append(f"{cell.nbytes:<12}{text}")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(cells: list[Cell]) -> Iterator[str]:
+    names = dict.fromkeys(
+        c.name
+        for cell in cells
+        for c in cell.candidates
+        if c.kind not in ("again", FLOOR) and any(c.ns)
+    )
+    yield from names
+
+
+def _rate(cell: Cell, name: str) -> float | None:
+    candidate = cell.candidate(name)
+    if candidate is None or not any(candidate.ns):
+        return None
+    return cell.moved / float(np.median([np.median(ns) for ns in candidate.ns if ns])) * 1e3
+
+
+TABLES = {"mtu": mtu_table, "xupc": bandwidth_table}
+"""What a suite prints, as its document has it."""

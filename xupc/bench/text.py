@@ -1,0 +1,178 @@
+"""Results as text: tables that tools for OSU's benchmarks can read, and CSV.
+
+The first column is the size of a block in bytes, the second the median in µs of the maximum over
+the threads. All lines that hold no figures begin with ``#``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from . import stats
+from .results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job, Result
+
+__all__ = ["aa_spread", "comparison", "osu", "table_csv"]
+
+
+def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
+    """All of it, a block of lines for each candidate of a kind of cell.
+
+    Parameters
+    ----------
+    full
+        Minimum, mean and maximum besides.
+    check
+        A last column that says whether the results were right.
+    """
+    lines: list[str] = []
+    for job in result.jobs:
+        lines += _head(job)
+        for title, cells in _groups(job):
+            for name in _names(cells):
+                lines += ["", f"# {title}: {_call(cells, name)}  [{name}]"]
+                lines.append(_columns(cells, full, check))
+                lines += [
+                    _row(cell, candidate, full, check)
+                    for cell in cells
+                    if (candidate := cell.candidate(name)) is not None and any(candidate.ns)
+                ]
+        lines.append("")
+    lines += [f"# note: {note}" for note in result.notes]
+    if not result.complete:
+        lines.append("# incomplete: this is what had been measured")
+    return "\n".join(lines) + "\n"
+
+
+def _head(job: Job) -> list[str]:
+    about, clock = job.about, job.clock
+    core = "native core" if about.get("native core") else "Python engine"
+    where = f"{about.get('cores')} cores" + (", oversubscribed" * bool(about["oversubscribed"]))
+    text = "one monotonic clock"
+    if clock.get("kind") == "offsets":
+        text = f"clock offsets known to {clock.get('uncertainty ns', 0) / 1e3:.2f} us"
+    skew = clock.get("entry skew ns")
+    if skew is not None:
+        text += f"; threads enter a call within {skew / 1e3:.2f} us of each other (median)"
+    lines = [
+        f"# xupc bench {about.get('xupc')}: {job.shape}",
+        f"# {about.get('mpi')}, {about.get('thread level')}, {core}, {where}, "
+        f"{about.get('binding')}",
+        f"# {len(job.launches)} launch{'es' * (len(job.launches) != 1)}; time of a repetition: "
+        f"maximum over the threads; {text}",
+    ]
+    floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.ns for t in ns]
+    if floors:
+        lines.append(f"# an empty call takes {np.median(floors) / 1e3:.3f} us: not subtracted")
+    return lines
+
+
+def _groups(job: Job) -> Iterator[tuple[str, list[Cell]]]:
+    """Cells that differ in size only."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in job.cells:
+        groups.setdefault(cell.title, []).append(cell)
+    yield from groups.items()
+
+
+def _names(cells: Sequence[Cell]) -> list[str]:
+    every = [c for cell in cells for c in cell.candidates if c.kind in (OURS, PEER) and any(c.ns)]
+    return list(dict.fromkeys(c.name for c in every))
+
+
+def _call(cells: Sequence[Cell], name: str) -> str:
+    found = next(c for cell in cells if (c := cell.candidate(name)) is not None)
+    return f"{found.call} by {found.algorithm}" if found.algorithm else found.call
+
+
+def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
+    peers = any(c.kind == PEER for cell in cells for c in cell.candidates)
+    names = ["Latency(us)", "Low(us)", "High(us)", "MB/s"]
+    names += ["Min(us)", "Mean(us)", "Max(us)", "Iterations"] if full else []
+    names += ["Peer/this"] if peers else []
+    names += ["Validation"] if check else []
+    return f"{'# Size':<12}" + "".join(f"{name:>14}" for name in names)
+
+
+def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
+    launches = [ns for ns in candidate.ns if ns]
+    found = stats.median(launches)
+    row = [found.value / 1e3, found.low / 1e3, found.high / 1e3]
+    text = "".join(f"{value:>14.2f}" for value in row)
+    text += f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:>14.2f}"
+    if full:
+        every = np.concatenate([np.asarray(ns, float) for ns in launches]) / 1e3
+        text += "".join(f"{v:>14.2f}" for v in (every.min(), every.mean(), every.max()))
+        text += f"{len(every):>14}"
+    if any(c.kind == PEER for c in cell.candidates):
+        against = comparison(cell, candidate)
+        text += f"{against.value:>14.2f}" if against is not None else f"{'-':>14}"
+    if check:
+        text += f"{'Fail' if any(candidate.wrong) else 'Pass':>14}"
+    return f"{cell.nbytes:<12}{text}"
+
+
+def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.Ratio | None:
+    """How many times longer the peer takes; None of the peer itself, or without one."""
+    other = cell.candidate(peer)
+    if other is None or other is candidate:
+        return None
+    pairs = [(a, b) for a, b in zip(other.ns, candidate.ns, strict=True) if a and b]
+    return stats.ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
+
+
+def aa_spread(cell: Cell) -> float | None:
+    """How far the same call under two names differs; None if it was not measured twice."""
+    again = next(cell.of_kind(AGAIN), None)
+    first = cell.candidate(again.name.removesuffix(" again")) if again is not None else None
+    if again is None or first is None:
+        return None
+    pairs = [(a, b) for a, b in zip(first.ns, again.ns, strict=True) if a and b]
+    return stats.spread([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
+
+
+_CSV = (
+    "threads", "nodes", "collective", "bytes", "dtype", "op", "sync", "root", "team", "cold",
+    "candidate", "kind", "call", "algorithm", "launches", "repetitions", "median us", "low us",
+    "high us", "min us", "mean us", "max us", "MB/s", "network bytes", "peer/this", "low", "high",
+    "A/A spread", "verdict", "wrong threads",
+)  # fmt: skip
+
+
+def table_csv(result: Result) -> str:
+    """A line for each candidate of each cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV)
+    for job in result.jobs:
+        for cell in job.cells:
+            for candidate in cell.candidates:
+                if any(candidate.ns):
+                    writer.writerow(_fields(job, cell, candidate))
+    return out.getvalue()
+
+
+def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
+    launches = [ns for ns in candidate.ns if ns]
+    found = stats.median(launches)
+    every = np.concatenate([np.asarray(ns, float) for ns in launches]) / 1e3
+    against, spread = comparison(cell, candidate), aa_spread(cell)
+    wrong = sorted({t for some in candidate.wrong for t in some})
+    ratios: list[object] = ["", "", ""]
+    verdict = ""
+    if against is not None:
+        ratios = [f"{v:.4f}" for v in (against.value, against.low, against.high)]
+        verdict = stats.verdict(against, spread or 0.0)
+    return [
+        job.threads, len(job.nodes), cell.collective, cell.nbytes, cell.dtype, cell.op, cell.sync,
+        cell.root, cell.team, int(cell.cold), candidate.name, candidate.kind, candidate.call,
+        candidate.algorithm, len(launches), len(every),
+        *(f"{v / 1e3:.3f}" for v in (found.value, found.low, found.high)),
+        *(f"{v:.3f}" for v in (every.min(), every.mean(), every.max())),
+        f"{cell.moved / found.value * 1e3:.2f}" if cell.moved else "",
+        "" if candidate.network_bytes is None else candidate.network_bytes, *ratios,
+        "" if spread is None else f"{spread:.4f}", verdict, " ".join(map(str, wrong)),
+    ]  # fmt: skip

@@ -1,0 +1,580 @@
+"""One thread of a launch: `python -m xupc.bench.worker OUT SETTINGS`, started by the driver.
+
+All candidates of a cell are measured in one run, in an order that is shuffled anew in each round:
+a barrier (xupc's, for all of them), the clock, the call, the clock. The time of a repetition is
+the maximum over the threads, found after the run. Between nodes MPI's barrier comes first, and
+after the call that of the candidate's own library: a peer whose messages were buffered could
+not send them while its thread waits in a barrier of somebody else.
+
+The cells are visited several times, first all of them, then those whose intervals are widest, so
+that a noisy moment of the machine does not fall on one cell alone. What a visit found is written
+by thread 0 at once, a line of JSON each: whatever ends the job, it is not lost.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import mpi4py
+import numpy as np
+from mpi4py import MPI
+
+import xupc
+
+from . import clocks
+from .calls import Call, Memory, our_barrier, our_call, peer_barrier, peer_call
+from .cases import Work, family
+from .results import AGAIN, FLOOR, OURS, PEER
+from .settings import Case, Settings, cases, flags_of, root_of, rooted
+
+__all__ = ["Worker", "main"]
+
+MOST = 2000  # repetitions of a candidate in one visit
+SLICES = 8  # the clock is looked at so often in a visit
+OVERRUN = 1.5  # a visit may take so many times its share
+FIRST = 0.5  # of the time, for the first visit of all cells
+SHORTEST = 0.02  # seconds of a visit
+TRIALS = 3
+QUICK_NS = 2_000_000  # a call that takes less is tried several times
+CACHES = 64 << 20  # bytes written to have nothing else in the caches
+
+
+@dataclass
+class Timed:
+    """A candidate and its times on my thread; several calls: one after the other in turn."""
+
+    name: str
+    kind: str
+    text: str
+    calls: list[Call]
+    algorithm: str = ""
+    network_bytes: int | None = None
+    cost: float = 0.0  # ns of a repetition with all that is around it
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    turn: int = 0
+
+    def head(self) -> dict[str, Any]:
+        """What it is, without its times."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "call": self.text,
+            "algorithm": self.algorithm,
+            "network_bytes": self.network_bytes,
+        }
+
+
+@dataclass
+class Measured:
+    """A cell under measurement; thread 0 keeps the maxima of all its repetitions."""
+
+    case: Case
+    timed: list[Timed]
+    visits: int = 0
+    ns: list[list[int]] = field(default_factory=list)
+
+    @property
+    def width(self) -> float:
+        """The widest interval of a median so far, as a share of it."""
+        widths = [0.0]
+        for one, times in zip(self.timed, self.ns, strict=True):
+            if one.kind == FLOOR or not times:
+                continue
+            ordered, n = sorted(times), len(times)
+            reach = 0.98 * n**0.5  # 95%, by ranks
+            low = ordered[max(0, int(n / 2 - reach))]
+            high = ordered[min(n - 1, int(n / 2 + reach))]
+            widths.append((high - low) / max(1, ordered[n // 2]) if n > 5 else 1.0)
+        return max(widths)
+
+
+class Worker:
+    """My thread's part of the launch.
+
+    Parameters
+    ----------
+    team : Team
+        All threads.
+    note : callable
+        Takes what is found, on thread 0: a dict at a time, in order.
+    """
+
+    def __init__(
+        self, team: Any, settings: Settings, note: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.world = team
+        self.settings = settings
+        self.note = note
+        self.comm = MPI.COMM_WORLD
+        self.random = random.Random(settings.seed)  # the same on every thread
+        self.team, self.team_comm = self._part()
+        self.member = self.team is not None
+        self.root_of_all = team.rank == 0
+        self.across = self.member and self.team.spans_nodes
+        job = team.job
+        self.machines: list[int] = self.comm.allgather(job.machine[0])
+        self.offset = clocks.Offset(0, 0.0, 0.0)
+        self.flush = np.zeros(CACHES if settings.cold else 0, np.uint8)
+        if self.member:
+            largest = max(*settings.sizes, 8)
+            self.memory = Memory(self.team, self.team_comm, largest)
+            self.barrier = our_barrier(self.memory).function
+        self.cells = [self._prepared(case) for case in cases(settings)]
+
+    def _part(self) -> tuple[Any, Any]:
+        """The team that measures, and a communicator of its threads; None off it."""
+        world, comm = self.world, self.comm
+        if self.settings.team == "world":
+            return world, comm
+        node = world.tree.node_of(world.rank)
+        if self.settings.team == "node":
+            return world.node, comm.Split(node, world.rank)
+        team = world.roots
+        color = 0 if team is not None else MPI.UNDEFINED
+        return team, comm.Split(color, world.rank)
+
+    # -- candidates --------------------------------------------------------------------------
+    def _prepared(self, case: Case) -> Measured:
+        timed = list(self._timed(case)) if self.member else []
+        names = self.comm.bcast([(t.name, t.kind, t.text, t.algorithm) for t in timed])
+        if not self.member:
+            timed = [Timed(name, kind, text, [], how) for name, kind, text, how in names]
+        for one in timed:
+            mine = one.network_bytes
+            total = self.comm.allreduce(mine or 0)
+            one.network_bytes = None if self.comm.allreduce(int(mine is None)) else total
+        return Measured(case, timed, ns=[[] for _ in timed])
+
+    def _timed(self, case: Case) -> Iterator[Timed]:
+        settings, call = self.settings, case.collective
+        if call == "barrier":
+            yield Timed("xupc", OURS, "barrier()", [our_barrier(self.memory)])
+            if settings.again:
+                yield Timed("xupc again", AGAIN, "barrier()", [our_barrier(self.memory)])
+            if settings.peer:
+                yield Timed("mpi4py", PEER, "comm.Barrier", [peer_barrier(self.memory)])
+            yield Timed("floor", FLOOR, "nothing", [Call(_nothing)])
+            return
+        for algorithm in settings.algorithms:
+            name = "xupc" if algorithm == "auto" else algorithm
+            yield self._ours(case, name, OURS, flags_of(algorithm, case.sync))
+        first = settings.algorithms[0]
+        if settings.again:
+            name = "xupc again" if first == "auto" else f"{first} again"
+            yield self._ours(case, name, AGAIN, flags_of(first, case.sync))
+        if settings.plan and (planned := self._planned(case)) is not None:
+            yield planned
+        if settings.peer and (peer := self._peer(case)) is not None:
+            yield peer
+        calls = [our_call(call, work, self.memory) for work in self.works(case)]
+        yield Timed("floor", FLOOR, "nothing", [Call(_nothing, c.arguments) for c in calls])
+
+    def works(self, case: Case) -> list[Work]:
+        """What the calls of a cell do, one for each root."""
+        kind, what = family(case.collective)
+        dtype = np.dtype(case.dtype)
+        team = self.team
+        roots = root_of(self.settings, team.size) if rooted(case.collective) else (0,)
+        count, values = case.nbytes // dtype.itemsize, kind in ("allav", "allv")
+        return [
+            Work(what, count, dtype, case.op, root, team.rank, team.size, values) for root in roots
+        ]
+
+    def _ours(self, case: Case, name: str, kind: str, flags: int) -> Timed:
+        calls = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]
+        words = [word for word in (case.sync if case.sync != "allsync" else "",) if word]
+        words += [name] if name in ("PULL", "PUSH", "MULTICORE") else []
+        text = f"{case.collective}({', '.join(['...', *words])})"
+        found = Timed(name, kind, text, calls)
+        plan = _plan_of(calls[0])
+        if plan is not None:
+            found.algorithm = plan.algorithm
+            found.network_bytes = 0
+            if plan.instance is not None:
+                node_of = self.team.rank_tree.node_of
+                found.network_bytes = plan.instance.plan.bytes_between_nodes(node_of)
+        return found
+
+    def _planned(self, case: Case) -> Timed | None:
+        """The library's choice as a plan that is replayed."""
+        calls = []
+        for work in self.works(case):
+            full = our_call(case.collective, work, self.memory, flags_of("auto", case.sync))
+            plan = _plan_of(full)
+            if plan is None:
+                return None
+            calls.append(Call(plan, (), work, full.source, full.result))
+        return Timed("plan", OURS, f"{case.collective}.plan(...)()", calls, plan.algorithm)
+
+    def _peer(self, case: Case) -> Timed | None:
+        found = [peer_call(case.collective, work, self.memory) for work in self.works(case)]
+        calls = [peer[1] for peer in found if peer is not None]
+        if not calls or found[0] is None:
+            return None
+        return Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls)
+
+    # -- one cell ----------------------------------------------------------------------------
+    def visit(self, number: int, seconds: float) -> None:
+        """Check results if it is time to, then measure for about so many seconds; collective."""
+        measured = self.cells[number]
+        fresh = not measured.visits
+        wrong = self.check(measured) if fresh or self.settings.check else []
+        if fresh:
+            self.try_out(measured)
+        iterations = self.settings.iterations
+        counts = (
+            [iterations] * len(measured.timed)
+            if iterations is not None
+            else self.counts(measured, seconds)
+        )
+        before = self.compare_clocks()
+        self.run(measured, counts, None if iterations is not None else seconds)
+        self.offset = self.compare_clocks()
+        measured.visits += 1
+        self.report(number, measured, before, wrong)
+
+    def check(self, measured: Measured) -> list[list[int]]:
+        """Which threads found wrong results, by candidate; collective."""
+        found = []
+        for one in measured.timed:
+            right = True
+            if self.member and one.kind != FLOOR:
+                for salt, call in enumerate(one.calls, 101 * measured.visits):
+                    call.prepare(salt)
+                    self.barrier()
+                    returned = call()
+                    self.barrier()
+                    right &= call.is_right(returned, salt)
+            every = self.comm.allgather(right)
+            found.append([thread for thread, good in enumerate(every) if not good])
+        return found
+
+    def try_out(self, measured: Measured) -> None:
+        """Warm up, and find out what a repetition of each candidate costs."""
+        for i, one in enumerate(measured.timed):
+            trial = Measured(measured.case, [one], ns=[[]])
+            took = self.run(trial, [1])
+            for _ in range(TRIALS):  # any of them may have met a busy moment
+                if took < QUICK_NS:
+                    took = min(took, self.run(trial, [max(1, self.settings.warmup)]))
+            measured.timed[i].cost = took
+            one.begins.clear()
+            one.ends.clear()
+        same = [t for i, t in enumerate(measured.timed) if i == 0 or t.kind == AGAIN]
+        for one in same:
+            one.cost = min(t.cost for t in same)
+
+    def counts(self, measured: Measured, seconds: float) -> list[int]:
+        """Repetitions by cost: the same time for each candidate, the same number for A and A."""
+        share = seconds * 1e9 / max(1, len(measured.timed))
+        return [max(1, min(MOST, int(share / max(1.0, t.cost)))) for t in measured.timed]
+
+    def run(self, measured: Measured, counts: Sequence[int], seconds: float | None = None) -> float:
+        """Measure, and stop early where costs were underrated; ns per round. Collective."""
+        rounds = self.shuffled(counts)
+        length = max(1, -(-len(rounds) // (1 if seconds is None else SLICES)))
+        gc.collect()  # takes longer than many calls do, on more threads than cores
+        self.agreed(0)
+        gc.disable()
+        try:
+            begin, took = time.perf_counter_ns(), 0
+            for start in range(0, len(rounds), length):
+                if seconds is not None and took > OVERRUN * seconds * 1e9:
+                    break
+                order = [i for one in rounds[start : start + length] for i in one]
+                if self.member:
+                    self.run_slice(measured, order)
+                took = self.agreed(time.perf_counter_ns() - begin)
+            return took / max(1, len(rounds))
+        finally:
+            gc.enable()
+
+    def run_slice(self, measured: Measured, order: Sequence[int]) -> None:
+        """Nothing but the call is between the two looks at the clock."""
+        barrier, clock = self.barrier, time.perf_counter_ns
+        settle = self.team_comm.Barrier if self.across else None
+        quick = settle is None and not self.settings.cold and not self.settings.busy
+        for i in order:
+            one = measured.timed[i]
+            call = one.calls[one.turn]
+            one.turn = (one.turn + 1) % len(one.calls)
+            function, arguments = call.function, call.arguments
+            if quick:
+                barrier()
+                begin = clock()
+                function(*arguments)
+                end = clock()
+            else:
+                self.flush += 1
+                if settle is not None:
+                    settle()
+                barrier()
+                begin = clock()
+                function(*arguments)
+                end = clock()
+                if settle is not None:
+                    (settle if one.kind == PEER else barrier)()
+                _keep_busy(self.settings.busy)
+            one.begins.append(begin)
+            one.ends.append(end)
+
+    def shuffled(self, counts: Sequence[int]) -> list[list[int]]:
+        """Indices of candidates, by rounds; those with fewer repetitions are spread out."""
+        most = max(counts, default=0)
+        rounds: list[list[int]] = []
+        for r in range(most):
+            # rounded up: a candidate with a single repetition comes in the first round
+            done = [-(-r * n // most) for n in counts]
+            due = [-(-(r + 1) * n // most) for n in counts]
+            rounds.append([i for i in range(len(counts)) if due[i] > done[i]])
+            self.random.shuffle(rounds[-1])
+        return rounds
+
+    # -- all threads together ----------------------------------------------------------------
+    def agreed(self, value: int) -> int:
+        """The maximum over all threads; those without a part give their cores away."""
+        if self.settings.team == "roots":
+            request = self.comm.Ibarrier()
+            while not request.Test():
+                time.sleep(1e-4)
+        return int(self.comm.allreduce(value, MPI.MAX))
+
+    def compare_clocks(self) -> clocks.Offset:
+        """My clock against thread 0's; collective."""
+        if len(set(self.machines)) == 1:
+            return clocks.Offset(0, 0.0, 0.0)
+        return clocks.compare(self.comm, self.machines)
+
+    def report(
+        self, number: int, measured: Measured, before: clocks.Offset, wrong: list[list[int]]
+    ) -> None:
+        """Maxima over the threads of every repetition since the last visit; collective."""
+        found, skews = [], []
+        for one, kept in zip(measured.timed, measured.ns, strict=True):
+            n = int(self.comm.allreduce(len(one.begins), MPI.MAX))
+            begins = np.array(one.begins or [0] * n, np.int64)
+            ends = np.array(one.ends or [0] * n, np.int64)
+            most = np.empty(n, np.int64)
+            self.comm.Allreduce(ends - begins, most, MPI.MAX)
+            found.append(most.tolist())
+            kept += found[-1]
+            skews.append(self.skew(before, begins, n))
+            one.begins.clear()
+            one.ends.clear()
+        if self.root_of_all:
+            uncertainty = max(before.uncertainty, self.offset.uncertainty)
+            visit: dict[str, Any] = {"cell": number, "ns": found, "uncertainty ns": uncertainty}
+            if any(skews):
+                visit["skew ns"] = float(np.median([s for s in skews if s]))
+            if wrong:
+                visit["wrong"] = wrong
+            self.note(visit)
+
+    def skew(self, before: clocks.Offset, begins: Any, n: int) -> float:
+        """By how much threads left the barrier one after the other, in the middle; collective."""
+        times = begins
+        if before.at and self.member:
+            times = clocks.interpolated(before, self.offset, begins)
+        first, last = np.empty(n, np.int64), np.empty(n, np.int64)
+        none = np.iinfo(np.int64)
+        self.comm.Allreduce(times if self.member else np.full(n, none.max), first, MPI.MIN)
+        self.comm.Allreduce(times if self.member else np.full(n, none.min), last, MPI.MAX)
+        return float(np.median(last - first)) if n else 0.0
+
+    # -- the launch --------------------------------------------------------------------------
+    def measure(self) -> None:
+        """All cells once, then those whose intervals are widest, till the time is up."""
+        began, load = time.time(), os.getloadavg()[0]
+        if self.root_of_all:
+            self.note(self.head(began))
+        start = time.monotonic()
+        seconds, cells = self.settings.seconds, len(self.cells)
+        for k in range(cells):
+            spent = self.comm.bcast(time.monotonic() - start)
+            self.visit(k, max(SHORTEST, (seconds * FIRST - spent) / (cells - k)))
+        share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
+        while self.settings.iterations is None and cells:
+            over = time.monotonic() - start + share / 2 > seconds
+            number = self.comm.bcast(None if over else self.widest())
+            if number is None:
+                break
+            self.visit(number, share)
+        for number, measured in enumerate(self.cells):
+            wrong = self.check(measured)
+            if self.root_of_all:
+                self.note({"cell": number, "ns": [[] for _ in measured.timed], "wrong": wrong})
+        if self.root_of_all:
+            loads = [load, os.getloadavg()[0]]
+            self.note({"seconds": time.monotonic() - start, "load": loads})
+
+    def widest(self) -> int:
+        """The cell that needs time most; those visited often are taken less readily."""
+        before = self.settings.widths or [0.0] * len(self.cells)
+        need = [
+            (measured.width + width) / measured.visits**0.5
+            for measured, width in zip(self.cells, before, strict=True)
+        ]
+        return int(np.argmax(need))
+
+    def head(self, began: float) -> dict[str, Any]:
+        """What is measured, and where."""
+        tree = self.world.tree
+        return {
+            "threads": self.world.size,
+            "nodes": [list(map(int, node)) for node in tree.nodes],
+            "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+            "seed": self.settings.seed,
+            "clock": "monotonic" if len(set(self.machines)) == 1 else "offsets",
+            "cells": [self.cell(measured) for measured in self.cells],
+        }
+
+    def cell(self, measured: Measured) -> dict[str, Any]:
+        """A cell of the result, but for its times."""
+        case, settings = measured.case, self.settings
+        works = [] if case.collective == "barrier" or not self.member else self.works(case)
+        root = {"rotate": "rotated"}.get(settings.root, str(works[0].root) if works else "")
+        return {
+            "collective": case.collective,
+            "nbytes": case.nbytes,
+            "moved": works[0].moved if works else 0,
+            "dtype": case.dtype if case.op else "",
+            "op": case.op,
+            "sync": case.sync or "allsync",
+            "root": root if rooted(case.collective) else "",
+            "team": settings.team,
+            "cold": settings.cold,
+            "candidates": [one.head() for one in measured.timed],
+        }
+
+
+def _nothing(*_: Any) -> None:
+    """What the floor of a measurement calls."""
+
+
+def _keep_busy(rounds: int) -> None:
+    """Something that costs time and leaves the caches alone."""
+    total = 0
+    for k in range(rounds):
+        total += k * k
+
+
+def _plan_of(call: Call) -> Any:
+    """A plan of the same call; None if there is no such thing."""
+    function: Any = call.function
+    keywords: dict[str, Any] = {}
+    if isinstance(function, partial):
+        function, keywords = function.func, function.keywords
+    make = getattr(function, "plan", None)
+    return None if make is None else make(*call.arguments, **keywords)
+
+
+def about(team: Any) -> dict[str, Any]:
+    """Where figures come from; collective."""
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
+    text = MPI.Get_library_version().strip("\0\n ")
+    first = text.splitlines()[0].partition(",")[0].replace("Version:", "")
+    device = next((w for w in text.split() if w.startswith(("ch3:", "ch4:"))), "")
+    cores = MPI.COMM_WORLD.allgather(sorted(_affinity()))
+    place = team.place
+    return {
+        "xupc": xupc.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "mpi4py": mpi4py.__version__,
+        "mpi": " ".join(first.split()),
+        "mpi family": place.family,
+        "transport": place.transport,
+        "thread level": levels[MPI.Query_thread()],
+        "netmod": device,
+        "native core": bool(team.job.native),
+        "binding": _binding(cores),
+        "cores": team.job.cores,
+        "oversubscribed": bool(team.job.oversubscribed),
+        "processor": _processor(),
+        "timer ns": _timer(),
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _timer() -> float:
+    """What one look at the clock takes, on average."""
+    clock, rounds = time.perf_counter_ns, 1000
+    begin = clock()
+    for _ in range(rounds):
+        clock()
+    return (clock() - begin) / rounds
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _binding(cores: list[list[int]]) -> str:
+    """How threads are bound, in words."""
+    if len({tuple(c) for c in cores}) == 1:
+        return f"all threads on {len(cores[0])} core{'s'[: len(cores[0]) != 1]}"
+    sizes = {len(c) for c in cores}
+    return f"{min(sizes)} to {max(sizes)} cores each" if len(sizes) > 1 else f"{sizes.pop()} each"
+
+
+def _processor() -> str:
+    """The processor's name as Linux tells it."""
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+class Lines:
+    """A file of JSON lines: each is on disk when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.file: IO[str] = path.open("w", encoding="utf-8")
+
+    def write(self, found: dict[str, Any]) -> None:
+        """One more."""
+        self.file.write(json.dumps(found, separators=(",", ":")) + "\n")
+        self.file.flush()
+
+
+def provenance(team: Any) -> list[dict[str, Any]]:
+    """The first lines of a launch; collective."""
+    hosts = MPI.COMM_WORLD.allgather(platform.node())
+    return [{"about": about(team), "hosts": [hosts[node[0]] for node in team.tree.nodes]}]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure what the settings ask for and write it to a file."""
+    out, text = Path(arguments[0]), arguments[1]
+    with xupc.init() as team:
+        facts = provenance(team)
+        lines = Lines(out) if team.rank == 0 else None
+        note = lines.write if lines is not None else _nothing
+        for line in facts:
+            note(line)
+        Worker(team, Settings.from_json(text), note).measure()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
