@@ -34,6 +34,7 @@ from .launcher import (
     thread_command,
 )
 from .mpi import LaunchError, find_mpi
+from .report import report_command
 from .tune import tune_command
 
 __all__ = ["main"]
@@ -303,3 +304,6 @@ def _given(context: click.Context) -> list[str]:
         and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
         for word in (option.opts[0], str(context.params[option.name]))
     ]
+
+
+main.add_command(report_command)

@@ -1,0 +1,110 @@
+"""Slower is called slower, and nothing else is: on made-up launches, many times over."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import job, result
+
+from xupc.bench.results import Result
+from xupc.report.regression import (
+    BETTER,
+    REGRESSION,
+    SAME,
+    UNRESOLVED,
+    Comparison,
+    compare,
+    student_tail,
+)
+
+SIZES = (8, 32768)
+
+
+def _pair(seed: int, *, slower: float = 1.0, at: str = "PULL", alternating: bool = True, **more):
+    """Two results of 6 cells with five candidates of ours each."""
+
+    def made(which: int, factor) -> Result:
+        step = (2, which) if alternating else (1, 30 * which)
+        return result(job(
+            sizes=SIZES, seed=seed + 7919 * which, factor=factor, repetitions=15, within=0.02,
+            began=lambda i: f"2026-11-21T10:{step[0] * i + step[1]:02d}:00Z", **more,
+        ))  # fmt: skip
+
+    return made(0, lambda *_: 1.0), made(1, lambda name, *_: slower if name == at else 1.0)
+
+
+def _only(found: list[Comparison]) -> Comparison:
+    (comparison,) = found
+    return comparison
+
+
+@pytest.mark.parametrize(
+    ("spread", "launches", "alternating"), [(0.01, 5, True), (0.02, 7, False), (0.03, 12, True)]
+)
+def test_ten_of_ten_and_none_of_ten(spread: float, launches: int, alternating: bool) -> None:
+    """10% slower is called in all resolvable cells of ten pairs, nothing else in ten others.
+
+    Launches differ by `spread`, half of its square common to all candidates of a cell.
+    """
+    noise = {"between": spread / 2**0.5, "own": spread / 2**0.5, "launches": launches}
+    missed, false = [], []
+    for seed in range(10):
+        pair = _pair(seed, slower=1.10, alternating=alternating, **noise)
+        comparison = _only(compare(*pair))
+        assert comparison.paired == alternating
+        called = {(c.cell.key, c.candidate) for c in comparison.of(REGRESSION)}
+        slowed = [c for c in comparison.changes if c.candidate == "PULL" and c.spread <= 0.05]
+        missed += [c for c in slowed if (c.cell.key, "PULL") not in called]
+        false += [c for c in called if c[1] != "PULL"]
+        same = _only(compare(*_pair(seed + 100, alternating=alternating, **noise)))
+        assert len(same.changes) == 6 * 5
+        false += same.of(REGRESSION)
+    assert (missed, false) == ([], [])
+
+
+def test_what_slows_a_whole_launch_is_seen_in_the_peer() -> None:
+    """Launches that differ by 10%, all candidates of a cell together."""
+    comparison = _only(compare(*_pair(5, slower=1.10, between=0.10)))
+    assert comparison.relative == "mpi4py"
+    assert len(comparison.of(REGRESSION)) == 6
+    old, new = _pair(5, slower=1.10, between=0.10)
+    new.jobs[0].about["mpi"] = "another"
+    assert _only(compare(old, new)).relative == ""
+
+
+def test_faster_and_within_tolerance() -> None:
+    """The direction counts, and so does the tolerance."""
+    assert len(_only(compare(*_pair(1, slower=0.9))).of(BETTER)) == 6
+    assert not _only(compare(*_pair(1, slower=1.10), tolerance=0.2)).of(REGRESSION)
+    assert len(_only(compare(*_pair(1, between=0.002), tolerance=0.2)).of(SAME)) == 30
+
+
+def test_what_cannot_be_resolved() -> None:
+    """One launch, or the same call under two names far apart."""
+    single = _only(compare(*_pair(1, slower=2.0, launches=1)))
+    assert {c.verdict for c in single.changes} == {UNRESOLVED}
+    old, new = _pair(1, slower=2.0)
+    for cell in old.jobs[0].cells[:3]:
+        again = cell.candidate("xupc again")
+        again.ns = [[round(ns * 1.08) for ns in times] for times in again.ns]
+    found = _only(compare(old, new))
+    assert len(found.of(UNRESOLVED)) == 3 * 5
+    assert len(found.of(REGRESSION)) == 6 - 3
+
+
+def test_only_what_both_have_is_compared() -> None:
+    """By the job's nodes, the cell's arguments, the candidate's name."""
+    old, new = _pair(1)
+    assert compare(old, result(job("2x1", sizes=SIZES))) == []
+    del old.jobs[0].cells[0]
+    old.jobs[0].cells[0].candidates = old.jobs[0].cells[0].candidates[:1]
+    assert len(_only(compare(old, new)).changes) == 4 * 5 + 1
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "tail"),
+    [(12.706, 1, 0.025), (2.776, 4, 0.025), (4.604, 4, 0.005), (1.812, 10, 0.05),
+     (3.460, 60, 0.0005), (0.0, 7, 0.5)],
+)  # fmt: skip
+def test_students_distribution(t: float, freedom: float, tail: float) -> None:
+    """As printed tables have it."""
+    assert student_tail(t, freedom) == pytest.approx(tail, rel=2e-3)

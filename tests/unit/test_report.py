@@ -1,0 +1,354 @@
+"""The report: what it says of made-up results, and that no result breaks it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from click.testing import Result as Outcome
+from synthetic import COLLECTIVES, SIZES, job, result
+
+from xupc import algorithms, cli
+from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
+from xupc.flags import ALGORITHM_NAMES
+from xupc.report.bounds import bounds_of, crossing
+from xupc.report.findings import Findings
+from xupc.report.plans import programs
+from xupc.report.timeline import Rates, run
+
+NOTHING = Job(2, [[0, 1]])
+
+
+def report(tmp_path: Path, *results: Result, options: tuple[str, ...] = ()) -> Outcome:
+    """Run the command; the page is OUT.html, the Markdown OUT.md."""
+    paths = []
+    for i, found in enumerate(results):
+        paths.append(tmp_path / f"r{i}.json")
+        found.save(paths[-1])
+    out = ["-o", tmp_path / "OUT.html", "--markdown", tmp_path / "OUT.md", *options]
+    return CliRunner().invoke(cli.main, ["report", *map(str, [*paths, *out])])
+
+
+def small(shape: str, **more: object) -> Job:
+    """A job of few launches and sizes."""
+    return job(shape, **{"sizes": SIZES[::3], "launches": 2, "repetitions": 4, **more})
+
+
+def texts(tmp_path: Path) -> tuple[str, str]:
+    return (tmp_path / "OUT.html").read_text(), (tmp_path / "OUT.md").read_text()
+
+
+def parsed(page: str) -> None:
+    """Every drawing is well-formed."""
+    for drawing in re.findall(r"<svg.*?</svg>", page, re.S):
+        ElementTree.fromstring(drawing)
+
+
+# --- results of all kinds -------------------------------------------------------------------------
+
+
+def _two_nodes_of_nothing() -> Job:
+    return Job(2, [[0], [1]], [], {}, {}, {"wire rate": 0.0}, [], [Cell("all_broadcast", 8, 0)])
+
+
+KINDS: dict[str, Callable[[], list[Job]]] = {
+    "one node": lambda: [small("1x2")],
+    "several jobs": lambda: [small("1x2"), small("1x8"), small("4x4")],
+    "barrier": lambda: [small("2x2", collectives=["barrier"])],
+    "no peers, no bounds": lambda: [small("4x4", peers=(), bounds={})],
+    "a hundred cells": lambda: [
+        job("1x4", sizes=[8 << i for i in range(20)], launches=1, repetitions=3, collectives=(
+            *COLLECTIVES, "all_scatter", "all_gather"))
+    ],
+    "nothing measured": lambda: [NOTHING],
+    "no jobs": list,
+    "times of nothing": lambda: [
+        Job(2, [[0, 1]], cells=[Cell("all_broadcast", 8, 16, candidates=[
+            Candidate("xupc", OURS, "", ns=[[0, 0], []]), Candidate("PULL", OURS, "", ns=[])])])
+    ],
+    "other nodes than threads": lambda: [Job(4, [[0, 1]]), Job(2, [[0], [0]]), Job(0, [])],
+    "nodes of nothing": lambda: [_two_nodes_of_nothing()],
+    "odd arguments": lambda: [
+        Job(2, [[0, 1]], cells=[
+            Cell(name, 8, 16, "float99", "NOP", "sometimes", "7", "some", candidates=[
+                Candidate("xupc", OURS, "", "multicore", None, [[5]], [[]])])])
+        for name in ("all_reduce", "all_broadcast", "all_gather_v", "strange", "")
+    ],
+    "300 threads": lambda: [Job(300, [[i] for i in range(300)], ["h"] * 300)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_result_has_a_report(tmp_path: Path, kind: str) -> None:
+    """Under 2 MB, self-contained, of well-formed drawings."""
+    done = report(tmp_path, result(*KINDS[kind]()))
+    assert done.exit_code == 0, done.output + str(done.exception)
+    page, text = texts(tmp_path)
+    assert len(page) < 2e6
+    assert not re.search(r"https?://|<script|url\(", page)
+    assert text.startswith("# ")
+    parsed(page)
+
+
+def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
+    """Names may come from anybody."""
+    evil = '<script>alert("1")</script>&|`'
+    found = job("2x1", repetitions=3, launches=1)
+    found.hosts, found.about, found.clock = [evil, evil], {evil: evil, "mpi": [evil]}, {evil: evil}
+    found.launches = [Launch(1, evil, 1.0, [], 1)]
+    for cell in found.cells[:1]:
+        cell.dtype = cell.root = cell.team = cell.sync = evil
+    for candidate in found.cells[1].candidates:
+        candidate.name += evil
+        candidate.algorithm = candidate.call = evil
+        candidate.wrong = [[1]]
+    whole = Result([evil], evil, False, [evil], [found])
+    assert report(tmp_path, whole, whole).exit_code == 0
+    page, text = texts(tmp_path)
+    assert "<script" not in page
+    assert "<script" not in text.replace("\\<script", "")
+    parsed(page)
+
+
+def test_what_it_says_of_a_job() -> None:
+    """Who is fastest by construction, ties, losses, noise."""
+    made = job("1x2", sizes=[8, 512], collectives=["all_broadcast"], own=0.001, between=0.0)
+    small, large = made.cells
+    peer = large.candidate("mpi4py")
+    peer.ns = [[ns // 3 for ns in times] for times in peer.ns]
+    found = Findings(made)
+    first, second = found.standings
+    assert (first.winner.name, first.winner.ours, first.winner.tied) == ("PUSH", True, False)
+    assert (second.winner.name, second.winner.ours) == ("mpi4py", False)
+    assert found.counts("mpi4py") == {"win": 1, "parity": 0, "LOSS": 1, "not resolvable": 0}
+    push, pull = small.candidate("PUSH"), small.candidate("PULL")
+    pull.ns = [list(times) for times in push.ns]
+    again = large.candidate("xupc again")
+    again.ns = [[round(1.2 * ns) for ns in times] for times in again.ns]
+    first, second = Findings(made).standings
+    assert first.winner.tied
+    assert second.versus[0].verdict == "not resolvable"
+
+
+def test_losses_are_marked_by_more_than_colour(tmp_path: Path) -> None:
+    """In the page by a sign, a word and a frame; in Markdown by sign and word."""
+    slow = job("1x2", sizes=[8], factor=lambda name, *_: 5.0 if name != "mpi4py" else 1.0)
+    whole = result(slow)
+    whole.complete, whole.notes = False, ["a note"]
+    slow.cells[0].candidates[1].wrong[0] = [1]
+    report(tmp_path, whole)
+    page, text = texts(tmp_path)
+    assert re.search(r'<td class="lost loss3"><b>0\.\d\d ▼ LOSS</b>', page)
+    assert "▼ LOSS" in text
+    for said in ("incomplete", "a note", "WRONG RESULTS", "(threads 1)"):
+        assert said in page
+        assert said in text.replace("\\", "")
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("collective", "blocks"),
+    [("all_broadcast", 1), ("all_scatter", 4), ("all_gather", 4), ("all_gather_all", 4),
+     ("all_exchange", 8), ("allav_exchange", 8), ("all_permute", 0), ("all_gather_v", 0),
+     ("all_reduce_mpi_all", 1), ("allav_reduce_all", 1), ("all_reduce", 0), ("barrier", 0)],
+)  # fmt: skip
+def test_bytes_that_have_to_cross(collective: str, blocks: int) -> None:
+    """Nodes of 2 and 4 threads, thread 0 the root; counted by hand."""
+    shape = Job(6, [[0, 1], [2, 3, 4, 5]])
+    assert crossing(shape, Cell(collective, 100, 0)) == 100 * blocks
+
+
+def test_bound_lines() -> None:
+    """Literal times."""
+    shape = Job(4, [[0, 1], [2, 3]], about={"cores": 2}, bounds={
+        "copy rate": 1e9, "line latency ns": 50.0, "wire rate": 1e8, "wire latency ns": 1000.0})
+    cell = Cell("all_broadcast", 1000, 4000)
+    least = {bound.name: bound.least(cell) for bound in bounds_of(shape)}
+    assert least == {"cache line": 50.0, "copy": 1000.0, "wire": 11000.0}
+    assert bounds_of(NOTHING) == []
+
+
+# --- plans on a clock -----------------------------------------------------------------------------
+
+RATES = Rates(copy=2.0, line=10.0, wire=0.5, latency=100.0, assumed=())
+
+
+def _timeline(nodes: list[list[int]], collective: str, nbytes: int, algorithm: str, **cell):
+    shape = Job(sum(map(len, nodes)), nodes, about={"transport": "tcp"})
+    made = Cell(collective, nbytes, 0, **cell)
+    return run(programs(shape, made, Candidate("x", OURS, "", algorithm)), RATES)
+
+
+def test_copies_between_arriving_and_leaving() -> None:
+    """A cache line's latency after the last has come one thread copies; it takes one to leave."""
+    found = _timeline([[0, 1]], "all_broadcast", 1 << 20, "push")
+    (copied,) = [act for act in found.acts if act.kind == "copy"]
+    assert (copied.thread, copied.nbytes) == (0, 2 << 20)
+    assert (copied.start, copied.end) == (10.0, 10.0 + (1 << 20))
+    assert found.end == 10.0 + (1 << 20) + 10.0
+    assert _timeline([[0, 1]], "barrier", 0, "").end == 20.0
+    assert _timeline([[0, 1], [2]], "barrier", 0, "").end == 20.0 + 2 * 100.0
+
+
+def test_a_message() -> None:
+    """It leaves at the wire's rate and arrives a latency later."""
+    found = _timeline([[0], [1]], "all_broadcast_in_place", 1000, "push", sync="nosync")
+    (sent,) = [act for act in found.acts if act.kind == "send"]
+    (received,) = [act for act in found.acts if act.kind == "receive"]
+    assert (sent.thread, sent.peer, sent.start, sent.end) == (0, 1, 0.0, 2000.0)
+    assert (received.thread, received.peer, received.start, received.end) == (1, 0, 0.0, 2100.0)
+
+
+def test_messages_of_a_node_share_its_network() -> None:
+    """What two threads of a node send leaves one after the other."""
+    found = _timeline([[0, 1], [2, 3]], "all_exchange", 1 << 16, "push", sync="nosync")
+    spans = sorted((a.start, a.end) for a in found.acts if a.kind == "send" and a.thread < 2)
+    assert sum(end - start for start, end in spans) == pytest.approx(4 * (1 << 16) / 0.5)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+
+
+@pytest.mark.parametrize("nodes", [[[0, 1, 2]], [[0, 2], [1, 3, 4]]], ids=["one", "two"])
+def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> None:
+    """On a clock nobody waits for ever, and what is sent is received."""
+    drawn = 0
+    for entry in algorithms.registered():
+        name = entry.collective
+        if name.endswith(("_v", "_x")):  # where their blocks lie is not in a result
+            continue
+        name = name if name.startswith("allav") else f"all_{name}"
+        for sync in ("allsync", "mysync", "nosync/allsync"):
+            found = _timeline(nodes, name, 4096, ALGORITHM_NAMES[entry.flag], sync=sync)
+            total = {k: sum(a.nbytes for a in found.acts if a.kind == k)
+                     for k in ("send", "receive")}
+            assert total["send"] == total["receive"]
+            assert (len(nodes) > 1) or not total["send"]
+            drawn += 1
+    assert drawn > 80
+
+
+def test_a_large_job_is_drawn_by_examples(tmp_path: Path) -> None:
+    """Of 40 threads on 3 kinds of nodes: two each, and the root."""
+    nodes = [list(range(16)), list(range(16, 32)), list(range(32, 40))]
+    cell = Cell("all_broadcast", 1 << 16, 0, root="18", candidates=[
+        Candidate("MULTICORE", OURS, "", "multicore", None, [[9, 9]], [[]])])
+    report(tmp_path, result(Job(40, nodes, cells=[cell])))
+    page, text = texts(tmp_path)
+    assert "7 of 40 threads are drawn" in page
+    names = re.findall(r"(\d+), (?:node root of|node) (\d)", text)
+    assert {int(rank) for rank, _ in names} == {0, 1, 16, 17, 18, 32, 33}
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_exit_status(tmp_path: Path) -> None:
+    """1 for a regression beyond the tolerance, else 0."""
+    old = result(job(sizes=[8, 512], seed=1))
+    new = result(job(sizes=[8, 512], seed=2, factor=lambda name, *_: 1.2 if name == "PULL" else 1))
+    assert report(tmp_path, old, old).exit_code == 0
+    done = report(tmp_path, old, new)
+    assert done.exit_code == 1
+    assert "6 got slower by more than 5%" in done.output
+    page, text = texts(tmp_path)
+    assert page.count("▼ REGRESSION</b>") == 6 == text.count("▼ REGRESSION,")
+    assert report(tmp_path, old, new, options=("--tolerance", "0.5")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--plan", "all_broadcast"), "expected COLLECTIVE/NBYTES"),
+        (("--plan", "all_broadcast/9"), "no result has measured"),
+        (("--plan", "all_broadcast/8/WARP"), "no result has measured"),
+        (("--tolerance", "-1"), "--tolerance"),
+        (("-o", "/nowhere/at/all.html"), "/nowhere/at/all.html: not written"),
+    ],
+)
+def test_usage(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    """What is wrong is named, with exit status 2."""
+    done = report(tmp_path, result(job(sizes=[8], repetitions=3)), options=options)
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_a_chosen_plan(tmp_path: Path) -> None:
+    """By collective, size and algorithm."""
+    made = result(job(sizes=SIZES[:5], repetitions=3))
+    report(tmp_path, made, options=("--plan", "all_exchange/4KiB/PULL"))
+    assert "all_exchange of 4 KiB by PULL" in texts(tmp_path)[0]
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    """The error names it."""
+    path = tmp_path / "broken.json"
+    path.write_text('{"format": "xupc-bench", "version": 1}')
+    done = CliRunner().invoke(cli.main, ["report", str(path)])
+    assert done.exit_code == 2
+    assert f"{path}: result: 'command' is missing" in " ".join(done.output.split())
+
+
+def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says what is missing; Markdown needs nothing."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    done = report(tmp_path, result(NOTHING))
+    assert done.exit_code == 4
+    assert "xupc[report]" in done.output
+    out = str(tmp_path / "only.md")
+    only = ["report", str(tmp_path / "r0.json"), "--markdown", out]
+    assert CliRunner().invoke(cli.main, only).exit_code == 0
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+                None)  # fmt: skip
+FRAME = """<!DOCTYPE html><body><script>
+const began = performance.now(), frame = document.createElement("iframe");
+frame.style = "width: WIDTHpx; height: 800px; border: 0";
+frame.onload = () => {
+  const page = frame.contentDocument.documentElement;
+  const drawn = page.getBoundingClientRect().height > 0 && performance.now() - began;
+  document.body.dataset.found = [page.scrollWidth, page.clientWidth, Math.round(drawn)].join(" ");
+};
+frame.src = "OUT.html";
+document.body.append(frame);
+</script></body>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.parametrize("width", [390, 1400])
+def test_drawn_by_a_browser(tmp_path: Path, width: int) -> None:
+    """Within a second, nothing to complain of, no scrolling sideways."""
+    report(tmp_path, result(*KINDS["several jobs"](), *KINDS["a hundred cells"]()))
+    (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
+    flags = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-sync", "--disable-background-networking", "--disable-component-update",
+        "--enable-logging=stderr", "--allow-file-access-from-files", "--dump-dom",
+    ]  # fmt: skip
+    times = []
+    for attempt in range(3):  # what else the machine does counts, too: the best of a few
+        profile = f"--user-data-dir={tmp_path / f'profile{attempt}'}"
+        done = subprocess.run(
+            [CHROMIUM, *flags, profile, tmp_path / "frame.html"],
+            capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        assert "CONSOLE" not in done.stderr
+        found = re.search(r'data-found="(\d+) (\d+) (\d+)"', done.stdout)
+        assert found, done.stdout
+        whole, seen, ms = map(int, found.groups())
+        assert whole == seen > width - 30  # a scroll bar's width
+        times.append(ms)
+        if ms < 1000:
+            return
+    pytest.fail(f"drawn in {times} ms")

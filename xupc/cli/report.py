@@ -1,0 +1,139 @@
+"""`xupc report`: a page and Markdown from results; what got slower from two of them.
+
+What needs numpy is imported when the command runs: the others must work where that is broken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .launcher import EXIT_ENVIRONMENT
+
+if TYPE_CHECKING:
+    from ..bench.results import Result
+    from ..report.content import Choice
+
+__all__ = ["report_command"]
+
+EXIT_REGRESSION = 1
+
+
+@click.command("report")
+@click.argument(
+    "results", nargs=-1, required=True, metavar="RESULT.json [OTHER.json...]",
+    type=click.Path(path_type=Path, dir_okay=False),
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="OUT.html",
+    help="The page; by default beside the first result, unless --markdown is given.",
+)  # fmt: skip
+@click.option(
+    "--markdown", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="OUT.md", help="The same as Markdown; - prints it.",
+)  # fmt: skip
+@click.option(
+    "--tolerance", type=click.FloatRange(min=0), default=0.05, show_default=True,
+    help="How much slower a call may get.",
+)  # fmt: skip
+@click.option(
+    "--plan", "choice", metavar="COLLECTIVE/NBYTES[/ALGORITHM]",
+    help="The call whose plan is drawn; by default the largest by MULTICORE.",
+)  # fmt: skip
+def report_command(
+    results: Sequence[Path],
+    output: Path | None,
+    markdown: Path | None,
+    tolerance: float,
+    choice: str | None,
+) -> None:
+    """Show what results of `xupc bench` say.
+
+    One page, which needs no network, or Markdown. Every result after the first is compared with
+    the first: exits with 1 if anything got slower beyond the tolerance.
+    """
+    from ..report import markdown as as_markdown
+    from ..report import page
+    from ..report.content import Section, has_choice, job_content, regressions
+
+    loaded = [_load(path) for path in results]
+    wanted = _parsed(choice)
+    if wanted and not any(has_choice(job, wanted) for result in loaded for job in result.jobs):
+        raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
+    names = _names(results)
+    sections = [
+        Section(name, result, [job_content(result, job, wanted) for job in result.jobs])
+        for name, result in zip(names, loaded, strict=True)
+    ]
+    compared = [
+        regressions(loaded[0], other, (names[0], name), tolerance)
+        for name, other in zip(names[1:], loaded[1:], strict=True)
+    ]
+    title = _title(loaded)
+    if output is None and markdown is None:
+        output = results[0].with_name(results[0].name.split(".json")[0] + ".html")
+    if output is not None:
+        try:
+            _write(output, page.render(title, sections, compared))
+        except page.MissingError as e:
+            click.echo(f"xupc report: {e}", err=True)
+            sys.exit(EXIT_ENVIRONMENT)
+    if markdown is not None:
+        _write(markdown, as_markdown.render(title, sections, compared))
+    for found in compared:
+        for said in found.summary:
+            click.echo(said, err=True)
+    if any(found.found for found in compared):
+        sys.exit(EXIT_REGRESSION)
+
+
+def _load(path: Path) -> Result:
+    from ..bench.results import Result
+
+    try:
+        return Result.load(path)
+    except ValueError as e:
+        raise click.UsageError(str(e)) from None
+
+
+def _parsed(choice: str | None) -> Choice | None:
+    from ..report.content import Choice
+
+    try:
+        return None if choice is None else Choice.parse(choice)
+    except ValueError as e:
+        raise click.BadParameter(str(e), param_hint="--plan") from None
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """What results are called: their files' names, or whole paths if some are the same."""
+    names = [path.name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+
+
+def _title(results: Sequence[Result]) -> str:
+    """What was measured, and on what."""
+    jobs = [job for result in results for job in result.jobs]
+    calls = list(dict.fromkeys(cell.collective for job in jobs for cell in job.cells))
+    shapes = list(dict.fromkeys(job.shape for job in jobs))
+    what = ", ".join(calls[:3]) + (f" and {len(calls) - 3} more" if len(calls) > 3 else "")
+    where = ", ".join(shapes[:3]) + (f" and {len(shapes) - 3} more" if len(shapes) > 3 else "")
+    return f"{what or 'Nothing'}: {where}" if where else "An empty result"
+
+
+def _write(path: Path, text: str) -> None:
+    """To a file, in one go, or to standard output."""
+    if str(path) == "-":
+        click.echo(text)
+        return
+    try:
+        new = path.with_name(path.name + ".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as e:
+        raise click.UsageError(f"{path}: not written: {e.strerror}") from None
+    click.echo(f"xupc report: wrote {path}", err=True)

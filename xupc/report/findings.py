@@ -1,0 +1,275 @@
+"""What a job's cells say: who is fastest, by how much, and how xupc stands against its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..bench.results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job
+from ..bench.stats import (
+    RESOLVABLE,
+    Estimate,
+    Ratio,
+    geometric_mean,
+    median,
+    ratio,
+    spread,
+    verdict,
+)
+
+__all__ = [
+    "CHOSEN",
+    "VERDICTS",
+    "Findings",
+    "Standing",
+    "Versus",
+    "Winner",
+    "aa_spread",
+    "label",
+    "times_of",
+    "warnings",
+]
+
+CHOSEN = "xupc"
+"""The candidate in which the library chooses the algorithm."""
+PLANNED = "plan"
+"""The candidate that replays a plan: the same steps with less around them."""
+VERDICTS = "win", "parity", "LOSS", "not resolvable"
+BUSY = 0.5
+"""A load per core before a launch that deserves a word."""
+
+Times = list[list[int]]
+
+
+def times_of(candidate: Candidate) -> Times:
+    """ns per launch and repetition; a time that no clock gives counts as 1 ns."""
+    return [
+        times if min(times, default=1) > 0 else [max(1, ns) for ns in times]
+        for times in candidate.ns
+    ]
+
+
+def _together(one: Candidate, other: Candidate) -> tuple[Times, Times]:
+    """The launches in which both were measured."""
+    pairs = zip(times_of(one), times_of(other), strict=False)
+    both = [(a, b) for a, b in pairs if a and b]
+    return [a for a, _ in both], [b for _, b in both]
+
+
+def aa_spread(cell: Cell) -> float | None:
+    """How far the same thing under two names differs; None if that was not measured."""
+    again = next(cell.of_kind(AGAIN), None)
+    chosen = cell.candidate(CHOSEN)
+    if again is None or chosen is None:
+        return None
+    one, other = _together(chosen, again)
+    return spread(one, other) if one else None
+
+
+@dataclass(frozen=True)
+class Versus:
+    """xupc against a peer; a ratio above 1 is in xupc's favour."""
+
+    peer: str
+    ratio: Ratio
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Who is fastest in a cell.
+
+    Attributes
+    ----------
+    name
+        An algorithm's name or a peer's.
+    ours
+        Whether it is one of xupc's.
+    next
+        The next fastest that is something else; empty if there is no other.
+    margin
+        Time of the next one / time of this one; None if there is no other.
+    tied
+        Whether the margin's interval reaches 1.
+    resolvable
+        Whether the A/A spread is small enough to say so.
+    against_peers
+        The best peer's time / xupc's best time; None without peers.
+    """
+
+    name: str
+    ours: bool
+    next: str
+    margin: Ratio | None
+    tied: bool
+    resolvable: bool
+    against_peers: float | None
+
+
+@dataclass
+class Standing:
+    """A cell and what it says."""
+
+    cell: Cell
+    times: dict[str, Estimate] = field(default_factory=dict)
+    spread: float | None = None
+    versus: list[Versus] = field(default_factory=list)
+    winner: Winner | None = None
+
+
+def _standing(cell: Cell) -> Standing:
+    standing = Standing(cell, spread=aa_spread(cell))
+    for candidate in cell.candidates:
+        launches = [times for times in times_of(candidate) if times]
+        if launches:
+            standing.times[candidate.name] = median(launches)
+    noise = standing.spread or 0.0
+    ours = _reference(cell)
+    for peer in cell.of_kind(PEER):
+        if ours is None:
+            break
+        above, below = _together(peer, ours)
+        if above:
+            found = ratio(above, below)
+            standing.versus.append(Versus(peer.name, found, verdict(found, noise)))
+    standing.winner = _winner(standing, noise)
+    return standing
+
+
+def _reference(cell: Cell) -> Candidate | None:
+    """Which of ours is compared with peers: where the library chooses, if that was measured."""
+    ours = list(cell.of_kind(OURS))
+    return next((c for c in ours if c.name == CHOSEN), ours[0] if ours else None)
+
+
+def label(candidate: Candidate) -> str:
+    """An algorithm's name if that carries the candidate out, else its own name."""
+    word = candidate.algorithm.split()[0].upper() if candidate.algorithm.split() else ""
+    return word if candidate.kind == OURS and word else candidate.name
+
+
+def _rivals(cell: Cell) -> dict[str, Candidate]:
+    """One candidate for each way to do it: an algorithm of ours under several names counts once.
+
+    A replayed plan is not among them: it is another way to call, not to do it.
+    """
+    rivals: dict[str, Candidate] = {}
+    for kind in (OURS, PEER):
+        for candidate in cell.of_kind(kind):
+            if candidate.name != PLANNED:
+                rivals.setdefault(label(candidate), candidate)
+    return rivals
+
+
+def _winner(standing: Standing, noise: float) -> Winner | None:
+    rivals = _rivals(standing.cell)
+    if not rivals:
+        return None
+    times = standing.times
+    order = sorted(rivals, key=lambda name: times[rivals[name].name].value)
+    best = rivals[order[0]]
+    margin, second = None, ""
+    if len(order) > 1:
+        second = order[1]
+        above, below = _together(rivals[second], best)
+        margin = ratio(above, below) if above else None
+    least = {
+        kind: min((times[c.name].value for c in rivals.values() if c.kind == kind), default=None)
+        for kind in (OURS, PEER)
+    }
+    ours, peer = least[OURS], least[PEER]
+    return Winner(
+        order[0],
+        best.kind == OURS,
+        second,
+        margin,
+        margin is not None and margin.low <= 1.0,
+        noise <= RESOLVABLE,
+        peer / ours if peer is not None and ours is not None else None,
+    )
+
+
+class Findings:
+    """What a job's cells say.
+
+    Attributes
+    ----------
+    standings
+        Of all cells, in their order.
+    peers
+        Names, in the order in which they come.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.standings = [_standing(cell) for cell in job.cells]
+        self.peers = list(dict.fromkeys(v.peer for s in self.standings for v in s.versus))
+
+    @cached_property
+    def groups(self) -> dict[str, list[Standing]]:
+        """By collective and arguments, each by size."""
+        groups: dict[str, list[Standing]] = {}
+        for standing in self.standings:
+            groups.setdefault(standing.cell.title, []).append(standing)
+        for group in groups.values():
+            group.sort(key=lambda s: s.cell.nbytes)
+        return groups
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Of blocks, ascending."""
+        return sorted({s.cell.nbytes for s in self.standings})
+
+    def counts(self, peer: str | None = None) -> dict[str, int]:
+        """How many comparisons have which verdict, with one peer or all."""
+        found = [v.verdict for v in self._versus(peer)]
+        return {name: found.count(name) for name in VERDICTS}
+
+    def mean(self, peer: str | None = None) -> float:
+        """The geometric mean of the ratios, those of noisy cells included; nan of none."""
+        return geometric_mean(v.ratio.value for v in self._versus(peer))
+
+    def _versus(self, peer: str | None) -> Iterator[Versus]:
+        for standing in self.standings:
+            yield from (v for v in standing.versus if peer in (None, v.peer))
+
+    def candidates(self, group: Sequence[Standing]) -> list[Candidate]:
+        """Those measured anywhere in a group, once each: ours, peers, the floor."""
+        found: dict[str, Candidate] = {}
+        for kind in (OURS, PEER, FLOOR):
+            for standing in group:
+                for candidate in standing.cell.of_kind(kind):
+                    found.setdefault(candidate.name, candidate)
+        return list(found.values())
+
+
+def warnings(job: Job) -> list[str]:
+    """What a reader must know of a job before anything else."""
+    found = []
+    if job.about.get("oversubscribed"):
+        cores = job.about.get("cores")
+        of = f" on {cores} cores" if isinstance(cores, int) else ""
+        found.append(
+            f"Oversubscribed: {job.threads} threads{of}. Times include waiting for a core."
+        )
+    wrong = [
+        f"{cell.title}, {cell.nbytes} B, {c.name} (threads {', '.join(map(str, threads))})"
+        for cell in job.cells
+        for c in cell.candidates
+        if (threads := sorted({t for launch in c.wrong for t in launch}))
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        found.append(f"WRONG RESULTS: {'; '.join(wrong[:5])}{more}.")
+    return found + _busy(job)
+
+
+def _busy(job: Job) -> list[str]:
+    cores = job.about.get("cores")
+    if not isinstance(cores, int) or cores < 1:
+        return []
+    loads = [launch.load[0] for launch in job.launches if launch.load]
+    if not loads or max(loads) <= BUSY * cores:
+        return []
+    return [f"The machine was busy: a load of {max(loads):.1f} on {cores} cores before a launch."]

@@ -1,0 +1,130 @@
+"""The report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from . import words
+from .content import HOW, Content, Drawn, Matrix, Regressions, Section
+from .timeline import Timeline
+from .words import plain
+
+__all__ = ["lanes", "render"]
+
+LETTERS = {
+    "barrier": "|", "wait": ".", "copy": "C", "fold": "F", "send": "S", "receive": "R", "get": "G",
+}  # fmt: skip
+_COLUMNS = 64
+
+
+def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
+    """The whole text."""
+    parts = [f"# {plain(title)}\n"]
+    for found in compared:
+        parts += _regressions(found)
+    for section in sections:
+        if len(sections) > 1:
+            parts.append(f"## {plain(section.name)}\n")
+        parts += _warnings(section.warnings)
+        for content in section.jobs:
+            parts += _job(content)
+    parts.append("## How times and intervals are made\n")
+    parts += [f"{plain(paragraph)}\n" for paragraph in HOW]
+    return "\n".join(parts)
+
+
+def _warnings(notes: Sequence[str]) -> Iterator[str]:
+    yield from (f"- **Note:** {plain(note)}" for note in notes)
+    if notes:
+        yield ""
+
+
+def _regressions(found: Regressions) -> Iterator[str]:
+    yield f"## {plain(found.new)} against {plain(found.old)}\n"
+    yield from (f"{plain(said)}\n" for said in found.summary)
+    yield from (_matrix(matrix) for matrix in found.tables)
+
+
+def _job(content: Content) -> Iterator[str]:
+    yield f"## {plain(content.job.shape)}\n"
+    yield f"{plain(content.summary)}\n"
+    yield from _warnings(content.warnings)
+    if content.winners is not None:
+        yield "### Who wins where\n"
+        yield _matrix(content.winners)
+    if content.findings.standings:
+        yield "### Times\n"
+        yield _times(content)
+    for bound in content.bounds:
+        yield f"Bound *{plain(bound.name)}*: {plain(bound.why)}.\n"
+    for matrix in content.ratios:
+        yield "### Against a peer\n"
+        yield _matrix(matrix)
+    yield "### Bytes between nodes\n"
+    yield _matrix(content.network) if content.network else f"{plain(content.network_note)}\n"
+    yield "### Node tree\n"
+    yield f"{plain(content.tree_note)}\n"
+    if content.tree is not None and content.tree.node_count <= 64:
+        yield f"```\n{content.tree}\n```\n"
+    yield "### A plan on the clock\n"
+    yield _drawn(content.drawn)
+    yield "### Where it comes from\n"
+    yield words.table(["what", "is"], [[plain(k), plain(v)] for k, v in content.provenance])
+    yield words.table(
+        ["launch", "began", "seconds", "load before and after", "seed"],
+        [
+            [str(x.number), plain(x.began), f"{x.seconds:.1f}",
+             ", ".join(f"{v:.1f}" for v in x.load), str(x.seed)]
+            for x in content.job.launches
+        ],
+    )  # fmt: skip
+
+
+def _matrix(matrix: Matrix) -> str:
+    rows = [
+        [plain(name), *(plain(", ".join(filter(None, (e.first, e.second, e.third)))) for e in row)]
+        for name, row in matrix.rows
+    ]
+    return f"{plain(matrix.caption)}\n\n{words.table([matrix.corner, *matrix.sizes], rows)}"
+
+
+def _times(content: Content) -> str:
+    """A row for each candidate of each collective."""
+    findings = content.findings
+    rows = []
+    for title, group in findings.groups.items():
+        by_size = {s.cell.nbytes: s.times for s in group}
+        for candidate in findings.candidates(group):
+            cells = [by_size.get(n, {}).get(candidate.name) for n in findings.sizes]
+            said = ["" if e is None else words.time(e.value) for e in cells]
+            rows.append([plain(f"{title}, {candidate.name}"), *said])
+    heads = [words.size(n) if n else "no data" for n in findings.sizes]
+    return words.table(["median time of a call", *heads], rows)
+
+
+def _drawn(drawn: Drawn) -> str:
+    if drawn.happened is None:
+        return f"{plain(' '.join(filter(None, (drawn.title, drawn.missing))))}\n"
+    said = [f"{plain(drawn.title)}, {words.time(drawn.happened.end)}."]
+    said += map(plain, drawn.notes)
+    key = ", ".join(f"{letter} {kind}" for kind, letter in LETTERS.items())
+    return f"{' '.join(said)}\n\n```\n{lanes(drawn.happened, drawn.rows)}\n```\n\n{plain(key)}\n"
+
+
+def lanes(happened: Timeline, rows: dict[int, str]) -> str:
+    """Two lines of letters for each thread: by hand, and its network if it has any."""
+    wide = max(map(len, rows.values()))
+    lines = []
+    for rank, name in rows.items():
+        by_hand, network = [" "] * _COLUMNS, [" "] * _COLUMNS
+        for kind, letter in LETTERS.items():  # what moves data covers what waits
+            line = network if kind in ("send", "receive", "get") else by_hand
+            for act in happened.of(rank):
+                if act.kind == kind:
+                    first = int(act.start / happened.end * _COLUMNS)
+                    last = max(first + 1, round(act.end / happened.end * _COLUMNS))
+                    line[first:last] = letter * len(line[first:last])
+        lines.append(f"{name:>{wide}}  {''.join(by_hand)}".rstrip())
+        if "".join(network).strip():
+            lines.append(f"{'':>{wide}}  {''.join(network)}".rstrip())
+    return "\n".join(lines)

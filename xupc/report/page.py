@@ -1,0 +1,67 @@
+"""The report as one HTML page, which needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from . import words
+from .content import HOW, Content, Regressions, Section
+from .figures import curves, intervals, lines_of, timeline, tree
+
+__all__ = ["MissingError", "render"]
+
+
+class MissingError(Exception):
+    """A package of the extra ``report`` is not installed; says which."""
+
+
+def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
+    """The whole page; MissingError without jinja2."""
+    try:
+        import jinja2
+        import markupsafe
+    except ImportError as e:
+        raise MissingError(
+            f"{e.name} is not installed: the page needs it (pip install 'xupc[report]'); "
+            "--markdown does not"
+        ) from None
+    folder = resources.files(__package__)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["time"] = words.time
+    page = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
+    drawings = {
+        (i, k): {
+            name: [markupsafe.Markup(svg) for svg in found]
+            for name, found in _drawings(content).items()
+        }
+        for i, section in enumerate(sections)
+        for k, content in enumerate(section.jobs)
+    }
+    return page.render(
+        title=title,
+        style=markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),
+        sections=sections,
+        compared=compared,
+        drawings=drawings,
+        how=HOW,
+        wide=any(len(c.findings.sizes) > 12 for section in sections for c in section.jobs),
+    )
+
+
+def _drawings(content: Content) -> dict[str, list[Any]]:
+    """SVG: those of each collective under its title, the tree and the timeline."""
+    found: dict[str, list[Any]] = {}
+    for title, group in content.findings.groups.items():
+        lines = lines_of(group, content.findings.candidates(group))
+        drawn = curves(group, lines, content.bounds) or [intervals(group, lines)]
+        found[f"curves {title}"] = [svg for svg in drawn if svg]
+    found["tree"] = [] if content.tree is None else [tree(content.tree, content.job)]
+    drawn_plan = content.drawn
+    found["timeline"] = (
+        [] if drawn_plan.happened is None else [timeline(drawn_plan.happened, drawn_plan.rows)]
+    )
+    return found

@@ -1,0 +1,190 @@
+"""The plans of a measured call, made again from what its result says: no MPI, no job.
+
+Sizes come from the built-in selection table, for the MPI and the transport that the job used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import algorithms
+from ..algorithms.prefix_reduce import Running
+from ..algorithms.reduction import Reduction
+from ..algorithms.values_reduce import Joining
+from ..bench.results import Candidate, Cell, Job
+from ..engine import kernels
+from ..engine.programs import Program
+from ..flags import ALGORITHM_NAMES
+from ..layout import Layout
+from ..ops import Op
+from ..plan import Operand, Plan, trace
+from ..plan.steps import Barrier
+from ..selection import Place
+from ..selection_file import built_in
+from ..topology import Tree
+
+__all__ = ["MOST_THREADS", "Unplanned", "programs", "root_of", "team_of", "tree_of"]
+
+MOST_THREADS = 512
+"""Of a job of which every thread's plan is made."""
+_PLAIN = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
+_ROOTED = ("broadcast", "scatter", "gather")
+_WHOLE = ("gather_all_in_place", "exchange_in_place")
+
+
+class Unplanned(Exception):
+    """A call whose plan cannot be made from the result; says why."""
+
+
+def tree_of(job: Job) -> Tree:
+    """The job's node tree; Unplanned if the file names other threads than it has."""
+    label = {thread: node for node, threads in enumerate(job.nodes) for thread in threads}
+    named = sum(map(len, job.nodes))
+    if not named or named != job.threads or sorted(label) != list(range(job.threads)):
+        raise Unplanned("the nodes in the file are not made of the job's threads")
+    return Tree([label[thread] for thread in range(job.threads)])
+
+
+def team_of(tree: Tree, cell: Cell) -> tuple[int, ...]:
+    """The threads of the team of a cell's calls, by rank; of several such teams the first."""
+    match cell.team:
+        case "world":
+            return tuple(range(tree.size))
+        case "node":
+            return tree.nodes[0]
+        case "roots":
+            return tree.roots
+    raise Unplanned(f"there is no team {cell.team!r}")
+
+
+def root_of(cell: Cell, threads: int) -> int:
+    """The root's rank; the first of rotated ones is 0."""
+    if cell.root in ("", "rotated"):
+        return 0
+    if cell.root.isdecimal() and int(cell.root) < threads:
+        return int(cell.root)
+    raise Unplanned(f"there is no thread {cell.root!r} that could be the root")
+
+
+def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:
+    """What every thread of a cell's team does in one call of a candidate."""
+    world = tree_of(job)
+    threads = team_of(world, cell)
+    if len(threads) > MOST_THREADS:
+        raise Unplanned(f"plans of more than {MOST_THREADS} threads are not drawn")
+    tree = world.sub(threads)
+    make = _maker(job, cell, candidate, tree)
+    return [Program(make(rank), tree) for rank in range(tree.size)]
+
+
+def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[int], Plan]:
+    """What makes a rank's plan."""
+    if cell.collective == "barrier":
+        steps = (Barrier(),) if tree.size > 1 else ()
+        return lambda rank: Plan(
+            "barrier", "barrier", rank, tree.size, (steps, ()), 0, ("all", "all")
+        )
+    prefix, _, name = cell.collective.partition("_")
+    private = prefix in ("allav", "allv")
+    key = f"allav_{name}" if private else name
+    flag = _flag(candidate)
+    entries = {entry.flag: entry for entry in algorithms.registered(key)}
+    if prefix not in ("all", "allav", "allv") or flag not in entries:
+        raise Unplanned(f"{cell.collective} has no {candidate.algorithm or 'such'} algorithm")
+    entry = entries[flag]
+    tuning = _tuning(job, tree)
+    sync = ("no", "no") if private else _sync(cell.sync)
+    kernel = _kernel(cell) if "reduce" in name else None
+    root = root_of(cell, tree.size)
+    if private:
+        given = _of_values(name, cell, tree.size, root, kernel)
+    elif kernel is not None:
+        given = [_reduction(name, cell, tree.size, root, kernel)]
+    else:
+        given = _moving(name, tree.size, root, cell.nbytes)
+    return lambda rank: trace(
+        entry.function, entry.name, key, rank, tree, sync, tuning, given, kernel, private=private
+    )
+
+
+def _flag(candidate: Candidate) -> int:
+    """The algorithm's: its name begins with that."""
+    word = candidate.algorithm.lower().split(" ")[0]
+    for flag, name in ALGORITHM_NAMES.items():
+        if name == word:
+            return flag
+    raise Unplanned("which algorithm it was is not in the file")
+
+
+def _sync(text: str) -> tuple[str, str]:
+    into, _, out = text.partition("/")
+    modes = into.removesuffix("sync"), (out or into).removesuffix("sync")
+    if not {*modes} <= {"no", "my", "all"}:
+        raise Unplanned(f"there is no synchronisation {text!r}")
+    return modes
+
+
+def _tuning(job: Job, tree: Tree) -> dict[str, int]:
+    """Sizes of the built-in table where the job ran, as far as the result says."""
+    about = job.about
+    place = Place.of(
+        (tree.node_size(node) for node in range(tree.node_count)),
+        str(about.get("mpi family", "")),
+        str(about.get("transport", "")),
+        bool(about.get("oversubscribed")),
+    )
+    return built_in().tuning(place)
+
+
+def _kernel(cell: Cell) -> Any:
+    """Of the cell's type and operation; functions of a user's take the place of a sum."""
+    op = Op.__members__.get(cell.op.upper(), Op.ADD)
+    try:
+        return kernels.find(cell.dtype or "f8", Op.ADD if op >= Op.FUNC else op)
+    except TypeError as e:
+        raise Unplanned(str(e)) from None
+
+
+def _moving(name: str, threads: int, root: int, nbytes: int) -> list[object]:
+    """What the algorithms of relocalizations take."""
+    dst, src = Operand(0), Operand(1)
+    if name in _WHOLE:
+        return [dst, nbytes]
+    base = name.removesuffix("_in_place")
+    if base not in _PLAIN:
+        raise Unplanned("where the blocks of this call lie is not in the file")
+    if base == "permute":
+        operands = [dst] if name != base else [dst, src]
+        return [*operands, _rotation(threads), nbytes]
+    return [dst, src, *([root] if base in _ROOTED else []), nbytes]
+
+
+def _rotation(threads: int) -> Any:
+    return np.roll(np.arange(threads), -1)
+
+
+def _reduction(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> Reduction | Running:
+    """A block of each thread is reduced."""
+    size = kernel.dtype.itemsize
+    each = max(1, cell.nbytes // size)
+    layout = Layout(threads, 0, 0, each, each * threads)
+    if name in ("prefix_reduce", "suffix_reduce"):
+        return Running(layout, layout, size, name == "suffix_reduce")
+    element_wise = "mpi" in name
+    to = None if name.endswith("_all") else root
+    return Reduction(
+        layout, each if element_wise else 1, size, to, False, not element_wise, element_wise
+    )
+
+
+def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> list[object]:
+    """What the algorithms of arrays of values take."""
+    if kernel is not None:
+        size = kernel.dtype.itemsize
+        to = root if name == "reduce" else None
+        return [Joining(max(1, cell.nbytes // size), size, to, False, False, False)]
+    first = _rotation(threads) if name == "permute" else root
+    return [first, cell.nbytes, name == "broadcast"]
