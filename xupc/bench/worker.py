@@ -132,6 +132,8 @@ class Worker:
             self.memory = Memory(self.team, self.team_comm, largest)
             self.barrier = our_barrier(self.memory).function
         self.cells = [self._prepared(case) for case in cases(settings)]
+        gc.collect()
+        gc.freeze()  # what is there now stays, and need not be looked at again and again
 
     def _part(self) -> tuple[Any, Any]:
         """The team that measures, and a communicator of its threads; None off it."""
@@ -228,6 +230,7 @@ class Worker:
     # -- one cell ----------------------------------------------------------------------------
     def visit(self, number: int, seconds: float) -> None:
         """Check results if it is time to, then measure for about so many seconds; collective."""
+        gc.collect()
         measured = self.cells[number]
         fresh = not measured.visits
         wrong = self.check(measured) if fresh or self.settings.check else []
@@ -257,7 +260,7 @@ class Worker:
                     returned = call()
                     self.barrier()
                     right &= call.is_right(returned, salt)
-            every = self.comm.allgather(right)
+            every = xupc.allv_gather_all(bool(right))
             found.append([thread for thread, good in enumerate(every) if not good])
         return found
 
@@ -285,21 +288,16 @@ class Worker:
         """Measure, and stop early where costs were underrated; ns per round. Collective."""
         rounds = self.shuffled(counts)
         length = max(1, -(-len(rounds) // (1 if seconds is None else SLICES)))
-        gc.collect()  # takes longer than many calls do, on more threads than cores
         self.agreed(0)
-        gc.disable()
-        try:
-            begin, took = time.perf_counter_ns(), 0
-            for start in range(0, len(rounds), length):
-                if seconds is not None and took > OVERRUN * seconds * 1e9:
-                    break
-                order = [i for one in rounds[start : start + length] for i in one]
-                if self.member:
-                    self.run_slice(measured, order)
-                took = self.agreed(time.perf_counter_ns() - begin)
-            return took / max(1, len(rounds))
-        finally:
-            gc.enable()
+        begin, took = time.perf_counter_ns(), 0
+        for start in range(0, len(rounds), length):
+            if seconds is not None and took > OVERRUN * seconds * 1e9:
+                break
+            order = [i for one in rounds[start : start + length] for i in one]
+            if self.member:
+                self.run_slice(measured, order)
+            took = self.agreed(time.perf_counter_ns() - begin)
+        return took / max(1, len(rounds))
 
     def run_slice(self, measured: Measured, order: Sequence[int]) -> None:
         """Nothing but the call is between the two looks at the clock."""
@@ -344,12 +342,19 @@ class Worker:
 
     # -- all threads together ----------------------------------------------------------------
     def agreed(self, value: int) -> int:
-        """The maximum over all threads; those without a part give their cores away."""
-        if self.settings.team == "roots":
-            request = self.comm.Ibarrier()
-            while not request.Test():
-                time.sleep(1e-4)
-        return int(self.comm.allreduce(value, MPI.MAX))
+        """The maximum over all threads.
+
+        By xupc, as all that threads have to agree on between visits: MPI's waiting threads would
+        keep those from their cores that they wait for, where there are more threads than cores.
+        """
+        return int(xupc.allv_reduce_all(value, xupc.MAX))
+
+    def joined(self, values: Any, op: Any) -> Any:
+        """Element by element over all threads."""
+        found = np.empty_like(values)
+        if len(values):
+            xupc.allav_reduce_all(found, values, op)
+        return found
 
     def compare_clocks(self) -> clocks.Offset:
         """My clock against thread 0's; collective."""
@@ -363,12 +368,10 @@ class Worker:
         """Maxima over the threads of every repetition since the last visit; collective."""
         found, skews = [], []
         for one, kept in zip(measured.timed, measured.ns, strict=True):
-            n = int(self.comm.allreduce(len(one.begins), MPI.MAX))
+            n = self.agreed(len(one.begins))
             begins = np.array(one.begins or [0] * n, np.int64)
             ends = np.array(one.ends or [0] * n, np.int64)
-            most = np.empty(n, np.int64)
-            self.comm.Allreduce(ends - begins, most, MPI.MAX)
-            found.append(most.tolist())
+            found.append(self.joined(ends - begins, xupc.MAX).tolist())
             kept += found[-1]
             skews.append(self.skew(before, begins, n))
             one.begins.clear()
@@ -387,28 +390,28 @@ class Worker:
         times = begins
         if before.at and self.member:
             times = clocks.interpolated(before, self.offset, begins)
-        first, last = np.empty(n, np.int64), np.empty(n, np.int64)
         none = np.iinfo(np.int64)
-        self.comm.Allreduce(times if self.member else np.full(n, none.max), first, MPI.MIN)
-        self.comm.Allreduce(times if self.member else np.full(n, none.min), last, MPI.MAX)
+        first = self.joined(times if self.member else np.full(n, none.max), xupc.MIN)
+        last = self.joined(times if self.member else np.full(n, none.min), xupc.MAX)
         return float(np.median(last - first)) if n else 0.0
 
     # -- the launch --------------------------------------------------------------------------
     def measure(self) -> None:
         """All cells once, then those whose intervals are widest, till the time is up."""
+        gc.disable()  # a collection in the middle of a call would count as its time
         began, load = time.time(), os.getloadavg()[0]
         if self.root_of_all:
             self.note(self.head(began))
         start = time.monotonic()
         seconds, cells = self.settings.seconds, len(self.cells)
         for k in range(cells):
-            spent = self.comm.bcast(time.monotonic() - start)
+            spent = xupc.allv_broadcast(time.monotonic() - start, 0)
             self.visit(k, max(SHORTEST, (seconds * FIRST - spent) / (cells - k)))
         share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
         while self.settings.iterations is None and cells:
             over = time.monotonic() - start + share / 2 > seconds
-            number = self.comm.bcast(None if over else self.widest())
-            if number is None:
+            number = xupc.allv_broadcast(-1 if over else self.widest(), 0)
+            if number < 0:
                 break
             self.visit(number, share)
         for number, measured in enumerate(self.cells):
@@ -418,6 +421,7 @@ class Worker:
         if self.root_of_all:
             loads = [load, os.getloadavg()[0]]
             self.note({"seconds": time.monotonic() - start, "load": loads})
+        gc.enable()
 
     def widest(self) -> int:
         """The cell that needs time most; those visited often are taken less readily."""
