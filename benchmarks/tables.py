@@ -1,31 +1,223 @@
-"""Small things that the reports share: Markdown tables, and sizes and times for people."""
+"""From results of `xupc bench` in several configurations to tables: xupc against the best peer.
+
+A configuration is an MPI and how it is started. xupc runs in each of them; a ratio is taken within
+a configuration, and for each cell the one with the lowest ratio counts: the best peer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["size", "table", "time_of"]
+from xupc.bench import stats
+from xupc.bench.results import Candidate, Cell, Job, Result
+from xupc.bench.text import aa_spread
+from xupc.report import words
+
+__all__ = ["SUITES", "Comparison", "command_line", "compare", "document", "keys", "matched",
+           "middle", "provenance", "rows_of", "size", "summary"]
+
+_ARRAYS = "broadcast", "scatter", "gather", "gather_all", "exchange", "reduce", "reduce_all"
+SUITES = {
+    "moves": ("all_broadcast", "all_scatter", "all_gather", "all_gather_all", "barrier"),
+    "computations": ("all_exchange", "all_broadcast_in_place", "all_reduce_mpi",
+                     "all_reduce_mpi_all", "all_prefix_reduce"),
+    "values": tuple(f"allav_{name}" for name in (*_ARRAYS, "prefix_reduce")),
+}
+COPY = "mpi4py and copy"
+Jobs = dict[str, Job]  # by configuration
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are aligned to the right."""
-    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+@dataclass(frozen=True)
+class Comparison:
+    """A candidate of xupc's against one of mpi4py's, in one cell and configuration."""
+
+    cell: Cell
+    configuration: str
+    ratio: stats.Ratio
+    spread: float
+    ours_ns: float
+    peer_ns: float
+
+    @property
+    def verdict(self) -> str:
+        """What the cell says."""
+        return stats.verdict(self.ratio, self.spread)
+
+    @property
+    def name(self) -> str:
+        """The cell in words."""
+        return f"{self.cell.title} {size(self.cell.nbytes)}".strip()
+
+
+def compare(
+    jobs: Jobs, key: tuple[object, ...], ours: str, peer: Callable[[Cell], str] | str
+) -> Comparison | None:
+    """Against the best peer; None where the two were not measured."""
+    found = [
+        comparison
+        for configuration, job in jobs.items()
+        for cell in job.cells
+        if cell.key == key
+        and (comparison := _compared(configuration, cell, ours, peer)) is not None
+    ]
+    return min(found, key=lambda comparison: comparison.ratio.value, default=None)
+
+
+def _compared(
+    configuration: str, cell: Cell, ours: str, peer: Callable[[Cell], str] | str
+) -> Comparison | None:
+    one = cell.candidate(ours)
+    other = cell.candidate(peer if isinstance(peer, str) else peer(cell))
+    if one is None or other is None:
+        return None
+    pairs = [(a, b) for a, b in zip(other.ns, one.ns, strict=True) if a and b]
+    if not pairs:
+        return None
+    ratio = stats.ratio([a for a, _ in pairs], [b for _, b in pairs])
+    spread = aa_spread(cell) or 0.0
+    return Comparison(cell, configuration, ratio, spread, middle(one), middle(other))
+
+
+def middle(candidate: Candidate) -> float:
+    """The median over launches of the medians."""
+    return statistics.median(statistics.median(ns) for ns in candidate.ns if ns)
+
+
+def same_work(cell: Cell) -> str:
+    """The peer that does what ours does: all_broadcast copies the block at the root, too."""
+    return COPY if cell.candidate(COPY) is not None else "mpi4py"
+
+
+def keys(jobs: Jobs) -> list[tuple[object, ...]]:
+    """All cells, grouped by collective."""
+    found = list(dict.fromkeys(cell.key for job in jobs.values() for cell in job.cells))
+    order = list(dict.fromkeys(key[0] for key in found))
+    return sorted(found, key=lambda key: order.index(key[0]))
+
+
+def matched(
+    jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str = same_work
+) -> list[Comparison]:
+    """All cells in which both were measured."""
+    found = (compare(jobs, key, ours, peer) for key in keys(jobs))
+    return [comparison for comparison in found if comparison is not None]
+
+
+# ---- presentation ------------------------------------------------------------------------------
 
 
 def size(nbytes: int) -> str:
-    """Like ``8 B`` or ``64 KiB``; empty for 0, which the barrier has."""
-    if not nbytes:
-        return ""
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if nbytes % unit == 0:
-            return f"{nbytes // unit} {name}"
-    return f"{nbytes} B"
+    """Like ``64 KiB``; empty for 0, which the barrier has."""
+    return words.size(nbytes) if nbytes else ""
 
 
-def time_of(ns: float) -> str:
-    """In us below 10 ms, else in ms, with three digits."""
-    value, unit = (ns / 1e3, "µs") if ns < 1e7 else (ns / 1e6, "ms")
-    if value >= 100:
-        return f"{value:.0f} {unit}"
-    return f"{value:.3g} {unit}"
+def rows_of(rows: Sequence[Comparison]) -> str:
+    """A table of comparisons with the best peers."""
+    head = ["cell", "xupc", "peer", "best peer", "peer / xupc (95%)", "A/A", "verdict"]
+    return words.table(head, (
+        [row.name, words.time(row.ours_ns), words.time(row.peer_ns), row.configuration,
+         str(row.ratio), f"{row.spread:.1%}", row.verdict]
+        for row in rows
+    ))
+
+
+def every_configuration(jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str) -> str:
+    """The ratio in each configuration, not only the best peer's."""
+    lines = []
+    for key in keys(jobs):
+        found = [compare({name: job}, key, ours, peer) for name, job in jobs.items()]
+        cell = next((one for one in found if one is not None), None)
+        if cell is not None:
+            lines.append([cell.name, *["" if f is None else f"{f.ratio.value:.2f}" for f in found]])
+    return words.table(["peer / xupc", *jobs], lines)
+
+
+def summary(rows: Sequence[Comparison], aim: str = "") -> str:
+    """Counts, means, and all losses by name."""
+    resolvable = [row for row in rows if row.verdict != "not resolvable"]
+    counts = [
+        f"{name}: {sum(row.verdict == name for row in rows)}"
+        for name in ("win", "parity", "LOSS", "not resolvable")
+    ]
+    lines = [
+        f"- {', '.join(counts)} of {len(rows)} cells",
+        f"- geometric mean against the best peer per cell: "
+        f"{stats.geometric_mean(row.ratio.value for row in rows):.2f} over all cells, "
+        f"{stats.geometric_mean(row.ratio.value for row in resolvable):.2f} over those "
+        f"resolvable{aim}",
+        f"- losses: {_names([row for row in rows if row.verdict == 'LOSS'])}",
+        "- ratio below 1.0, whatever the verdict: "
+        f"{_names([row for row in rows if row.ratio.value < 1.0])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _names(rows: Sequence[Comparison]) -> str:
+    return "; ".join(f"{row.name} {row.ratio}" for row in rows) or "none"
+
+
+def provenance(results: dict[str, Result]) -> str:
+    """Where the figures come from, one line per configuration, and what went wrong."""
+    lines = []
+    for name, result in results.items():
+        job = result.jobs[0]
+        loads = [load for launch in job.launches for load in launch.load[:1]]
+        lines.append(
+            f"- {name}: {job.about['mpi']}, mpi4py {job.about['mpi4py']}, thread level "
+            f"{job.about['thread level']}, {len(job.launches)} launches, native core "
+            f"{'in use' if job.about['native core'] else 'MISSING'}, highest load average before "
+            f"a launch {max(loads, default=0.0):.1f}"
+        )
+        lines += [f"- **{name}: {note}**" for note in result.notes]
+    about = next(iter(results.values())).jobs[0].about
+    lines.append(
+        f"- {about['cores']} cores{' (oversubscribed)' if about['oversubscribed'] else ''} of "
+        f"{about['processor']}, {about['kernel']}, Python {about['python']}, numpy "
+        f"{about['numpy']}, xupc {about['xupc']} at {revision() or 'an unknown commit'}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def document(title: str, results: dict[str, Result]) -> str:
+    """The report of one node: every cell, the plans, large broadcasts against the bare call."""
+    jobs = {name: result.jobs[0] for name, result in results.items()}
+    rows = matched(jobs, "xupc")
+    parts = [f"# {title}\n", f"Made by `{command_line()}`.\n", summary(rows), rows_of(rows)]
+    copied = {cell.key for job in jobs.values() for cell in job.cells if cell.candidate(COPY)}
+    bare = [row for row in matched(jobs, "xupc", "mpi4py") if row.cell.key in copied]
+    if bare:
+        parts += ["Large broadcasts above are compared with Bcast and the root's own copy, which "
+                  "is the same work. With Bcast alone:\n", rows_of(bare)]
+    if plans := matched(jobs, "plan"):
+        parts += ["A replayed plan:\n", rows_of(plans)]
+    parts += ["All configurations:\n", every_configuration(jobs, "xupc", same_work)]
+    parts += ["Where the figures come from:\n", provenance(results)]
+    return "\n".join(parts)
+
+
+def command_line() -> str:
+    """The command that is running, without the directories of this machine's interpreters."""
+    words_of_it = [f"benchmarks/{Path(sys.argv[0]).name}"]
+    for word in sys.argv[1:]:
+        path = Path(word)
+        words_of_it.append(f"{path.parent.parent.name}/bin/{path.name}" if path.is_absolute()
+                           and path.parent.name == "bin" else word)
+    return "python " + " ".join(words_of_it)
+
+
+def revision() -> str:
+    """The commit that was measured, with a plus if files differ from it; empty if unknown."""
+    here = Path(__file__).resolve().parent
+
+    def git(*said: str) -> str:
+        done = subprocess.run(["git", "-C", str(here), *said], check=False, capture_output=True,
+                              text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../xupc")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")

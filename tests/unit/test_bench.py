@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from xupc.bench import stats, suites, text
 from xupc.bench.cases import COLLECTIVES, FAMILIES, Work, family, has_root, reduces
-from xupc.bench.driver import Collector, lines_of, wrong_results
+from xupc.bench.collect import Collector, lines_of, wrong_results
 from xupc.bench.results import OURS, PEER, Result
 from xupc.bench.settings import (
     Settings,

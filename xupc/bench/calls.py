@@ -20,7 +20,15 @@ import xupc
 
 from .cases import Work, family
 
-__all__ = ["Call", "Memory", "our_barrier", "our_call", "peer_barrier", "peer_call"]
+__all__ = [
+    "Call",
+    "Memory",
+    "bcast_and_copy",
+    "our_barrier",
+    "our_call",
+    "peer_barrier",
+    "peer_call",
+]
 
 _PAGE = 4096
 Bytes = NDArray[np.uint8]
@@ -105,6 +113,13 @@ class Memory:
         raw = np.zeros(nbytes + _PAGE, np.uint8)
         start = -raw.ctypes.data % _PAGE
         return raw[start : start + nbytes]
+
+    @cached_property
+    def byte(self) -> Any:
+        """MPI's type of bytes."""
+        from mpi4py import MPI
+
+        return MPI.BYTE
 
     @cached_property
     def block(self) -> Any:
@@ -380,6 +395,22 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
         return None
     name, function, arguments = found
     return name, Call(function, arguments, **_ends(work, dst, src))
+
+
+def bcast_and_copy(work: Work, memory: Memory) -> Call:
+    """Bcast, and then what all_broadcast does too: the root's copy of its own block."""
+    n, root, at_root = work.count, work.root, work.me == work.root
+    block, other = memory.own_block[:n], memory.own_other[:n]
+    buffer: Any = [block, n, memory.byte]
+    bcast = memory.comm.Bcast
+
+    def call() -> None:
+        bcast(buffer, root)
+        if at_root:
+            other[:] = block
+
+    source, result = (block, other) if at_root else (None, block)
+    return Call(call, (), work, source, result)
 
 
 _Found = tuple[str, Callable[..., Any], tuple[Any, ...]]

@@ -73,6 +73,8 @@ class Cell:
         ``"world"``, ``"node"`` or ``"roots"``.
     cold
         Whether caches were emptied before each repetition.
+    loop
+        Whether a repetition is many calls back to back; its time is that of one.
     moved
         Bytes that one call delivers to all threads together, or reads where it reduces: what
         a bandwidth is worked out from.
@@ -87,6 +89,7 @@ class Cell:
     root: str = ""
     team: str = "world"
     cold: bool = False
+    loop: bool = False
     candidates: list[Candidate] = field(default_factory=list)
 
     @property
@@ -94,7 +97,7 @@ class Cell:
         """What tells it from other cells, of whatever result."""
         return (
             self.collective, self.nbytes, self.dtype, self.op, self.sync, self.root, self.team,
-            self.cold,
+            self.cold, self.loop,
         )  # fmt: skip
 
     @property
@@ -103,6 +106,7 @@ class Cell:
         words = [self.dtype, self.op, "" if self.sync == "allsync" else self.sync]
         words += [f"root {self.root}" if self.root not in ("", "0") else ""]
         words += ["" if self.team == "world" else f"team.{self.team}", "cold" * self.cold]
+        words += ["back to back" * self.loop]
         said = ", ".join(filter(None, words))
         return f"{self.collective} ({said})" if said else self.collective
 

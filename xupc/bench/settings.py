@@ -19,11 +19,13 @@ __all__ = [
     "SYNCS",
     "Case",
     "Settings",
+    "Shape",
     "cases",
     "flags_of",
     "named",
     "root_of",
     "rooted",
+    "shapes",
     "size_of",
     "sizes_between",
 ]
@@ -53,6 +55,8 @@ class Settings:
         ``"world"``, ``"node"`` or ``"roots"``.
     cold
         Empty the caches before each repetition.
+    loop
+        A repetition is as many calls in a row as fill a millisecond.
     busy
         So many rounds of a loop keep the core busy after each repetition.
     iterations, warmup
@@ -80,6 +84,7 @@ class Settings:
     root: str = "0"
     team: str = "world"
     cold: bool = False
+    loop: bool = False
     busy: int = 0
     iterations: int | None = None
     warmup: int = 5
@@ -209,3 +214,20 @@ def named(words: Sequence[str]) -> tuple[str, ...]:
             raise ValueError(f"{word!r} is no collective; there are {', '.join(COLLECTIVES)}")
         found += [name for name in some if name not in found]
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a job: how many threads, and how this machine is split into nodes, if it is."""
+
+    threads: int
+    nodes: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.threads} thread{'s'[: self.threads != 1]}"
+        return f"{text} as {self.nodes}" if self.nodes else text
+
+
+def shapes(threads: Sequence[int], nodes: Sequence[str]) -> tuple[Shape, ...]:
+    """Every number of threads on every split of the machine."""
+    return tuple(Shape(n, spec) for n in threads for spec in nodes or (None,))

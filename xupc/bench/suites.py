@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .driver import Shape
 from .results import FLOOR, Candidate, Cell, Job, Result
-from .settings import Settings, sizes_between
+from .settings import Settings, Shape, sizes_between
 
 __all__ = ["SUITES", "Suite"]
 

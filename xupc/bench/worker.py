@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +34,7 @@ from mpi4py import MPI
 import xupc
 
 from . import clocks, machine
-from .calls import Call, Memory, our_barrier, our_call, peer_barrier, peer_call
+from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call
 from .cases import Work, family
 from .results import AGAIN, FLOOR, OURS, PEER
 from .settings import Case, Settings, cases, flags_of, root_of, rooted
@@ -47,6 +48,9 @@ FIRST = 0.5  # of the time, for the first visit of all cells
 SHORTEST = 0.02  # seconds of a visit
 TRIALS = 3
 QUICK_NS = 2_000_000  # a call that takes less is tried several times
+LOOP_NS = 1_000_000  # calls back to back last about so long
+MOST_CALLS = 500
+LARGE = 1 << 20  # from here on Bcast is measured together with the root's own copy, too
 CACHES = 64 << 20  # bytes written to have nothing else in the caches
 
 
@@ -64,6 +68,7 @@ class Timed:
     begins: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     turn: int = 0
+    loops: int = 1
 
     def head(self) -> dict[str, Any]:
         """What it is, without its times."""
@@ -178,8 +183,8 @@ class Worker:
             yield self._ours(case, name, AGAIN, flags_of(first, case.sync))
         if settings.plan and (planned := self._planned(case)) is not None:
             yield planned
-        if settings.peer and (peer := self._peer(case)) is not None:
-            yield peer
+        if settings.peer:
+            yield from self._peers(case)
         calls = [our_call(call, work, self.memory) for work in self.works(case)]
         yield Timed("floor", FLOOR, "nothing", [Call(_nothing, c.arguments) for c in calls])
 
@@ -220,12 +225,17 @@ class Worker:
             calls.append(Call(plan, (), work, full.source, full.result))
         return Timed("plan", OURS, f"{case.collective}.plan(...)()", calls, plan.algorithm)
 
-    def _peer(self, case: Case) -> Timed | None:
-        found = [peer_call(case.collective, work, self.memory) for work in self.works(case)]
+    def _peers(self, case: Case) -> Iterator[Timed]:
+        """mpi4py's; of a large broadcast also with the copy that ours makes at the root."""
+        works = self.works(case)
+        found = [peer_call(case.collective, work, self.memory) for work in works]
         calls = [peer[1] for peer in found if peer is not None]
         if not calls or found[0] is None:
-            return None
-        return Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls)
+            return
+        yield Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls)
+        if case.collective == "all_broadcast" and case.nbytes >= LARGE:
+            calls = [bcast_and_copy(work, self.memory) for work in works]
+            yield Timed("mpi4py and copy", PEER, "comm.Bcast and the root's copy", calls)
 
     # -- one cell ----------------------------------------------------------------------------
     def visit(self, number: int, seconds: float) -> None:
@@ -278,6 +288,10 @@ class Worker:
         same = [t for i, t in enumerate(measured.timed) if i == 0 or t.kind == AGAIN]
         for one in same:
             one.cost = min(t.cost for t in same)
+        if self.settings.loop:
+            for one in measured.timed:
+                one.loops = self.agreed(max(1, min(MOST_CALLS, int(LOOP_NS / one.cost))))
+                one.cost *= one.loops
 
     def counts(self, measured: Measured, seconds: float) -> list[int]:
         """Repetitions by cost: the same time for each candidate, the same number for A and A."""
@@ -303,7 +317,8 @@ class Worker:
         """Nothing but the call is between the two looks at the clock."""
         barrier, clock = self.barrier, time.perf_counter_ns
         settle = self.team_comm.Barrier if self.across else None
-        quick = settle is None and not self.settings.cold and not self.settings.busy
+        plain = not (self.settings.cold or self.settings.busy or self.settings.loop)
+        quick = settle is None and plain
         for i in order:
             one = measured.timed[i]
             call = one.calls[one.turn]
@@ -320,7 +335,8 @@ class Worker:
                     settle()
                 barrier()
                 begin = clock()
-                function(*arguments)
+                for _ in repeat(None, one.loops):
+                    function(*arguments)
                 end = clock()
                 if settle is not None:
                     (settle if one.kind == PEER else barrier)()
@@ -371,7 +387,7 @@ class Worker:
             n = self.agreed(len(one.begins))
             begins = np.array(one.begins or [0] * n, np.int64)
             ends = np.array(one.ends or [0] * n, np.int64)
-            found.append(self.joined(ends - begins, xupc.MAX).tolist())
+            found.append((self.joined(ends - begins, xupc.MAX) // one.loops).tolist())
             kept += found[-1]
             skews.append(self.skew(before, begins, n))
             one.begins.clear()
@@ -459,6 +475,7 @@ class Worker:
             "root": root if rooted(case.collective) else "",
             "team": settings.team,
             "cold": settings.cold,
+            "loop": settings.loop,
             "candidates": [one.head() for one in measured.timed],
         }
 

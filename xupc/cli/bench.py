@@ -18,13 +18,10 @@ import click
 
 from xupc.bench import driver, suites, text
 from xupc.bench.cases import OPS
+from xupc.bench.collect import Collector, wrong_results
 from xupc.bench.results import OURS, PEER, Result
-from xupc.bench.settings import (
-    ALGORITHMS,
-    Settings,
-    cases,
-    named,
-)
+from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
+from xupc.bench.settings import shapes as shapes_of
 
 from . import host, options
 from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
@@ -84,6 +81,7 @@ DEFAULT = (
 @click.option("--peer", is_flag=True, help="mpi4py's own collective beside ours, in the same run.")
 @click.option("--plan", is_flag=True, help="A replayed plan beside the full call.")
 @click.option("--cold", is_flag=True, help="Empty the caches before each repetition.")
+@click.option("--loop", is_flag=True, help="Calls back to back, as many as fill a millisecond.")
 @click.option("--launches", type=click.IntRange(min=1), help="Start each job so many times.")
 @click.option(
     "--budget", callback=options.seconds, metavar="TIME", help="For all of it, like 90 or 10m."
@@ -149,8 +147,8 @@ def _plan(given: dict[str, Any]) -> driver.Plan:
     }
     settings = settings.but(**{k: v for k, v in changes.items() if v is not None})
     settings = settings.but(
-        root=given["root"], team=given["team"], cold=given["cold"], check=given["check"],
-        plan=given["plan"], seed=given["seed"],
+        root=given["root"], team=given["team"], cold=given["cold"], loop=given["loop"],
+        check=given["check"], plan=given["plan"], seed=given["seed"],
         peer=given["peer"] or bool(suite and suite.peer),
     )  # fmt: skip
     if given["collectives"]:
@@ -174,12 +172,12 @@ def _plan(given: dict[str, Any]) -> driver.Plan:
     )  # fmt: skip
 
 
-def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[driver.Shape, ...]:
+def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[Shape, ...]:
     threads, nodes = given["threads"], given["nodes"]
     if suite is not None and threads is None and not nodes:
         return suite.shapes
     counts = threads or (host.available_cores(),)
-    shapes = driver.shapes(counts, nodes)
+    shapes = shapes_of(counts, nodes)
     for shape in shapes:
         check_nodes(shape.nodes, shape.threads)
     return shapes
@@ -211,9 +209,9 @@ class Output:
 
     def status(self, result: Result) -> int:
         """1 if a result of ours was wrong; a peer's is only reported."""
-        for words in driver.wrong_results(result, (PEER,)):
+        for words in wrong_results(result, (PEER,)):
             click.echo(f"xupc bench: of the peer's: {words}", err=True)
-        wrong = list(driver.wrong_results(result, (OURS,)))
+        wrong = list(wrong_results(result, (OURS,)))
         for words in wrong:
             click.echo(f"xupc bench: {words}", err=True)
         return EXIT_WRONG if wrong else 0
@@ -237,7 +235,7 @@ def measure_in_job(plan: driver.Plan, given: dict[str, Any], output: Output) -> 
 
     settings = plan.settings.but(seconds=plan.seconds)
     team = xupc.init()
-    collector = driver.Collector()
+    collector = Collector()
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     result = Result(["xupc", *sys.argv[1:]], created, complete=False)
     if given["threads"] not in (None, (team.size,)) and team.rank == 0:

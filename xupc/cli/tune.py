@@ -14,6 +14,7 @@ import click
 from xupc.bench import driver
 from xupc.bench.results import Job, Result
 from xupc.bench.settings import Settings, named
+from xupc.bench.settings import shapes as shapes_of
 from xupc.bench.tuner import Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.selection_file import user_path
@@ -98,7 +99,7 @@ def tune_command(
             result = joined(results)
         else:
             settings = Settings(collectives=named(collectives or COLLECTIVES), sizes=sizes)
-            shapes = driver.shapes(threads or (host.available_cores(),), nodes)
+            shapes = shapes_of(threads or (host.available_cores(),), nodes)
             for shape in shapes:
                 check_nodes(shape.nodes, shape.threads)
             plan = driver.Plan(shapes, settings, launches, budget)

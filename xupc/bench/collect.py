@@ -1,0 +1,119 @@
+"""Making one result of what jobs found.
+
+A job's thread 0 tells what it finds line by line (`xupc.bench.worker`); `Collector` takes those
+lines, of any number of launches, whole or cut short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median as middle
+from typing import Any
+
+from . import stats
+from .results import FLOOR, Candidate, Cell, Job, Launch, Result
+
+__all__ = ["Collector", "lines_of", "wrong_results"]
+
+
+class Collector:
+    """Makes a job of a result out of the lines of its launches."""
+
+    def __init__(self) -> None:
+        self.job: Job | None = None
+        self._head: dict[str, Any] = {}
+        self._bounds: dict[str, list[float]] = {}
+        self._skews: list[float] = []
+        self._uncertainty = 0.0
+
+    def take(self, line: dict[str, Any]) -> None:
+        """The next line of a launch."""
+        if "about" in line:
+            self._head = line
+        elif "bounds" in line:
+            self._head["bounds"] = line["bounds"]
+        elif "cells" in line:
+            self._begin(line)
+        elif "cell" in line:
+            self._visit(line)
+        elif self.job is not None:
+            launch = self.job.launches[-1]
+            launch.seconds, launch.load = float(line["seconds"]), line["load"]
+
+    def _begin(self, line: dict[str, Any]) -> None:
+        """A launch begins: every candidate gets a list for its repetitions."""
+        if self.job is None:
+            self.job = Job(
+                line["threads"], line["nodes"], self._head["hosts"], self._head["about"],
+                {"kind": line["clock"]},
+            )  # fmt: skip
+            for cell in line["cells"]:
+                candidates = [Candidate(**c) for c in cell.pop("candidates")]
+                self.job.cells.append(Cell(**cell, candidates=candidates))
+        for name, value in self._head.get("bounds", {}).items():
+            self._bounds.setdefault(name, []).append(value)
+        self.job.bounds = {name: middle(found) for name, found in self._bounds.items()}
+        number = len(self.job.launches) + 1
+        self.job.launches.append(Launch(number, line["began"], 0.0, [], line["seed"]))
+        for cell in self.job.cells:
+            for candidate in cell.candidates:
+                candidate.ns.append([])
+                candidate.wrong.append([])
+
+    def _visit(self, line: dict[str, Any]) -> None:
+        assert self.job is not None
+        cell = self.job.cells[line["cell"]]
+        for candidate, times in zip(cell.candidates, line["ns"], strict=True):
+            candidate.ns[-1] += times
+        for candidate, threads in zip(cell.candidates, line.get("wrong", ()), strict=False):
+            candidate.wrong[-1] = sorted({*candidate.wrong[-1], *threads})
+        if "skew ns" in line:
+            self._skews.append(line["skew ns"])
+            self.job.clock["entry skew ns"] = middle(self._skews)
+        if line.get("uncertainty ns"):
+            self._uncertainty = max(self._uncertainty, line["uncertainty ns"])
+            self.job.clock["uncertainty ns"] = self._uncertainty
+
+    def widths(self) -> tuple[float, ...]:
+        """How uncertain every cell is: its widest interval as a share of the median."""
+        if self.job is None or len(self.job.launches) < 2:
+            return ()
+        return tuple(_width(cell) for cell in self.job.cells)
+
+
+def _width(cell: Cell) -> float:
+    widths = [0.0]
+    for candidate in cell.candidates:
+        launches = [times for times in candidate.ns if times]
+        if candidate.kind != FLOOR and launches:
+            found = stats.median(launches)
+            widths.append((found.high - found.low) / found.value)
+    return max(widths)
+
+
+def lines_of(path: Path, start: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """(line, where the next one begins) of a file that may still be written to."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(start)
+        for text in file:
+            if not text.endswith(b"\n"):
+                return
+            start += len(text)
+            yield json.loads(text), start
+
+
+def wrong_results(result: Result, kinds: Sequence[str]) -> Iterator[str]:
+    """Calls of some kinds that gave wrong results, in words."""
+    for job in result.jobs:
+        for cell in job.cells:
+            for candidate in cell.candidates:
+                threads = sorted({t for some in candidate.wrong for t in some})
+                if threads and candidate.kind in kinds:
+                    yield (
+                        f"{job.shape}: {cell.title}, {cell.nbytes} bytes: wrong result of "
+                        f"{candidate.call} on thread{'s'[: len(threads) != 1]} "
+                        f"{', '.join(map(str, threads))}"
+                    )
