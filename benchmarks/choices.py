@@ -51,9 +51,10 @@ def judge(cell: Cell, limit: float) -> tuple[bool, str] | None:
     others = [c for name in ALGORITHMS if (c := cell.candidate(name)) is not None and any(c.ns)]
     if chosen is None or not others:
         return None
-    best = min(others, key=lambda c: stats.median([ns for ns in c.ns if ns]).value)
-    pairs = [(a, b) for a, b in zip(chosen.ns, best.ns, strict=True) if a and b]
-    ratio = stats.ratio([a for a, _ in pairs], [b for _, b in pairs])
+    best = min(others, key=lambda c: stats.median(c.ns).value)
+    ratio = stats.ratio(chosen.ns, best.ns)
+    if ratio is None:
+        return None
     same = chosen.algorithm == best.algorithm
     words = f"{cell.title} {cell.nbytes}: {chosen.algorithm}, best {best.algorithm}, {ratio}"
     return same or ratio.low <= limit, words

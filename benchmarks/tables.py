@@ -15,7 +15,6 @@ from pathlib import Path
 
 from xupc.bench import stats
 from xupc.bench.results import Candidate, Cell, Job, Result
-from xupc.bench.text import aa_spread
 from xupc.report import words
 
 __all__ = ["SUITES", "Comparison", "command_line", "compare", "document", "keys", "matched",
@@ -39,7 +38,7 @@ class Comparison:
     cell: Cell
     configuration: str
     ratio: stats.Ratio
-    spread: float
+    spread: float | None
     ours_ns: float
     peer_ns: float
 
@@ -75,12 +74,10 @@ def _compared(
     other = cell.candidate(peer if isinstance(peer, str) else peer(cell))
     if one is None or other is None:
         return None
-    pairs = [(a, b) for a, b in zip(other.ns, one.ns, strict=True) if a and b]
-    if not pairs:
+    ratio = stats.ratio(other.ns, one.ns)
+    if ratio is None:
         return None
-    ratio = stats.ratio([a for a, _ in pairs], [b for _, b in pairs])
-    spread = aa_spread(cell) or 0.0
-    return Comparison(cell, configuration, ratio, spread, middle(one), middle(other))
+    return Comparison(cell, configuration, ratio, cell.spread, middle(one), middle(other))
 
 
 def middle(candidate: Candidate) -> float:
@@ -121,7 +118,7 @@ def rows_of(rows: Sequence[Comparison]) -> str:
     head = ["cell", "xupc", "peer", "best peer", "peer / xupc (95%)", "A/A", "verdict"]
     return words.table(head, (
         [row.name, words.time(row.ours_ns), words.time(row.peer_ns), row.configuration,
-         str(row.ratio), f"{row.spread:.1%}", row.verdict]
+         str(row.ratio), "" if row.spread is None else f"{row.spread:.1%}", row.verdict]
         for row in rows
     ))
 

@@ -94,7 +94,7 @@ def overlaps(one: Job, other: Job) -> tuple[int, int, list[str]]:
         for a, b in zip(cell.candidates, again.candidates, strict=True):
             if a.kind not in (OURS, PEER):
                 continue
-            x, y = stats.median([ns for ns in a.ns if ns]), stats.median([ns for ns in b.ns if ns])
+            x, y = stats.median(a.ns), stats.median(b.ns)
             every += 1
             if x.low <= y.high and y.low <= x.high:
                 agree += 1

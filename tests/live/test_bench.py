@@ -73,7 +73,7 @@ def test_teams(tmp_path: Path, team: str) -> None:
     done = bench(
         "all_gather", "allav_exchange", "all_permute_x", "allv_scatter", "-n", "3",
         "--nodes", "2,1", "-m", "64,64", "--team", team, "--root", "last", "-i", "3", "--peer",
-        "--json", str(file),
+        "--launches", "1", "--json", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     for cell in Measurement.load(file).jobs[0].cells:
@@ -87,7 +87,7 @@ def test_every_collective_gives_what_it_must(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     done = bench(
         "*", "-n", "3", "-m", "48,48", "-i", "1", "-x", "0", "--flags", "auto", "--sync", "mysync",
-        "--root", "last", "--json", str(file),
+        "--root", "last", "--launches", "1", "--json", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     job = Measurement.load(file).jobs[0]
@@ -129,10 +129,15 @@ def started(words: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("inside", [False, True], ids=["launches", "in a job"])
-def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool) -> None:
+@pytest.mark.parametrize(
+    ("inside", "across"),
+    [(False, False), (True, False), (True, True)],
+    ids=["launches", "in a job", "across nodes"],
+)
+def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool, across: bool) -> None:
     file = tmp_path / "r.json"
-    words = ["all_gather", "-m", "8,1K", "--budget", "100", "--json", str(file)]
+    words = ["all_gather", "-m", "8,1K", "--budget", "100", "--peer", "--json", str(file)]
+    words += ["--nodes", "1,1"] if across else []
     command = [sys.executable, "-m", "xupc", "bench"]
     if inside:
         command = job_command(find_mpi(), 2, [*command, *words], environment={}, recover=False)
@@ -141,9 +146,9 @@ def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool) ->
     job = started(command)
     try:
         deadline = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < deadline:
+        while not (file.exists() and Measurement.load(file).jobs) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert file.exists(), "nothing was saved"
+        assert Measurement.load(file).jobs, "nothing was saved"
         before = file.stat().st_mtime
         job.send_signal(number)
         out, err = job.communicate(timeout=30)

@@ -262,6 +262,32 @@ def test_osu_lines_are_a_size_and_a_latency() -> None:
     assert (row["candidate"], row["median us"], row["peer/this"]) == ("xupc", "2.000", "1.5000")
 
 
+def test_the_header_says_what_the_interval_is() -> None:
+    visit = {"cell": 0, "ns": [[2000] * 20, [3000] * 20]}
+    assert "one launch there was" in text.osu(collected(HEAD, begin(), visit))
+    assert "Low, High: 50% interval" in text.osu(collected(*(HEAD, begin(), visit) * 2))
+    assert "Low, High: 94% interval" in text.osu(collected(*(HEAD, begin(), visit) * 5))
+    assert [stats.coverage(n) for n in (2, 3, 9)] == [0.5, 0.75, 0.95]
+
+
+def test_which_algorithm_was_chosen_is_said_by_size() -> None:
+    line = begin(names=("xupc",))
+    line["cells"].append({**line["cells"][0], "nbytes": 16})
+    line["cells"][0]["candidates"] = [{**line["cells"][0]["candidates"][0], "algorithm": "pull"}]
+    line["cells"][1]["candidates"] = [{**line["cells"][0]["candidates"][0], "algorithm": "push"}]
+    times = [{"cell": k, "ns": [[2000] * 9]} for k in (0, 1)]
+    assert "xupc by pull (8), push (16)" in text.osu(collected(HEAD, line, *times))
+
+
+def test_nothing_is_measured_twice_nothing_can_be_resolved() -> None:
+    found = stats.Ratio(2.0, 1.9, 2.1)
+    assert stats.verdict(found, None) == "not resolvable"
+    assert stats.verdict(found, 0.01) == "win"
+    assert stats.ratio([[1], []], [[], [1]]) is None
+    assert stats.ratio([[0, 0], [6]], [[0], [3]]).value == 1.5
+    assert stats.spread([[]], [[1]]) is None
+
+
 def test_an_interval_covers_the_spread_between_launches() -> None:
     steady = [[1000 + k % 7 for k in range(200)] for _ in range(5)]
     shifted = [[t + 100 * i for t in times] for i, times in enumerate(steady)]
@@ -288,6 +314,9 @@ def test_the_testbeds_of_the_documents() -> None:
     lines += [{"cell": k, "ns": [[9_000_000, 1100, 3100], [7, 5100, 5100]]} for k in (0, 1)]
     out = suites.mtu_table(collected(*lines)).splitlines()[-1].split()
     assert out == ["gather", "2", "2", *("1.00", "2.00", "5.00", "5.00") * 2]
+    lines[-1]["ns"][0] = []
+    out = suites.mtu_table(collected(*lines)).splitlines()[-1].split()
+    assert out == ["gather", "2", "2", "1.00", "2.00", "5.00", "5.00", "-", "5.00", "5.00"]
     rates = suites.bandwidth_table(collected(*lines))
     assert re.search(r"^8 +5.16 ", rates, re.MULTILINE)  # 16 bytes in 3.1 us
 
@@ -315,6 +344,12 @@ def test_the_testbeds_of_the_documents() -> None:
         (["--budget", "0"], "expected a time"),
         (["--json", "/none/r.json"], "there is no directory /none"),
         (["all_reduce", "-m", "3:3"], "nothing to measure"),
+        (["all_reduce", "--op", "XOR"], "nothing to measure"),
+        (["-m", "0,8"], "at least 1"),
+        (["--cold", "--loop"], "--cold and --loop"),
+        (["-n", "4", "--nodes", "2x2", "--team", "roots", "--root", "2"], "no thread 2 among 2"),
+        (["-n", "4", "--nodes", "3,1", "--team", "node", "--root", "1"], "no thread 1 among 1"),
+        (["--mpiexec-args", "'"], "No closing quotation"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], said: str) -> None:

@@ -46,6 +46,9 @@ class Call:
         What I contribute, and where I must find what; None where I have no part.
     scalar
         What I contribute is an argument, and what I must find comes back from the call.
+    vary
+        Changes what I contribute, so that it is in my cache as a program would have it there;
+        None where there is nothing to change.
     """
 
     function: Callable[..., Any]
@@ -54,6 +57,7 @@ class Call:
     source: NDArray[Any] | None = None
     result: NDArray[Any] | None = None
     scalar: bool = False
+    vary: Callable[[], Any] | None = None
 
     def __call__(self) -> Any:
         return self.function(*self.arguments)
@@ -175,11 +179,22 @@ def _ends(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
     given, found = work.given * work.count, work.found
     size = work.dtype.itemsize
     one_buffer = dst is src and given  # the root of a broadcast in place finds nothing new
+    source = src[: given * size].view(work.dtype) if given else None
     return {
         "work": work,
-        "source": src[: given * size].view(work.dtype) if given else None,
+        "source": source,
         "result": dst[: found * size].view(work.dtype) if found and not one_buffer else None,
+        "vary": None if source is None else _varying(source),
     }
+
+
+def _varying(source: NDArray[Any]) -> Callable[[], Any]:
+    """Numbers stay such that reductions of them are quick."""
+    if source.dtype.kind in "ifc":
+        return partial(np.negative, source, out=source)
+    if source.dtype.kind == "b":
+        return partial(np.logical_not, source, out=source)
+    return partial(np.invert, source, out=source)
 
 
 # ---- ours --------------------------------------------------------------------------------------
@@ -410,7 +425,7 @@ def bcast_and_copy(work: Work, memory: Memory) -> Call:
             other[:] = block
 
     source, result = (block, other) if at_root else (None, block)
-    return Call(call, (), work, source, result)
+    return Call(call, (), work, source, result, vary=_varying(block) if at_root else None)
 
 
 _Found = tuple[str, Callable[..., Any], tuple[Any, ...]]

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median as middle
 from typing import Any
 
-from . import stats
 from .results import FLOOR, Candidate, Cell, Job, Launch, Result
 
 __all__ = ["Collector", "lines_of", "wrong_results"]
@@ -24,6 +23,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.job: Job | None = None
+        self.error = ""  # that ended the last launch
+        self.visited = 0  # cells of it
         self._head: dict[str, Any] = {}
         self._bounds: dict[str, list[float]] = {}
         self._skews: list[float] = []
@@ -33,6 +34,9 @@ class Collector:
         """The next line of a launch."""
         if "about" in line:
             self._head = line
+            self.error = ""
+        elif "error" in line:
+            self.error = line["error"]
         elif "bounds" in line:
             self._head["bounds"] = line["bounds"]
         elif "cells" in line:
@@ -66,6 +70,7 @@ class Collector:
     def _visit(self, line: dict[str, Any]) -> None:
         assert self.job is not None
         cell = self.job.cells[line["cell"]]
+        self.visited = max(self.visited, line["cell"] + 1)
         for candidate, times in zip(cell.candidates, line["ns"], strict=True):
             candidate.ns[-1] += times
         for candidate, threads in zip(cell.candidates, line.get("wrong", ()), strict=False):
@@ -85,12 +90,12 @@ class Collector:
 
 
 def _width(cell: Cell) -> float:
+    """Of the widest candidate: the span of its launches' medians, as a share of the middle one."""
     widths = [0.0]
     for candidate in cell.candidates:
-        launches = [times for times in candidate.ns if times]
-        if candidate.kind != FLOOR and launches:
-            found = stats.median(launches)
-            widths.append((found.high - found.low) / found.value)
+        medians = [middle(times) for times in candidate.ns if times]
+        if candidate.kind != FLOOR and medians:
+            widths.append((max(medians) - min(medians)) / max(1.0, middle(medians)))
     return max(widths)
 
 

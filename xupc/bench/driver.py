@@ -6,18 +6,29 @@ something.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median as middle
+from types import FrameType
 
-from xupc.cli.launcher import Outcome, job_command, job_environment, run_job, thread_command
-from xupc.cli.mpi import Mpi, find_mpi
+from xupc.cli.launcher import (
+    EXIT_ENVIRONMENT,
+    EXIT_TIMEOUT,
+    job_command,
+    job_environment,
+    run_job,
+    thread_command,
+)
+from xupc.cli.mpi import find_mpi
 
 from .collect import Collector, lines_of
 from .results import Result
@@ -25,7 +36,8 @@ from .settings import Settings, Shape
 
 __all__ = ["SAVE", "Plan", "measure"]
 
-START = 3.5  # seconds that a launch takes besides the measuring
+START = 3.5  # seconds that a launch takes besides the measuring, until that is known
+LEAST = 0.5  # seconds of measuring
 SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more
@@ -44,10 +56,11 @@ class Plan:
         Of each.
     seconds
         For all launches together.
-    mpiexec_args, environment
+    mpiexec_args
         What is added to every launch.
     time_limit
-        Seconds after which a launch is killed; None: some times its share.
+        Seconds after which a launch is killed; None: some times its share, or where the number of
+        repetitions is given, never.
     """
 
     shapes: tuple[Shape, ...]
@@ -55,13 +68,7 @@ class Plan:
     launches: int = 1
     seconds: float = 60.0
     mpiexec_args: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
     time_limit: float | None = None
-
-    @property
-    def share(self) -> float:
-        """Seconds of measuring in a launch."""
-        return max(0.5, self.seconds / (self.launches * len(self.shapes)) - START)
 
 
 def measure(
@@ -86,92 +93,151 @@ def measure(
     -------
     result : Result
     status : int
-        0; or that of a job that failed, was interrupted (128 + signal) or took too long (3).
+        0; 128 + the signal that interrupted it; 3 if a launch took too long or hung; 4 if one
+        failed otherwise.
 
     Raises
     ------
     LaunchError
         There is no launcher, or it does not start.
+    OSError
+        The result cannot be saved; before anything is launched.
     """
-    mpi = find_mpi()
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    result = Result(list(command), created, complete=False)
-    collectors = [Collector() for _ in plan.shapes]
-    status = 0
-    with tempfile.TemporaryDirectory(prefix="xupc-bench-") as folder:
-        for number in range(plan.launches):
-            for k, (shape, collector) in enumerate(zip(plan.shapes, collectors, strict=True)):
-                watch = _Watch(
-                    Path(folder) / f"{number}.{k}", result, collectors, save, progress,
-                    done=(number * len(plan.shapes) + k) / (plan.launches * len(plan.shapes)),
-                    part=1 / (plan.launches * len(plan.shapes)),
-                    seconds=plan.share + START,
-                    what=f"launch {number + 1} of {plan.launches}, {shape}",
-                    collector=collector,
-                )  # fmt: skip
-                outcome, limit = _launch(plan, mpi, shape, collector, number, watch)
-                if outcome.status:
-                    status = status or outcome.status
-                    failed = f"launch {number + 1} of {shape}: {outcome.explain(limit)}"
-                    result.notes.append(failed)
-                if outcome.interrupted:
-                    _finish(result, collectors, save, complete=False)
-                    return result, status
-    _finish(result, collectors, save, complete=not status)
-    return result, status
+    return _Run(plan, command, save, progress).all_launches()
 
 
-def _launch(
-    plan: Plan, mpi: Mpi, shape: Shape, collector: Collector, number: int, watch: _Watch
-) -> tuple[Outcome, float]:
-    """One job; what it wrote is in the collector afterwards."""
-    settings = plan.settings.but(
-        seconds=plan.share, seed=plan.settings.seed + number, widths=collector.widths()
-    )
-    words = [sys.executable, "-m", "xupc.bench.worker", str(watch.path), settings.to_json()]
-    environment = job_environment(
-        {**os.environ, **plan.environment}, mpi.family, tag=uuid.uuid4().hex, nodes=shape.nodes,
-        timeout=HANG,
-    )  # fmt: skip
-    command = job_command(
-        mpi, shape.threads, thread_command(words), extra=plan.mpiexec_args,
-        environment=environment,
-    )  # fmt: skip
-    limit = plan.time_limit or PATIENCE * plan.share + SLACK
-    with watch:
-        outcome = run_job(command, environment, time_limit=limit, forward=True)
-    return outcome, limit
-
-
-class _Watch:
-    """Reads what a job writes while it runs: saves it, and tells how far it is."""
+class _Run:
+    """All launches of a plan, and what came of them so far."""
 
     def __init__(
         self,
-        path: Path,
-        result: Result,
-        collectors: Sequence[Collector],
+        plan: Plan,
+        command: Sequence[str],
         save: Path | None,
         progress: Callable[[float, str], None] | None,
-        *,
-        collector: Collector,
-        done: float,
-        part: float,
-        seconds: float,
-        what: str,
     ) -> None:
-        self.path = path
-        self.result = result
-        self.collectors = collectors
-        self.save = save
+        self.plan = plan
+        self.mpi = find_mpi()
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.result = Result(list(command), created, complete=False)
+        self.collectors = [Collector() for _ in plan.shapes]
+        self.path = save
         self.progress = progress
+        self.status = 0
+        self.began = time.monotonic()
+        self.done = 0  # launches
+        self.overhead: list[float] = []  # seconds of launches that were not measuring
+        self.ended = 0  # by this signal
+        self.saved = time.monotonic()
+        self.save_cost = 0.0
+        self.save()
+
+    def all_launches(self) -> tuple[Result, int]:
+        """In turn, until the last one or a signal."""
+        beside = self.path.parent if self.path is not None else None
+        with self._heeding(), tempfile.TemporaryDirectory(prefix=".xupc-bench-", dir=beside) as at:
+            for number in range(self.plan.launches):
+                for shape, collector in zip(self.plan.shapes, self.collectors, strict=True):
+                    if not self.ended:
+                        self.launch(number, shape, collector, Path(at) / "lines")
+            if self.ended:
+                self.status = 128 + self.ended
+                self._note(f"ended by {signal.Signals(self.ended).name}")
+        self.result.complete = not self.status
+        self.save()
+        return self.result, self.status
+
+    @contextlib.contextmanager
+    def _heeding(self) -> Iterator[None]:
+        """Between launches, too, a signal ends the measurement and not this process."""
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            self.ended = self.ended or number
+
+        before = {n: signal.signal(n, end) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @property
+    def all(self) -> int:
+        """Launches of all shapes."""
+        return self.plan.launches * len(self.plan.shapes)
+
+    @property
+    def share(self) -> float:
+        """Seconds of measuring in the next launch: a part of what is left."""
+        left = self.plan.seconds - (time.monotonic() - self.began)
+        around = middle(self.overhead) if self.overhead else START
+        return max(LEAST, left / (self.all - self.done) - around)
+
+    def launch(self, number: int, shape: Shape, collector: Collector, lines: Path) -> None:
+        """One job; what it wrote is in the collector afterwards."""
+        plan, share = self.plan, self.share
+        settings = plan.settings.but(
+            seconds=share, seed=plan.settings.seed + number, widths=collector.widths()
+        )
+        lines.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]
+        environment = job_environment(
+            os.environ, self.mpi.family, tag=uuid.uuid4().hex, nodes=shape.nodes, timeout=HANG
+        )
+        command = job_command(
+            self.mpi, shape.threads, thread_command(words), extra=plan.mpiexec_args,
+            environment=environment,
+        )  # fmt: skip
+        limit = plan.time_limit
+        if limit is None and settings.iterations is None:
+            limit = PATIENCE * share + SLACK
+        what = f"launch {number + 1} of {plan.launches}, {shape}"
+        with _Watch(self, lines, collector, share + START, what):
+            outcome = run_job(command, environment, time_limit=limit, forward=True)
+        self.done += 1
+        self.overhead.append(max(0.0, outcome.seconds - share))
+        self.ended = self.ended or outcome.interrupted
+        if outcome.status and not outcome.interrupted:
+            hung = outcome.timed_out or collector.error.startswith("HangError")
+            self.status = self.status or (EXIT_TIMEOUT if hung else EXIT_ENVIRONMENT)
+            self._note(f"{what}: {collector.error or outcome.explain(limit)}")
+
+    def _note(self, text: str) -> None:
+        self.result.notes.append(text)
+
+    def save(self) -> None:
+        """Bring the file up to date."""
+        self.result.jobs = [c.job for c in self.collectors if c.job is not None]
+        if self.path is not None:
+            began = time.monotonic()
+            self.result.save(self.path)
+            self.saved = time.monotonic()
+            self.save_cost = self.saved - began
+
+    @property
+    def save_is_due(self) -> bool:
+        """Rarely enough for saving to be no part of what is measured."""
+        wait = max(SAVE, 50 * self.save_cost)
+        return self.path is not None and time.monotonic() - self.saved > wait
+
+
+class _Watch:
+    """While a job runs: reads what it writes, saves it, and tells how far it is."""
+
+    def __init__(
+        self, run: _Run, path: Path, collector: Collector, seconds: float, what: str
+    ) -> None:
+        self.run = run
+        self.path = path
         self.collector = collector
-        self.done, self.part, self.seconds, self.what = done, part, seconds, what
+        self.seconds = seconds
+        self.what = what
         self._place = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="xupc-bench-watch", daemon=True)
 
     def __enter__(self) -> _Watch:
+        self.collector.visited = 0
         self._thread.start()
         return self
 
@@ -186,22 +252,21 @@ class _Watch:
             self._place = place
 
     def _run(self) -> None:
-        began = saved = time.monotonic()
+        began = time.monotonic()
         while not self._stop.wait(0.25):
             self._read()
-            now = time.monotonic()
-            if self.progress is not None:
-                share = min(0.99, (now - began) / self.seconds)
-                self.progress(self.done + self.part * share, self.what)
-            if self.save is not None and now - saved > SAVE:
-                _finish(self.result, self.collectors, self.save, complete=False)
-                saved = now
+            if self.run.progress is not None:
+                share = min(0.99, self._share(time.monotonic() - began))
+                self.run.progress((self.run.done + share) / self.run.all, self.what)
+            if self.run.save_is_due:
+                try:
+                    self.run.save()
+                except OSError as error:  # said once more, and loudly, at the end
+                    self.what += f" (not saved: {error.strerror})"
 
-
-def _finish(
-    result: Result, collectors: Sequence[Collector], save: Path | None, *, complete: bool
-) -> None:
-    result.jobs = [c.job for c in collectors if c.job is not None]
-    result.complete = complete
-    if save is not None:
-        result.save(save)
+    def _share(self, seconds: float) -> float:
+        """Of this launch, by time; by cells where each is visited once."""
+        job = self.collector.job
+        if self.run.plan.settings.iterations is not None and job is not None:
+            return self.collector.visited / max(1, len(job.cells))
+        return seconds / self.seconds

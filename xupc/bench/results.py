@@ -9,10 +9,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
+
+from . import stats
 
 __all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch", "Result"]
 
@@ -114,6 +116,18 @@ class Cell:
         """By its name; None if it is not among those compared."""
         return next((c for c in self.candidates if c.name == name), None)
 
+    @property
+    def pair(self) -> tuple[Candidate, Candidate] | None:
+        """The same call under two names, by which the A/A spread is found; None without one."""
+        again = next(self.of_kind(AGAIN), None)
+        first = None if again is None else self.candidate(again.name.removesuffix(" again"))
+        return None if again is None or first is None else (first, again)
+
+    @property
+    def spread(self) -> float | None:
+        """How far those two differ in a typical launch; None if that was not measured."""
+        return None if self.pair is None else stats.spread(*(c.ns for c in self.pair))
+
     def of_kind(self, kind: str) -> Iterator[Candidate]:
         """Those of a kind, with at least one repetition."""
         return (c for c in self.candidates if c.kind == kind and any(c.ns))
@@ -192,8 +206,8 @@ class Result:
 
     def save(self, path: Path) -> None:
         """Write the file in one go: a reader never finds half of it."""
-        head = {"format": FORMAT, "version": VERSION}
-        data = (json.dumps({**head, **asdict(self)}, separators=(",", ":")) + "\n").encode()
+        head = {"format": FORMAT, "version": VERSION, **_fields(self)}
+        data = (json.dumps(head, default=_fields, separators=(",", ":")) + "\n").encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
         new = path.with_name(path.name + ".new")
@@ -225,6 +239,11 @@ class Result:
         except ValueError as e:
             raise ValueError(f"{path}: {e}") from None
         return result
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass's own fields: `asdict` would copy millions of numbers one by one."""
+    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:

@@ -32,7 +32,7 @@ __all__ = [
 
 ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
 SYNCS = "allsync", "mysync", "nosync"
-_SCALAR = 8  # bytes of a scalar
+SCALARS = "float64", "int64", "complex128", "bool"  # what Python's numbers travel as
 _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -137,13 +137,18 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
     kind, what = family(collective)
     # nobody sees private arrays, so sync modes say nothing about them
     syncs = settings.syncs if kind in ("all", "v", "x") else ("allsync",)
-    if kind == "allv":
-        nbytes = _SCALAR
     for sync in syncs:
-        if not reduces(what):
-            yield Case(collective, nbytes, "float64" if kind == "allv" else "uint8", "", sync)
+        if kind != "allv" and not reduces(what):
+            yield Case(collective, nbytes, "uint8", "", sync)
             continue
-        for dtype in ("float64",) if kind == "allv" else settings.dtypes:
+        for dtype in settings.dtypes:
+            if kind == "allv":
+                if dtype not in SCALARS:
+                    continue
+                nbytes = np.dtype(dtype).itemsize
+                if not reduces(what):
+                    yield Case(collective, nbytes, dtype, "", sync)
+                    continue
             if nbytes % np.dtype(dtype).itemsize:
                 continue
             for op in settings.ops:
@@ -191,7 +196,7 @@ def size_of(text: str) -> int:
 
 
 def sizes_between(low: int, high: int) -> tuple[int, ...]:
-    """Powers of two from `low` to `high`, as OSU's benchmarks have them, and `high` itself."""
+    """`low`, and on by doubling to `high` at most, as OSU's benchmarks do."""
     if not 1 <= low <= high:
         raise ValueError(f"sizes from {low} to {high}: expected at least 1, in ascending order")
     found = [low]

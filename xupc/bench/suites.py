@@ -83,26 +83,25 @@ def mtu_table(result: Result) -> str:
     ]
     for (work, elements), found in _mtu_rows(result).items():
         for threads, figures in found:
-            text = "".join(f"{f'{low:.2f} {mean:.2f}':>24}" for low, mean in figures)
+            shown = ["-" if f is None else f"{f[0]:.2f} {f[1]:.2f}" for f in figures]
+            text = "".join(f"{words:>24}" for words in shown)
             lines.append(f"{work:<14}{elements:>9}{threads:>8}{text}")
     return "\n".join(lines) + "\n"
 
 
-_Figures = list[tuple[float, float]]
+_Figures = list[tuple[float, float] | None]
 
 
 def _mtu_rows(result: Result) -> dict[tuple[str, int], list[tuple[int, _Figures]]]:
     rows: dict[tuple[str, int], list[tuple[int, _Figures]]] = {}
     for job in result.jobs:
         for cell in job.cells:
-            other = _extended(job, cell)
-            if cell.collective.endswith("_x") or other is None:
+            if cell.collective.endswith("_x"):
                 continue
             figures = [
-                _figures(candidate, job)
-                for each in (cell, other)
+                None if each is None else _figures(each.candidate(name), job)
+                for each in (cell, _extended(job, cell))
                 for name in ("PUSH", "PULL")
-                if (candidate := each.candidate(name)) is not None and any(candidate.ns)
             ]
             key = cell.collective.removeprefix("all_"), cell.nbytes // _ELEMENT
             rows.setdefault(key, []).append((job.threads, figures))
@@ -114,7 +113,10 @@ def _extended(job: Job, cell: Cell) -> Cell | None:
     return next((other for other in job.cells if other.key == key), None)
 
 
-def _figures(candidate: Candidate, job: Job) -> tuple[float, float]:
+def _figures(candidate: Candidate | None, job: Job) -> tuple[float, float] | None:
+    """(minimum, mean); None where nothing was measured."""
+    if candidate is None or not any(candidate.ns):
+        return None
     runs = np.concatenate([np.asarray(ns[1:] or ns, float) for ns in candidate.ns if ns])
     runs = np.maximum(0.0, runs - float(job.about.get("timer ns", 0.0))) / 1e3
     return float(runs.min()), float(runs.mean())

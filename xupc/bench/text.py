@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from . import stats
-from .results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job, Result
+from .results import FLOOR, OURS, PEER, Candidate, Cell, Job, Result
 
-__all__ = ["aa_spread", "comparison", "osu", "table_csv"]
+__all__ = ["comparison", "osu", "table_csv"]
 
 
 def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
@@ -61,13 +61,24 @@ def _head(job: Job) -> list[str]:
         f"# xupc bench {about.get('xupc')}: {job.shape}",
         f"# {about.get('mpi')}, {about.get('thread level')}, {core}, {where}, "
         f"{about.get('binding')}",
-        f"# {len(job.launches)} launch{'es' * (len(job.launches) != 1)}; time of a repetition: "
-        f"maximum over the threads; {text}",
+        f"# time of a repetition: maximum over the threads; {text}",
+        f"# {_interval(len(job.launches))}",
     ]
     floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.ns for t in ns]
     if floors:
         lines.append(f"# an empty call takes {np.median(floors) / 1e3:.3f} us: not subtracted")
     return lines
+
+
+def _interval(launches: int) -> str:
+    """What Low and High are."""
+    if launches == 1:
+        return (
+            "Low, High: 95% interval of the median in the one launch there was; launches differ "
+            "by more (--launches 5)"
+        )
+    share = stats.coverage(launches)
+    return f"Low, High: {share:.0%} interval of the median over {launches} launches"
 
 
 def _groups(job: Job) -> Iterator[tuple[str, list[Cell]]]:
@@ -84,8 +95,15 @@ def _names(cells: Sequence[Cell]) -> list[str]:
 
 
 def _call(cells: Sequence[Cell], name: str) -> str:
-    found = next(c for cell in cells if (c := cell.candidate(name)) is not None)
-    return f"{found.call} by {found.algorithm}" if found.algorithm else found.call
+    found = [(cell, c) for cell in cells if (c := cell.candidate(name)) is not None]
+    by: dict[str, list[int]] = {}
+    for cell, candidate in found:
+        by.setdefault(candidate.algorithm, []).append(cell.nbytes)
+    how = ", ".join(
+        algorithm if len(by) == 1 else f"{algorithm} ({', '.join(map(str, sizes))})"
+        for algorithm, sizes in by.items()
+    )
+    return f"{found[0][1].call} by {how}" if how else found[0][1].call
 
 
 def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
@@ -120,18 +138,7 @@ def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.
     other = cell.candidate(peer)
     if other is None or other is candidate:
         return None
-    pairs = [(a, b) for a, b in zip(other.ns, candidate.ns, strict=True) if a and b]
-    return stats.ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
-
-
-def aa_spread(cell: Cell) -> float | None:
-    """How far the same call under two names differs; None if it was not measured twice."""
-    again = next(cell.of_kind(AGAIN), None)
-    first = cell.candidate(again.name.removesuffix(" again")) if again is not None else None
-    if again is None or first is None:
-        return None
-    pairs = [(a, b) for a, b in zip(first.ns, again.ns, strict=True) if a and b]
-    return stats.spread([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
+    return stats.ratio(other.ns, candidate.ns)
 
 
 _CSV = (
@@ -159,13 +166,13 @@ def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
     launches = [ns for ns in candidate.ns if ns]
     found = stats.median(launches)
     every = np.concatenate([np.asarray(ns, float) for ns in launches]) / 1e3
-    against, spread = comparison(cell, candidate), aa_spread(cell)
+    against, spread = comparison(cell, candidate), cell.spread
     wrong = sorted({t for some in candidate.wrong for t in some})
     ratios: list[object] = ["", "", ""]
     verdict = ""
     if against is not None:
         ratios = [f"{v:.4f}" for v in (against.value, against.low, against.high)]
-        verdict = stats.verdict(against, spread or 0.0)
+        verdict = stats.verdict(against, spread)
     return [
         job.threads, len(job.nodes), cell.collective, cell.nbytes, cell.dtype, cell.op, cell.sync,
         cell.root, cell.team, int(cell.cold), candidate.name, candidate.kind, candidate.call,

@@ -21,8 +21,8 @@ from ..algorithms import registered
 from ..flags import ALGORITHM_NAMES
 from ..selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..selection_file import built_in
-from .results import AGAIN, OURS, Candidate, Cell, Job, Result
-from .stats import RESOLVABLE, Ratio, geometric_mean, ratio, spread
+from .results import OURS, Candidate, Cell, Job, Result
+from .stats import RESOLVABLE, Ratio, geometric_mean, ratio
 
 __all__ = ["GAIN", "Change", "Tuned", "place_of", "tuned"]
 
@@ -119,7 +119,7 @@ def tuned(
         by_size = cells.setdefault(place_of(job), defaultdict(lambda: defaultdict(list)))
         for cell in job.cells:
             name = registered_name(cell.collective)
-            if name in known and cell.team == "world" and not cell.cold:
+            if name in known and cell.team == "world" and not (cell.cold or cell.loop):
                 by_size[name][cell.nbytes].append(cell)
     return [
         _tuned_at(place, by_size, table.at(place), earlier(place))
@@ -194,11 +194,9 @@ class Spot:
     def problem(self) -> str:
         """Why nothing can be said, empty if something can."""
         for cell in self.cells:
-            ours, again = cell.candidate("xupc"), next(cell.of_kind(AGAIN), None)
-            pairs = _paired(ours, again)
-            if not pairs:
+            differs = cell.spread
+            if differs is None:
                 return "nothing was measured twice"
-            differs = spread(*zip(*pairs, strict=True))
             if differs > RESOLVABLE:
                 return f"not resolvable: the same call twice differs by {differs:.0%}"
             if _of_algorithm(cell, self.usual) is None:
@@ -212,11 +210,10 @@ class Spot:
         """
         found = []
         for cell in self.cells:
-            pairs = _paired(_of_algorithm(cell, before), _of_algorithm(cell, after))
-            if not pairs:
+            one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
+            if one is None or other is None or (each := ratio(one.ns, other.ns)) is None:
                 return None
-            above, below = zip(*pairs, strict=True)
-            found.append(ratio(above, below))
+            found.append(each)
         value = geometric_mean(r.value for r in found)
         return Ratio(value, min(r.low for r in found), max(r.high for r in found))
 
@@ -237,13 +234,6 @@ def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
     same = [c for c in cell.of_kind(OURS) if c.algorithm.startswith(name)]
     found = next(iter((*named, *same)), None)
     return None if found is None or any(found.wrong) else found
-
-
-def _paired(one: Candidate | None, other: Candidate | None) -> list[tuple[list[int], list[int]]]:
-    """Their repetitions in the launches that have some of both."""
-    if one is None or other is None:
-        return []
-    return [(a, b) for a, b in zip(one.ns, other.ns, strict=False) if a and b]
 
 
 # --- all sizes ------------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
+from math import ceil
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +34,7 @@ from mpi4py import MPI
 
 import xupc
 
-from . import clocks, machine
+from . import clocks, machine, stats
 from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call
 from .cases import Work, family
 from .results import AGAIN, FLOOR, OURS, PEER
@@ -51,7 +52,8 @@ QUICK_NS = 2_000_000  # a call that takes less is tried several times
 LOOP_NS = 1_000_000  # calls back to back last about so long
 MOST_CALLS = 500
 LARGE = 1 << 20  # from here on Bcast is measured together with the root's own copy, too
-CACHES = 64 << 20  # bytes written to have nothing else in the caches
+FEW = 5  # repetitions of a quick call in a trial
+LONGEST_NS = 1e9  # between two words from thread to thread
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Timed:
     text: str
     calls: list[Call]
     algorithm: str = ""
-    network_bytes: int | None = None
+    network_bytes: float | None = None
     cost: float = 0.0  # ns of a repetition with all that is around it
     begins: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -93,16 +95,8 @@ class Measured:
     @property
     def width(self) -> float:
         """The widest interval of a median so far, as a share of it."""
-        widths = [0.0]
-        for one, times in zip(self.timed, self.ns, strict=True):
-            if one.kind == FLOOR or not times:
-                continue
-            ordered, n = sorted(times), len(times)
-            reach = 0.98 * n**0.5  # 95%, by ranks
-            low = ordered[max(0, int(n / 2 - reach))]
-            high = ordered[min(n - 1, int(n / 2 + reach))]
-            widths.append((high - low) / max(1, ordered[n // 2]) if n > 5 else 1.0)
-        return max(widths)
+        pairs = zip(self.timed, self.ns, strict=True)
+        return max((stats.width(ns) for one, ns in pairs if one.kind != FLOOR), default=0.0)
 
 
 class Worker:
@@ -131,12 +125,15 @@ class Worker:
         job = team.job
         self.machines: list[int] = self.comm.allgather(job.machine[0])
         self.offset = clocks.Offset(0, 0.0, 0.0)
-        self.flush = np.zeros(CACHES if settings.cold else 0, np.uint8)
+        self.flush = np.zeros(0, np.uint8)
+        if self.member and settings.cold:  # all threads of a machine together fill its caches
+            self.flush = np.zeros(machine.block_bytes(len(job.machine)) or 0, np.uint8)
         if self.member:
             largest = max(*settings.sizes, 8)
             self.memory = Memory(self.team, self.team_comm, largest)
             self.barrier = our_barrier(self.memory).function
         self.cells = [self._prepared(case) for case in cases(settings)]
+        self._share_bytes()
         gc.collect()
         gc.freeze()  # what is there now stays, and need not be looked at again and again
 
@@ -158,11 +155,20 @@ class Worker:
         names = self.comm.bcast([(t.name, t.kind, t.text, t.algorithm) for t in timed])
         if not self.member:
             timed = [Timed(name, kind, text, [], how) for name, kind, text, how in names]
-        for one in timed:
-            mine = one.network_bytes
-            total = self.comm.allreduce(mine or 0)
-            one.network_bytes = None if self.comm.allreduce(int(mine is None)) else total
         return Measured(case, timed, ns=[[] for _ in timed])
+
+    def _share_bytes(self) -> None:
+        """Of every call, what all threads together move between nodes; collective."""
+        every = [one for measured in self.cells for one in measured.timed]
+        mine = np.array([-1.0 if t.network_bytes is None else t.network_bytes for t in every])
+        if not len(mine):
+            return
+        total, least = np.empty_like(mine), np.empty_like(mine)
+        self.comm.Allreduce(np.maximum(mine, 0), total, MPI.SUM)
+        unknown = np.minimum(mine, 0) if self.member else np.zeros_like(mine)
+        self.comm.Allreduce(unknown, least, MPI.MIN)
+        for one, count, known in zip(every, total, least == 0, strict=True):
+            one.network_bytes = round(count) if known else None
 
     def _timed(self, case: Case) -> Iterator[Timed]:
         settings, call = self.settings, case.collective
@@ -201,29 +207,34 @@ class Worker:
 
     def _ours(self, case: Case, name: str, kind: str, flags: int) -> Timed:
         calls = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]
-        words = [word for word in (case.sync if case.sync != "allsync" else "",) if word]
-        words += [name] if name in ("PULL", "PUSH", "MULTICORE") else []
-        text = f"{case.collective}({', '.join(['...', *words])})"
+        algorithm = name.removesuffix(" again")
+        words = ["...", *([algorithm] if algorithm != "xupc" else [])]
+        words += [case.sync] if case.sync != "allsync" else []
+        plans = [_plan_of(call) for call in calls]
+        return self._of_plans(name, kind, f"{case.collective}({', '.join(words)})", calls, plans)
+
+    def _of_plans(
+        self, name: str, kind: str, text: str, calls: list[Call], plans: list[Any]
+    ) -> Timed:
+        """A candidate of which plans tell more: of several roots the average bytes."""
         found = Timed(name, kind, text, calls)
-        plan = _plan_of(calls[0])
-        if plan is not None:
-            found.algorithm = plan.algorithm
-            found.network_bytes = 0
-            if plan.instance is not None:
-                node_of = self.team.rank_tree.node_of
-                found.network_bytes = plan.instance.plan.bytes_between_nodes(node_of)
+        if None not in plans:
+            node_of = self.team.rank_tree.node_of
+            instances = [plan.instance for plan in plans if plan.instance is not None]
+            sent = sum(instance.plan.bytes_between_nodes(node_of) for instance in instances)
+            found.algorithm = plans[0].algorithm
+            found.network_bytes = sent / len(plans)
         return found
 
     def _planned(self, case: Case) -> Timed | None:
         """The library's choice as a plan that is replayed."""
-        calls = []
-        for work in self.works(case):
-            full = our_call(case.collective, work, self.memory, flags_of("auto", case.sync))
-            plan = _plan_of(full)
-            if plan is None:
-                return None
-            calls.append(Call(plan, (), work, full.source, full.result))
-        return Timed("plan", OURS, f"{case.collective}.plan(...)()", calls, plan.algorithm)
+        flags = flags_of("auto", case.sync)
+        full = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]
+        plans = [_plan_of(call) for call in full]
+        if None in plans:
+            return None
+        calls = [replace(c, function=p, arguments=()) for c, p in zip(full, plans, strict=True)]
+        return self._of_plans("plan", OURS, f"{case.collective}.plan(...)()", calls, plans)
 
     def _peers(self, case: Case) -> Iterator[Timed]:
         """mpi4py's; of a large broadcast also with the copy that ours makes at the root."""
@@ -268,7 +279,7 @@ class Worker:
                     call.prepare(salt)
                     self.barrier()
                     returned = call()
-                    self.barrier()
+                    self.leave(one)
                     right &= call.is_right(returned, salt)
             every = xupc.allv_gather_all(bool(right))
             found.append([thread for thread, good in enumerate(every) if not good])
@@ -278,10 +289,11 @@ class Worker:
         """Warm up, and find out what a repetition of each candidate costs."""
         for i, one in enumerate(measured.timed):
             trial = Measured(measured.case, [one], ns=[[]])
+            self.run(trial, [self.settings.warmup])
             took = self.run(trial, [1])
             for _ in range(TRIALS):  # any of them may have met a busy moment
                 if took < QUICK_NS:
-                    took = min(took, self.run(trial, [max(1, self.settings.warmup)]))
+                    took = min(took, self.run(trial, [FEW]))
             measured.timed[i].cost = took
             one.begins.clear()
             one.ends.clear()
@@ -301,7 +313,8 @@ class Worker:
     def run(self, measured: Measured, counts: Sequence[int], seconds: float | None = None) -> float:
         """Measure, and stop early where costs were underrated; ns per round. Collective."""
         rounds = self.shuffled(counts)
-        length = max(1, -(-len(rounds) // (1 if seconds is None else SLICES)))
+        cost = sum(t.cost for t in measured.timed) or LONGEST_NS
+        length = max(1, min(-(-len(rounds) // SLICES), int(LONGEST_NS / cost)))
         self.agreed(0)
         begin, took = time.perf_counter_ns(), 0
         for start in range(0, len(rounds), length):
@@ -324,6 +337,8 @@ class Worker:
             call = one.calls[one.turn]
             one.turn = (one.turn + 1) % len(one.calls)
             function, arguments = call.function, call.arguments
+            if call.vary is not None:
+                call.vary()
             if quick:
                 barrier()
                 begin = clock()
@@ -339,10 +354,14 @@ class Worker:
                     function(*arguments)
                 end = clock()
                 if settle is not None:
-                    (settle if one.kind == PEER else barrier)()
+                    self.leave(one)
                 _keep_busy(self.settings.busy)
             one.begins.append(begin)
             one.ends.append(end)
+
+    def leave(self, one: Timed) -> None:
+        """After a call, a barrier of its own library: nobody else sends what that has buffered."""
+        (self.team_comm.Barrier if self.across and one.kind == PEER else self.barrier)()
 
     def shuffled(self, counts: Sequence[int]) -> list[list[int]]:
         """Indices of candidates, by rounds; those with fewer repetitions are spread out."""
@@ -392,8 +411,8 @@ class Worker:
             skews.append(self.skew(before, begins, n))
             one.begins.clear()
             one.ends.clear()
+        uncertainty = self.agreed(ceil(max(before.uncertainty, self.offset.uncertainty)))
         if self.root_of_all:
-            uncertainty = max(before.uncertainty, self.offset.uncertainty)
             visit: dict[str, Any] = {"cell": number, "ns": found, "uncertainty ns": uncertainty}
             if any(skews):
                 visit["skew ns"] = float(np.median([s for s in skews if s]))
@@ -424,7 +443,7 @@ class Worker:
             spent = xupc.allv_broadcast(time.monotonic() - start, 0)
             self.visit(k, max(SHORTEST, (seconds * FIRST - spent) / (cells - k)))
         share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
-        while self.settings.iterations is None and cells:
+        while self.settings.iterations is None:
             over = time.monotonic() - start + share / 2 > seconds
             number = xupc.allv_broadcast(-1 if over else self.widest(), 0)
             if number < 0:
@@ -600,7 +619,11 @@ def main(arguments: Sequence[str]) -> None:
         note = lines.write if lines is not None else _nothing
         for line in facts:
             note(line)
-        Worker(team, Settings.from_json(text), note).measure()
+        try:
+            Worker(team, Settings.from_json(text), note).measure()
+        except Exception as error:
+            note({"error": f"{type(error).__name__}: {error}"})
+            raise
 
 
 if __name__ == "__main__":

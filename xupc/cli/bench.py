@@ -6,10 +6,14 @@ they measure in that job; thread 0 prints.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import signal
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,9 +23,10 @@ import click
 from xupc.bench import driver, suites, text
 from xupc.bench.cases import OPS
 from xupc.bench.collect import Collector, wrong_results
-from xupc.bench.results import OURS, PEER, Result
+from xupc.bench.results import AGAIN, OURS, PEER, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 from xupc.bench.settings import shapes as shapes_of
+from xupc.topology import parse_nodes
 
 from . import host, options
 from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
@@ -32,8 +37,9 @@ from .progress import Progress
 __all__ = ["bench_command"]
 
 PER_CELL = 0.6  # seconds for a cell of a launch where no budget was given
+LAUNCHES = 5  # where the number is not given
 LEAST, MOST = 10.0, 600.0  # seconds for all of it then
-LAST_WORD = 5.0  # seconds that other threads of a job leave to thread 0 at an end by a signal
+LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end by a signal
 DEFAULT = (
     "all_broadcast", "all_scatter", "all_gather", "all_gather_all", "all_exchange",
     "all_reduce_mpi_all", "barrier",
@@ -82,12 +88,17 @@ DEFAULT = (
 @click.option("--plan", is_flag=True, help="A replayed plan beside the full call.")
 @click.option("--cold", is_flag=True, help="Empty the caches before each repetition.")
 @click.option("--loop", is_flag=True, help="Calls back to back, as many as fill a millisecond.")
-@click.option("--launches", type=click.IntRange(min=1), help="Start each job so many times.")
+@click.option(
+    "--launches", type=click.IntRange(min=1),
+    help=f"Start each job so many times, {LAUNCHES} by default.",
+)  # fmt: skip
 @click.option(
     "--budget", callback=options.seconds, metavar="TIME", help="For all of it, like 90 or 10m."
 )
 @click.option("-i", "iterations", type=click.IntRange(min=1), help="Repetitions in each launch.")
-@click.option("-x", "warmup", type=click.IntRange(min=0), help="Repetitions before, not counted.")
+@click.option(
+    "-x", "warmup", type=click.IntRange(min=0), help="Repetitions before the first that counts."
+)
 @click.option("-c", "check", is_flag=True, help="Check results at every visit, and say so.")
 @click.option("-f", "full", is_flag=True, help="Minimum, mean, maximum and repetitions, too.")
 @click.option("--suite", type=click.Choice(list(suites.SUITES)), help="A document's testbed.")
@@ -111,20 +122,21 @@ def bench_command(**given: Any) -> None:
     median with a 95% interval that covers the spread between launches. Exits with 1 if a result
     was wrong, 3 if a launch took too long.
     """
-    plan = _plan(given)
     for path in (given["json_file"], given["csv_file"]):
         if path is not None and not path.resolve().parent.is_dir():
             raise click.UsageError(f"there is no directory {path.resolve().parent}")
     output = Output(given)
-    if _in_job():
-        measure_in_job(plan, given, output)
+    if any(name in os.environ for name in RANK_VARIABLES):
+        measure_in_job(given, output)
         return
+    suite = suites.SUITES[given["suite"]] if given["suite"] else None
+    plan = _plan(given, suite, _shapes(given, suite))
     with Progress() as progress:
         try:
             result, status = driver.measure(
                 plan, ["xupc", *sys.argv[1:]], save=given["json_file"], progress=progress.show
             )
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
     output.write(result)
     for note in result.notes:
@@ -132,9 +144,10 @@ def bench_command(**given: Any) -> None:
     sys.exit(output.status(result) or status)
 
 
-def _plan(given: dict[str, Any]) -> driver.Plan:
+def _plan(
+    given: dict[str, Any], suite: suites.Suite | None, shapes: Sequence[Shape], launches: int = 0
+) -> driver.Plan:
     """What the options ask for; UsageError if that is nothing."""
-    suite = suites.SUITES[given["suite"]] if given["suite"] else None
     settings = suite.settings if suite is not None else Settings(collectives=DEFAULT)
     changes = {
         "sizes": given["sizes"],
@@ -151,25 +164,48 @@ def _plan(given: dict[str, Any]) -> driver.Plan:
         check=given["check"], plan=given["plan"], seed=given["seed"],
         peer=given["peer"] or bool(suite and suite.peer),
     )  # fmt: skip
+    if settings.cold and settings.loop:
+        raise click.UsageError("--cold and --loop: of calls back to back only the first is cold")
     if given["collectives"]:
         try:
             settings = settings.but(collectives=named(given["collectives"]))
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-    shapes = _shapes(given, suite)
-    if settings.root.isdecimal() and any(int(settings.root) >= s.threads for s in shapes):
-        raise click.BadParameter(f"there is no thread {settings.root}", param_hint="--root")
-    count = sum(1 for _ in cases(settings))
-    if not count:
-        raise click.UsageError("nothing to measure: no size is a multiple of the type's")
-    launches = given["launches"] or 1
+    _check_root(settings, shapes)
+    there = {case.collective for case in cases(settings)}
+    if missing := [name for name in settings.collectives if name not in there]:
+        why = "no size is a multiple of a type's, or no type has such an operation"
+        if not there:
+            raise click.UsageError(f"nothing to measure: {why}")
+        click.echo(f"xupc bench: left out: {', '.join(missing)} ({why})", err=True)
+    launches = launches or given["launches"] or LAUNCHES
     seconds = given["budget"] or (suite.seconds if suite is not None else None)
     if seconds is None:
+        count = sum(1 for _ in cases(settings))
         seconds = min(MOST, max(LEAST, PER_CELL * count) * launches * len(shapes))
+    try:
+        extra = tuple(shlex.split(given["mpiexec_args"]))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--mpiexec-args") from None
     return driver.Plan(
-        shapes, settings, launches, seconds, tuple(given["mpiexec_args"].split()),
-        time_limit=given["time_limit"],
-    )  # fmt: skip
+        tuple(shapes), settings, launches, seconds, extra, time_limit=given["time_limit"]
+    )
+
+
+def _check_root(settings: Settings, shapes: Sequence[Shape]) -> None:
+    """UsageError if a team that measures has no such thread."""
+    for shape in shapes:
+        nodes = parse_nodes(shape.nodes, shape.threads) if shape.nodes else [0] * shape.threads
+        sizes = Counter(int(node) for node in nodes)
+        least = {
+            "world": shape.threads,
+            "node": min(sizes.values()),
+            "roots": len(sizes),
+        }[settings.team]
+        if settings.root.isdecimal() and int(settings.root) >= least:
+            raise click.BadParameter(
+                f"there is no thread {settings.root} among {least}", param_hint="--root"
+            )
 
 
 def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[Shape, ...]:
@@ -198,10 +234,14 @@ class Output:
 
     def write(self, result: Result) -> None:
         """Files, and what is printed."""
+        self.show(result)
         if self.json is not None:
             result.save(self.json)
         if self.csv is not None:
             self.csv.write_text(text.table_csv(result), encoding="utf-8")
+
+    def show(self, result: Result) -> None:
+        """What is printed."""
         if self.suite is not None:
             click.echo(suites.TABLES[self.suite](result), nl=False)
         else:
@@ -211,7 +251,7 @@ class Output:
         """1 if a result of ours was wrong; a peer's is only reported."""
         for words in wrong_results(result, (PEER,)):
             click.echo(f"xupc bench: of the peer's: {words}", err=True)
-        wrong = list(wrong_results(result, (OURS,)))
+        wrong = list(wrong_results(result, (OURS, AGAIN)))
         for words in wrong:
             click.echo(f"xupc bench: {words}", err=True)
         return EXIT_WRONG if wrong else 0
@@ -220,11 +260,7 @@ class Output:
 # ---- inside a job ------------------------------------------------------------------------------
 
 
-def _in_job() -> bool:
-    return any(name in os.environ for name in RANK_VARIABLES)
-
-
-def measure_in_job(plan: driver.Plan, given: dict[str, Any], output: Output) -> None:
+def measure_in_job(given: dict[str, Any], output: Output) -> None:
     """Every thread of somebody else's job: one launch, whose thread 0 prints.
 
     A launcher that ends the job leaves its threads a fraction of a second: SIGTERM and SIGINT
@@ -233,56 +269,89 @@ def measure_in_job(plan: driver.Plan, given: dict[str, Any], output: Output) -> 
     import xupc
     from xupc.bench import worker
 
+    if len(given["nodes"]) > 1:
+        raise click.BadParameter("a job has one placement", param_hint="--nodes")
+    try:
+        team = xupc.init(nodes=given["nodes"][0] if given["nodes"] else None)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    suite = suites.SUITES[given["suite"]] if given["suite"] else None
+    # an error in the options is every thread's: the first one says it
+    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
+        if team.rank:
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        shape = Shape(team.size, ",".join(str(len(node)) for node in team.tree.nodes))
+        plan = _plan(given, suite, [shape], launches=1)
+        theirs = [o for o in ("launches", "time_limit", "threads") if given[o] is not None]
+        if theirs or plan.mpiexec_args:
+            click.echo(
+                "xupc bench: -n, --launches, --time-limit and --mpiexec-args are the launcher's "
+                "business here",
+                err=True,
+            )
     settings = plan.settings.but(seconds=plan.seconds)
-    team = xupc.init()
-    collector = Collector()
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    result = Result(["xupc", *sys.argv[1:]], created, complete=False)
-    if given["threads"] not in (None, (team.size,)) and team.rank == 0:
-        click.echo(f"xupc bench: -n is the launcher's business here: {team.size}", err=True)
-
-    def collect() -> None:
-        result.jobs = [collector.job] if collector.job is not None else []
-
-    def finish() -> None:
-        collect()
-        output.write(result)
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        if team.rank:  # the launcher would kill thread 0 when another one is gone
-            time.sleep(LAST_WORD)
-        else:
-            result.notes.append(f"ended by {signal.Signals(number).name}")
-            finish()
-            sys.stdout.flush()
-        os._exit(128 + number)
-
+    job = _OwnJob(output, team.rank == 0)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    facts = worker.provenance(team)
+        signal.signal(number, job.end)
     progress = Progress()
-    saved = time.monotonic()
+    began = time.monotonic()
 
     def note(line: dict[str, Any]) -> None:
-        nonlocal saved
-        collector.take(line)
-        if output.json is not None and time.monotonic() - saved > driver.SAVE:
-            collect()
-            result.save(output.json)
-            saved = time.monotonic()
-        if "cell" in line and settings.iterations is None:
+        job.take(line)
+        if "cell" in line:
             spent = time.monotonic() - began
             progress.show(min(0.99, spent / plan.seconds), f"{team.size} threads")
 
-    began = time.monotonic()
-    if team.rank == 0:
-        for line in facts:
+    for line in worker.provenance(team):
+        if team.rank == 0:
             note(line)
     worker.Worker(team, settings, note).measure()
     status = 0
     if team.rank == 0:
-        result.complete = True
-        finish()
-        status = output.status(result)
+        job.result.complete = True
+        output.write(job.collected())
+        status = output.status(job.result)
     xupc.finalize()
     sys.exit(status)
+
+
+class _OwnJob:
+    """What thread 0 has heard so far in a job that somebody else started."""
+
+    def __init__(self, output: Output, first: bool) -> None:
+        self.output = output
+        self.first = first
+        self.collector = Collector()
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.result = Result(["xupc", *sys.argv[1:]], created, complete=False)
+        self.saved = time.monotonic()
+        self.wait = driver.SAVE
+
+    def collected(self) -> Result:
+        """Everything."""
+        self.result.jobs = [self.collector.job] if self.collector.job is not None else []
+        return self.result
+
+    def take(self, line: dict[str, Any]) -> None:
+        """One more line; saved now and then."""
+        self.collector.take(line)
+        began = time.monotonic()
+        if self.output.json is not None and began - self.saved > self.wait:
+            self.collected().save(self.output.json)
+            self.saved = time.monotonic()
+            self.wait = max(driver.SAVE, 50 * (self.saved - began))
+
+    def end(self, number: int, _frame: FrameType | None) -> None:
+        """A signal: thread 0 writes and ends, the others take part until it has."""
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        if not self.first:  # it may be in a call that needs me, and the launcher would kill it
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
+            signal.alarm(LAST_WORD)
+            return
+        self.result.notes.append(f"ended by {signal.Signals(number).name}")
+        if self.output.json is not None:
+            self.collected().save(self.output.json)
+        self.output.show(self.collected())
+        sys.stdout.flush()
+        os._exit(128 + number)

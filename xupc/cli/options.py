@@ -20,7 +20,9 @@ def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | N
         return None
     try:
         if "," in value:
-            return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
+            found = tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
+            sizes_between(min(found), max(found))
+            return found
         low, _, high = value.rpartition(":")
         return sizes_between(size_of(low) if low else 1, size_of(high))
     except ValueError as error:

@@ -54,7 +54,7 @@ def report_command(
     """Show what results of `xupc bench` say.
 
     One page, which needs no network, or Markdown. Every result after the first is compared with
-    the first: exits with 1 if anything got slower beyond the tolerance.
+    the first: exits with 1 if anything got slower beyond the tolerance, or nothing can be said.
     """
     from ..report import markdown as as_markdown
     from ..report import page
@@ -87,7 +87,7 @@ def report_command(
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
-    if any(found.found for found in compared):
+    if any(found.found or not found.comparable for found in compared):
         sys.exit(EXIT_REGRESSION)
 
 

@@ -5,6 +5,7 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 
 from xupc.bench import driver
-from xupc.bench.results import Job, Result
+from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, named
 from xupc.bench.settings import shapes as shapes_of
 from xupc.bench.tuner import Tuned, place_of, tuned
@@ -20,7 +21,7 @@ from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.selection_file import user_path
 
 from . import host, options
-from .common import EnvironmentProblem, check_nodes
+from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -86,6 +87,10 @@ def tune_command(
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
+    if any(name in os.environ for name in RANK_VARIABLES):
+        raise click.UsageError(
+            "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
+        )
     path = output or user_path()
     if path is None:
         raise click.UsageError("there is no home directory to put the table in: use -o FILE")
@@ -123,7 +128,7 @@ def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
             result, status = driver.measure(
                 plan, ["xupc", *sys.argv[1:]], save=json_file, progress=progress.show
             )
-        except LaunchError as error:
+        except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
     for note in result.notes:
         click.echo(f"xupc tune: {note}", err=True)
@@ -218,6 +223,7 @@ def has_wrong_results(result: Result) -> bool:
         for job in result.jobs
         for cell in job.cells
         for candidate in cell.candidates
+        if candidate.kind in (OURS, AGAIN)
     )
 
 

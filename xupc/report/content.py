@@ -157,13 +157,14 @@ class Section:
 
 @dataclass
 class Regressions:
-    """A second result against a first one."""
+    """A second result against a first one; `comparable`: at least one cell says something."""
 
     old: str
     new: str
     summary: list[str]
     tables: list[Matrix]
     found: list[tuple[str, Change]]
+    comparable: bool
 
 
 def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
@@ -493,8 +494,13 @@ def regressions(old: Result, new: Result, names: tuple[str, str], tolerance: flo
     summary = [_outcome(c, tolerance) for c in comparisons]
     if not comparisons:
         summary = ["The two have no job in common: nothing can be compared."]
+    summary += [
+        f"{c.shape}: no longer measured: {', '.join(c.missing)}." for c in comparisons if c.missing
+    ]
     tables = [_changes(c) for c in comparisons if c.changes]
-    return Regressions(*names, summary, tables, found)
+    every = [change for c in comparisons for change in c.changes]
+    comparable = any(change.verdict != UNRESOLVED for change in every)
+    return Regressions(*names, summary, tables, found, comparable)
 
 
 def _outcome(comparison: Comparison, tolerance: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..bench.results import AGAIN, FLOOR, OURS, PEER, Candidate, Cell, Job
+from ..bench.results import FLOOR, OURS, PEER, Candidate, Cell, Job
 from ..bench.stats import (
     RESOLVABLE,
     Estimate,
@@ -14,7 +14,6 @@ from ..bench.stats import (
     geometric_mean,
     median,
     ratio,
-    spread,
     verdict,
 )
 
@@ -25,9 +24,7 @@ __all__ = [
     "Standing",
     "Versus",
     "Winner",
-    "aa_spread",
     "label",
-    "times_of",
     "warnings",
 ]
 
@@ -38,33 +35,6 @@ PLANNED = "plan"
 VERDICTS = "win", "parity", "LOSS", "not resolvable"
 BUSY = 0.5
 """A load per core before a launch that deserves a word."""
-
-Times = list[list[int]]
-
-
-def times_of(candidate: Candidate) -> Times:
-    """ns per launch and repetition; a time that no clock gives counts as 1 ns."""
-    return [
-        times if min(times, default=1) > 0 else [max(1, ns) for ns in times]
-        for times in candidate.ns
-    ]
-
-
-def _together(one: Candidate, other: Candidate) -> tuple[Times, Times]:
-    """The launches in which both were measured."""
-    pairs = zip(times_of(one), times_of(other), strict=False)
-    both = [(a, b) for a, b in pairs if a and b]
-    return [a for a, _ in both], [b for _, b in both]
-
-
-def aa_spread(cell: Cell) -> float | None:
-    """How far the same thing under two names differs; None if that was not measured."""
-    again = next(cell.of_kind(AGAIN), None)
-    chosen = cell.candidate(CHOSEN)
-    if again is None or chosen is None:
-        return None
-    one, other = _together(chosen, again)
-    return spread(one, other) if one else None
 
 
 @dataclass(frozen=True)
@@ -95,7 +65,7 @@ class Winner:
     resolvable
         Whether the A/A spread is small enough to say so.
     against_peers
-        The best peer's time / xupc's best time; None without peers.
+        The best peer's time / that of xupc's choice; None without peers.
     """
 
     name: str
@@ -119,21 +89,18 @@ class Standing:
 
 
 def _standing(cell: Cell) -> Standing:
-    standing = Standing(cell, spread=aa_spread(cell))
+    standing = Standing(cell, spread=cell.spread)
     for candidate in cell.candidates:
-        launches = [times for times in times_of(candidate) if times]
-        if launches:
-            standing.times[candidate.name] = median(launches)
-    noise = standing.spread or 0.0
+        if any(candidate.ns):
+            standing.times[candidate.name] = median(candidate.ns)
     ours = _reference(cell)
     for peer in cell.of_kind(PEER):
         if ours is None:
             break
-        above, below = _together(peer, ours)
-        if above:
-            found = ratio(above, below)
-            standing.versus.append(Versus(peer.name, found, verdict(found, noise)))
-    standing.winner = _winner(standing, noise)
+        found = ratio(peer.ns, ours.ns)
+        if found is not None:
+            standing.versus.append(Versus(peer.name, found, verdict(found, standing.spread)))
+    standing.winner = _winner(standing)
     return standing
 
 
@@ -162,7 +129,7 @@ def _rivals(cell: Cell) -> dict[str, Candidate]:
     return rivals
 
 
-def _winner(standing: Standing, noise: float) -> Winner | None:
+def _winner(standing: Standing) -> Winner | None:
     rivals = _rivals(standing.cell)
     if not rivals:
         return None
@@ -172,20 +139,18 @@ def _winner(standing: Standing, noise: float) -> Winner | None:
     margin, second = None, ""
     if len(order) > 1:
         second = order[1]
-        above, below = _together(rivals[second], best)
-        margin = ratio(above, below) if above else None
-    least = {
-        kind: min((times[c.name].value for c in rivals.values() if c.kind == kind), default=None)
-        for kind in (OURS, PEER)
-    }
-    ours, peer = least[OURS], least[PEER]
+        margin = ratio(rivals[second].ns, best.ns)
+    chosen = _reference(standing.cell)
+    ours = None if chosen is None else times[chosen.name].value
+    peers = (times[c.name].value for c in rivals.values() if c.kind == PEER)
+    peer = min(peers, default=None)
     return Winner(
         order[0],
         best.kind == OURS,
         second,
         margin,
         margin is not None and margin.low <= 1.0,
-        noise <= RESOLVABLE,
+        standing.spread is not None and standing.spread <= RESOLVABLE,
         peer / ours if peer is not None and ours is not None else None,
     )
 

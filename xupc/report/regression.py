@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from ..bench.results import OURS, PEER, Cell, Job, Launch, Result
 from ..bench.stats import RESOLVABLE, Ratio
-from .findings import aa_spread, times_of
 
 __all__ = [
     "BETTER", "REGRESSION", "SAME", "UNCLEAR", "UNRESOLVED", "Change", "Comparison", "compare",
@@ -87,6 +86,8 @@ class Comparison:
         The peer that changes are relative to; empty if to none.
     launches
         Of the first and of the second.
+    missing
+        What the first has measured and the second has not, in words.
     """
 
     shape: str
@@ -94,6 +95,7 @@ class Comparison:
     relative: str
     launches: tuple[int, int]
     changes: list[Change]
+    missing: list[str]
 
     def of(self, verdict: str) -> list[Change]:
         """Those with a verdict."""
@@ -164,7 +166,14 @@ def _compare_jobs(old: Job, new: Job, tolerance: float) -> Comparison:
         verdict = _verdict(ratio, p <= passed, x.spread, tolerance)
         changes.append(Change(x.cell, x.candidate, x.old, x.new, ratio, p, x.spread, verdict))
     counts = len(old.launches), len(new.launches)
-    return Comparison(new.shape, paired, peer * relative, counts, changes)
+    there = {(x.cell.key, x.candidate) for x in found}
+    missing = [
+        f"{cell.title} of {cell.nbytes} bytes by {candidate.name}"
+        for cell in old.cells
+        for candidate in cell.of_kind(OURS)
+        if (cell.key, candidate.name) not in there
+    ]
+    return Comparison(new.shape, paired, peer * relative, counts, changes, missing)
 
 
 def _common_peer(old: Job, new: Job) -> str:
@@ -179,7 +188,7 @@ def _difference(old: Cell, new: Cell, name: str, peer: str, paired: bool) -> _Fo
     """A candidate of a cell in the two results."""
     a, b = _logs(old, name), _logs(new, name)
     was, now = (math.exp(float(np.nanmedian(x))) for x in (a, b))
-    spreads = [s for cell in (old, new) if (s := aa_spread(cell)) is not None]
+    spreads = [s for cell in (old, new) if (s := cell.spread) is not None]
     relative = None
     if peer:
         relative = _sample(_less(a, _logs(old, peer)), _less(b, _logs(new, peer)), paired)
@@ -191,7 +200,7 @@ def _logs(cell: Cell, name: str) -> Logs:
     """A candidate's median of each launch, as a logarithm; nan where a launch has none."""
     candidate = cell.candidate(name)
     assert candidate is not None
-    medians = [float(np.median(x)) if x else math.nan for x in times_of(candidate)]
+    medians = [max(1.0, float(np.median(x))) if x else math.nan for x in candidate.ns]
     logs: Logs = np.log(np.array(medians))
     return logs
 
