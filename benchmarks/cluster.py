@@ -193,6 +193,7 @@ def joined(whole: Result, more: Result) -> Result:
         for one, same in zip(cell.candidates, again.candidates, strict=True):
             one.ns += same.ns
             one.wrong += same.wrong
+            one.visits += same.visits
     whole.notes += more.notes
     whole.complete &= more.complete
     return whole

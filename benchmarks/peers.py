@@ -46,13 +46,14 @@ def measure(args: argparse.Namespace, configuration: Configuration, python: str,
     """All launches of a configuration; whether there is a result."""
     words = [python, "-m", "xupc", "bench", *tables.SUITES[args.suite], "-n", str(args.threads),
              "-m", args.sizes, "--flags", "auto", "--peer", "--launches", str(args.launches),
-             "--budget", f"{args.minutes * 60:.0f}s", "--json", str(out)]
+             "--budget", f"{args.minutes * 60:.0f}s", "--json", out.name]
     words += ["--plan"] if args.suite != "values" else []
     words += ["--loop", "--sync", "allsync,mysync"] if args.loop else []
     if configuration.mpiexec_args:
         words += ["--mpiexec-args", configuration.mpiexec_args]
     environment = {**os.environ, **configuration.environment}
-    done = subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, check=False)
+    done = subprocess.run(words, env=environment, cwd=out.parent, check=False,
+                          stdout=subprocess.DEVNULL)
     print(f"{configuration.name}: exit status {done.returncode}", file=sys.stderr)
     return out.exists()
 
@@ -85,11 +86,11 @@ def main() -> int:
     results = {}
     for configuration in CONFIGURATIONS:
         out, python = folder / f"{configuration.name}.json.gz", pythons[configuration.mpi]
-        if args.merge:
+        if args.merge or python is None:  # what was measured before
             there = out.exists()
         else:
             out.unlink(missing_ok=True)
-            there = python is not None and measure(args, configuration, python, out)
+            there = measure(args, configuration, python, out)
         if there:
             results[configuration.name] = Result.load(out)
     if not results:

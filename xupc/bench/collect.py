@@ -66,6 +66,7 @@ class Collector:
             for candidate in cell.candidates:
                 candidate.ns.append([])
                 candidate.wrong.append([])
+                candidate.visits.append([])
 
     def _visit(self, line: dict[str, Any]) -> None:
         assert self.job is not None
@@ -73,6 +74,8 @@ class Collector:
         self.visited = max(self.visited, line["cell"] + 1)
         for candidate, times in zip(cell.candidates, line["ns"], strict=True):
             candidate.ns[-1] += times
+            if any(line["ns"]):
+                candidate.visits[-1].append(len(times))
         for candidate, threads in zip(cell.candidates, line.get("wrong", ()), strict=False):
             candidate.wrong[-1] = sorted({*candidate.wrong[-1], *threads})
         if "skew ns" in line:

@@ -7,6 +7,7 @@ where the figures come from, so that anybody can work them out again. Times are 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -44,6 +45,9 @@ class Candidate:
         Per launch, per repetition: the maximum over the threads of the time of one call.
     wrong
         Per launch: threads that found a wrong result.
+    visits
+        Per launch: how many of its repetitions were made in a row, in one visit of the cell, with
+        all other candidates' between them.
     """
 
     name: str
@@ -53,6 +57,16 @@ class Candidate:
     network_bytes: int | None = None
     ns: list[list[int]] = field(default_factory=list)
     wrong: list[list[int]] = field(default_factory=list)
+    visits: list[list[int]] = field(default_factory=list)
+
+    def parts(self, launch: int) -> list[list[int]]:
+        """A launch's repetitions, visit by visit; all in one where that is not known."""
+        times = self.ns[launch]
+        counts = self.visits[launch] if launch < len(self.visits) else []
+        if sum(counts) != len(times):
+            return [times] if times else []
+        ends = itertools.accumulate(counts)
+        return [times[end - n : end] for n, end in zip(counts, ends, strict=True) if n]
 
 
 @dataclass(slots=True)

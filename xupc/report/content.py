@@ -511,7 +511,7 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
     else:
         how = f"{words.count(a, 'launch')} against {words.count(b, 'launch')}"
     if comparison.relative:
-        how += f", relative to {comparison.relative} in the same launch"
+        how += f", at equal times of {comparison.relative} in the same launch"
     said = (
         f"{comparison.shape}: {how}. Of {words.count(len(comparison.changes), 'comparison')} "
         f"{count[REGRESSION]} got slower by more than {tolerance:.0%}, {count[BETTER]} faster by "

@@ -1,13 +1,15 @@
 """Whether a second result is slower than a first one, cell by cell, candidate by candidate.
 
-The unit is the launch, since launches differ by more than repetitions do: of each launch only the
-median over its repetitions counts, as a logarithm.
+The unit is the launch, since launches differ by more than repetitions do: of each launch only one
+number counts, the mean over the cell's visits of the logarithm of the median of a visit.
 
 1. If the launches of the two results alternate, launch i is compared with launch i, else all
    launches of one with all of the other. The change is the mean of the differences.
-2. What disturbs a whole launch disturbs a peer's collective in it, too. Where both results have
-   the same MPI, the change is taken relative to a peer in the same cell if that makes the
-   differences of the job's cells vary less.
+2. What disturbs a launch disturbs a peer's collective in it, too: a machine that is in another
+   state for a while (its threads on other cores, a neighbour that computes) may make all calls
+   half as slow again. Where both results have the same MPI, the launches' times are therefore
+   explained by the peer's time in the same cell and launch, by as much as they go along with it,
+   and by the change, if that leaves less uncertain (an analysis of covariance).
 3. A few launches say little about how much launches differ, but many cells together say more. The
    variance in a cell is therefore drawn towards that of the job's other cells, as far as those
    agree among each other (Smyth's moderated t statistic). The interval and p follow from Student's
@@ -16,7 +18,8 @@ median over its repetitions counts, as a logarithm.
    at 5% (Benjamini and Hochberg).
 
 A regression is a change that is significant so and larger than the tolerance. A cell whose A/A
-spread is above 5% in either result, or that has less than two launches of one, says nothing.
+spread is above 5% in either result, that has less than two launches of one, or whose launches
+differ so much that a change as large as the tolerance would be lost among them, says nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ class Comparison:
     paired
         Whether launches alternate, and so were compared one by one.
     relative
-        The peer that changes are relative to; empty if to none.
+        The peer that explains what launches have in common; empty if none does.
     launches
         Of the first and of the second.
     missing
@@ -104,7 +107,7 @@ class Comparison:
 
 @dataclass
 class _Sample:
-    """A candidate's difference of logarithms, plain or relative to a peer."""
+    """A candidate's difference of logarithms, plain or at equal times of a peer."""
 
     value: float
     variance: float  # of one launch's difference
@@ -191,23 +194,25 @@ def _difference(old: Cell, new: Cell, name: str, peer: str, paired: bool) -> _Fo
     spreads = [s for cell in (old, new) if (s := cell.spread) is not None]
     relative = None
     if peer:
-        relative = _sample(_less(a, _logs(old, peer)), _less(b, _logs(new, peer)), paired)
+        relative = _adjusted(a, b, _logs(old, peer), _logs(new, peer))
     plain = _sample(a, b, paired)
     return _Found(new, name, was, now, max(spreads, default=None), plain, relative)
 
 
 def _logs(cell: Cell, name: str) -> Logs:
-    """A candidate's median of each launch, as a logarithm; nan where a launch has none."""
+    """A candidate's time in each launch, as a logarithm; nan where a launch has none.
+
+    That is the mean of its visits' medians: where the machine is in one state for one part of a
+    launch and in another one for the rest, all candidates' means follow in a straight line.
+    """
     candidate = cell.candidate(name)
     assert candidate is not None
-    medians = [max(1.0, float(np.median(x))) if x else math.nan for x in candidate.ns]
-    logs: Logs = np.log(np.array(medians))
-    return logs
+    every = (candidate.parts(k) for k in range(len(candidate.ns)))
+    return np.array([_mean_log(parts) if parts else math.nan for parts in every])
 
 
-def _less(of: Logs, peer: Logs) -> Logs:
-    n = min(of.size, peer.size)
-    return of[:n] - peer[:n]
+def _mean_log(parts: Sequence[Sequence[int]]) -> float:
+    return float(np.mean([math.log(max(1.0, float(np.median(part)))) for part in parts]))
 
 
 def _sample(old: Logs, new: Logs, paired: bool) -> _Sample | None:
@@ -228,12 +233,31 @@ def _sample(old: Logs, new: Logs, paired: bool) -> _Sample | None:
     return _Sample(float(new.mean() - old.mean()), float(squares) / freedom, scale, freedom)
 
 
+def _adjusted(old: Logs, new: Logs, old_peer: Logs, new_peer: Logs) -> _Sample | None:
+    """The difference at equal times of the peer, by least squares."""
+    logs = np.concatenate([old, new])
+    peer = np.concatenate([old_peer, new_peer])
+    later = np.concatenate([np.zeros(old.size), np.ones(new.size)])
+    there = ~np.isnan(logs + peer)
+    logs, peer, later = logs[there], peer[there], later[there]
+    if min(np.sum(later == 0), np.sum(later == 1)) < 3 or not np.ptp(peer):
+        return None
+    design = np.stack([np.ones(logs.size), later, peer - peer.mean()], axis=1)
+    inverse = np.linalg.pinv(design.T @ design)
+    found = inverse @ design.T @ logs
+    freedom = logs.size - 3
+    left = float(np.sum((logs - design @ found) ** 2))
+    return _Sample(float(found[1]), left / freedom, float(inverse[1, 1]), freedom)
+
+
 def _steadier(found: Sequence[_Found]) -> bool:
-    """Whether differences relative to the peer vary less in a typical cell."""
+    """Whether differences at equal times of the peer are less uncertain in a typical cell."""
     both = [(x.plain, x.relative) for x in found if x.plain and x.relative]
     if len(both) < sum(x.plain is not None for x in found) or not both:
         return False
-    plain, relative = (np.median([pair[i].variance for pair in both]) for i in (0, 1))
+    plain, relative = (
+        np.median([pair[i].variance * pair[i].scale for pair in both]) for i in (0, 1)
+    )
     return bool(relative < plain)
 
 
@@ -324,4 +348,6 @@ def _verdict(ratio: Ratio | None, found: bool, spread: float | None, tolerance: 
         return REGRESSION
     if found and ratio.value < 1 / most:
         return BETTER
+    if ratio.high > ratio.low * most**2:
+        return UNRESOLVED
     return SAME if ratio.high <= most and ratio.low >= 1 / most else UNCLEAR
