@@ -1,4 +1,4 @@
-"""What the wire between nodes can do: latency and rate between node roots, and its byte counters.
+"""What the wire between nodes can do: latency and rate between node roots.
 
 Measured with plain MPI messages in the same launch as the collectives, while all other threads
 sleep. Where several nodes are on one machine (``--nodes``), the wire is what MPI carries messages
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from mpi4py import MPI
 
 import xupc
 
-__all__ = ["counters", "measure", "wait_quietly"]
+__all__ = ["measure", "wait_quietly"]
 
 PINGS, BATCH = 200, 20
 STREAM_BYTES = 8 << 20
@@ -26,19 +25,6 @@ STREAM_PIECE = 32 << 10  # Open MPI over TCP is at its best with such messages
 STREAMS = 5
 WINDOW = 16
 SECONDS = 0.3  # for either, on a slow wire; at least one batch of pings and one stream
-DEVICES = Path("/sys/class/net")
-
-
-def counters(team: xupc.Team) -> tuple[int, int]:
-    """(sent, received) bytes of my node's network device; zeros but on the node root."""
-    if team.rank != team.tree.root_of(team.rank):
-        return 0, 0
-    sent = received = 0
-    for device in DEVICES.iterdir():
-        if device.name != "lo":
-            sent += int((device / "statistics/tx_bytes").read_text())
-            received += int((device / "statistics/rx_bytes").read_text())
-    return sent, received
 
 
 def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def seconds(_context: Any, _option: Any, value: str | None) -> float | None:
     return total
 
 
-def chosen(names: Sequence[str], *, upper: bool = False) -> Callable[..., Any]:
+def chosen(names: Sequence[str]) -> Callable[..., Any]:
     """A list with commas of some of these names."""
 
     def check(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
