@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from xupc import cli
 from xupc.cli import host, info
+from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe
 
@@ -154,7 +155,7 @@ def test_no_mpi_is_an_environment_error(
 
 
 def test_topo_is_a_job(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in cli.RANK_VARIABLES:
+    for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(host, "available_cores", lambda: 6)
     assert xupc("topo").exit_code == 0
@@ -258,7 +259,7 @@ def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(cli, "run_job", run)
     monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
-    for name in cli.RANK_VARIABLES:
+    for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     shown = xupc("info", "--measure", "-n", "2", "--nodes", "1,1").output
     assert list(job.command[-3:]) == [sys.executable, "-m", "xupc.bench.machine"]
@@ -272,7 +273,7 @@ def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyP
 def test_info_says_why_nothing_was_measured(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     job.outcome = Outcome(137)
     monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
-    for name in cli.RANK_VARIABLES:
+    for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     done = xupc("info", "--measure")
     assert "nothing could be measured: the job was killed by SIGKILL" in done.output

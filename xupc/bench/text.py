@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import stats
 from .results import FLOOR, OURS, PEER, Candidate, Cell, Job, Result
@@ -116,13 +117,12 @@ def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
 
 
 def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
-    launches = [ns for ns in candidate.ns if ns]
-    found = stats.median(launches)
+    found = stats.median(candidate.ns)
     row = [found.value / 1e3, found.low / 1e3, found.high / 1e3]
     text = "".join(f"{value:>14.2f}" for value in row)
     text += f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:>14.2f}"
     if full:
-        every = np.concatenate([np.asarray(ns, float) for ns in launches]) / 1e3
+        every = _microseconds(candidate)
         text += "".join(f"{v:>14.2f}" for v in (every.min(), every.mean(), every.max()))
         text += f"{len(every):>14}"
     if any(c.kind == PEER for c in cell.candidates):
@@ -131,6 +131,11 @@ def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
     if check:
         text += f"{'Fail' if any(candidate.wrong) else 'Pass':>14}"
     return f"{cell.nbytes:<12}{text}"
+
+
+def _microseconds(candidate: Candidate) -> NDArray[np.float64]:
+    """All its repetitions."""
+    return np.concatenate([np.asarray(ns, np.float64) for ns in candidate.ns]) / 1e3
 
 
 def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.Ratio | None:
@@ -163,9 +168,7 @@ def table_csv(result: Result) -> str:
 
 
 def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
-    launches = [ns for ns in candidate.ns if ns]
-    found = stats.median(launches)
-    every = np.concatenate([np.asarray(ns, float) for ns in launches]) / 1e3
+    found, every = stats.median(candidate.ns), _microseconds(candidate)
     against, spread = comparison(cell, candidate), cell.spread
     wrong = sorted({t for some in candidate.wrong for t in some})
     ratios: list[object] = ["", "", ""]
@@ -176,7 +179,7 @@ def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
     return [
         job.threads, len(job.nodes), cell.collective, cell.nbytes, cell.dtype, cell.op, cell.sync,
         cell.root, cell.team, int(cell.cold), candidate.name, candidate.kind, candidate.call,
-        candidate.algorithm, len(launches), len(every),
+        candidate.algorithm, sum(map(bool, candidate.ns)), len(every),
         *(f"{v / 1e3:.3f}" for v in (found.value, found.low, found.high)),
         *(f"{v:.3f}" for v in (every.min(), every.mean(), every.max())),
         f"{cell.moved / found.value * 1e3:.2f}" if cell.moved else "",

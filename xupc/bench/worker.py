@@ -40,7 +40,7 @@ from .cases import Work, family
 from .results import AGAIN, FLOOR, OURS, PEER
 from .settings import Case, Settings, cases, flags_of, root_of, rooted
 
-__all__ = ["Worker", "main"]
+__all__ = ["Worker", "main", "provenance"]
 
 MOST = 2000  # repetitions of a candidate in one visit
 SLICES = 8  # the clock is looked at so often in a visit

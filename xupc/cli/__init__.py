@@ -24,7 +24,7 @@ from click.core import ParameterSource
 
 from . import host, info, job_script
 from .bench import bench_command
-from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
+from .common import EnvironmentProblem, check_nodes, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
     describe_status,
@@ -94,7 +94,7 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
     Exits with 4 if xupc cannot work here.
     """
     facts: info.Facts | None
-    if any(name in os.environ for name in RANK_VARIABLES):
+    if in_job():
         from . import inside
 
         facts = inside.collect(timeout=timeout, measure=measure)
@@ -234,7 +234,7 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
 
     Started by mpiexec itself, it draws that job's.
     """
-    if any(name in os.environ for name in RANK_VARIABLES):
+    if in_job():
         from .topo import main as draw
 
         draw()

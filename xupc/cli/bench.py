@@ -29,7 +29,7 @@ from xupc.bench.settings import shapes as shapes_of
 from xupc.topology import parse_nodes
 
 from . import host, options
-from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
+from .common import EnvironmentProblem, check_nodes, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -51,14 +51,7 @@ DEFAULT = (
 
 @click.command("bench")
 @click.argument("collectives", nargs=-1)
-@click.option(
-    "-n", "threads", callback=options.numbers, metavar="N[,N...]",
-    help="Threads, one job each; the available cores by default.",
-)  # fmt: skip
-@click.option(
-    "--nodes", multiple=True, metavar="SPEC",
-    help="Split this machine into nodes, as `xupc run` does; several: one job each.",
-)  # fmt: skip
+@options.placements
 @click.option(
     "-m", "--sizes", callback=options.sizes, metavar="[MIN:]MAX",
     help="Bytes of a block: powers of two like 1:1M, or a list like 8,1K,64K.",
@@ -126,7 +119,7 @@ def bench_command(**given: Any) -> None:
         if path is not None and not path.resolve().parent.is_dir():
             raise click.UsageError(f"there is no directory {path.resolve().parent}")
     output = Output(given)
-    if any(name in os.environ for name in RANK_VARIABLES):
+    if in_job():
         measure_in_job(given, output)
         return
     suite = suites.SUITES[given["suite"]] if given["suite"] else None

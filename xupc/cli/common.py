@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from xupc.topology import parse_nodes
 
 from .launcher import EXIT_ENVIRONMENT
+from .watch import RANK_VARIABLES
 
-__all__ = ["RANK_VARIABLES", "EnvironmentProblem", "check_nodes"]
-
-# Set by the launchers for each of their threads.
-RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+__all__ = ["RANK_VARIABLES", "EnvironmentProblem", "check_nodes", "in_job"]
 
 
 class EnvironmentProblem(click.ClickException):
     """Something is missing on this machine; nothing was wrong with the command."""
 
     exit_code = EXIT_ENVIRONMENT
+
+
+def in_job() -> bool:
+    """Whether this process is a thread that a launcher has started."""
+    return any(name in os.environ for name in RANK_VARIABLES)
 
 
 def check_nodes(nodes: str | None, threads: int) -> None:

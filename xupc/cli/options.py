@@ -11,7 +11,7 @@ import numpy as np
 
 from xupc.bench.settings import SYNCS, size_of, sizes_between
 
-__all__ = ["chosen", "dtypes", "numbers", "root", "seconds", "sizes", "syncs"]
+__all__ = ["chosen", "dtypes", "numbers", "placements", "root", "seconds", "sizes", "syncs"]
 
 
 def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
@@ -99,3 +99,16 @@ def root(_context: Any, _option: Any, value: str) -> str:
     if value in ("last", "rotate") or value.isdecimal():
         return value
     raise click.BadParameter(f"{value!r}: expected a thread's number, last or rotate")
+
+
+def placements(command: Any) -> Any:
+    """The options that say which jobs are launched: threads and nodes."""
+    threads = click.option(
+        "-n", "threads", callback=numbers, metavar="N[,N...]",
+        help="Threads, one job each; the available cores by default.",
+    )  # fmt: skip
+    nodes = click.option(
+        "--nodes", multiple=True, metavar="SPEC",
+        help="Split this machine into nodes, as `xupc run` does; several: one job each.",
+    )  # fmt: skip
+    return threads(nodes(command))

@@ -5,7 +5,6 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.selection_file import user_path
 
 from . import host, options
-from .common import RANK_VARIABLES, EnvironmentProblem, check_nodes
+from .common import EnvironmentProblem, check_nodes, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -33,14 +32,7 @@ COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
 
 @click.command("tune")
 @click.argument("collectives", nargs=-1, metavar="[COLLECTIVE]...")
-@click.option(
-    "-n", "threads", callback=options.numbers, metavar="N[,N...]",
-    help="Threads, one job each; the available cores by default.",
-)  # fmt: skip
-@click.option(
-    "--nodes", multiple=True, metavar="SPEC",
-    help="Split this machine into nodes, as `xupc run` does; several: one job each.",
-)  # fmt: skip
+@options.placements
 @click.option(
     "-m", "--sizes", callback=options.sizes, metavar="MIN:MAX", default="8:1M", show_default=True,
     help="Bytes of a block.",
@@ -87,7 +79,7 @@ def tune_command(
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
-    if any(name in os.environ for name in RANK_VARIABLES):
+    if in_job():
         raise click.UsageError(
             "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
         )

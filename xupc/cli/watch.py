@@ -25,6 +25,7 @@ from types import FrameType
 
 PR_SET_PDEATHSIG = 1
 CANNOT_EXECUTE = 127
+# Set by the launchers for each of their threads.
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
