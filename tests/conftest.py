@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from launch import Result, launch
+from soak import FIGURES, seed
 
 HERE = Path(__file__).parent
 
@@ -26,6 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             folder = item.path.relative_to(HERE).parts[0]
             if folder in ("live", "cluster"):
                 item.add_marker(folder)
+
+
+def pytest_report_header() -> str:
+    """Say how to repeat this run."""
+    return f"XUPC_TEST_SEED={seed()}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the tests of trust found out."""
+    if FIGURES:
+        terminalreporter.section(f"figures (XUPC_TEST_SEED={seed()})")
+        for promise, found in FIGURES:
+            terminalreporter.write_line(f"{promise}: {found}")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 from xupc.cli import launcher, mpi
 from xupc.cli.launcher import (
+    SESSIONS,
     Failure,
     Outcome,
     describe_status,
@@ -271,6 +272,29 @@ def test_a_failed_thread_is_reported() -> None:
 def test_a_killed_thread_is_reported() -> None:
     outcome = run("import os; os.kill(os.getpid(), 11)")
     assert (outcome.status, outcome.failures) == (139, (Failure(4, 139),))
+
+
+def test_launchers_that_were_killed_leave_nothing_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open MPI's keeps files by process id, and does not start if such a file is there already."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    seen = tmp_path / "seen"
+    program = f"""
+import os
+place = os.environ["{SESSIONS}"]
+assert os.path.dirname(place) == {str(tmp_path)!r} and not os.listdir(place)
+open(os.path.join(place, "left"), "w").close()
+open({str(seen)!r}, "w").write(place)
+os.kill(os.getpid(), 9)
+"""
+    assert run(program).status == 137
+    assert not Path(seen.read_text()).exists()
+
+
+def test_a_place_for_sessions_of_the_users_own_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRTE_MCA_prte_tmpdir_base", "/tmp")
+    assert run(f"import os; assert {SESSIONS!r} not in os.environ").status == 0
 
 
 def test_the_program_has_ordinary_signals() -> None:

@@ -20,10 +20,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -53,6 +54,10 @@ EXIT_WRONG, EXIT_USAGE, EXIT_TIMEOUT, EXIT_ENVIRONMENT = 1, 2, 3, 4
 JOB_TAG = "XUPC_JOB"
 GRACE = 5.0  # seconds that a job which is ending anyway is given to end by itself
 FAILED_GRACE = 4.0  # seconds from the first failed thread to the end of the others
+
+# Where prterun keeps its session directory, ompi.PID, by default in TMPDIR. One that was killed
+# leaves it there, and the next prterun with that process id then refuses to start.
+SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 
 _WATCH = Path(__file__).with_name("watch.py")
 _POLL = 0.02
@@ -343,7 +348,9 @@ def run_job(
     tag = environment[tag_name]
     reports = _Reports(tag if watched else uuid.uuid4().hex)
     began = time.monotonic()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(reports.close)
+        environment = stack.enter_context(_with_sessions(command, environment))
         try:
             # A session of its own: a terminal's Ctrl-C then reaches the launcher once, through us.
             launcher = subprocess.Popen(
@@ -364,8 +371,6 @@ def run_job(
             )
             survivors = _end(launcher, tag_name, tag, 0.0 if timed_out else grace)
         reports.drain()
-    finally:
-        reports.close()
     code = launcher.returncode
     said = code if code >= 0 else 128 - code
     timed_out = timed_out and not forwarder.received and not reports.failures
@@ -386,6 +391,27 @@ def run_job(
         interrupted=forwarder.received,
         seconds=time.monotonic() - began,
     )
+
+
+@contextlib.contextmanager
+def _with_sessions(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    """The environment with a place of its own for the launcher's files, or with the user's own."""
+    chosen = [*(name for name in environment if name.startswith("PRTE_MCA_")), *command]
+    if any(name.endswith("tmpdir_base") for name in chosen):
+        yield environment
+        return
+    base = environment.get("TMPDIR") or None
+    try:
+        directory = tempfile.TemporaryDirectory(
+            prefix="xupc-job-", dir=base, ignore_cleanup_errors=True
+        )
+    except OSError:  # no space, or no such place: the launcher may still find one
+        yield environment
+        return
+    with directory:
+        yield {**environment, SESSIONS: directory.name}
 
 
 def _die_with_parent() -> None:

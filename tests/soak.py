@@ -1,0 +1,33 @@
+"""How much the tests of trust try, with which seed, and the figures they print.
+
+A test marked ``soak`` takes a sample in an ordinary run and the whole under ``scripts/soak``. What
+it found out, as a number, it says with `figure`; all figures stand at the end of the run, and
+docs/reliability.md cites them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+__all__ = ["FIGURES", "amount", "figure", "seed"]
+
+WHOLE = bool(os.environ.get("XUPC_SOAK"))
+FIGURES: list[tuple[str, str]] = []
+
+_SEED = int(os.environ.get("XUPC_TEST_SEED") or (random.randrange(1 << 31) if WHOLE else 1))
+
+
+def amount(sample: int, whole: int) -> int:
+    """Return how many trials to make: `sample`, or `whole` under scripts/soak."""
+    return whole if WHOLE else sample
+
+
+def seed() -> int:
+    """Return this run's seed: ``XUPC_TEST_SEED``, or 1, or under scripts/soak a new one."""
+    return _SEED
+
+
+def figure(promise: str, found: str) -> None:
+    """Have the run print, at its end, what a test found out about a promise."""
+    FIGURES.append((promise, found))
