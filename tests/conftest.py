@@ -20,8 +20,16 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in tests/live and tests/cluster after its folder."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--share 1/2``: the first of two halves, for two runs at the same time."""
+    parser.addoption("--share", default="1/1", metavar="I/N", help="run every N-th test, from I on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave our share; mark everything in tests/live and tests/cluster after its folder."""
+    first, step = map(int, config.getoption("--share").split("/"))
+    config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i % step != first - 1])
+    items[:] = items[first - 1 :: step]
     for item in items:
         if item.path.is_relative_to(HERE):
             folder = item.path.relative_to(HERE).parts[0]
