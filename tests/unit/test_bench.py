@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from xupc.bench.settings import (
     sizes_between,
 )
 from xupc.cli import main
+from xupc.engine.native_core import core
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
 
 # ---- what must come of a call --------------------------------------------------------------------
@@ -356,3 +358,14 @@ def test_wrong_words_are_usage_errors(words: list[str], said: str) -> None:
     done = CliRunner().invoke(main, ["bench", *words])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.skipif(core is None, reason="no native core")
+def test_the_core_times_a_call_by_python_s_clock() -> None:
+    found: list[tuple[int, ...]] = []
+    before = time.perf_counter_ns()
+    begin, end = core.timed(lambda *a: found.append(a), (1, 2))
+    assert before <= begin <= end <= time.perf_counter_ns()
+    assert found == [(1, 2)]
+    with pytest.raises(ZeroDivisionError):
+        core.timed(divmod, (1, 0))
