@@ -646,7 +646,10 @@ def _read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
 
 def _runs(ascending: NDArray[Any]) -> Iterator[Run]:
     """Yield the greedy arithmetic progressions of an ascending array, lazily."""
-    gaps = np.diff(ascending)
+    gaps = ascending[1:] - ascending[:-1]
+    if gaps.size and (gaps == gaps[0]).all():  # most nodes
+        yield Run(int(ascending[0]), int(gaps[0]), ascending.size, 0)
+        return
     # Where two neighbouring gaps differ, the run that reaches there must end.
     bends = np.append(np.flatnonzero(gaps[1:] != gaps[:-1]) + 1, gaps.size)
     at, size = 0, ascending.size

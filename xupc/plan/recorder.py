@@ -45,7 +45,7 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from ..topology import Tree
+    from ..topology import Run, Tree
 
 __all__ = ["ALL", "CHANNELS", "DST", "NODE", "SRC", "Operand", "Recorder", "Who", "trace"]
 
@@ -139,8 +139,13 @@ class Recorder:
 
     def mates(self, node: int | None = None) -> tuple[Ranks, ...]:
         """The ranks of a node (default mine) as a few arithmetic runs."""
-        runs = self.tree.runs(self.my_node if node is None else node)
-        return tuple(Ranks(r.first, r.count, r.step) for r in runs)
+        if node is None or node == self.my_node:
+            return self._mates
+        return _ranks(self.tree.runs(node))
+
+    @cached_property
+    def _mates(self) -> tuple[Ranks, ...]:
+        return _ranks(self.tree.runs(self.my_node))
 
     def mates_but(self, rank: int | None) -> list[Ranks]:
         """My node's threads without one of them; all of them if that is None."""
@@ -579,6 +584,11 @@ class Recorder:
 
 
 Algorithm = Callable[..., None]
+
+
+def _ranks(runs: Iterable[Run]) -> tuple[Ranks, ...]:
+    """Runs of threads, as steps have them."""
+    return tuple(Ranks(run.first, run.count, run.step) for run in runs)
 
 
 def trace(
