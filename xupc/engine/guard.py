@@ -283,7 +283,8 @@ class Guard:
                 self._stop.wait(tick)
             if self._stop.is_set():
                 break
-            self.inquiry.turn()
+            with contextlib.suppress(Exception):  # whatever becomes of it, deaths must be seen
+                self.inquiry.turn()
             if launched and os.getppid() != self.parent:
                 self._end_now("the launcher of the job is gone", gone=True)
             if self.ending:

@@ -203,10 +203,12 @@ def pack(groups: Sequence[Group]) -> list[Any]:
 
 def unpack(rows: Any) -> list[Group]:
     """The other way round; whatever is not what `pack` makes raises ValueError or TypeError."""
-    return [
-        Group(str(place), str(else_), tuple((int(a), int(b)) for a, b in threads), least, most)
-        for place, else_, threads, least, most in rows
-    ]
+    found = []
+    for place, else_, threads, *times in rows:
+        runs = tuple((int(a), int(b)) for a, b in threads)
+        least, most = (None if t is None else float(t) for t in times)
+        found.append(Group(str(place), str(else_), runs, least, most))
+    return found
 
 
 # -- the asking ----------------------------------------------------------------------------------
