@@ -22,11 +22,12 @@ import pytest
 from launch import PROJECT, TEST_TAG, launch, leftovers, mpi_family, shared_files
 from soak import amount, figure
 
-from xupc.cli.hang import jobs
+from xupc.cli.hang import Job as RunningJob
+from xupc.cli.hang import choose, jobs
 from xupc.cli.launcher import JOB_TAG, job_command
 from xupc.cli.mpi import clean_environment, find_mpi
 from xupc.cli.processes import kill_tagged
-from xupc.engine.whereabouts import Gathering
+from xupc.engine.whereabouts import Gathering, report_text
 
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/where.py"
@@ -179,36 +180,50 @@ def test_posted_calls_and_other_waits() -> None:
         check(job.signalled(1), alloc, outside("1", "sleep"))
 
 
-@pytest.mark.parametrize("nodes", [None, "3,1"])
+@pytest.mark.parametrize("nodes", [None, pytest.param("3,1", marks=ONCE)])
 def test_a_signal_to_any_thread_and_questions_from_outside(nodes: str | None) -> None:
     lines = [in_gather("0, 3"), outside("1", "sleep"), outside("2", "compute")]
     with running(["gather", "sleep", "compute", "gather"], nodes) as job:
-        for thread in range(4):
+        for thread in (0, 1, 2):
             began = time.monotonic()
             check(job.signalled(thread), *lines)
             assert time.monotonic() - began < 5
-        for name in (job.launcher.pid, job.pid(3), job.tag, job.tag[:-1]):
-            check(job.asked(name), *lines)
-        shown = job.asked(job.pid(0), "--calls", "2")
+        check(job.asked(job.launcher.pid), *lines)
+        shown = job.asked(job.tag[:-1], "--calls", "2")
         assert len(re.findall(rf"^  {GATHER} #6, began .* ago, took 0", shown, re.MULTILINE)) == 4
         assert len(re.findall(rf"^  {GATHER} #7, began .* under way", shown, re.MULTILINE)) == 2
-        listed = subprocess.run(
-            [sys.executable, "-m", "xupc", "hang-report"], cwd=PROJECT, capture_output=True,
-            text=True, timeout=30, check=True,
-        )  # fmt: skip
-        assert f"{job.pid(0)}: 4 threads, {PROGRAM}" in listed.stdout
+        (mine,) = choose(jobs(), str(job.pid(3)))
+        assert (mine.tag, mine.threads, mine.first) == (job.tag, 4, job.pid(0))
 
         os.kill(job.pid(1), signal.SIGSTOP)
         stopped = [in_gather("0, 3"), silent("1", "stopped"), outside("2", "compute")]
-        check(job.asked(job.tag), *stopped)
+        check(asked_here(mine), *stopped)
         check(job.signalled(3), *stopped)
         os.kill(job.pid(1), signal.SIGCONT)
         os.kill(job.pid(3), signal.SIGSTOP)
         gone = rf"^  3: {GATHER} #7, does not answer \(stopped; pid \d+\), for {SECONDS}$"
-        check(job.asked(job.tag), in_gather("0"), *lines[1:], gone)
+        check(asked_here(mine), in_gather("0"), *lines[1:], gone)
         os.kill(job.pid(3), signal.SIGCONT)
-        check(job.asked(job.tag), *lines)
+        check(asked_here(mine), *lines)
         assert job.launcher.poll() is None
+
+
+def asked_here(job: RunningJob) -> str:
+    """What the command line would show, without another process."""
+    gathering = Gathering(job.machines[0])
+    gathering.wait()
+    return report_text(gathering.groups())
+
+
+@ONCE
+def test_jobs_are_listed() -> None:
+    with running(["gather", "sleep"]) as job:
+        listed = subprocess.run(
+            [sys.executable, "-m", "xupc", "hang-report"], cwd=PROJECT, capture_output=True,
+            text=True, timeout=30, check=True,
+        )  # fmt: skip
+        assert f"{job.pid(0)}: 2 threads, {PROGRAM}" in listed.stdout
+        assert f"XUPC_JOB {job.tag}" in listed.stdout
 
 
 @pytest.mark.skipif(os.environ.get("XUPC_ENGINE") == "python", reason="needs a handler in C")
@@ -281,7 +296,7 @@ BUSY = """
     while True:
         calls += 1
         got = xupc.allv_gather_all(calls * n + me)
-        assert got.tolist() == [calls * n + i for i in range(n)], got
+        assert list(got) == [calls * n + i for i in range(n)], got
         if calls % 64 == 0 and xupc.allv_broadcast(os.path.exists(sys.argv[1]), root=0):
             break
     xupc.barrier()
@@ -297,7 +312,8 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
     program.write_text(textwrap.dedent(BUSY))
     answered, unheard, seen = amount(10, 1000), amount(2000, 100_000), 0
     with running([str(stop), "", ""], nodes, str(program)) as running_job:
-        (job,) = [found for found in jobs() if running_job.pid(0) in found.pids]
+        assert running_job.launcher.poll() is None, running_job.text()
+        (job,) = choose(jobs(), running_job.tag)
         control = job.machines[0]
         for _ in range(answered):
             gathering = Gathering(control)

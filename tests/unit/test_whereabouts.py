@@ -232,6 +232,19 @@ def test_a_posted_call_is_no_place() -> None:
     assert rows[0].else_ == "posted: gather #1"
 
 
+def test_a_dead_thread() -> None:
+    first, _, _ = two_threads()
+    first.begin_call(1, first.note("gather"), 0)
+    # The second one's lock was never taken.
+    found = {row.threads: row.place for row in Gathering(first, time.monotonic_ns()).mine()}
+    assert found[(1, 1),] == "not in xupc, dead"
+    assert found[(0, 0),].startswith("gather #1, does not answer (")
+    first.answer("train.py:40", False)
+    asked = time.monotonic_ns() - 10**9
+    assert Gathering(first, asked).mine()[0].place == "gather #1, train.py:40"
+    assert Gathering(first, asked).here
+
+
 def test_after_all_is_over_no_call_is_under_way() -> None:
     first, second, _ = two_threads()
     first.begin_call(1, first.note("gather"), 0)

@@ -83,8 +83,9 @@ _STATUS = np.dtype(
 )
 _CALL = np.dtype([(name, "u8") for name in ("op", "what", "began", "ended")])
 _RING = np.dtype(
-    [(name, "u8") for name in ("count", "wanted", "answered", "inside", "waits_since")]
-    + [("rest", "u8", 3), ("call", _CALL, RING)]
+    [(name, "u8") for name in ("count", "wanted", "answered", "inside")]
+    + [(name, "u8") for name in ("waits_since", "waits_op", "waits_team", "rest")]
+    + [("call", _CALL, RING)]
 )
 
 
@@ -238,9 +239,10 @@ class Control:
         data = bytes(self.segment.map[at : at + room])
         return data.split(b"\0", 1)[0].decode(errors="replace")
 
-    def wait_begins(self, text: str, since: int) -> None:
-        """I have been waiting for a while; for what."""
-        self.rings[self.index]["waits_since"] = since
+    def wait_begins(self, text: str, since: int = 0, op: int = 0, team: int = 0) -> None:
+        """I have been waiting for a while; for what, and in which operation of which team."""
+        ring = self.rings[self.index]
+        ring["waits_since"], ring["waits_op"], ring["waits_team"] = since, op, team
         self._write(self._record(self.index) + _WAIT, text, TROUBLE_BYTES)
         self.status[self.index]["waits"] = 1
 
@@ -340,9 +342,10 @@ class Control:
         began, ended = int(row["began"]), 0 if posted else ended
         return Call(int(row["op"]), what >> 32, text, began, ended, posted)
 
-    def waits_since(self, index: int) -> int:
-        """Since when a thread that waits does so."""
-        return int(self.rings[index]["waits_since"])
+    def wait_of(self, index: int) -> tuple[int, int, int]:
+        """Of a thread that waits: since when, operation, team; 0 if it is in none."""
+        ring = self.rings[index]
+        return int(ring["waits_since"]), int(ring["waits_op"]), int(ring["waits_team"])
 
     # -- who is where ----------------------------------------------------------------------
     @property
@@ -417,9 +420,9 @@ class Control:
         same = _PLACES.unpack_from(self.segment.map, at)[0] == found
         return (found, groups) if same else (0, None)
 
-    def lives(self, index: int) -> bool:
-        """Whether a thread has not ended; asked by another process."""
-        return index == self.index or lock_holder(self.segment.fd, index) is not None
+    def process_of(self, index: int) -> int | None:
+        """The process that a thread is, 0 if it is out of sight, None if it has ended."""
+        return os.getpid() if index == self.index else lock_holder(self.segment.fd, index)
 
     def operation_of(self, index: int) -> int:
         """How many calls a thread has begun."""

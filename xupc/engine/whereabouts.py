@@ -236,7 +236,7 @@ class Gathering:
             return True
         control = self.control
         silent = (~control.answered(self.asked)).nonzero()[0]
-        return not any(control.lives(int(i)) for i in silent)
+        return all(control.process_of(int(i)) is None for i in silent)
 
     @property
     def there(self) -> bool:
@@ -281,12 +281,11 @@ class Gathering:
 
     def _row(self, index: int) -> Row:
         control = self.control
-        pid, thread, _ = control.who(index)
+        _, thread, _ = control.who(index)
         calls = control.calls_of(index)
         line, inside = control.line_of(index)
         if not control.answered(self.asked)[index]:
-            dead = not control.lives(index)
-            line, inside = "dead" if dead else f"does not answer ({_state(pid)}; pid {pid})", False
+            line, inside = _silent(control.process_of(index)), False
         place, since, else_ = self._place(index, calls, inside)
         seconds = (time.monotonic_ns() - since) * 1e-9 if since else None
         place = f"{place}, {line}" if line else place
@@ -301,9 +300,10 @@ class Gathering:
         if blocking:
             return blocking[-1].name, blocking[-1].began, ""
         if waits:
-            name = waits.split(": no word from")[0]
-            same = [call.name for call in under_way if name.startswith(call.text)]
-            return same[0] if same else name, control.waits_since(index), ""
+            since, op, team = control.wait_of(index)
+            same = [call.name for call in under_way if (call.op, call.team) == (op, team)]
+            name = same[0] if same else waits.split(": no word from")[0]
+            return name, since, ""
         # the clock is coarse: among equals the latest
         last = max(reversed(calls), key=lambda call: call.ended or call.began, default=None)
         posted = "; ".join(call.name for call in under_way)
@@ -314,12 +314,14 @@ class Gathering:
         return "not in xupc", since, else_ or "no call yet"
 
 
-def _state(pid: int) -> str:
-    """What the kernel says of a process."""
-    if sys.platform != "linux":
-        return "in C code?"
+def _silent(pid: int | None) -> str:
+    """What the kernel says of a process that does not answer."""
+    if pid is None:
+        return "dead"
+    if not pid or sys.platform != "linux":
+        return "does not answer"
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return "out of sight"
-    return _STATES.get(letter, letter)
+        return f"does not answer (pid {pid})"
+    return f"does not answer ({_STATES.get(letter, letter)}; pid {pid})"
