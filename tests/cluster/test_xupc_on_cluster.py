@@ -184,13 +184,14 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
         assert len(re.findall(words, done.stderr)) == sum(HOSTS) - 1, output(done)
 
 
-def test_who_is_where_on_all_hosts(cluster: Any, mpi_python: str) -> None:
+def test_who_is_where_on_all_hosts(cluster: Any) -> None:
     # Threads 0 to 2, 3, and 4 and 5; thread 4 stops, the lowest of its host, but not for long.
+    python = sys.executable
     tag = uuid.uuid4().hex
     ways = ["gather", "gather", "compute", "gather", "sleep", "gather"]
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(
-            run, cluster, mpi_python, HOSTS, "where.py", *ways, env={JOB_TAG: tag}, timeout=50
+            run, cluster, python, HOSTS, "where.py", *ways, env={JOB_TAG: tag}, timeout=50
         )
         pids = _started(tag, len(ways), job)
         try:
@@ -228,7 +229,7 @@ def _started(tag: str, threads: int, job: Future[Any]) -> dict[int, int]:
     """The process ids of a job's threads, when all are where they stay."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline and not job.done():
-        found = [job for job in jobs() if job.tag == tag]
+        found = [each for each in jobs() if each.tag == tag]
         controls = found[0].machines if found else []
         pids = {c.who(i)[1]: c.who(i)[0] for c in controls for i in range(c.threads)}
         if len(pids) == threads and all(

@@ -150,7 +150,6 @@ def running(
         ("gather gather sleep gather", None),
         ("gather sleep gather gather", "3,1"),
         pytest.param("compute gather gather gather", "1,1,1,1", marks=ONCE),
-        pytest.param("gather gather gather compute", None, marks=ONCE),
     ],
 )
 def test_a_hang_error_shows_all_threads(ways: str, nodes: str | None) -> None:
@@ -310,7 +309,7 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     program = tmp_path / "busy.py"
     program.write_text(textwrap.dedent(BUSY))
-    answered, unheard, seen = amount(10, 1000), amount(2000, 100_000), 0
+    answered, unheard, seen = amount(5, 1000), amount(300, 5000), 0
     with running([str(stop), "", ""], nodes, str(program)) as running_job:
         assert running_job.launcher.poll() is None, running_job.text()
         (job,) = choose(jobs(), running_job.tag)
@@ -327,7 +326,8 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
                 calls = control.calls_of(index)
                 numbers = [call.op for call in calls]
                 assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
-                assert all(call.text.startswith("allv_") for call in calls), calls
+                texts = {call.text.partition("(")[0] for call in calls}
+                assert texts <= {"allv_gather_all", "allv_broadcast", "run-ahead"}, texts
                 seen += len(calls)
         assert running_job.signalled(2)
         stop.touch()

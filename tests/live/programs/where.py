@@ -28,8 +28,7 @@ def sleep() -> None:
 
 def compute() -> None:
     a = np.random.default_rng(1).random((300, 300))
-    while True:
-        np.matmul(a, a)  # LINE compute
+    any(np.matmul(a, a) is None for _ in iter(int, 1))  # LINE compute
 
 
 def in_c() -> None:
