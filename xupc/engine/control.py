@@ -331,8 +331,9 @@ class Control:
         ring = self.rings[index]
         count = int(ring["count"])
         rows = ring["call"].copy()
-        # meanwhile the thread may have gone on; the oldest may be half another one by now
-        first = max(0, int(ring["count"]) + 1 - RING)
+        # if the thread has gone on meanwhile, the oldest are half another one by now
+        still = int(ring["count"]) == count and (ring["call"] == rows).all()
+        first = max(0, count - RING if still else int(ring["count"]) + 1 - RING)
         return [self._call(index, rows[i % RING]) for i in range(first, count)]
 
     def _call(self, index: int, row: NDArray[np.void]) -> Call:
