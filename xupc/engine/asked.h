@@ -12,13 +12,19 @@
 #include <string.h>
 #include <time.h>
 
+#if defined(CLOCK_UPTIME_RAW)
+#define XQ_CLOCK CLOCK_UPTIME_RAW /* Python's monotonic clock on macOS */
+#else
+#define XQ_CLOCK CLOCK_MONOTONIC
+#endif
+
 static _Atomic uint64_t *_Atomic xq_word;
 
 static void xq_handler(int number) {
     (void)number;
     struct timespec now;
     _Atomic uint64_t *word = atomic_load(&xq_word);
-    if (!word || clock_gettime(CLOCK_MONOTONIC, &now)) return;
+    if (!word || clock_gettime(XQ_CLOCK, &now)) return;
     atomic_store(word, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 

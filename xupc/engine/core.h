@@ -762,8 +762,10 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
 /* What reports need to know: to the millisecond is enough, and a third of the cost. */
 static inline uint64_t xu_coarse_ns(void) {
     struct timespec now;
-#ifdef CLOCK_MONOTONIC_COARSE
+#if defined(CLOCK_MONOTONIC_COARSE)
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+#elif defined(CLOCK_UPTIME_RAW) /* Python's monotonic clock on macOS */
+    clock_gettime(CLOCK_UPTIME_RAW, &now);
 #else
     clock_gettime(CLOCK_MONOTONIC, &now);
 #endif
