@@ -48,7 +48,7 @@ class CollectiveMismatchError(XupcError):
 
 
 class HangError(XupcError, TimeoutError):
-    """A wait took longer than the ``timeout`` given to ``init()``."""
+    """A wait took longer than the ``timeout`` given to ``init()``; shows where all threads are."""
 
 
 class DeadThreadError(XupcError):

@@ -67,8 +67,8 @@ def init(
     nodes : str, optional
         Split machines further: ``"4x2"``, ``"3,1,4"``, ``"cyclic:3"`` (``XUPC_NODES``).
     timeout : float, optional
-        Seconds before a wait raises HangError (``XUPC_TIMEOUT``). Default none, with a
-        warning that names the missing threads after 60 s.
+        Seconds before a wait raises HangError (``XUPC_TIMEOUT``), which shows where all
+        threads are. Default none, with a warning that names the missing threads after 60 s.
 
     Returns
     -------
@@ -83,6 +83,11 @@ def init(
         on every thread.
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
+
+    Notes
+    -----
+    Until `finalize`, SIGUSR2 to any thread prints where all threads are, unless the program
+    has a handler of its own.
     """
     global _world, _starting
     settings = _settings(heap_size, nodes, timeout)

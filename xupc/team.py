@@ -156,6 +156,7 @@ class Team:
             self._left_word(ground),
             ground.number,
             (job.control, ground),
+            job.control.ring_address,
         )
 
     def _left_word(self, ground: Ground) -> int:
@@ -632,6 +633,7 @@ class Team:
         instance = self._barrier("barrier", value)
         self.core.set_value(_value_hash(value))
         instance.begin()
+        self.job.control.posted()
         if instance.net is not None:
             instance.net.start(instance.op)
         status = instance.poll()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
+import sys
 import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch import shared_files
 
-from xupc.cli.launcher import launcher_options, thread_command
+from xupc.cli.hang import jobs
+from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
 from xupc.cli.mpi import identify
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -172,6 +178,67 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     waiting = [line for line in done.stderr.splitlines() if "HangError: thread" in line]
     assert len(waiting) == sum(HOSTS) - 1, output(done)
     assert all(missing in line for line in waiting), output(done)
+    late = r"\n  3: not in xupc, trouble\.py:\d+, for "
+    call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, trouble\.py:\d+, for "
+    for words in (late, call):
+        assert len(re.findall(words, done.stderr)) == sum(HOSTS) - 1, output(done)
+
+
+def test_who_is_where_on_all_hosts(cluster: Any) -> None:
+    # Threads 0 to 2, 3, and 4 and 5; thread 4 stops, the lowest of its host, but not for long.
+    python = sys.executable
+    tag = uuid.uuid4().hex
+    ways = ["gather", "gather", "compute", "gather", "sleep", "gather"]
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(
+            run, cluster, python, HOSTS, "where.py", *ways, env={JOB_TAG: tag}, timeout=50
+        )
+        pids = _started(tag, len(ways), job)
+        try:
+            os.kill(pids[3], signal.SIGUSR2)
+            asked = subprocess.run(
+                [sys.executable, "-m", "xupc", "hang-report", tag], cwd=PROJECT, text=True,
+                capture_output=True, timeout=30, check=False,
+            )  # fmt: skip
+            time.sleep(3)
+            os.kill(pids[4], signal.SIGSTOP)  # whose guard speaks for its host
+            began = time.monotonic()
+            silent = subprocess.run(
+                [sys.executable, "-m", "xupc", "hang-report", str(pids[0])], cwd=PROJECT, text=True,
+                capture_output=True, timeout=30, check=False,
+            )  # fmt: skip
+            assert time.monotonic() - began < 10
+            os.kill(pids[4], signal.SIGCONT)
+        finally:
+            for pid in pids.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        done = job.result(40)
+    places = [
+        r"0-1, 3, 5: all_gather\(nbytes=8, flags=0\) #7, where\.py:\d+, for \d",
+        r"2: not in xupc, where\.py:\d+, for ",
+        r"4: not in xupc, where\.py:\d+, for ",
+    ]
+    for text in (asked.stdout, done.stderr):
+        assert all(re.search(f"^  {place}", text, re.MULTILINE) for place in places), text
+    assert "4: no word from host " in silent.stdout, silent.stdout
+    assert re.search(r"^  0-1, 3: all_gather", silent.stdout, re.MULTILINE), silent.stdout
+
+
+def _started(tag: str, threads: int, job: Future[Any]) -> dict[int, int]:
+    """The process ids of a job's threads, when all are where they stay."""
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline and not job.done():
+        found = [each for each in jobs() if each.tag == tag]
+        controls = found[0].machines if found else []
+        pids = {c.who(i)[1]: c.who(i)[0] for c in controls for i in range(c.threads)}
+        if len(pids) == threads and all(
+            c.calls_of(i) and c.calls_of(i)[-1].op >= 6 for c in controls for i in range(c.threads)
+        ):
+            time.sleep(1)
+            return pids
+        time.sleep(0.1)
+    raise AssertionError("the job has not started")
 
 
 def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> None:

@@ -48,6 +48,8 @@ class Machine:
         self.heard: list[tuple[int, str]] = []
         self.ended: list[int] = []
         self.served = 0
+        self.asked = 0
+        self.places: list[tuple[int, Any]] = []
         self.line: Lifeline | None = None
 
     def join(self, comm: FakeComm) -> None:
@@ -55,6 +57,12 @@ class Machine:
         self.line = Lifeline(
             comm, me, lambda: f"in call {self.rank}", self.hear, self.ended.append, self.serve
         )
+
+        self.line.asked = self.ask
+        self.line.places = lambda machine, places: self.places.append((machine, places))
+
+    def ask(self) -> None:
+        self.asked += 1
 
     def serve(self) -> None:
         self.served += 1
@@ -112,6 +120,20 @@ def test_who_accesses_memory_is_heard_once_by_all_others(
     machines[origin].line.ask_to_serve()
     turn(machines)
     assert [machine.served for machine in machines] == [m.rank != origin for m in machines]
+
+
+@pytest.mark.parametrize("origin", [0, 1, 5, 11])
+def test_who_is_where_is_asked_of_all_others_and_told_to_all_others(
+    machines: list[Machine], origin: int
+) -> None:
+    machines[origin].line.ask_places()
+    turn(machines)
+    assert [machine.asked for machine in machines] == [int(m.rank != origin) for m in machines]
+    machines[origin].line.tell_places(origin, [["here", "", [[0, 1]], None, 1.5]])
+    turn(machines)
+    for machine in machines:
+        told = [(origin, [["here", "", [[0, 1]], None, 1.5]])]
+        assert machine.places == (told if machine.rank != origin else [])
 
 
 @pytest.mark.parametrize("dead", [0, 1, 4, 10])

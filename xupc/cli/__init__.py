@@ -25,6 +25,7 @@ from click.core import ParameterSource
 from . import host, info, job_script
 from .bench import bench_command
 from .common import EnvironmentProblem, check_nodes, in_job
+from .hang import hang_report_command
 from .launcher import (
     EXIT_ENVIRONMENT,
     describe_status,
@@ -53,6 +54,7 @@ def main() -> None:
 
 
 main.add_command(bench_command)
+main.add_command(hang_report_command)
 main.add_command(tune_command)
 
 

@@ -32,8 +32,11 @@ cdef extern from "core.h" nogil:
     ctypedef struct xu_status:
         uint64_t op
         uint64_t call
+    ctypedef struct xu_ring:
+        uint64_t count
     ctypedef struct xu_team:
         xu_status *status
+        xu_ring *ring
         int32_t n
         int32_t me
         int32_t counter_mode
@@ -107,6 +110,10 @@ cdef extern from *:
     """
     PyObject **XU_ITEMS(tuple)
     object PyObject_Vectorcall(object, PyObject **, size_t, PyObject *)
+
+cdef extern from "asked.h" nogil:
+    int xq_listen(int, uint64_t *)
+    void xq_leave(int)
 
 cdef extern from "arrays.h":
     ctypedef struct xa_array:
@@ -189,6 +196,19 @@ def timed(function, tuple arguments):
     return begin, end
 
 
+def listen(int number, uintptr_t word):
+    """Have a signal write the time into a word, if it would end the process now; whether it does.
+
+    The handler is C's: it runs whatever this process computes, and on any of its threads.
+    """
+    return bool(xq_listen(number, <uint64_t *>word))
+
+
+def leave(int number):
+    """The signal is as it was before `listen`, unless somebody else has taken it since."""
+    xq_leave(number)
+
+
 def fence():
     """Order this thread's loads and stores."""
     xu_fence()
@@ -205,10 +225,11 @@ cdef class Team:
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
                   bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
-                  uint64_t number, keep):
+                  uint64_t number, keep, uintptr_t ring=0):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
+        self.t.ring = <xu_ring *>ring
         self.t.solo = solo
         self.t.several = several
         self.t.counter_mode = counter_mode

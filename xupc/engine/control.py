@@ -3,13 +3,17 @@
 One per machine (threads that proved to share memory), even when ``XUPC_NODES``
 splits it into several nodes. Layout, for m threads::
 
-    page 0        nothing but the locks on its bytes
+    page 0        the locks on its bytes; what the segment is, and when somebody
+                  last asked where the threads are
     line i        status of thread i: operation, call, done, team   (native core),
                   agreements, whether it waits, what is wrong, when it
                   last wanted others to serve one-sided accesses
+    ring i        the last RING calls of thread i                   (native core),
+                  whether it asks or has answered where the threads are
     record i      pid, THREADS id, host name; what is wrong and what it waits for
-                  in words; the texts of its last calls
+                  in words; the Python line where it is; the texts of its last calls
     hosts         of every machine, its lowest thread: pid, id, host name
+    places        of every machine, where its threads are, as JSON
     sync areas    one per node of this machine                      (native core)
 
 Byte i of the file carries thread i's lock: free means dead. Exactly one descriptor
@@ -18,10 +22,13 @@ on the file per process: closing another would drop the lock.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +41,9 @@ __all__ = [
     "FINISHED",
     "HUNG",
     "INTERRUPTED",
+    "MAGIC",
     "RUNNING",
+    "Call",
     "Control",
     "control_bytes",
 ]
@@ -44,27 +53,64 @@ RUNNING, FINISHED, DEAD, HUNG, INTERRUPTED, BROKEN = range(6)
 
 PAGE = 4096
 LINE = 64
-TEXTS = 64
+TEXTS = 256
 TEXT_BYTES = 224
+RING = 64
+POSTED = 1  # instead of the end of a call that was posted and is under way
+MAGIC = 0x31306372_63707578
+PLACES_BYTES = 8192
+WHERE_BYTES = 256
 _ID = struct.Struct("<qq48s")  # pid, thread, host
+_NUMBER = struct.Struct("<Q")
+_PLACES = struct.Struct("<QQ")  # when they were found, bytes
 TROUBLE_BYTES = 1024
 _TROUBLE = 128
 _WAIT = _TROUBLE + TROUBLE_BYTES
 _EDGES = _WAIT + TROUBLE_BYTES
 _MOST_EDGES = 58
 _EDGE_HEAD = struct.Struct("<QQQQ")  # looks, team, operation, how many
-_CALLS = _EDGES + _EDGE_HEAD.size + 4 * _MOST_EDGES + 8
-_RECORD = _CALLS + TEXTS * TEXT_BYTES
+_WHERE = _EDGES + _EDGE_HEAD.size + 4 * _MOST_EDGES + 8
+_CALLS = _WHERE + WHERE_BYTES
+_RECORD = _CALLS + TEXTS * (_NUMBER.size + TEXT_BYTES)
+_HEAD = np.dtype(
+    [("magic", "u8"), ("job", "u8"), ("asked", "u8"), ("printed", "u8")]
+    + [(name, "u4") for name in ("threads", "machines", "machine", "total")]
+)
 _STATUS = np.dtype(
     [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "ended")]
     + [(name, "u4") for name in ("waits", "asked", "heard")]
     + [("trouble", "u2"), ("said", "u2")]
 )
+_CALL = np.dtype([(name, "u8") for name in ("op", "what", "began", "ended")])
+_RING = np.dtype(
+    [(name, "u8") for name in ("count", "wanted", "answered", "inside")]
+    + [(name, "u8") for name in ("waits_since", "waits_op", "waits_team", "rest")]
+    + [("call", _CALL, RING)]
+)
 
 
 def control_bytes(threads: int, machines: int, sync_bytes: int) -> int:
     """Size of the control segment for `threads` on this machine, one of several."""
-    return PAGE + threads * (LINE + _RECORD) + machines * _ID.size + sync_bytes + PAGE
+    each = LINE + _RING.itemsize + _RECORD
+    places = LINE + machines * (_ID.size + PLACES_BYTES)
+    return PAGE + threads * each + places + sync_bytes + PAGE
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of a thread's last calls; times in ns of the monotonic clock, `ended` 0 before that."""
+
+    op: int
+    team: int
+    text: str
+    began: int
+    ended: int
+    posted: bool
+
+    @property
+    def name(self) -> str:
+        """The call and its number, which is the same on all threads of its team."""
+        return f"{self.text} #{self.op}" + (f" of team {self.team}" if self.team else "")
 
 
 class Control:
@@ -84,14 +130,41 @@ class Control:
         self.segment = segment
         self.index = index
         self.threads = threads
-        start = PAGE
-        self.status: NDArray[np.void] = segment.array[start : start + threads * LINE].view(_STATUS)
-        self._records = start + threads * LINE
+        self.machines = machines
+        self.head: NDArray[np.void] = segment.array[: _HEAD.itemsize].view(_HEAD)
+        start, end = PAGE, PAGE + threads * LINE
+        self.status: NDArray[np.void] = segment.array[start:end].view(_STATUS)
+        start, end = end, end + threads * _RING.itemsize
+        self.rings: NDArray[np.void] = segment.array[start:end].view(_RING)
+        self._ring = start
+        self._records = end
         self._hosts = self._records + threads * _RECORD
-        end = self._hosts + machines * _ID.size
+        self._places = self._hosts + machines * _ID.size
+        end = self._places + machines * PLACES_BYTES
         self.sync_start = (end + LINE - 1) // LINE * LINE
         self._next_text = 0
-        self._texts = [""] * TEXTS
+        self._texts: list[tuple[int, str]] = [(0, "")] * TEXTS
+
+    @classmethod
+    def of_other(cls, segment: Segment) -> Control:
+        """Somebody else's, to be read from outside of the job; ValueError if it is none."""
+        head = segment.array[: _HEAD.itemsize].view(_HEAD)[0]
+        threads, machines = int(head["threads"]), int(head["machines"])
+        if int(head["magic"]) != MAGIC or segment.nbytes < control_bytes(threads, machines, 0):
+            raise ValueError("not the control segment of a job of this version")
+        return cls(segment, -1, threads, machines)
+
+    def describe(self, job: int, machine: int, total: int) -> None:
+        """Say what this segment is: of which job, of how many threads, on which of its machines."""
+        head = self.head[0]
+        head["job"], head["machine"], head["total"] = job, machine, total
+        head["threads"], head["machines"] = self.threads, self.machines
+        head["magic"] = MAGIC
+
+    @property
+    def machine(self) -> int:
+        """The number of this machine in the job."""
+        return int(self.head["machine"][0])
 
     # -- who is who --------------------------------------------------------------------
     def introduce(self, thread: int, host: str) -> None:
@@ -129,21 +202,34 @@ class Control:
         return self.segment.address + PAGE + self.index * LINE
 
     def note(self, text: str) -> int:
-        """Publish the text of a call of mine; its number + 1, for the status line."""
-        slot = self._next_text % TEXTS
+        """Publish the text of a kind of call of mine; its number, for the status line."""
         self._next_text += 1
-        self._write_call(slot, text)
-        return slot + 1
+        self._write_call(self._next_text, text)
+        return self._next_text
 
     def ensure(self, call: int, text: str) -> None:
-        """The number of a call may have gone to another since: write its text again."""
-        if self._texts[call - 1] != text:
-            self._write_call(call - 1, text)
+        """The place of a call's text may have gone to another since: write it again."""
+        if self._texts[call % TEXTS] != (call, text):
+            self._write_call(call, text)
 
-    def _write_call(self, slot: int, text: str) -> None:
-        self._texts[slot] = text
-        at = self._record(self.index) + _CALLS + slot * TEXT_BYTES
-        self._write(at, text, TEXT_BYTES)
+    def _write_call(self, call: int, text: str) -> None:
+        self._texts[call % TEXTS] = call, text
+        at = self._text_at(self.index, call)
+        self._put_number(at, 0)
+        self._write(at + _NUMBER.size, text, TEXT_BYTES)
+        self._put_number(at, call)
+
+    def _text_at(self, index: int, call: int) -> int:
+        return self._record(index) + _CALLS + call % TEXTS * (_NUMBER.size + TEXT_BYTES)
+
+    def _text(self, index: int, call: int) -> str:
+        """The text of a call, "" if another one has taken its place."""
+        at = self._text_at(index, call)
+        (number,) = _NUMBER.unpack_from(self.segment.map, at)
+        return self._read(at + _NUMBER.size, TEXT_BYTES) if number == call else ""
+
+    def _put_number(self, at: int, number: int) -> None:
+        _NUMBER.pack_into(self.segment.map, at, number)
 
     def _write(self, at: int, text: str, room: int) -> None:
         data = text.encode(errors="replace")[: room - 1]
@@ -153,8 +239,10 @@ class Control:
         data = bytes(self.segment.map[at : at + room])
         return data.split(b"\0", 1)[0].decode(errors="replace")
 
-    def wait_begins(self, text: str) -> None:
-        """I have been waiting for a while; for what."""
+    def wait_begins(self, text: str, since: int = 0, op: int = 0, team: int = 0) -> None:
+        """I have been waiting for a while; for what, and in which operation of which team."""
+        ring = self.rings[self.index]
+        ring["waits_since"], ring["waits_op"], ring["waits_team"] = since, op, team
         self._write(self._record(self.index) + _WAIT, text, TROUBLE_BYTES)
         self.status[self.index]["waits"] = 1
 
@@ -203,8 +291,139 @@ class Control:
     def last_call(self, index: int) -> str:
         """The text of the call that a thread is in, or was in last."""
         call = int(self.status[index]["call"])
-        at = self._record(index) + _CALLS + (call - 1) % TEXTS * TEXT_BYTES
-        return self._read(at, TEXT_BYTES) if call else ""
+        return (self._text(index, call) or "a call") if call else ""
+
+    # -- the ring of the last calls ------------------------------------------------------
+    @property
+    def ring_address(self) -> int:
+        """Where my ring is."""
+        return self.segment.address + self._ring + self.index * _RING.itemsize
+
+    def begin_call(self, op: int, call: int, team: int) -> int:
+        """What the native core writes when a call begins; the number of calls before it."""
+        ring = self.rings[self.index]
+        count = int(ring["count"])
+        ring["call"][count % RING] = op, call | team << 32, time.monotonic_ns(), 0
+        ring["count"] = count + 1
+        return count
+
+    def end_call(self, noted: int) -> None:
+        """What it writes when the call ends."""
+        ring = self.rings[self.index]
+        if int(ring["count"]) - noted <= RING:
+            ring["call"][noted % RING]["ended"] = time.monotonic_ns()
+
+    def posted(self) -> None:
+        """My last call goes on while I do something else."""
+        ring = self.rings[self.index]
+        last = ring["call"][(int(ring["count"]) - 1) % RING]
+        if not last["ended"]:
+            last["ended"] = POSTED
+
+    def all_over(self) -> None:
+        """None of my calls is under way any more, however they ended; posted ones may be."""
+        status, calls = self.status[self.index], self.rings[self.index]["call"]
+        status["done"] = status["op"]
+        calls["ended"][(calls["ended"] == 0) & (calls["op"] > 0)] = time.monotonic_ns()
+
+    def calls_of(self, index: int) -> list[Call]:
+        """The last calls of a thread, the latest one last."""
+        ring = self.rings[index]
+        count = int(ring["count"])
+        rows = ring["call"].copy()
+        # if the thread has gone on meanwhile, the oldest are half another one by now
+        still = int(ring["count"]) == count and (ring["call"] == rows).all()
+        first = max(0, count - RING if still else int(ring["count"]) + 1 - RING)
+        return [self._call(index, rows[i % RING]) for i in range(first, count)]
+
+    def _call(self, index: int, row: NDArray[np.void]) -> Call:
+        what, ended = int(row["what"]), int(row["ended"])
+        text = self._text(index, what & 0xFFFFFFFF) or "a call"
+        posted = ended == POSTED
+        began, ended = int(row["began"]), 0 if posted else ended
+        return Call(int(row["op"]), what >> 32, text, began, ended, posted)
+
+    def wait_of(self, index: int) -> tuple[int, int, int]:
+        """Of a thread that waits: since when, operation, team; 0 if it is in none."""
+        ring = self.rings[index]
+        return int(ring["waits_since"]), int(ring["waits_op"]), int(ring["waits_team"])
+
+    # -- who is where ----------------------------------------------------------------------
+    @property
+    def wanted_address(self) -> int:
+        """Of the word in which a signal to me writes when it came: see `want`."""
+        return self.ring_address + 8  # after the count
+
+    def want(self) -> None:
+        """I am to print where the threads are."""
+        self.rings[self.index]["wanted"] = time.monotonic_ns()
+
+    def wanted(self) -> NDArray[np.uint64]:
+        """When each thread was last told to print where the threads are."""
+        return self.rings["wanted"].copy()
+
+    @property
+    def printed(self) -> int:
+        """When somebody on this machine last printed it."""
+        return int(self.head["printed"][0])
+
+    def print_done(self, now: int) -> None:
+        """I have."""
+        self.head["printed"] = now
+
+    @property
+    def asked(self) -> int:
+        """When somebody last asked the threads of this machine where they are."""
+        return int(self.head["asked"][0])
+
+    def ask(self) -> int:
+        """Ask them; when."""
+        now = time.monotonic_ns()
+        self.head["asked"] = now
+        return now
+
+    def answer(self, line: str, inside: bool) -> None:
+        """I am at this Python line, and in xupc or not."""
+        self._write(self._record(self.index) + _WHERE, line, WHERE_BYTES)
+        self.rings[self.index]["inside"] = inside
+        self.rings[self.index]["answered"] = time.monotonic_ns()
+
+    def answered(self, asked: int) -> NDArray[np.bool_]:
+        """Which threads have answered since then."""
+        answers: NDArray[np.bool_] = self.rings["answered"] >= asked
+        return answers
+
+    def line_of(self, index: int) -> tuple[str, bool]:
+        """What a thread last answered."""
+        line = self._read(self._record(index) + _WHERE, WHERE_BYTES)
+        return line, bool(self.rings[index]["inside"])
+
+    def write_places(self, machine: int, groups: Any) -> None:
+        """Where the threads of a machine are, found just now."""
+        at = self._places + machine * PLACES_BYTES
+        data = json.dumps(groups).encode()
+        if _PLACES.size + len(data) > PLACES_BYTES:
+            raise ValueError("too many places")
+        self.segment.map[at : at + _PLACES.size] = _PLACES.pack(0, 0)
+        self.segment.map[at + _PLACES.size : at + _PLACES.size + len(data)] = data
+        _PLACES.pack_into(self.segment.map, at, time.monotonic_ns(), len(data))
+
+    def places_of(self, machine: int) -> tuple[int, Any]:
+        """When it was last found out where the threads of a machine are, and where; or 0, None."""
+        at = self._places + machine * PLACES_BYTES
+        found, size = _PLACES.unpack_from(self.segment.map, at)
+        start = at + _PLACES.size
+        data = bytes(self.segment.map[start : start + size])
+        try:
+            groups = json.loads(data)
+        except ValueError:  # none yet, or being written
+            return 0, None
+        same = _PLACES.unpack_from(self.segment.map, at)[0] == found
+        return (found, groups) if same else (0, None)
+
+    def process_of(self, index: int) -> int | None:
+        """The process that a thread is, 0 if it is out of sight, None if it has ended."""
+        return os.getpid() if index == self.index else lock_holder(self.segment.fd, index)
 
     def operation_of(self, index: int) -> int:
         """How many calls a thread has begun."""

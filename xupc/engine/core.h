@@ -63,6 +63,7 @@
 #define XU_LINE 64
 #define XU_SLOTS 64
 #define XU_CHANNELS 5
+#define XU_RING 64         /* calls that are remembered for reports */
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
 #define XU_OPERANDS 4
@@ -108,6 +109,19 @@ typedef struct { /* one per thread of the machine: for reports only */
     uint64_t pad[4];
 } xu_status;
 
+typedef struct { /* a call in the ring of a thread's last ones: for reports only */
+    xu_word op;
+    xu_word what;  /* number of its text | number of its team << 32 */
+    xu_word began; /* ns of the monotonic clock, some milliseconds coarse */
+    xu_word ended; /* 0: under way; 1: posted, and under way */
+} xu_call;
+
+typedef struct { /* one per thread of the machine */
+    xu_word count; /* of its calls; the last one is call[(count - 1) % XU_RING] */
+    uint64_t pad[7];
+    xu_call call[XU_RING];
+} xu_ring;
+
 /* ---- private state --------------------------------------------------------- */
 typedef struct {
     xu_line *counter;
@@ -115,6 +129,7 @@ typedef struct {
     xu_arrival *arrival; /* [2][n] */
     xu_slot *slot;       /* [XU_SLOTS][n] */
     xu_status *status;
+    xu_ring *ring;       /* NULL: nobody wants to know */
     int32_t n;  /* team members on this node */
     int32_t me; /* my index among them */
     int32_t counter_mode;
@@ -186,6 +201,7 @@ typedef struct {
     int32_t executor;
     uint64_t op;
     uint64_t fp;
+    uint64_t noted; /* the count of the ring when it began */
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -743,6 +759,19 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
     }
 }
 
+/* What reports need to know: to the millisecond is enough, and a third of the cost. */
+static inline uint64_t xu_coarse_ns(void) {
+    struct timespec now;
+#if defined(CLOCK_MONOTONIC_COARSE)
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+#elif defined(CLOCK_UPTIME_RAW) /* Python's monotonic clock on macOS */
+    clock_gettime(CLOCK_UPTIME_RAW, &now);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static inline void xu_fence(void) { atomic_thread_fence(memory_order_seq_cst); }
 
 /* ---- a call ---------------------------------------------------------------- */
@@ -750,6 +779,29 @@ static inline uint64_t xu_mix(uint64_t a, uint64_t b) {
     a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
     a *= 0xff51afd7ed558ccdu;
     return a ^ (a >> 32);
+}
+
+/* Only the thread itself writes its ring; whoever reads it looks at the count before and after. */
+static inline void xu_note_begin(xu_inst *in, uint64_t call) {
+    xu_ring *ring = in->team->ring;
+    if (!ring) return;
+    uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
+    xu_call *mine = &ring->call[count % XU_RING];
+    atomic_store_explicit(&mine->op, in->op, memory_order_relaxed);
+    atomic_store_explicit(&mine->what, call | in->team->number << 32, memory_order_relaxed);
+    atomic_store_explicit(&mine->began, xu_coarse_ns(), memory_order_relaxed);
+    atomic_store_explicit(&mine->ended, 0, memory_order_relaxed);
+    atomic_store_explicit(&ring->count, count + 1, memory_order_release);
+    in->noted = count;
+}
+
+static inline void xu_note_end(xu_inst *in) {
+    xu_ring *ring = in->team->ring;
+    /* a posted call may have left the ring before it ends */
+    if (!ring || atomic_load_explicit(&ring->count, memory_order_relaxed) - in->noted > XU_RING)
+        return;
+    atomic_store_explicit(
+        &ring->call[in->noted % XU_RING].ended, xu_coarse_ns(), memory_order_relaxed);
 }
 
 static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
@@ -766,6 +818,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
     atomic_store_explicit(&t->status->team, t->number, memory_order_relaxed);
+    xu_note_begin(in, call);
     /* others may have to judge my signals, or wait for messages while I am at a barrier */
     if (in->prog->barriers < 2 || t->several) {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
@@ -776,6 +829,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
 
 static inline void xu_end(xu_inst *in) {
     atomic_store_explicit(&in->team->status->done, in->op, memory_order_relaxed);
+    xu_note_end(in);
 }
 
 static inline uint64_t xu_sync_bytes(uint64_t n) {
@@ -795,5 +849,6 @@ _Static_assert(sizeof(xu_line) == XU_LINE, "line");
 _Static_assert(sizeof(xu_arrival) == XU_LINE, "arrival");
 _Static_assert(sizeof(xu_slot) == XU_LINE, "slot");
 _Static_assert(sizeof(xu_status) == XU_LINE, "status");
+_Static_assert(sizeof(xu_ring) == XU_LINE + 32 * XU_RING, "ring");
 
 #endif

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .inquiry import Inquiry
 
 if TYPE_CHECKING:
     from .job import Job
@@ -41,6 +42,7 @@ __all__ = ["Guard", "Unguarded"]
 
 SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
 TICK = 0.25  # seconds between two looks of the daemon thread
+BUSY_TICK = 0.05  # while it waits for answers
 CYCLE_AFTER = 1.0  # of a wait, before threads that wait for each other are looked for
 WARN_AFTER = 60.0  # seconds of a wait without a timeout
 SPEAK = 1.0  # from a death to the end of a thread that computes
@@ -79,6 +81,7 @@ class Guard:
         self.ending = False
         self._suspected: tuple[Any, list[int]] | None = None
         self.asked = 0.0  # when other machines were last told that this one's threads read theirs
+        self.inquiry = Inquiry(job)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
         self._thread.start()
@@ -93,10 +96,7 @@ class Guard:
             self._look_for_cycle(waiting)
         timeout = self.job.timeout
         if timeout is not None and waited > timeout:
-            error = HangError(self._hang_text(waiting, waited))
-            self.control.post(HUNG, str(error))
-            self.job.break_with(error)
-            raise error
+            self._raise_hang(self._hang_text(waiting, waited), waiting)
         if timeout is None and waited > WARN_AFTER and not waiting.warned:
             waiting.warned = True
             warnings.warn(self._hang_text(waiting, waited), RuntimeWarning, stacklevel=2)
@@ -123,8 +123,14 @@ class Guard:
         if any(looks < seen + 2 for (looks, _, _), seen in zip(places, first, strict=True)):
             return
         names = [f"{self._name(i)} is {self.control.doing(i)}" for i in cycle]
-        error = HangError(f"threads wait for each other: {', for whom '.join(names)}")
-        self.control.post(HUNG, str(error))
+        self._raise_hang(f"threads wait for each other: {', for whom '.join(names)}", waiting)
+
+    def _raise_hang(self, text: str, waiting: Waiting) -> None:
+        """HangError: first ask where all threads are, since with the first error they leave."""
+        where = self.inquiry.report()
+        self._raise_troubles(waiting)
+        error = HangError(_lines(text, where))
+        self.control.post(HUNG, text)
         self.job.break_with(error)
         raise error
 
@@ -175,7 +181,8 @@ class Guard:
         elif kind == HUNG:
             waited = (time.monotonic_ns() - waiting.since) * 1e-9
             mine = self._hang_text(waiting, waited)
-            error = HangError(mine if self._missing(waiting) else f"{mine}; {text}")
+            mine = mine if self._missing(waiting) else f"{mine}; {text}"
+            error = HangError(_lines(mine, self.inquiry.last_report()))
         else:
             error = XupcError(text)
         self.job.break_with(error)
@@ -269,12 +276,15 @@ class Guard:
         launched = self.job.threads > 1
         since = 0.0
         while not self._stop.is_set():
+            tick = BUSY_TICK if self.inquiry.busy else TICK
             if self.lifeline is not None:
-                self.lifeline.turn(TICK)
+                self.lifeline.turn(tick)
             else:
-                self._stop.wait(TICK)
+                self._stop.wait(tick)
             if self._stop.is_set():
                 break
+            with contextlib.suppress(Exception):  # whatever becomes of it, deaths must be seen
+                self.inquiry.turn()
             if launched and os.getppid() != self.parent:
                 self._end_now("the launcher of the job is gone", gone=True)
             if self.ending:
@@ -331,6 +341,7 @@ class Guard:
 
     def stop(self) -> None:
         """No more watching."""
+        self.inquiry.close()
         self._stop.set()
 
     def _end_now(self, why: str, *, gone: bool = False) -> None:
@@ -406,6 +417,10 @@ class Guard:
             if waited >= least and not any(death or self.control.waits(i) for i in silent):
                 return
             time.sleep(0.01)
+
+
+def _lines(text: str, where: str) -> str:
+    return f"{text}\n{where}" if where else text
 
 
 def _flush() -> None:

@@ -351,6 +351,9 @@ class Job:
         segment = self.agreement.shared_segment(comm, total, whole=True)
         control = Control(segment, index, mates, self.machines)
         control.introduce(self.me, self.host)
+        number = self.link.comm.bcast(secrets.randbits(63) if self.me == 0 else None)
+        if index == 0:
+            control.describe(number, self.machine_of(self.me), self.threads)
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
         comm.Barrier()

@@ -19,6 +19,8 @@ every part of the tree hears of it. Lines of JSON, in both directions:
 ``{"trouble", "text"}``                 as in the control segment
 ``{"ending"}``                          why I am about to end the job
 ``{"end"}``                             all have to end, with this exit status
+``{"where"}``                           where are your threads?
+``{"places", "machine"}``               where the threads of a machine are
 ``{"bye"}``                             finalized: my end is no death
 
 A connection that cannot be made (a firewall between the machines) is done without;
@@ -118,6 +120,10 @@ class Lifeline:
 
     Attributes
     ----------
+    asked : callable
+        Told that a thread elsewhere wants to know where all are.
+    places : callable
+        Told (machine, where its threads are).
     rows : list of dict
         ``thread``, ``host`` and ``pid`` of all machines' lowest threads.
     """
@@ -135,6 +141,8 @@ class Lifeline:
         self.heard = heard
         self.end = end
         self.serve = serve
+        self.asked: Callable[[], None] = lambda: None
+        self.places: Callable[[int, Any], None] = lambda machine, places: None
         self.told = False
         self.ended = False
         self._said = ""
@@ -224,6 +232,12 @@ class Lifeline:
         elif "serve" in line:
             self.serve()
             self._send(line, but=peer)
+        elif "where" in line:
+            self.asked()
+            self._send(line, but=peer)
+        elif "places" in line:
+            self.places(int(line["machine"]), line["places"])
+            self._send(line, but=peer)
         elif "bye" in line:
             peer.left = True
 
@@ -236,6 +250,14 @@ class Lifeline:
     def ask_to_serve(self) -> None:
         """Threads of this machine access others' memory one-sided."""
         self._send({"serve": True})
+
+    def ask_places(self) -> None:
+        """A thread of this machine wants to know where all are."""
+        self._send({"where": True})
+
+    def tell_places(self, machine: int, places: Any) -> None:
+        """Where the threads of this machine are."""
+        self._send({"places": places, "machine": machine})
 
     def tell(self, trouble: int, text: str) -> None:
         """Tell the neighbours of trouble; the first is enough."""

@@ -514,6 +514,7 @@ class Engine:
     def begin(self, instance: Any) -> None:
         """Begin a call of which others may be told later."""
         instance.begin()
+        self.job.control.posted()
         if instance.net is not None:
             instance.net.start(instance.op)
         self._prepare(instance)
@@ -683,7 +684,8 @@ class Waiting:
     def publish(self, text: str) -> None:
         """Tell the machine's threads what I wait for, in words."""
         self.published = True
-        self.job.control.wait_begins(text)
+        op, team = (i.op, i.owner.number) if (i := self.instance) is not None else (0, 0)
+        self.job.control.wait_begins(text, self.since, op, team)
 
     def over(self) -> None:
         """It has come."""

@@ -165,6 +165,7 @@ class Instance:
         self.active = True
         status = team.control.status[team.control.index]
         status["op"], status["call"], status["team"] = self.op, self.call, team.number
+        self.noted = team.control.begin_call(self.op, self.call, team.number)
 
     def end(self) -> None:
         """The call is over; if it was given up, it listens to no signal any more."""
@@ -173,6 +174,7 @@ class Instance:
             request.Free()
         self.active = False
         self.team.control.status[self.team.control.index]["done"] = self.op
+        self.team.control.end_call(self.noted)
 
     def rebind(self, dst: int, src: int) -> None:
         """Private operands: where they are in the next call."""

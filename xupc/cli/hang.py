@@ -1,0 +1,222 @@
+"""`xupc hang-report`: ask a job from outside where its threads are.
+
+A job is found by its control segments: nameless files that its threads keep open. Whoever may
+open them may ask; the answers come from the job's own threads, which also carry the question to
+its other machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from xupc.engine.control import MAGIC, Control
+from xupc.engine.whereabouts import Gathering, report_text
+from xupc.memory.segment import attach
+
+from .common import EnvironmentProblem
+from .launcher import JOB_TAG
+
+__all__ = ["hang_report_command"]
+
+_PROC = Path("/proc")
+
+
+@dataclass
+class Machine:
+    """A control segment on this machine, and who has it open."""
+
+    path: str
+    nbytes: int
+    pids: list[int] = field(default_factory=list)
+
+    def open(self) -> Control:
+        """Map it; ValueError or OSError if that cannot be."""
+        return Control.of_other(attach(self.path, self.nbytes))
+
+
+@dataclass
+class Job:
+    """What of a job is on this machine; several of its machines if they are emulated."""
+
+    number: int
+    machines: list[Control]
+    pids: set[int]
+
+    @property
+    def tag(self) -> str:
+        """Its ``XUPC_JOB``, "" without one."""
+        return next(filter(None, map(_tag_of, sorted(self.pids))), "")
+
+    @property
+    def threads(self) -> int:
+        """All of them, on other machines too."""
+        return int(self.machines[0].head["total"][0])
+
+    @property
+    def first(self) -> int:
+        """The process id of its lowest thread here."""
+        control = self.machines[0]
+        return min((control.who(i)[1], control.who(i)[0]) for i in range(control.threads))[1]
+
+
+def jobs() -> list[Job]:
+    """The jobs that have threads on this machine and that this user may ask."""
+    found: dict[int, Job] = {}
+    for machine in _segments():
+        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+            control = machine.open()
+            number = int(control.head["job"][0])
+            job = found.setdefault(number, Job(number, [], set()))
+            job.machines.append(control)
+            job.pids |= set(machine.pids)
+    for job in found.values():
+        job.machines.sort(key=lambda control: control.machine)
+    return sorted(found.values(), key=lambda job: job.first)
+
+
+def _segments() -> list[Machine]:
+    """Control segments of living processes."""
+    found: dict[tuple[int, int], Machine] = {}
+    for pid, path, status in _open_files():
+        key = status.st_dev, status.st_ino
+        if key not in found:
+            with contextlib.suppress(OSError):
+                if not _is_control(path):
+                    continue
+                found[key] = Machine(path, status.st_size)
+        if key in found and pid not in found[key].pids:
+            found[key].pids.append(pid)
+    return list(found.values())
+
+
+def _open_files() -> Iterator[tuple[int, str, os.stat_result]]:
+    """Nameless files that are open anywhere: (pid, path, status)."""
+    for process in _PROC.iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            for entry in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if not os.readlink(entry).endswith(" (deleted)"):
+                        continue
+                    status = os.stat(entry)
+                    if stat.S_ISREG(status.st_mode) and status.st_size > 4096:
+                        yield int(process.name), str(entry), status
+
+
+def _is_control(path: str) -> bool:
+    with open(path, "rb", buffering=0) as file:
+        return file.read(8) == MAGIC.to_bytes(8, sys.byteorder)
+
+
+def _tag_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for entry in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            if entry.startswith(f"{JOB_TAG}=".encode()):
+                return entry.partition(b"=")[2].decode(errors="replace")
+    return ""
+
+
+def _program_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return " ".join(words[1:4]).strip() or words[0]
+    return "?"
+
+
+def choose(found: Sequence[Job], wanted: str) -> list[Job]:
+    """The jobs that a process id, or a tag or the beginning of one, stands for."""
+    alike = [job for job in found if job.tag == wanted]
+    if not alike and wanted.isdigit():
+        pid = int(wanted)
+        alike = [job for job in found if pid in job.pids]
+        alike = alike or [j for j in found if any(pid in _ancestors(p) for p in j.pids)]
+    if not alike and len(wanted) >= 4:
+        alike = [job for job in found if job.tag.startswith(wanted)]
+    return alike
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    """A process's parent, its parent, and so on."""
+    while pid > 1:
+        try:
+            pid = int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return
+        yield pid
+
+
+@click.command("hang-report")
+@click.option(
+    "--calls",
+    type=click.IntRange(0, 64),
+    default=0,
+    metavar="N",
+    help="Also show the last N calls of every thread on this machine.",
+)
+@click.argument("job", required=False)
+def hang_report_command(calls: int, job: str | None) -> None:
+    """Show where the threads of a running job are, without disturbing it.
+
+    JOB is the process id of its launcher or of any of its threads, or its XUPC_JOB. Without JOB,
+    list your jobs on this machine.
+
+    For every place: the threads, the call and its number, the Python line, and for how long. A
+    thread that does not answer within a second is stopped or in C code; what can be seen of it
+    from outside is shown. Threads on other machines answer through those on this one.
+
+    `kill -USR2` to any thread has the job itself print the same.
+
+    Exits with 2 if there is no such job.
+    """
+    if not (_PROC / "self/fd").exists():
+        raise EnvironmentProblem("processes can be looked up on Linux only")
+    found = jobs()
+    if job is None:
+        for each in found:
+            click.echo(_line(each))
+        if not found:
+            click.echo("no job with threads on this machine that you may ask")
+        return
+    alike = choose(found, job)
+    if len(alike) != 1:
+        several = "; ".join(str(each.first) for each in alike)
+        none = f"there is no job {job} on this machine"
+        raise click.UsageError(f"{job} may be any of the jobs {several}" if alike else none)
+    _report(alike[0], calls)
+
+
+def _line(job: Job) -> str:
+    tag = f", {JOB_TAG} {job.tag}" if job.tag else ""
+    return f"{job.first}: {job.threads} threads, {_program_of(job.first)}{tag}"
+
+
+def _report(job: Job, calls: int) -> None:
+    gathering = Gathering(job.machines[0])
+    gathering.wait()
+    click.echo(f"{_line(job)}; {time.strftime('%H:%M:%S')}")
+    click.echo(report_text(gathering.groups()))
+    if calls:
+        for control in job.machines:
+            for index in range(control.threads):
+                _show_calls(control, index, calls)
+
+
+def _show_calls(control: Control, index: int, most: int) -> None:
+    """The last calls of a thread, the latest one last."""
+    now = time.monotonic_ns()
+    _, thread, _ = control.who(index)
+    click.echo(f"thread {thread}:")
+    for call in control.calls_of(index)[-most:]:
+        ago = f"began {(now - call.began) * 1e-9:.3f} s ago"
+        took = f"took {(call.ended - call.began) * 1e-9:.3f} s" if call.ended else "under way"
+        click.echo(f"  {call.name}, {ago}, {took}")
