@@ -1,0 +1,126 @@
+"""The core's protocol with plain threads under the sanitizers: `protocol.c` says what they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from soak import amount, figure, seed
+
+HERE = Path(__file__).parent
+ENGINE = HERE.parents[1] / "xupc" / "engine"
+FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
+NO_TIMEOUT = "-DXU_SLICE_NS=60000000000u"  # whom nobody wakes sleeps on
+SANITIZERS = {
+    "thread": ["-fsanitize=thread"],
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+}
+WAYS = [
+    (threads, mode, wait)
+    for threads in (2, 3, 4)
+    for mode in ("flat", "counter")
+    for wait in ("spin", "yield", "sleep")
+]
+CALLS = amount(600, 50_000)
+TOTALS = re.compile(r"(\d+) operations, (\d+) barriers, (\d+) wake-ups, (\d+) differences")
+
+pytestmark = pytest.mark.soak
+
+
+def build(folder: Path, flags: list[str], header: str | None = None) -> Path:
+    """Compile the driver, with another core.h if its text is given; skip if that cannot be."""
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    probe = folder / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    trial = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
+    built = subprocess.run(trial, capture_output=True).returncode == 0
+    if not built or subprocess.run([folder / "probe"], capture_output=True).returncode != 0:
+        pytest.skip(f"the compiler's {flags[-1]} does not work here")
+    places = ["-I", str(ENGINE)]
+    if header is not None:
+        (folder / "core.h").write_text(header)
+        places = ["-I", str(folder), *places]
+    program = folder / "protocol"
+    source = str(HERE / "protocol.c")
+    command = [compiler, *FLAGS, NO_TIMEOUT, *flags, *places, source, "-o", str(program), "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return program
+
+
+def run(program: Path, threads: int, mode: str, wait: str, calls: int, number: int) -> str:
+    """What it says, of errors too."""
+    command = [str(program), str(threads), str(calls), str(number), mode, wait]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")
+
+
+@pytest.mark.parametrize("kind", SANITIZERS)
+def test_no_race_no_wrong_byte_no_lost_wake_up(kind: str, tmp_path: Path) -> None:
+    """Random calls in every mode and way of waiting, calls that differ among them."""
+    program = build(tmp_path, SANITIZERS[kind])
+    sums = [0, 0, 0, 0]
+    for number, (threads, mode, wait) in enumerate(WAYS):
+        text = run(program, threads, mode, wait, CALLS, seed() + number)
+        found = TOTALS.fullmatch(text.strip())
+        assert found, f"{threads} threads, {mode}, {wait}, seed {seed() + number}:\n{text[:6000]}"
+        sums = [a + int(b) for a, b in zip(sums, found.groups(), strict=True)]
+    operations, barriers, wakes, differences = sums
+    assert wakes > len(WAYS)
+    assert differences > len(WAYS)
+    figure(
+        f"the core's protocol under -fsanitize={kind}",
+        f"0 findings in {operations} operations of 2-4 threads, {barriers} barriers, "
+        f"{wakes} wake-ups, {differences} differing calls",
+    )
+
+
+BROKEN = {
+    "signals without order": (
+        "atomic_exchange_explicit(w, value, memory_order_seq_cst)",
+        "atomic_exchange_explicit(w, value, memory_order_relaxed)",
+        "data race",
+    ),
+    "waits without order": (
+        "if (atomic_load_explicit(w, memory_order_acquire) >= target) return 1;",
+        "if (atomic_load_explicit(w, memory_order_relaxed) >= target) return 1;",
+        "data race",
+    ),
+    "no wake-up": (
+        "if (atomic_load_explicit(&s->count, memory_order_seq_cst)) xu_wake(s);",
+        "",
+        "a lost wake-up",
+    ),
+    "one line of arrivals": ("(t->epoch & 1) * (uint64_t)t->n", "0", "a false alarm"),
+    "scratch lines too few": (
+        "in->op % XU_SLOTS * XU_SLOT_BYTES",
+        "in->op % 2 * XU_SLOT_BYTES",
+        "data race|wrong bytes",
+    ),
+    "who gave up waits for a release": (
+        "if (t->counter_mode && !t->giving_up)",
+        "if (t->counter_mode)",
+        "a lost wake-up",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_core_is_noticed(name: str, tmp_path: Path) -> None:
+    """One line of core.h changed at a time."""
+    right, wrong, words = BROKEN[name]
+    header = (ENGINE / "core.h").read_text()
+    assert right in header
+    program = build(tmp_path, SANITIZERS["thread"], header.replace(right, wrong))
+    texts = []
+    for number, (threads, mode, wait) in enumerate(WAYS):
+        texts.append(run(program, threads, mode, wait, 3000, 1 + number))
+        if re.search(words, texts[-1]):
+            return
+    pytest.fail("\n".join(text[:500] for text in texts))
