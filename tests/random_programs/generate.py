@@ -175,9 +175,15 @@ class Maker:
     def arrays(self, team: Team, *, dtype: str | None = None) -> list[Alloc]:
         """Those in which every thread of a team has a part."""
         return [
+            a for a in self.known(team)
+            if dtype in (None, a.dtype) and all(a.part(x) for x in team.threads)
+        ]  # fmt: skip
+
+    def known(self, team: Team) -> list[Alloc]:
+        """Those that every thread of a team knows, but for lists."""
+        return [
             a for a in self.state.arrays.values()
-            if a.dtype != "pointer" and (dtype is None or a.dtype == dtype)
-            and all(a.part(x) for x in team.threads)
+            if not a.name.startswith("L") and set(team.threads) <= set(a.team.threads)
         ]  # fmt: skip
 
     # -- operations ----------------------------------------------------------------------------
@@ -312,6 +318,8 @@ class Maker:
     def offset(self, array: Alloc, most: int) -> int:
         """Where an element begins."""
         size = item(array.dtype)
+        if most < 0:
+            raise Retry
         return 0 if self.some_of(0.3) else self.rng.randint(0, most // size) * size
 
     def _operands(self, name: str, team: Team, *, own: bool = False) -> tuple[At, At, int]:
@@ -322,8 +330,7 @@ class Maker:
         root = rng.choice(team.threads)
         where = [[root] if shape[k] == AT_ROOT else list(team.threads) for k in (1, 3)]
         some = [
-            [a for a in self.state.arrays.values()
-             if a.dtype != "pointer" and all(a.part(x) for x in who)] or self._none()
+            [a for a in self.known(team) if all(a.part(x) for x in who)] or self._none()
             for who in where
         ]  # fmt: skip
         a, b = (rng.choice(arrays) for arrays in some)
@@ -504,7 +511,7 @@ class Maker:
     def reduce(self) -> None:
         """A computational collective."""
         team, name = self.team(), self.rng.choice(REDUCTIONS)
-        every = [a for a in self.state.arrays.values() if a.dtype in OPS]
+        every = [a for a in self.known(team) if a.dtype in OPS]
         source = self.rng.choice(every or self._none())
         dtype = source.dtype
         op, func = self._operation(dtype)
@@ -622,7 +629,7 @@ class Maker:
             self.emit(Alone(name, team, caller, dst, src, n))
             return
         name = rng.choice(("memcpy", "memput", "memset", "memget"))
-        arrays = [a for a in self.state.arrays.values() if a.dtype != "pointer"]
+        arrays = self.known(team)
         places = []
         for array in rng.sample(arrays, k=min(2, len(arrays))):
             at = self._pointer(array, self.world)

@@ -22,21 +22,22 @@ def main(file: str) -> None:
     """Run them all."""
     programs = json.loads(Path(file).read_text())
     with xupc.init() as world:
+        me = int(xupc.MYTHREAD)
         names = {name: getattr(kit, name) for name in kit.__all__}
         for number, (seed, text) in enumerate(programs):
-            space = {**names, "xupc": xupc, "world": world, "me": int(xupc.MYTHREAD)}
+            space = {**names, "xupc": xupc, "world": world, "me": me}
             try:
                 exec(compile(text, f"<program {seed}>", "exec"), space)
             except BaseException as problem:
-                _tell(number, seed, text, problem)
+                _tell(number, seed, me, text, problem)
                 raise
             kit.forget()
         xupc.barrier()
-        if xupc.MYTHREAD == 0:
+        if me == 0:
             print(f"done: {len(programs)}", flush=True)
 
 
-def _tell(number: int, seed: int, text: str, problem: BaseException) -> None:
+def _tell(number: int, seed: int, me: int, text: str, problem: BaseException) -> None:
     """What went wrong where."""
     last = traceback.extract_tb(problem.__traceback__)[-1:]
     lines = [f.lineno for f in traceback.extract_tb(problem.__traceback__)
@@ -44,7 +45,7 @@ def _tell(number: int, seed: int, text: str, problem: BaseException) -> None:
     line = text.splitlines()[(lines[0] or 1) - 1] if lines else str(last)
     words = f"{type(problem).__name__}: {str(problem)[:1000]}"
     print(
-        f"failed: seed {seed} (program {number}) on thread {xupc.MYTHREAD}, line {lines[:1]}:\n"
+        f"failed: seed {seed} (program {number}) on thread {me}, line {lines[:1]}:\n"
         f"    {line[:500]}\n    {words}", flush=True,
     )  # fmt: skip
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from random_programs import oracle
 from random_programs.program import (
-    IN_PLACE,
     Alloc,
     Alone,
     At,
@@ -38,10 +37,11 @@ from random_programs.program import (
 )
 
 HEAD = """\
-# {threads} threads on nodes {labels}, seed {seed}: run it with tests in PYTHONPATH
+# seed {seed}, on nodes {labels}: with tests in PYTHONPATH
+# {nodes}mpiexec -n {threads} python program.py
 import xupc
 from random_programs.kit import *
-world = xupc.init(nodes={nodes!r})
+world = xupc.init()
 me = xupc.MYTHREAD
 """
 
@@ -63,7 +63,8 @@ def text(program: Program) -> str:
     """All of it; a program that is broken on purpose as far as it goes."""
     nodes = nodes_of(program.labels)
     head = HEAD.format(
-        threads=program.threads, labels=program.labels, seed=program.seed, nodes=nodes
+        threads=program.threads, labels=program.labels, seed=program.seed,
+        nodes=f"XUPC_NODES={nodes} " if nodes else "",
     )
     return head + body(program)
 
@@ -106,8 +107,9 @@ class Writer:
             case Split():
                 colors, keys = f"{op.colors}[here]", f"{op.keys}[here]"
                 here = f"here = {op.parent.threads}.index(me)"
-                team = op.parent.name or "world"
-                return self._for(op.parent, here, f"{op.name} = {team}.split({colors}, {keys})")
+                team = _value(op.parent) if op.parent.name else "world"
+                split = f"{op.name} = {team}.split({colors}, {keys})"
+                return [f"{op.name} = None", *self._for(op.parent, here, split)]
             case FreeTeam():
                 return [f"if {op.name}: {op.name}.free()", f"{op.name} = None"]
             case Fill() | Put() | Check():
@@ -115,7 +117,7 @@ class Writer:
             case Barrier():
                 if op.split:
                     return ["xupc.notify()", "xupc.wait()"]
-                call = f"{op.team.name}.barrier()" if op.team.name else "xupc.barrier()"
+                call = f"{_value(op.team)}.barrier()" if op.team.name else "xupc.barrier()"
                 return self._for(op.team, call)
             case Wait():
                 names = [n.rstrip("!") for order in op.orders for n in order]
@@ -131,7 +133,7 @@ class Writer:
             case Alone():
                 return self._alone(op, found)
             case NodeArray():
-                team = op.team.name or "world"
+                team = _value(op.team) if op.team.name else "world"
                 node = f"node_array({team}, {op.n}, {op.seed}, {found})"
                 return self._for(op.team, node)
             case NodeBroadcast():
@@ -320,6 +322,3 @@ def _team(team: Team) -> str:
 
 def _value(team: Team) -> str:
     return f"world.{team.name}" if team.name in ("node", "roots") else team.name
-
-
-assert IN_PLACE
