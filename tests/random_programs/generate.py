@@ -87,8 +87,8 @@ class Style:
 
 
 SIMULATED = Style(
-    False, (48, 96, 200, 400), (1, 7, 8, 9, 12, 13, 15, 16, 17, 20, 21, 32, 33, 40, 64), 400, (5, 8),
-    ("large", "small", "mixed", "whole"),
+    False, (48, 96, 200, 400), (1, 7, 8, 9, 12, 13, 15, 16, 17, 20, 21, 32, 33, 40, 64), 400,
+    (5, 8), ("large", "small", "mixed", "whole"),
 )  # fmt: skip
 _EDGES = (1, 8, 64, 1024, 4096, 16384, 32768, 65536, 131072)
 LIVE = Style(
@@ -495,7 +495,9 @@ class Maker:
     def _shared_lists(self, op: Any) -> Any:
         """The same with some of its lists in shared arrays."""
         single = op.name == "broadcast"
-        names = ["dst", "src", "nbytes"] if isinstance(op, ListedX) else ["ddisp", "sdisp", "nelems"]
+        names = ["ddisp", "sdisp", "nelems"]
+        if isinstance(op, ListedX):
+            names = ["dst", "src", "nbytes"]
         if single:
             names = names[:1]
         if op.name == "permute":
@@ -504,7 +506,8 @@ class Maker:
         for name in names:
             values = getattr(op, name)
             if self.some_of(0.5):
-                shared.append((name, self.put("pointer" if name in ("dst", "src") else "i8", values)))
+                dtype = "pointer" if name in ("dst", "src") else "i8"
+                shared.append((name, self.put(dtype, values)))
         return replace(op, shared=tuple(shared))
 
     # -- computation ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Wrong(AssertionError):
 
 
 @cache
-def F(names: str) -> int:  # noqa: N802
+def F(names: str) -> int:
     """Flags by name; equal ones are one object."""
     bits = 0
     for name in names.split("|"):

@@ -653,9 +653,10 @@ class State:
 
 def arrays_of(op: Any) -> list[str]:
     """The arrays that an operation names."""
-    places = [getattr(op, "dst", None), getattr(op, "src", None)]
-    flat = [p for x in places for p in (x if isinstance(x, tuple) and not isinstance(x, At) else [x])]
-    names = [p.array for p in flat if isinstance(p, At)] + lists_of(op)
+    given = [getattr(op, "dst", None), getattr(op, "src", None)]
+    if isinstance(op, ListedX):
+        given = [*op.dst, *op.src]
+    names = [p.array for p in given if isinstance(p, At)] + lists_of(op)
     return names + ([op.name] if isinstance(op, Fill | Put | Check | Free) else [])
 
 

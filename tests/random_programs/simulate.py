@@ -101,9 +101,10 @@ class Story:
             for name, rows in self.state.memory.items():
                 low = self.start[name]
                 wanted[low : low + rows[x].size] = rows[x].tobytes()
-            if wanted != self.memory["heap"][x]:
-                wrong = [i for i, (a, b) in enumerate(zip(wanted, self.memory["heap"][x], strict=True))
-                         if a != b]  # fmt: skip
+            found = self.memory["heap"][x]
+            if wanted != found:
+                wrong = [i for i, pair in enumerate(zip(wanted, found, strict=True))
+                         if pair[0] != pair[1]]  # fmt: skip
                 raise AssertionError(f"heap@{x}: {len(wrong)} wrong bytes from {wrong[0]} on")
 
     # -- operations --------------------------------------------------------------------------
