@@ -94,7 +94,9 @@ def _mended(ops: tuple[Op, ...], threads: int) -> tuple[Op, ...]:
 
 def _smaller(program: Program, fails: Fails) -> Program:
     """Simpler arguments, an operation at a time."""
-    for k in range(len(program.ops)):
+    for k in reversed(range(len(program.ops))):
+        if k >= len(program.ops):
+            continue
         for simpler in _simpler(program.ops[k]):
             ops = _mended((*program.ops[:k], simpler, *program.ops[k + 1 :]), program.threads)
             candidate = replace(program, ops=ops)
