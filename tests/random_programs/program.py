@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,14 +80,19 @@ class Alloc:
 
     def count(self, thread: int) -> int:
         """Elements with affinity to a thread."""
-        threads = self.team.threads
-        if thread not in threads:
-            return 0
-        if not self.block:
-            return self.nelems if thread == threads[0] else 0
-        rows, rest = divmod(self.nelems, self.block * len(threads))
-        here = min(max(rest - threads.index(thread) * self.block, 0), self.block)
-        return rows * self.block + here
+        return self.counts.get(thread, 0)
+
+    @cached_property
+    def counts(self) -> dict[int, int]:
+        """That of each thread of the team."""
+        threads, block = self.team.threads, self.block
+        if not block:
+            return {threads[0]: self.nelems}
+        rows, rest = divmod(self.nelems, block * len(threads))
+        return {
+            thread: rows * block + min(max(rest - rank * block, 0), block)
+            for rank, thread in enumerate(threads)
+        }
 
     def part(self, thread: int) -> int:
         """The bytes of that."""
