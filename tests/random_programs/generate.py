@@ -228,7 +228,10 @@ class Maker:
         else:
             block = rng.choice([1, 2, 3, 5, 16])
             nelems = max(part * t - rng.randrange(block * t), t * block)
-        array = Alloc(self.name("A"), nelems, dtype, block, team)
+        by = -1
+        if self.style.live and not team.name and part * item(dtype) <= 9000 and self.some_of(0.2):
+            by = rng.choice(team.threads)
+        array = Alloc(self.name("A"), nelems, dtype, block, team, by)
         self.emit(array)
         self.fill(array)
 
@@ -682,7 +685,7 @@ class Maker:
             self.emit(FreeTeam(name))
             return
         if len(world.arrays) > 2:
-            self.emit(Free(self.rng.choice(list(world.arrays))))
+            self.emit(Free(self.rng.choice(list(world.arrays)), self.some_of(0.5)))
             self.forget()
 
     def forget(self) -> None:

@@ -48,23 +48,24 @@ def forget() -> None:
 
 def _part(array: Any, by: int) -> tuple[int, Any]:
     """The thread whose part is mine to look at, and a pointer to its first element."""
-    threads = array.ptr(0).allocation.members
+    threads = array.allocation.members
     thread = threads[(list(threads).index(int(xupc.MYTHREAD)) - by) % len(threads)]
     return thread, threads
 
 
 def _count(array: Any, thread: int, threads: Any) -> int:
     block, rank = array.blocksize, list(threads).index(thread)
+    nelems = array.allocation.nelems
     if not block:
-        return len(array) if rank == 0 else 0
-    rows, rest = divmod(len(array), block * len(threads))
+        return nelems if rank == 0 else 0
+    rows, rest = divmod(nelems, block * len(threads))
     return int(rows * block + min(max(rest - rank * block, 0), block))
 
 
 def _start(array: Any, thread: int, threads: Any) -> Any:
     """A pointer to all that a thread has, as bytes one after the other."""
     first = array.blocksize * list(threads).index(thread)
-    return array.ptr(first).cast("u1", 0)
+    return (array + first).cast("u1", 0)
 
 
 def fill(array: Any, seed: int, kind: str = "bytes", by: int = 0) -> None:
@@ -75,7 +76,7 @@ def fill(array: Any, seed: int, kind: str = "bytes", by: int = 0) -> None:
         return
     dtype = array.dtype.char if array.dtype.char in "g?" else array.dtype.str[1:]
     data = some(kind, dtype, n, seed, thread).view(np.uint8)
-    if by % len(threads) == 0 and seed % 2:
+    if by % len(threads) == 0 and seed % 2 and isinstance(array, xupc.SharedArray):
         array.local.view(np.uint8)[:] = data
     else:
         xupc.memput(_start(array, thread, threads), data, data.size)
@@ -91,9 +92,9 @@ def put(array: Any, values: Sequence[Any]) -> None:
 def check(array: Any, wanted: Sequence[int], by: int = 0) -> None:
     """Compare a part: mine, or that of the thread `by` ranks before me."""
     thread, threads = _part(array, by)
-    n = _count(array, thread, threads) * array.itemsize
+    n = _count(array, thread, threads) * array.dtype.itemsize
     found = np.zeros(n, np.uint8)
-    if n and by % len(threads) == 0:
+    if n and by % len(threads) == 0 and isinstance(array, xupc.SharedArray):
         found = array.local.view(np.uint8)
     elif n:
         xupc.memget(found, _start(array, thread, threads), n)

@@ -70,13 +70,17 @@ class At(NamedTuple):
 
 @dataclass(frozen=True)
 class Alloc:
-    """``name = xupc.all_alloc(nelems, dtype, block)``; block 0: all on the first thread."""
+    """``name = xupc.all_alloc(nelems, dtype, block)``; block 0: all on the first thread.
+
+    `by`: the thread that makes it with global_alloc; -1: all together.
+    """
 
     name: str
     nelems: int
     dtype: str
     block: int
     team: Team
+    by: int = -1
 
     def count(self, thread: int) -> int:
         """Elements with affinity to a thread."""
@@ -115,9 +119,10 @@ class Alloc:
 
 @dataclass(frozen=True)
 class Free:
-    """``xupc.all_free(name)``"""
+    """``xupc.all_free(name)``; or `alone` by the one thread that made it."""
 
     name: str
+    alone: bool = False
 
 
 @dataclass(frozen=True)

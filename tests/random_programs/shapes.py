@@ -18,8 +18,9 @@ from random_programs.text import nodes_of, text
 
 LIVE_PROGRAM = Path(__file__).with_name("live.py")
 KEPT = Path(__file__).with_name("kept")
-SMALL_TUNING = Path(__file__).with_name("small.toml")
-"""A selection table with small sizes, so that chunks have edges where programs are small."""
+SMALL = {"XUPC_TUNING": str(Path(__file__).with_name("small.toml")), "XUPC_HEAP_SIZE": "1MiB"}
+"""A selection table with small sizes, so that chunks have edges where programs are small; a heap
+that has to grow."""
 LABELS = (
     "00", "0011", "000", "01201", "001", "00000000", "0000", "0001222", "01", "0", "0101",
     "00112233", "00012", "012", "01201201",
@@ -80,8 +81,7 @@ def launch_these(
     result = live(
         first.threads, LIVE_PROGRAM, args=[str(programs_file(directory, programs))],
         nodes=nodes_of(first.labels), timeout=timeout, expect=None,
-        env={"XUPC_TIMEOUT": "30", **({"XUPC_TUNING": str(SMALL_TUNING)} if small else {}),
-             **(env or {})},
+        env={"XUPC_TIMEOUT": "30", **(SMALL if small else {}), **(env or {})},
     )  # fmt: skip
     if f"done: {len(programs)}\n" not in result.stdout:
         raise AssertionError(f"{how_to_repeat(programs, result.stdout)}\n{result.report()}")

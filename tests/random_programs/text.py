@@ -100,10 +100,18 @@ class Writer:
         match op:
             case Alloc():
                 dtype = "xupc.pointer_dtype" if op.dtype == "pointer" else repr(op.dtype)
+                if op.by >= 0:
+                    call = f"xupc.global_alloc({op.nelems}, {dtype}, {op.block})"
+                    call = f"{call} if me == {op.by} else None"
+                    return [f"{op.name} = xupc.allv_broadcast({call}, {op.by})", "xupc.barrier()"]
                 call = f"{op.name} = xupc.all_alloc({op.nelems}, {dtype}, {op.block}"
                 return self._for(op.team, f"{call}{_team(op.team)})")
+            case Free() if arrays[op.name].by >= 0 and op.alone:
+                free = f"if me == {arrays[op.name].by}: xupc.free({op.name})"
+                return ["xupc.barrier()", free, "at.cache_clear()"]
             case Free():
-                return self._for(arrays[op.name].team, f"xupc.all_free({op.name})")
+                lines = [f"xupc.all_free({op.name})", "at.cache_clear()"]
+                return self._for(arrays[op.name].team, *lines[: 1 + (arrays[op.name].by >= 0)])
             case Split():
                 colors, keys = f"{op.colors}[here]", f"{op.keys}[here]"
                 here = f"here = {op.parent.threads}.index(me)"
@@ -174,7 +182,8 @@ class Writer:
     def _operand(self, at: At, team: Team, odd: int) -> str:
         """A pointer, or now and then the array alone."""
         array = self.arrays[at.array]
-        if odd % 2 and array.block and at.offset == 0 and at.thread == team.threads[0]:
+        first = at.thread == team.threads[0] and at.offset == 0
+        if odd % 2 and array.block and array.by < 0 and first:
             return at.array
         return self._at(at)
 
