@@ -11,7 +11,7 @@ from .errors import FlagError
 from .fingerprint import fingerprint
 from .flags import IN_PLACE
 from .ops import Op
-from .shared import as_address
+from .shared import SharedArray, as_address
 
 __all__ = ["as_integer", "asks_in_place", "describe", "func_name", "op_name"]
 
@@ -41,11 +41,15 @@ def describe(x: Any) -> str:
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
 
 
-def asks_in_place(call: str, dst: Any, src: Any, flags: int, *, rooted: bool) -> bool:
+def asks_in_place(
+    call: str, dst: Any, src: Any, flags: int, first: int, *, rooted: bool
+) -> bool:
     """Return whether a call is one in place: by its flag or, if all data is transformed, by src.
 
     Parameters
     ----------
+    first : int
+        The team's first thread, where an array alone stands for its start.
     rooted : bool
         Whether it is about the root's own block alone: then src is needed.
 
@@ -59,7 +63,7 @@ def asks_in_place(call: str, dst: Any, src: Any, flags: int, *, rooted: bool) ->
         if asked and src is None:
             raise FlagError(f"{call}: flags: IN_PLACE needs src here, got src=None")
         return asked
-    if src is None or _same_address(dst, src):
+    if src is None or _same_address(dst, src, first):
         return True
     if asked:
         raise FlagError(
@@ -69,12 +73,18 @@ def asks_in_place(call: str, dst: Any, src: Any, flags: int, *, rooted: bool) ->
     return False
 
 
-def _same_address(x: Any, y: Any) -> bool:
+def _same_address(x: Any, y: Any, first: int) -> bool:
     try:
-        (a, *at), (b, *there) = as_address(x), as_address(y)
+        return _place(x, first) == _place(y, first)
     except TypeError:
         return False
-    return a is b and at == there
+
+
+def _place(x: Any, first: int) -> tuple[int, int, int]:
+    allocation, thread, offset = as_address(x)
+    if isinstance(x, SharedArray) and allocation.blocksize:
+        thread = first
+    return id(allocation), thread, offset
 
 
 def op_name(op: Any) -> str:

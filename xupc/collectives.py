@@ -294,7 +294,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         title = f"{call}(nbytes={nbytes!r}, flags={flags!r})"
         opened = self._open(team, flags, Record(call, arguments, title=title))
         try:
-            in_place = self._in_place(operands, opened.full)
+            in_place = self._in_place(operands, opened.full, opened.team)
             if in_place and not self._rooted:
                 operands = operands[:1]
             targets, n, root = self._check_data(operands, nbytes, opened.team, in_place=in_place)
@@ -322,10 +322,11 @@ class Collective(_HotCall):  # type: ignore[misc]
     def _rooted(self) -> bool:
         return self.dst.rooted or self.src.rooted
 
-    def _in_place(self, operands: Sequence[Given], full: int) -> bool:
+    def _in_place(self, operands: Sequence[Given], full: int, team: Team) -> bool:
         """Whether a call is one in place; FlagError if it cannot be."""
         (_, dst, _), (_, src, _) = operands
-        return asks_in_place(self.__name__, dst, src, full, rooted=self._rooted)
+        first = team.threads[0]
+        return asks_in_place(self.__name__, dst, src, full, first, rooted=self._rooted)
 
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
@@ -435,7 +436,8 @@ class Collective(_HotCall):  # type: ignore[misc]
                 team.tuning, [*self._operands(call), *arguments, n],
             )  # fmt: skip
 
-        return team.plan_for((call.name, flag, sync, key, n), build)
+        # all_broadcast_in_place has one operand, an all_broadcast with IN_PLACE two
+        return team.plan_for((call.name, len(call.targets), flag, sync, key, n), build)
 
     def _operands(self, call: Checked) -> list[Operand]:
         """What the algorithms take."""
@@ -605,7 +607,7 @@ class InPlace(Collective):
     buf : SharedArray or SharedPointer
         Taken as an address, an array for its element 0; its thread is the root."""
 
-    def _in_place(self, operands: Sequence[Given], full: int) -> bool:
+    def _in_place(self, operands: Sequence[Given], full: int, team: Team) -> bool:
         if full & IN_PLACE:
             raise FlagError(f"{self.__name__}: flags: IN_PLACE is what it always does")
         return False

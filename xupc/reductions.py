@@ -205,7 +205,7 @@ class Computation(Collective):
         on, full = opened.team, opened.full
         try:
             to = Operand.of(dst, "dst", call, on)
-            in_place = self._asks_in_place(dst, src, blk_size, full)
+            in_place = self._asks_in_place(dst, src, blk_size, full, on)
             source = replace(to, name="src") if in_place else Operand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
             full |= IN_PLACE * in_place
@@ -227,7 +227,9 @@ class Computation(Collective):
         return Prepared(opened, [x.allocation for x in (to, source)], instance)
 
     # -- arguments -----------------------------------------------------------------------
-    def _asks_in_place(self, dst: Any, src: Any, blk_size: Any, full: int) -> bool:
+    def _asks_in_place(
+        self, dst: Any, src: Any, blk_size: Any, full: int, team: Team
+    ) -> bool:
         """Whether the call is one in place; FlagError if it cannot be."""
         call = self.__name__
         if not self.form.in_place:
@@ -241,7 +243,7 @@ class Computation(Collective):
                     f"{_describe(dst)}, src {_describe(src)}"
                 )
             return False
-        return asks_in_place(call, dst, src, full, rooted=False)
+        return asks_in_place(call, dst, src, full, team.threads[0], rooted=False)
 
     def _spec(
         self,

@@ -209,6 +209,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def plan(self, *args: Any, **kwargs: Any) -> ArrayPlan:
         """A plan bound to these arrays; collective itself, like the call."""
         team, given = self._given(args, kwargs)
+        team.enter(f"{self.__name__}.plan")  # all meet, also if it is to be run by ASYNC
         ready = self._prepare(team, given, own=True)
         record = Record(f"{self.__name__}.plan", self._record(given, None).arguments)
         signature = 0 if ready.instance is None else ready.instance.hash

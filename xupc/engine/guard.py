@@ -114,7 +114,7 @@ class Guard:
         cycle = self._cycle()
         places = [self.control.awaited_by(i)[:3] for i in cycle]
         if len({team for _, team, _ in places}) == 1:  # one call, however slow, goes on
-            cycle = []
+            cycle, places = [], []
         calls = tuple((i, *place[1:]) for i, place in zip(cycle, places, strict=True))
         if not cycle or self._suspected is None or self._suspected[0] != calls:
             self._suspected = (calls, [looks for looks, _, _ in places]) if cycle else None

@@ -1,0 +1,121 @@
+"""Random programs in the simulator: collectives in all forms, teams, posted calls, sync modes."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from random_programs import oracle, simulate
+from random_programs.generate import LIVE, SIMULATED, generate
+from random_programs.program import Barrier, Check, Fill, Invalid, Move, Program, modes, parse
+from random_programs.shapes import KEPT, Tally, simulated
+from random_programs.shrink import good, shrink
+from soak import amount, figure, seed
+
+WORKERS = 2
+SHARD = 250
+PROGRAMS = 1500, 100_000
+
+
+@pytest.mark.soak
+def test_programs_do_what_the_oracle_says() -> None:
+    """No race, no deadlock, every byte right."""
+    count, began = amount(*PROGRAMS), time.monotonic()
+    first = seed() * 1_000_000
+    with ProcessPoolExecutor(WORKERS) as pool:
+        shards = [(first + i, min(SHARD, count - i)) for i in range(0, count, SHARD)]
+        tallies = list(pool.map(_shard, shards))
+    failures = [text for tally in tallies for text in tally.failures or ()]
+    seconds = time.monotonic() - began
+    figure(
+        "random programs, simulated",
+        f"{count - len(failures)} of {count} right, seeds from {first} ({seconds:.0f} s)",
+    )
+    assert not failures, f"{len(failures)} of {count} fail:\n" + "\n".join(failures[:3])
+
+
+def _shard(part: tuple[int, int]) -> Tally:
+    return simulated(*part)
+
+
+def kept(what: str) -> list[Any]:
+    """Short programs that failed once."""
+    return [pytest.param(file, id=file.stem) for file in sorted(KEPT.glob(f"{what}*.txt"))]
+
+
+@pytest.mark.parametrize("file", kept("simulated_"))
+def test_programs_that_failed_once(file: Any) -> None:
+    program = parse(file.read_text())
+    for schedule in (None, 1, 2):
+        simulate.run(program, schedule)
+
+
+# --- the tests' own machinery ---------------------------------------------------------------------
+@pytest.mark.parametrize("labels", [(0,), (0, 0, 1), (0, 1, 0, 1, 2)])
+def test_a_literal_is_the_program(labels: tuple[int, ...]) -> None:
+    for number in range(5):
+        for style in (SIMULATED, LIVE):
+            program = generate(number, labels, style)
+            assert parse(program.literal()) == program
+            assert generate(number, labels, style) == program
+            compile(str(program), "program", "exec")
+            assert good(program)
+
+
+def _lax(program: Program) -> list[Program]:
+    """The same with one barrier less, each."""
+    return [
+        replace(program, ops=(*program.ops[:k], *program.ops[k + 1 :]))
+        for k, op in enumerate(program.ops)
+        if isinstance(op, Barrier)
+    ]
+
+
+def test_no_barrier_is_there_for_nothing() -> None:
+    """Where the model asks for one, there is a race without it: in the model, and simulated.
+
+    The model is the stricter one: it believes the documents, not the algorithms.
+    """
+    told = seen = 0
+    for number in range(60):
+        program = generate(number, (0, 0, 1), SIMULATED)
+        for lax in _lax(program)[:-1]:
+            with pytest.raises(Invalid, match="race"):
+                oracle.run(lax)
+            told += 1
+            state = simulate.Story.__new__(simulate.Story)
+            try:
+                _without_model(lax, state)
+            except simulate.sim.SimulationError:
+                seen += 1
+    assert told > 50
+    assert seen > told / 3, (told, seen)
+
+
+def _without_model(program: Program, story: simulate.Story) -> None:
+    """Simulate what the model does not allow."""
+    allowed = oracle.State.allowed
+    try:
+        oracle.State.allowed = lambda self, op: True  # type: ignore[method-assign]
+        story.__init__(program)  # type: ignore[misc]
+    finally:
+        oracle.State.allowed = allowed  # type: ignore[method-assign]
+    story.run(None)
+
+
+def test_a_failing_program_becomes_short() -> None:
+    """Down to what it takes: the call that is said to be wrong, and its arrays."""
+
+    def fails(candidate: Program) -> bool:
+        return any(isinstance(op, Move) and modes(op.flags)[1] == "no" for op in candidate.ops)
+
+    program = next(p for i in range(50) if fails(p := generate(i, (0, 0, 1, 1), LIVE)))
+    assert len(program.ops) > 20
+    short = shrink(program, fails)
+    assert fails(short)
+    assert good(short)
+    assert len(short.ops) <= 4
+    assert not any(isinstance(op, Check | Fill | Barrier) for op in short.ops)
