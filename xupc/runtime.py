@@ -84,7 +84,7 @@ def init(
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
     """
-    global _world, _starting
+    global _world, _starting, _failed
     settings = _settings(heap_size, nodes, timeout)
     if _world is not None:
         _world.job.check()
@@ -94,7 +94,11 @@ def init(
         return _world
     _install_hooks()
     _starting = True
-    job = Job(comm, settings, _agree_table)
+    try:
+        job = Job(comm, settings, _agree_table)
+    except SystemExit as e:  # from a signal's handler; no hook hears of it
+        _failed = e
+        raise
     _starting = False
     job.settings_comm = comm
     _world = Team.world(job, job.prepared)

@@ -363,7 +363,7 @@ def _x_form(name: str) -> Form:
     return Form(lambda s: getattr(xupc, f"all_{name}_x"), good, odds, bad)
 
 
-# --- arrays of values -------------------------------------------------------------------------------
+# --- arrays of values ------------------------------------------------------------------------
 _ALL = ("gather_all", "exchange")
 
 
@@ -469,7 +469,7 @@ def _scalar_form(name: str) -> Form:
     )
 
 
-# --- everything else ----------------------------------------------------------------------------------
+# --- everything else --------------------------------------------------------------------------
 def _split_phase(s: Shelf) -> Callable[..., Any]:
     def notify_wait(value: Any = None) -> None:
         s.team.notify(value)
