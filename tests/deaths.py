@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["HANG", "Death", "Ledger", "draw", "fresh_memory", "judge"]
+__all__ = ["HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
 
 HANG = 1.5  # XUPC_TIMEOUT of a job in which a thread is stopped
 ALL_GONE = 5.0  # seconds after the blow
@@ -73,9 +73,14 @@ class Death:
         return self.via == "xupc run" and watched and self.how != "launcher"
 
 
-def draw(rng: random.Random, vias: tuple[str, ...], nodes: tuple[str | None, ...]) -> Death:
-    """A trial from the cross product; deaths inside a running program more often than others."""
-    kind = rng.choices(["deadly", "SIGSTOP", "raise", "launcher"], [10, 4, 3, 2])[0]
+def draw(
+    rng: random.Random, vias: tuple[str, ...], nodes: tuple[str | None, ...], *, launcher: bool
+) -> Death:
+    """A trial from the cross product; deaths inside a running program more often than others.
+
+    `launcher`: whether it may be the launcher that is killed.
+    """
+    kind = rng.choices(["deadly", "SIGSTOP", "raise", "launcher"], [10, 4, 3, 2 * launcher])[0]
     where = rng.choice(nodes)
     phases = [*STARTING, *INSIDE * 2, *TIMED * 2, *ENDING]
     phases += BETWEEN * 3 if where else ()
@@ -85,7 +90,9 @@ def draw(rng: random.Random, vias: tuple[str, ...], nodes: tuple[str | None, ...
     if kind == "raise" and rng.random() < 0.4:
         how = "leave"
     phase = rng.choice(phases)
-    once = phase in (*STARTING, *ENDING)
+    once = phase in (*STARTING, *ENDING, "one-sided")
+    if phase == "one-sided" and where != "hosts":
+        where = "2x2"  # what each thread reads is on the other node
     return Death(
         how=how,
         phase=phase,
@@ -177,11 +184,15 @@ def trials(
     *,
     vias: tuple[str, ...] = ("mpiexec", "xupc run"),
     nodes: tuple[str | None, ...] = (None, None, "2x2", "3,1"),
+    launcher: bool = True,
 ) -> tuple[Ledger, list[str]]:
-    """Make `count` trials; `run` returns what has stdout and stderr, and what was left."""
+    """Make `count` trials; `run` returns what has stdout and stderr, and what was left.
+
+    `nodes`: values of ``XUPC_NODES``; "hosts" if there are real ones.
+    """
     rng, ledger, reports = random.Random(seed), Ledger(), []
     for _ in range(count):
-        death = draw(rng, vias, nodes)
+        death = draw(rng, vias, nodes, launcher=launcher)
         with fresh_memory() as folder:
             result, left = run(death, folder)
             wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder)

@@ -152,10 +152,9 @@ class Guard:
         Each tells whom it waits for. A cycle is real if all of it was confirmed by those in it
         since it was first seen, and none of them has moved meanwhile.
         """
-        instance = waiting.instance
-        if instance is None:
+        if waiting.place is None:
             return
-        self.control.publish_awaited(instance.owner.number, instance.op, self._awaited(instance))
+        self.control.publish_awaited(*waiting.place, self._awaited(waiting))
         cycle = self._cycle()
         places = [self.control.awaited_by(i)[:3] for i in cycle]
         if len({team for _, team, _ in places}) == 1:  # one call, however slow, goes on
@@ -173,10 +172,13 @@ class Guard:
         self.job.break_with(error)
         raise error
 
-    def _awaited(self, instance: Any) -> list[int]:
+    def _awaited(self, waiting: Waiting) -> list[int]:
         """The threads that a call of mine cannot go on without; those of my machine first."""
         if self.job.pending:  # what was posted goes on meanwhile, and may be what they need
             return []
+        instance = waiting.instance
+        if instance is None:
+            return sorted(waiting.threads, key=lambda t: (t not in self.job.machine, t))
         team, net = instance.owner, instance.net
         members = team.rank_tree.members(team.node_number)
         near = {team.threads[int(members[i])] for i in instance.awaited()}

@@ -618,13 +618,17 @@ class Engine:
         *,
         threads: Sequence[int] = (),
         agreement: int = 0,
+        place: tuple[int, int] | None = None,
     ) -> None:
         """Wait for something that is no instance: a request, an agreement.
 
         `what`, in words, and the `threads` it comes from or the number of the
-        `agreement` serve reports.
+        `agreement` serve reports. `place`: the team and operation in which it is, so that
+        threads that wait for each other are found.
         """
-        with self.lock, self.guarded(Waiting(self.job, None, what, threads, agreement)) as wait:
+        waiting = Waiting(self.job, None, what, threads, agreement)
+        waiting.place = place
+        with self.lock, self.guarded(waiting) as wait:
             if agreement:
                 wait.publish(what)
             while not done():
@@ -663,6 +667,9 @@ class Waiting:
         self.what = what
         self.threads = threads
         self.agreement = agreement
+        self.place: tuple[int, int] | None = None
+        if instance is not None:
+            self.place = instance.owner.number, instance.op
         self.warned = False
         self.published = False
         self.since = time.monotonic_ns()

@@ -75,6 +75,7 @@ class _Talk:
 
     def __init__(self, team: Team, tag: int, record: Record) -> None:
         self.team = team
+        self.place = team.number, team.core.op
         self.tag = tag
         self.record = record
 
@@ -101,12 +102,14 @@ class _Talk:
             sent: bool = send.Test()
             return sent and bool(got)
 
-        engine.wait_for(arrived, f"the verdict of thread {team.threads[0]} on {self.record.call}")
+        what = f"the verdict of thread {team.threads[0]} on {self.record.call}"
+        engine.wait_for(arrived, what, threads=team.threads[:1], place=self.place)
         return json.loads(got[0])
 
     def _collect(self, rows: dict[int, bytes]) -> None:
         """All others' words, by rank."""
         team = self.team
+        missing = list(team.threads[1:])
 
         def arrived() -> bool:
             team.link.discard()
@@ -115,6 +118,8 @@ class _Talk:
                     data = team.link.take(rank, self.tag)
                     if data is not None:
                         rows[rank] = data
-            return len(rows) == team.size
+                        missing.remove(team.threads[rank])
+            return not missing
 
-        team.job.engine.wait_for(arrived, "the other threads' accounts of a mismatch")
+        what = "the other threads' accounts of a mismatch"
+        team.job.engine.wait_for(arrived, what, threads=missing, place=self.place)

@@ -161,7 +161,7 @@ def main() -> None:
         assert handle is not None
         handle.wait()
         xupc.memget(np.empty(8, np.uint8), src + n * ((ME + T // 2) % T), 8)
-        more = xupc.all_alloc((8 << 20) * T << turn, "u1", "*")
+        more = xupc.all_alloc((8 << 20) * T << 2 * turn, "u1", "*")
         xupc.all_free(more)
         part = team.split(ME % 2)
         assert part is not None
