@@ -21,6 +21,7 @@ ALL_GONE = 5.0  # seconds after the blow
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip
+BEFORE_MPI = ("start", "MPI's start")
 ENDING = ("finalize", "last memory")
 INSIDE = (
     "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
@@ -90,6 +91,8 @@ def draw(
     if kind == "raise" and rng.random() < 0.4:
         how = "leave"
     phase = rng.choice(phases)
+    if how.startswith("exit") and phase in BEFORE_MPI:
+        phase = "settings"  # of a process that ends by itself before, launchers make nothing
     once = phase in (*STARTING, *ENDING, "one-sided")
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
