@@ -24,13 +24,16 @@ STARTING = (
 BEFORE_MPI = ("start", "MPI's start")
 ENDING = ("finalize", "last memory")
 INSIDE = (
-    "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
+    "outside", "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
 )  # fmt: skip
 BETWEEN = ("one-sided", "MPI step", "node roots' barrier")  # if there are nodes
 TIMED = ("native wait", "chunks", "computes", "notified")
 DEADLY = ("SIGKILL", "SIGSEGV", "exit 0", "exit 5")
 # Where an exception comes out of a call of the program's, in its main thread.
-RAISING = ("start", "proof", "first heap", "growth", "word", "team", "function", "finalize")
+RAISING = (
+    "outside", "start", "proof", "first heap", "growth", "word", "team", "function", "finalize",
+)  # fmt: skip
+LEAVING = ("outside", "outside", "start", "proof", "first heap", "finalize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +84,20 @@ def draw(
 
     `launcher`: whether it may be the launcher that is killed.
     """
-    kind = rng.choices(["deadly", "SIGSTOP", "raise", "launcher"], [10, 4, 3, 2 * launcher])[0]
+    kinds = ["deadly", "SIGSTOP", "raise", "leave", "launcher"]
+    kind = rng.choices(kinds, [10, 4, 2, 1, 2 * launcher])[0]
     where = rng.choice(nodes)
     phases = [*STARTING, *INSIDE * 2, *TIMED * 2, *ENDING]
     phases += BETWEEN * 3 if where else ()
-    if kind == "raise":
-        phases = [p for p in phases if p in RAISING]
     how = rng.choice(DEADLY) if kind == "deadly" else kind
-    if kind == "raise" and rng.random() < 0.4:
-        how = "leave"
+    if how in ("raise", "leave"):
+        phases = [*(RAISING if how == "raise" else LEAVING)]
     phase = rng.choice(phases)
     if how.startswith("exit") and phase in BEFORE_MPI:
         phase = "settings"  # of a process that ends by itself before, launchers make nothing
-    once = phase in (*STARTING, *ENDING, "one-sided")
+    if how == "exit 0" and phase in (*STARTING, *ENDING):
+        how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
+    once = phase in (*STARTING, *ENDING, "one-sided", "outside")
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(

@@ -667,7 +667,7 @@ class Team:
             self.notified = None
             self.job.queued(self)
             self.job.engine.finish(instance, MISMATCH if status == MISMATCH else None)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.job.engine.interrupted(instance)
             raise
         if value is not None and given is not None and value != given:

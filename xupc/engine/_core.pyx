@@ -491,7 +491,7 @@ cdef class Instance:
         self.active = True
         try:
             return _drive(self, r)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             _interrupted(self)
             raise
 

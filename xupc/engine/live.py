@@ -555,7 +555,7 @@ class Engine:
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 raise_difference(instance)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.interrupted(instance)
             raise
         except self.network.mpi.Exception as e:
@@ -644,7 +644,7 @@ class Engine:
         """Around MPI calls outside of `drive`: the same errors as there."""
         try:
             yield wait
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.job.guard.interrupted(wait.name)
             raise
         except self.network.mpi.Exception as e:

@@ -194,7 +194,7 @@ class Instance:
         try:
             self.begin()
             engine.drive(self)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             engine.interrupted(self)
             raise
 

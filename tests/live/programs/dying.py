@@ -2,9 +2,10 @@
 
     dying.py JSON: victim, phase, how, hits, after
 
-`phase` is a key of MOMENTS: a function of the library, in which the victim strikes when it is
-called for the `hits`-th time (`after`: when it returns), or of TIMED: a scene in which it strikes
-from a timer. Prints ``victim THREAD PID HOST`` and, right before the blow, ``struck TIME``.
+`phase` is "outside", where it is in no call; or a key of MOMENTS: a function of the library, in
+which the victim strikes when it is called for the `hits`-th time (`after`: when it returns); or of
+TIMED: a scene in which it strikes from a timer. Prints ``victim THREAD PID HOST`` and, right before
+the blow, ``struck TIME``.
 """
 
 from __future__ import annotations
@@ -149,6 +150,11 @@ def main() -> None:
         if IS_VICTIM:
             time.sleep(30)
         xupc.wait()
+    if PHASE == "outside":
+        if IS_VICTIM:
+            time.sleep(0.1)
+            strike()
+        xupc.all_gather_all(dst, src, 64)
     if timed("chunks", 0.02 + 0.05 * options["hits"]):
         for _ in range(2000):
             xupc.all_broadcast(dst, src, n, xupc.MULTICORE)
