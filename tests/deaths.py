@@ -93,8 +93,8 @@ def draw(
     if how in ("raise", "leave"):
         phases = [*(RAISING if how == "raise" else LEAVING)]
     phase = rng.choice(phases)
-    if how.startswith("exit") and phase in BEFORE_MPI:
-        phase = "settings"  # of a process that ends by itself before, launchers make nothing
+    if how in ("exit 0", "exit 5", "SIGSTOP") and phase in BEFORE_MPI:
+        phase = "settings"  # before that the others are in MPI's start, whatever happens
     if how == "exit 0" and phase in (*STARTING, *ENDING):
         how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
     once = phase in (*STARTING, *ENDING, "one-sided", "outside")

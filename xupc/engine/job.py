@@ -212,18 +212,18 @@ class Job:
         self._progressing = False
         self.host = socket.gethostname()
         sweep_stale()
+        self.network = Network(comm, self._await_all)
+        self.link = self.network.link
+        self._ignore_signals()  # after MPI's start, which may install handlers
+        self.me, self.threads = self.link.rank, self.link.size
         with self._deadline("init") as deadline:
-            deadline.stage("MPI's start")
-            self.network = Network(comm, self._await_all)
-            self.link = self.network.link
-            self._ignore_signals()  # after MPI's start, which may install handlers
-            self.me, self.threads = self.link.rank, self.link.size
             self._start(prepare, deadline)
         self.settings_comm = comm
 
     # -- start-up ----------------------------------------------------------------------
     def _deadline(self, call: str) -> Deadline:
-        return Deadline(self.timeout, call, f"a thread on host {self.host} (pid {self.pid})")
+        who = f"thread {self.me} (host {self.host}, pid {self.pid})"
+        return Deadline(self.timeout, call, who)
 
     def _start(self, prepare: Callable[[Link], Any], deadline: Deadline) -> None:
         """When all threads have called init."""

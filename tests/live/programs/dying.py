@@ -45,7 +45,7 @@ MOMENTS = {
     "node roots' barrier": ("xupc.engine.live", "NetBarrier", "poll"),
     "mismatch": ("xupc.engine.resync", "_Talk", "round"),
     "posted": ("xupc.engine.pending", "Pending", "advance"),
-    "function": ("", "", "joined"),
+    "function": ("", "", ""),
     "finalize": ("xupc.engine.job", "Job", "close"),
     "last memory": ("xupc.memory.heap", "Heap", "close"),
 }
@@ -80,6 +80,7 @@ def strike() -> None:
     say("struck", time.monotonic())
     match options["how"]:
         case "launcher":
+            time.sleep(0.1)  # what was said goes through it
             os.kill(launcher(), signal.SIGKILL)
         case "exit 0" | "exit 5":
             os._exit(int(options["how"][-1]))
@@ -109,14 +110,19 @@ def trap(function: Any) -> Any:
     return trapped
 
 
+def in_function() -> None:
+    """Called by the function that reductions take, whose code is the same on all threads."""
+
+
 def joined(a: Any, b: Any) -> Any:
+    in_function()
     return a + b
 
 
 if IS_VICTIM:
     say("victim", ME, os.getpid(), socket.gethostname())
     if PHASE == "function":
-        joined = trap(joined)
+        in_function = trap(in_function)
     elif PHASE in MOMENTS:
         module, owner, name = MOMENTS[PHASE]
         at: Any = getattr(importlib.import_module(module), owner)
