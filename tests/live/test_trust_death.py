@@ -35,3 +35,21 @@ def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
     ledger, reports = trials(amount(12, 80), own, run)
     figure(f"deaths, {mpi_family()}, {ENGINE} engine", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
+
+
+@pytest.mark.once
+def test_leaving_from_a_signal_s_handler_inside_a_call_is_told() -> None:
+    program = """
+        import os, signal, sys, threading, time, xupc
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+        team = xupc.init()
+        if team.rank == 1:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        if team.rank == 0:
+            time.sleep(1)
+        xupc.barrier()
+    """
+    result = launch(3, program, via="xupc run")
+    assert result.clean, result.report()
+    assert result.returncode != 0
+    assert result.stderr.count("was interrupted inside barrier(") >= 1, result.report()

@@ -46,6 +46,25 @@ def test_every_difference_is_found(
     assert found["failed"] == 0, result.report()
 
 
+@pytest.mark.parametrize("nodes", [None, pytest.param("2,1", marks=ONCE)])
+def test_calls_on_different_teams_wait_in_a_circle(
+    live: Callable[..., Any], nodes: str | None
+) -> None:
+    program = """
+        import xupc
+        team = xupc.init()
+        other = team.split(0)
+        A = xupc.all_alloc(64 * team.size, "u1", 64)
+        B = xupc.all_alloc(64 * team.size, "u1", 64)
+        xupc.all_broadcast(B, A, 8, team=other if team.rank == 1 else team)
+    """
+    result = live(3, program, nodes=nodes, expect="failure", via="xupc run")
+    said = result.stderr.count("HangError: threads wait for each other: ")
+    said += result.stderr.count("HangError: thread ")
+    assert said >= 3, result.report()
+    figure(f"calls on different teams, {nodes or 'one node'}", f"seen after {result.seconds:.1f} s")
+
+
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
