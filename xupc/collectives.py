@@ -8,6 +8,7 @@ happens for it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -239,10 +240,33 @@ class Collective(_HotCall):  # type: ignore[misc]
     # -- calling -------------------------------------------------------------------------
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """A call that is not in the cache."""
-        call = self._prepare(*args, **kwargs)
+        call: Prepared = self._told(self._prepare, args, kwargs)
         if call.opened.team.job.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
         return call.run()
+
+    def _told(
+        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """`takes(*args, **kwargs)`; others are told if an argument is missing or unknown."""
+        try:
+            return takes(*args, **kwargs)
+        except TypeError:
+            wrong = self._wrong_names(takes, args, kwargs)
+            if wrong is None:  # its own, which it has told
+                raise
+        team, _ = resolve(kwargs.get("team"), self.__name__)
+        team.enter(self.__name__)
+        return team.fail(wrong, Record(self.__name__))
+
+    def _wrong_names(
+        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TypeError | None:
+        try:
+            inspect.signature(takes).bind(*args, **kwargs)
+        except TypeError as e:
+            return TypeError(f"{self.__name__}: {e}")
+        return None
 
     def plan(
         self,
@@ -281,11 +305,11 @@ class Collective(_HotCall):  # type: ignore[misc]
         listed: List | None = None,
     ) -> Checked:
         """Check everything that all collectives have."""
-        call = self.__name__
+        call, given = self.__name__, operands
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                *((name, describe(x)) for name, x, _ in operands),
+                *((name, describe(x)) for name, x, _ in given),
                 *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", repr(nbytes)),
                 ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
@@ -458,7 +482,7 @@ class Permute(Collective):
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """The list's contents are data: nothing is remembered unless it is a tuple."""
-        call = self._prepare(*args, **kwargs)
+        call: Prepared = self._told(self._prepare, args, kwargs)
         perm = args[2] if len(args) > 2 else kwargs["perm"]
         if isinstance(perm, tuple) and call.opened.team.job.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)

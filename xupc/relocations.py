@@ -233,7 +233,7 @@ class Relocation(Collective):
             if known.same_lists():
                 known.instance.execute()
                 return None
-        call = self._check(self.arguments(*args, **kwargs))
+        call = self._check(self._told(self.arguments, args, kwargs))
         prepared = self._prepared(call, met=met)
         if call.posted:
             return prepared.run()

@@ -28,7 +28,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 2
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
 
 _world: Team | None = None
-_starting = False  # init has begun and not come to its end
+_halfway = False  # init, or the end of finalize, has begun and not come to its end
 _failed: BaseException | None = None  # what nobody has caught
 _hooked = False
 
@@ -89,7 +89,7 @@ def init(
     Until `finalize`, SIGUSR2 to any thread prints where all threads are, unless the program
     has a handler of its own.
     """
-    global _world, _starting
+    global _world, _halfway, _failed
     settings = _settings(heap_size, nodes, timeout)
     if _world is not None:
         _world.job.check()
@@ -98,9 +98,13 @@ def init(
             raise ValueError("init: xupc is initialized already, with other arguments")
         return _world
     _install_hooks()
-    _starting = True
-    job = Job(comm, settings, _agree_table)
-    _starting = False
+    _halfway = True
+    try:
+        job = Job(comm, settings, _agree_table)
+    except SystemExit as e:  # from a signal's handler; no hook hears of it
+        _failed = e
+        raise
+    _halfway = False
     job.settings_comm = comm
     _world = Team.world(job, job.prepared)
     job.heap.world = _world
@@ -169,7 +173,7 @@ def finalize() -> None:
     CollectiveMismatchError
         If calls that do not synchronise differed since the last one that does.
     """
-    global _world
+    global _world, _halfway, _failed
     team = world()
     if team.notified is not None:
         raise XupcError("finalize: not allowed between notify and wait")
@@ -181,8 +185,14 @@ def finalize() -> None:
         team.fail(XupcError(text), Record("finalize"))
     team.meet(fingerprint("finalize"), Record("finalize"))
     _world = None
+    _halfway = True
     shared.set_memory(None)
-    team.job.close()
+    try:
+        team.job.close()
+    except SystemExit as e:
+        _failed = e
+        raise
+    _halfway = False
 
 
 def leave(
@@ -252,8 +262,8 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     team = _world
     if team is None:
-        if _starting and _failed is not None:
-            abort_all(1)  # the others may wait in init, or would in MPI's end
+        if _halfway and _failed is not None:
+            abort_all(1)  # the others may wait in there, or would in MPI's end
         return
     if os.getpid() != team.job.pid:
         return

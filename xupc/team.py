@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Team", "resolve"]
 
 RUN_AHEAD = 32
+LAST_CALLS = RUN_AHEAD + 8  # a posted call may consist of several
 PLANS = 512
 INSTANCES = 512
 _STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
@@ -103,6 +104,7 @@ class Team:
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
+        self._noted: deque[tuple[int, int, Record]] = deque(maxlen=SLOTS)  # calls without a number
         self._buffer_taken = False
         self._freed = False
         self._ground: Ground | None = None
@@ -291,6 +293,8 @@ class Team:
         self._programs.clear()
         self._instances.clear()
         self._barriers.clear()
+        self._noted.clear()
+        self.core.forget()
         self._ground.close()
 
     @property
@@ -470,6 +474,18 @@ class Team:
         self._failure = None
         return Record.of_function(call, error)
 
+    def last_calls(self, last: int) -> list[tuple[int, int, Record]]:
+        """(operation, running fingerprint after it, record) of my last calls up to `last`.
+
+        At least of all since the threads of the team last met. What moved nothing has the
+        number of the call before it.
+        """
+        core = self.core
+        every = range(max(core.since, last - LAST_CALLS) + 1, last + 1)
+        calls = [(op, core.fp_after(op), core.record_of(op)) for op in every]
+        calls += [note for note in self._noted if calls[0][0] <= note[0] <= last]
+        return sorted(calls, key=lambda call: call[0])
+
     def _call_number(self, title: str) -> int:
         """The published text of a kind of call."""
         number = self._titles.get(title)
@@ -585,15 +601,15 @@ class Team:
 
     def note(self, signature: int, record: Record) -> None:
         """A call that moves nothing: its signature, when those posted before it are over."""
-        if not self.queue:
-            self.core.mix(signature)
-            return
-
         def nothing() -> Iterator[Any]:
             self.core.mix(signature)
+            self._noted.append((self.core.op, self.core.fp, record))
             yield from ()
 
-        self.post(Pending(self, nothing(), record))
+        if not self.queue:
+            next(nothing(), None)
+        else:
+            self.post(Pending(self, nothing(), record))
 
     def _barrier(self, name: str, value: Any) -> Any:
         """A barrier's instance, kept by name; its value travels beside it."""
@@ -653,13 +669,14 @@ class Team:
             self.notified = None
             self.job.queued(self)
             self.job.engine.finish(instance, MISMATCH if status == MISMATCH else None)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.job.engine.interrupted(instance)
             raise
         if value is not None and given is not None and value != given:
-            raise CollectiveMismatchError(
+            error = CollectiveMismatchError(
                 f"wait: value {value!r} on thread {self.rank}, whose notify had {given!r}"
             )
+            self.fail(error, Record("wait", [("value", repr(value))]), synchronising=False)
 
 
 def _int64(value: Any, call: str, argument: str) -> int:

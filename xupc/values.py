@@ -211,7 +211,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         team, given = self._given(args, kwargs)
         team.enter(f"{self.__name__}.plan")  # all meet, also if it is to be run by ASYNC
         ready = self._prepare(team, given, own=True)
-        record = Record(f"{self.__name__}.plan", self._record(given, None).arguments)
+        of = self._record(given, None) if ready.instance is None else ready.instance.record
+        record = Record(f"{self.__name__}.plan", of.arguments)
         signature = 0 if ready.instance is None else ready.instance.hash
         team.meet(fingerprint("plan", signature), record)
         return ArrayPlan(self, team, ready, given)
@@ -231,30 +232,39 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Team, Given]:
         """The team and the arguments by name."""
-        names, call = self.names, self.__name__
-        if len(args) > len(names):
-            raise TypeError(f"{call}: at most {len(names)} arguments expected, got {len(args)}")
-        values: dict[str, Any] = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in names:
-                raise TypeError(f"{call}: got an unexpected argument {name!r}")
-            if name in values:
-                raise TypeError(f"{call}: got {name} twice")
-            values[name] = value
-        optional = {"func", "flags", "team", *(("src",) if self.form.in_place else ())}
-        missing = [name for name in names if name not in values and name not in optional]
-        if missing:
-            raise TypeError(f"{call}: missing {', '.join(missing)}")
-        team, wrong = resolve(values.get("team"), call)
-        if wrong is not None:
-            raise wrong
+        values, wrong = self._by_name(args, kwargs)
+        team, foreign = resolve(values.get("team"), self.__name__)
         dst = values.get("dst", values.get("values"))
         given = Given(
             dst, values.get("src"), values.get("op"), values.get("root", values.get("to")),
             values.get("func"), values.get("flags", 0),
         )  # fmt: skip
-        team.enter(call, posted=given.posted)
+        team.enter(self.__name__, posted=given.posted)
+        if (error := foreign or wrong) is not None:
+            team.fail(error, Record(self.__name__), posted=given.posted)
         return team, given
+
+    def _by_name(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], TypeError | None]:
+        """The arguments by name, and what is wrong with their number or names."""
+        names, call = self.names, self.__name__
+        values: dict[str, Any] = dict(zip(names, args, strict=False))
+        wrong = ""
+        if len(args) > len(names):
+            wrong = f"at most {len(names)} arguments expected, got {len(args)}"
+        for name, value in kwargs.items():
+            if name not in names:
+                wrong = f"got an unexpected argument {name!r}"
+            elif name in values:
+                wrong = f"got {name} twice"
+            else:
+                values[name] = value
+        optional = {"func", "flags", "team", *(("src",) if self.form.in_place else ())}
+        missing = [name for name in names if name not in values and name not in optional]
+        if missing and not wrong:
+            wrong = f"missing {', '.join(missing)}"
+        return values, TypeError(f"{call}: {wrong}") if wrong else None
 
     def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
         """Check everything; a bound instance, `own`: not one that other calls use, too."""

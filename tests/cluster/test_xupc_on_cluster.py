@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deaths import Death, trials
 from launch import shared_files
+from soak import amount, figure, seed
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
@@ -248,3 +250,40 @@ def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> N
     # All but the interrupted thread and the one that never comes.
     told = re.findall(r"XupcError: thread 0 \(host .*\) was interrupted inside", done.stderr)
     assert len(told) >= sum(HOSTS) - 2, output(done)
+
+
+@pytest.mark.soak
+def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
+    options = json.dumps({"seed": seed(), "count": amount(20, 300), "odd": [0, 3, 5]})
+    done = run(cluster, mpi_python, HOSTS, "sweep.py", options, timeout=amount(60, 600))
+    assert done.returncode == 0, output(done)
+    found = json.loads(done.stdout.rpartition("done: ")[2])
+    family, _ = identify(Path(mpi_python).parent / "mpiexec")
+    figure(
+        f"mismatches found, 6 threads on 3 hosts, {family}",
+        f"{found['trials'] - found['failed']} of {found['trials']}, each on all threads, "
+        f"the longest after {found['longest']:.2f} s ({found['slow']})",
+    )
+    assert found["failed"] == 0, output(done)
+
+
+@pytest.mark.soak
+def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: str) -> None:
+    family, _ = identify(Path(mpi_python).parent / "mpiexec")
+
+    def strike(death: Death, _folder: str) -> tuple[Any, list[str]]:
+        done = run(
+            cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
+            survivors=death.via == "xupc run", timeout=25,
+        )  # fmt: skip
+        left = [f"file {name} on host {host}" for host in range(len(HOSTS))
+                for name in cluster.execute(host, "ls", "/dev/shm").split()
+                if name.startswith("xupc-")]  # fmt: skip
+        if done.returncode == 124 or (done.returncode == 0 and death.how != "exit 0"):
+            left.append(f"exit status {done.returncode}")
+        return done, left
+
+    own = seed() * 5 + (family == "openmpi")
+    ledger, reports = trials(amount(3, 20), own, strike, nodes=("hosts",), launcher=False)
+    figure(f"deaths on 3 hosts, {family}", str(ledger))
+    assert not ledger.wrong, "\n\n".join([str(ledger), *reports])

@@ -53,7 +53,7 @@ EXIT_WRONG, EXIT_USAGE, EXIT_TIMEOUT, EXIT_ENVIRONMENT = 1, 2, 3, 4
 
 JOB_TAG = "XUPC_JOB"
 GRACE = 5.0  # seconds that a job which is ending anyway is given to end by itself
-FAILED_GRACE = 4.0  # seconds from the first failed thread to the end of the others
+FAILED_GRACE = 3.5  # seconds from the first failed thread to the end of the others
 
 # Where prterun keeps its session directory, ompi.PID, by default in TMPDIR. One that was killed
 # leaves it there, and the next prterun with that process id then refuses to start.

@@ -220,6 +220,7 @@ cdef class Team:
     cdef xu_team t
     cdef object keep
     cdef readonly uint64_t since  # the operation after which all threads began anew
+    cdef list records  # of the last calls, by operation: asked for when calls differ
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
@@ -239,6 +240,7 @@ cdef class Team:
         self.t.left = <void *>left
         self.t.number = number
         self.keep = keep
+        self.forget()
 
     @property
     def op(self):
@@ -308,6 +310,14 @@ cdef class Team:
         if op <= self.since or op > self.t.op or self.t.op - op >= XU_SLOTS:
             return 0
         return self.t.history[op % XU_SLOTS]
+
+    def record_of(self, uint64_t op):
+        """The record of one of the last operations; None if not known."""
+        return self.records[op % XU_SLOTS] if self.fp_after(op) else None
+
+    def forget(self):
+        """Keep no record of any call."""
+        self.records = [None] * XU_SLOTS
 
     def mix(self, uint64_t hash):
         """Mix something into the running fingerprint without a call."""
@@ -417,6 +427,7 @@ cdef class Instance:
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
         xu_begin(&self.i, self.hash, self.call)
+        self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
 
     cpdef begin(self):
         self.active = True
@@ -522,7 +533,7 @@ cdef class Instance:
         self.active = True
         try:
             return _drive(self, r)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             _interrupted(self)
             raise
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .job import Job
     from .live import Waiting
 
-__all__ = ["Guard", "Unguarded"]
+__all__ = ["Deadline", "Guard", "Unguarded"]
 
 SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
 TICK = 0.25  # seconds between two looks of the daemon thread
@@ -50,6 +50,7 @@ LAST_WORD = 3.0  # from a death to the end of a thread that has raised
 OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
 FAR_SPEAK = 0.7  # the least, where they are on other machines
 ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
+OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 OTHERS_END = 1.0  # for threads to end with the job by themselves
 ABORT = 4  # whole seconds for MPI to end the job
@@ -68,6 +69,50 @@ class Unguarded:
     def mpi_failed(self, error: Exception, waiting: Waiting) -> XupcError:
         """The error to raise for one of MPI's."""
         return XupcError(f"init: MPI failed in {waiting.name}: {error}")
+
+
+class Deadline:
+    """A limit on blocking calls of MPI, in which nobody looks round.
+
+    Where threads start and end together they have no wait of ours: if one of them stops there, the
+    others end when they have been in one `stage` for longer than the timeout.
+    """
+
+    def __init__(self, timeout: float | None, call: str, who: str) -> None:
+        self.timeout = timeout
+        self.call = call
+        self.who = who
+        self._stage = ""
+        self._since = time.monotonic()
+        self._over = threading.Event()
+
+    def stage(self, name: str) -> None:
+        """What is next, in words."""
+        self._stage, self._since = name, time.monotonic()
+
+    def __enter__(self) -> Deadline:
+        self.stage(self._stage)
+        if self.timeout is not None:
+            threading.Thread(target=self._watch, name="xupc-deadline", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        assert self.timeout is not None
+        limit = self.timeout + OURS_FIRST
+        while (left := self._since + limit - time.monotonic()) > 0:
+            if self._over.wait(left):
+                return
+        waited = time.monotonic() - self._since
+        with contextlib.suppress(Exception):  # nobody may be there to read it
+            sys.stderr.write(
+                f"xupc: HangError: {self.call}: {self.who} has waited {waited:.1f} s for other "
+                f"threads in {self._stage}\n"
+            )
+        _flush()
+        os._exit(1)
 
 
 class Guard:
@@ -107,10 +152,9 @@ class Guard:
         Each tells whom it waits for. A cycle is real if all of it was confirmed by those in it
         since it was first seen, and none of them has moved meanwhile.
         """
-        instance = waiting.instance
-        if instance is None:
+        if waiting.place is None:
             return
-        self.control.publish_awaited(instance.owner.number, instance.op, self._awaited(instance))
+        self.control.publish_awaited(*waiting.place, self._awaited(waiting))
         cycle = self._cycle()
         places = [self.control.awaited_by(i)[:3] for i in cycle]
         if len({team for _, team, _ in places}) == 1:  # one call, however slow, goes on
@@ -134,10 +178,13 @@ class Guard:
         self.job.break_with(error)
         raise error
 
-    def _awaited(self, instance: Any) -> list[int]:
+    def _awaited(self, waiting: Waiting) -> list[int]:
         """The threads that a call of mine cannot go on without; those of my machine first."""
         if self.job.pending:  # what was posted goes on meanwhile, and may be what they need
             return []
+        instance = waiting.instance
+        if instance is None:
+            return sorted(waiting.threads, key=lambda t: (t not in self.job.machine, t))
         team, net = instance.owner, instance.net
         members = team.rank_tree.members(team.node_number)
         near = {team.threads[int(members[i])] for i in instance.awaited()}

@@ -48,7 +48,7 @@ from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .agreement import Agreement
 from .control import Control, control_bytes
-from .guard import Guard, Unguarded
+from .guard import Deadline, Guard, Unguarded
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
 from .mpi import Link, Network, Window
@@ -216,8 +216,21 @@ class Job:
         self.link = self.network.link
         self._ignore_signals()  # after MPI's start, which may install handlers
         self.me, self.threads = self.link.rank, self.link.size
+        with self._deadline("init") as deadline:
+            self._start(prepare, deadline)
+        self.settings_comm = comm
+
+    # -- start-up ----------------------------------------------------------------------
+    def _deadline(self, call: str) -> Deadline:
+        who = f"thread {self.me} (host {self.host}, pid {self.pid})"
+        return Deadline(self.timeout, call, who)
+
+    def _start(self, prepare: Callable[[Link], Any], deadline: Deadline) -> None:
+        """When all threads have called init."""
+        deadline.stage("the comparison of settings")
         self._agree_settings()
         self.prepared = prepare(self.link)
+        deadline.stage("the proof of shared memory")
         self.machine, self.warnings = self._find_machine()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
@@ -225,16 +238,16 @@ class Job:
         self.guard = Unguarded()
         self.engine = Engine(self)
         self.agreement = Agreement(self, self.link, range(self.threads))
+        deadline.stage("the making of the control segment")
         self.control = self._map_control()
         self.crowded, self.transport = self._agree_place()
         self.lifeline = self._join_machines()
         self.guard = Guard(self)
+        deadline.stage("the making of the heap")
         self.node_comm = self.link.split(self.node)
         self.heap = self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
-        self.settings_comm = comm
 
-    # -- start-up ----------------------------------------------------------------------
     def _await_all(self, request: Any) -> None:
         """Wait until all threads have called init."""
         since = time.monotonic()
@@ -558,12 +571,14 @@ class Job:
         guard.finished()
         invalidate()
         self.background.stop()
-        while self.teams:
-            self.teams[0].close()
-        self.heap.close()
-        self.release(self.heap)
-        self.node_comm.Free()
-        self.network.free()
+        with self._deadline("finalize") as deadline:
+            deadline.stage("giving memory back")
+            while self.teams:
+                self.teams[0].close()
+            self.heap.close()
+            self.release(self.heap)
+            self.node_comm.Free()
+            self.network.free()
         guard.stop()
 
     @staticmethod

@@ -556,7 +556,7 @@ class Engine:
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 raise_difference(instance)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.interrupted(instance)
             raise
         except self.network.mpi.Exception as e:
@@ -619,13 +619,17 @@ class Engine:
         *,
         threads: Sequence[int] = (),
         agreement: int = 0,
+        place: tuple[int, int] | None = None,
     ) -> None:
         """Wait for something that is no instance: a request, an agreement.
 
         `what`, in words, and the `threads` it comes from or the number of the
-        `agreement` serve reports.
+        `agreement` serve reports. `place`: the team and operation in which it is, so that
+        threads that wait for each other are found.
         """
-        with self.lock, self.guarded(Waiting(self.job, None, what, threads, agreement)) as wait:
+        waiting = Waiting(self.job, None, what, threads, agreement)
+        waiting.place = place
+        with self.lock, self.guarded(waiting) as wait:
             if agreement:
                 wait.publish(what)
             while not done():
@@ -641,7 +645,7 @@ class Engine:
         """Around MPI calls outside of `drive`: the same errors as there."""
         try:
             yield wait
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self.job.guard.interrupted(wait.name)
             raise
         except self.network.mpi.Exception as e:
@@ -664,6 +668,9 @@ class Waiting:
         self.what = what
         self.threads = threads
         self.agreement = agreement
+        self.place: tuple[int, int] | None = None
+        if instance is not None:
+            self.place = instance.owner.number, instance.op
         self.warned = False
         self.published = False
         self.since = time.monotonic_ns()

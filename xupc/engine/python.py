@@ -60,6 +60,7 @@ class Team:
         self.blocked = False
         self.since = 0
         self.history = [0] * _SLOTS
+        self.forget()
         self.debt = 0  # led calls end with a barrier here
         self.poison = 0
 
@@ -92,6 +93,14 @@ class Team:
         """The running fingerprint after one of the last operations; 0 if not known."""
         known = self.since < op <= self.op < op + _SLOTS
         return self.history[op % _SLOTS] if known else 0
+
+    def record_of(self, op: int) -> Any:
+        """The record of one of the last operations; None if not known."""
+        return self.records[op % _SLOTS] if self.fp_after(op) else None
+
+    def forget(self) -> None:
+        """Keep no record of any call."""
+        self.records: list[Any] = [None] * _SLOTS
 
     def give_up(self) -> None:
         """A mismatch is known; barriers are all that counts here anyway."""
@@ -156,6 +165,7 @@ class Instance:
         team.unsynced += self.owner.size > 1
         self.op, self.fp = team.op, team.fp
         team.history[team.op % _SLOTS] = team.fp
+        team.records[team.op % _SLOTS] = self.record
         self.pc = [0, 0]
         self.tickets: set[int] = set()
         self.arrived = self.released = False
@@ -186,7 +196,7 @@ class Instance:
         try:
             self.begin()
             engine.drive(self)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             engine.interrupted(self)
             raise
 

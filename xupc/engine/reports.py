@@ -15,7 +15,7 @@ from typing import Any
 from .. import errors
 from ..errors import CollectiveMismatchError, XupcError
 
-__all__ = ["Record", "Verdict", "compare"]
+__all__ = ["Record", "Verdict", "compare", "first_apart"]
 
 
 Arguments = list[tuple[str, str]]
@@ -113,19 +113,48 @@ class Record:
         return record
 
 
-def compare(records: list[Record], threads: Sequence[int]) -> dict[str, Any]:
-    """Who is odd, and in what, of `threads`, each with its record: plain data for the wire."""
+def first_apart(calls: Sequence[Sequence[Sequence[int]]]) -> tuple[int, int | None]:
+    """Where threads' calls begin to differ: ``(start, place)``.
+
+    Each thread has (operation, running fingerprint after it) of its last calls. `start` is the
+    first operation that all tell of, `place` counts calls from there; None if no two differ as
+    far as threads have come.
+    """
+    start = max(own[0][0] for own in calls)
+    rows = [[fp for op, fp in own if op >= start] for own in calls]
+    for place in range(max(len(row) for row in rows)):
+        if len({row[place] for row in rows if place < len(row)}) > 1:
+            return start, place
+    return start, None
+
+
+def compare(
+    records: Sequence[Record],
+    threads: Sequence[int],
+    earlier: Sequence[Record | None] | None = None,
+) -> dict[str, Any]:
+    """Who is odd, and in what, of `threads`, each with its record: plain data for the wire.
+
+    `earlier`: their calls where they first differ, if that is not where they are now; None of
+    those who have not come so far.
+    """
     for thread, r in zip(threads, records, strict=True):
         if r.raised:
             return {"raised": r.raised, "thread": thread, "call": r.name, "words": str(r.error)}
-    bad = [(thread, r) for thread, r in zip(threads, records, strict=True) if r.error is not None]
-    if bad:
-        failed = {str(thread): str(r.error) for thread, r in bad}
-        return {"failed": failed, "shared": any(r.shared_error for _, r in bad)}
-    return {"text": _difference(records, threads)}
+    for calls in (records, earlier or ()):
+        bad = [(t, r) for t, r in zip(threads, calls, strict=False) if r and r.error is not None]
+        if bad:
+            failed = {str(thread): str(r.error) for thread, r in bad}
+            shared = any(r.shared_error for _, r in bad)
+            return {"failed": failed, "shared": shared, "earlier": calls is not records}
+    if earlier is None:
+        return {"text": _difference(records, threads)}
+    known = [(t, r) for t, r in zip(threads, earlier, strict=True) if r is not None]
+    text = _difference([r for _, r in known], [t for t, _ in known])
+    return {"text": text, "earlier": True}
 
 
-def _difference(records: list[Record], threads: Sequence[int]) -> str:
+def _difference(records: Sequence[Record], threads: Sequence[int]) -> str:
     names = [r.name for r in records]
     if len(set(names)) > 1:
         calls = [r.call for r in records]
@@ -178,13 +207,16 @@ class Verdict:
         if "raised" in self.data:
             return self._raised()
         failed = self.data.get("failed")
+        found = f"; found in {record.name}" if self.data.get("earlier") else ""
         if not failed:
-            return CollectiveMismatchError(self.data["text"])
+            return CollectiveMismatchError(self.data["text"] + found)
         text = "; ".join(f"thread {r}: {t}" for r, t in failed.items())
         if self.data.get("shared"):
             kind, _, message = next(iter(failed.values())).partition(": ")
             error = getattr(errors, kind, CollectiveMismatchError)
             return error(f"{message} (thread {', '.join(failed)})")
+        if found:
+            return CollectiveMismatchError(f"{record.name}: an earlier call failed: {text}")
         return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")
 
     def _raised(self) -> BaseException:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .mpi import CONTROL, RESYNC, tag_of
-from .reports import Record, Verdict, compare
+from .reports import Record, Verdict, compare, first_apart
 
 if TYPE_CHECKING:
     from ..team import Team
@@ -21,31 +22,77 @@ def raise_difference(instance: Any) -> None:
     """
     team: Team = instance.owner
     team.job.network.forget(team.link)
+    mine = instance.op
     team.give_up(instance)
     record = team.account(instance.record)
-    verdict = _resync(team, instance, record)
+    verdict = _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that brought me here ends nowhere
     raise verdict.error_for(record)
 
 
-def _resync(team: Team, instance: Any, record: Record) -> Verdict:
-    """Everybody's record to the team's first thread, the verdict back to all."""
-    core, link, engine = instance.team, team.link, team.job.engine
-    mine = json.dumps({"record": record.as_data(), "op": core.op}).encode()
-    tag = tag_of(core.epoch, CONTROL) + RESYNC
-    if team.rank == 0:
-        rows = {0: mine}
-        _collect(team, tag, rows)
-        data = [json.loads(rows[r]) for r in range(team.size)]
-        records = [Record.from_data(d["record"]) for d in data]
-        answer = json.dumps(
-            {"verdict": compare(records, team.threads), "op": max(d["op"] for d in data)}
-        ).encode()
-        sends = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
-        engine.wait_for(lambda: all(bool(s.Test()) for s in sends), "the team's resync")
-    else:
-        send = link.send_bytes(0, tag, mine)
+def _resync(team: Team, instance: Any, last: int, record: Record) -> Verdict:
+    """Find the first call that differs, then who is odd in it; `last` is my last call's number.
+
+    Calls that do not synchronise may lie between it and where the difference was seen.
+    """
+    core = instance.team
+    talk = _Talk(team, tag_of(core.epoch, CONTROL) + RESYNC, record)
+    calls = team.last_calls(last)
+    prints = [(op, fp) for op, fp, _ in calls]
+    apart = talk.round({"op": core.op, "calls": prints}, _apart)
+    earlier = None
+    if apart["place"] is not None:
+        since = [call for call in calls if call[0] >= apart["start"]][apart["place"] :]
+        earlier = since[0][2] if since else None
+    told = [None if r is None else r.as_data() for r in (record, earlier)]
+
+    def judge(rows: list[Any]) -> Any:
+        now = [Record.from_data(now) for now, _ in rows]
+        then = [None if then is None else Record.from_data(then) for _, then in rows]
+        return compare(now, team.threads, then if apart["earlier"] else None)
+
+    verdict = Verdict(talk.round(told, judge))
+    core.restart(apart["op"], core.epoch)
+    team.link.discard()
+    team.agreement.agree([0])  # nobody begins another call before all have discarded
+    return verdict
+
+
+def _apart(rows: list[Any]) -> dict[str, Any]:
+    """Where the threads' calls first differ, and whether any has made a call after that one."""
+    start, place = first_apart([row["calls"] for row in rows])
+    since = [[call for call in row["calls"] if call[0] >= start] for row in rows]
+    return {
+        "op": max(row["op"] for row in rows),
+        "start": start,
+        "place": place,
+        "earlier": place is not None and any(len(calls) > place + 1 for calls in since),
+    }
+
+
+class _Talk:
+    """Everybody's word to the team's first thread, its answer to all."""
+
+    def __init__(self, team: Team, tag: int, record: Record) -> None:
+        self.team = team
+        self.place = team.number, team.core.op
+        self.tag = tag
+        self.record = record
+
+    def round(self, mine: Any, judge: Callable[[list[Any]], Any]) -> Any:
+        """`judge` makes the answer of all words, by rank; on the first thread alone."""
+        team, tag = self.team, self.tag
+        link, engine = team.link, team.job.engine
+        if team.rank == 0:
+            rows = {0: json.dumps(mine).encode()}
+            self._collect(rows)
+            words = [json.loads(rows[rank]) for rank in range(team.size)]
+            answer = json.dumps(judge(words)).encode()
+            sends = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
+            engine.wait_for(lambda: all(bool(s.Test()) for s in sends), "the team's resync")
+            return json.loads(answer)
+        send = link.send_bytes(0, tag, json.dumps(mine).encode())
         got: list[bytes] = []
 
         def arrived() -> bool:
@@ -56,25 +103,24 @@ def _resync(team: Team, instance: Any, record: Record) -> Verdict:
             sent: bool = send.Test()
             return sent and bool(got)
 
-        engine.wait_for(arrived, f"the verdict of thread {team.threads[0]} on {record.call}")
-        answer = got[0]
-    result = json.loads(answer)
-    core.restart(result["op"], core.epoch)
-    link.discard()
-    team.agreement.agree([0])  # nobody begins another call before all have discarded
-    return Verdict(result["verdict"])
+        what = f"the verdict of thread {team.threads[0]} on {self.record.call}"
+        engine.wait_for(arrived, what, threads=team.threads[:1], place=self.place)
+        return json.loads(got[0])
 
+    def _collect(self, rows: dict[int, bytes]) -> None:
+        """All others' words, by rank."""
+        team = self.team
+        missing = list(team.threads[1:])
 
-def _collect(team: Team, tag: int, rows: dict[int, bytes]) -> None:
-    """All others' accounts, by rank."""
+        def arrived() -> bool:
+            team.link.discard()
+            for rank in range(1, team.size):
+                if rank not in rows:
+                    data = team.link.take(rank, self.tag)
+                    if data is not None:
+                        rows[rank] = data
+                        missing.remove(team.threads[rank])
+            return not missing
 
-    def arrived() -> bool:
-        team.link.discard()
-        for rank in range(1, team.size):
-            if rank not in rows:
-                data = team.link.take(rank, tag)
-                if data is not None:
-                    rows[rank] = data
-        return len(rows) == team.size
-
-    team.job.engine.wait_for(arrived, "the other threads' accounts of a mismatch")
+        what = "the other threads' accounts of a mismatch"
+        team.job.engine.wait_for(arrived, what, threads=missing, place=self.place)

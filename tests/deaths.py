@@ -1,0 +1,209 @@
+"""Trials of death: which there are, one of them, and what has to be true of its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
+
+HANG = 1.5  # XUPC_TIMEOUT of a job in which a thread is stopped
+ALL_GONE = 5.0  # seconds after the blow
+STARTING = (
+    "start", "MPI's start", "settings", "proof", "control segment", "first heap",
+)  # fmt: skip
+BEFORE_MPI = ("start", "MPI's start")
+ENDING = ("finalize", "last memory")
+INSIDE = (
+    "outside", "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
+)  # fmt: skip
+BETWEEN = ("one-sided", "MPI step", "node roots' barrier")  # if there are nodes
+TIMED = ("native wait", "chunks", "computes", "notified")
+DEADLY = ("SIGKILL", "SIGSEGV", "exit 0", "exit 5")
+# Where an exception comes out of a call of the program's, in its main thread.
+RAISING = (
+    "outside", "start", "proof", "first heap", "growth", "word", "team", "function", "finalize",
+)  # fmt: skip
+LEAVING = ("outside", "outside", "start", "proof", "first heap", "finalize")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Who dies, how, when, in which job."""
+
+    how: str
+    phase: str
+    victim: int
+    hits: int
+    after: bool
+    nodes: str | None
+    via: str
+
+    def __str__(self) -> str:
+        when = f"{'after' if self.after else 'in'} {self.phase} #{self.hits}"
+        return f"{self.how} of {self.victim} {when}, nodes {self.nodes}, {self.via}"
+
+    @property
+    def arguments(self) -> str:
+        """Of programs/dying.py."""
+        return json.dumps(
+            {"victim": self.victim, "phase": self.phase, "how": self.how, "hits": self.hits,
+             "after": self.after}
+        )  # fmt: skip
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """A stopped thread is found by the timeout."""
+        return {"XUPC_TIMEOUT": str(HANG)} if self.how == "SIGSTOP" else {}
+
+    @property
+    def seconds(self) -> float:
+        """From the blow to the end of everything, at most."""
+        return ALL_GONE + (HANG if self.how == "SIGSTOP" else 0.0)
+
+    @property
+    def must_be_reported(self) -> bool:
+        """Whether survivors are there to speak, in xupc's words."""
+        watched = self.phase not in (*STARTING, *ENDING)
+        return self.via == "xupc run" and watched and self.how != "launcher"
+
+
+def draw(
+    rng: random.Random, vias: tuple[str, ...], nodes: tuple[str | None, ...], *, launcher: bool
+) -> Death:
+    """A trial from the cross product; deaths inside a running program more often than others.
+
+    `launcher`: whether it may be the launcher that is killed.
+    """
+    kinds = ["deadly", "SIGSTOP", "raise", "leave", "launcher"]
+    kind = rng.choices(kinds, [10, 4, 2, 1, 2 * launcher])[0]
+    where = rng.choice(nodes)
+    phases = [*STARTING, *INSIDE * 2, *TIMED * 2, *ENDING]
+    phases += BETWEEN * 3 if where else ()
+    how = rng.choice(DEADLY) if kind == "deadly" else kind
+    if how in ("raise", "leave"):
+        phases = [*(RAISING if how == "raise" else LEAVING)]
+    phase = rng.choice(phases)
+    if how in ("exit 0", "exit 5", "SIGSTOP") and phase in BEFORE_MPI:
+        phase = "settings"  # before that the others are in MPI's start, whatever happens
+    if how == "exit 0" and phase in (*STARTING, *ENDING):
+        how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
+    once = phase in (*STARTING, *ENDING, "one-sided", "outside")
+    if phase == "one-sided" and where != "hosts":
+        where = "2x2"  # what each thread reads is on the other node
+    return Death(
+        how=how,
+        phase=phase,
+        victim=rng.randrange(4),
+        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team") else 3),
+        after=not once and phase not in TIMED and rng.random() < 0.5,
+        nodes=where,
+        via=rng.choice(vias),
+    )
+
+
+@contextlib.contextmanager
+def fresh_memory() -> Iterator[str]:
+    """A tmpfs of its own for segments, or a folder beside the usual place."""
+    with tempfile.TemporaryDirectory(prefix="xupc-shm-", dir="/dev/shm") as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1g", "xupc-test", folder]
+        mounted = os.geteuid() == 0 and not subprocess.run(
+            mount, check=False, capture_output=True
+        ).returncode  # fmt: skip
+        try:
+            yield folder
+        finally:
+            if mounted:
+                subprocess.run(["umount", "-l", folder], check=False)
+
+
+@dataclass
+class Ledger:
+    """What the trials came to."""
+
+    trials: int = 0
+    clean: int = 0
+    reported: int = 0
+    slowest: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def enter(self, death: Death, wrong: list[str], seconds: float, *, spoke: bool) -> None:
+        """One trial."""
+        self.trials += 1
+        self.clean += not wrong
+        self.reported += spoke
+        late = seconds - (HANG if death.how == "SIGSTOP" else 0.0)
+        self.slowest = max(self.slowest, late)
+        self.wrong += [f"{death}: {what}" for what in wrong]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.trials} trials, {self.clean} clean, the longest over after {self.slowest:.1f} s"
+            f", {self.reported} with a report of ours"
+        )
+
+
+OURS = re.compile(
+    r"DeadThreadError: |HangError: |CollectiveMismatchError: |XupcError: |^xupc: thread ",
+    re.MULTILINE,
+)
+
+
+def judge(
+    death: Death, out: str, err: str, left: list[str], folder: str
+) -> tuple[list[str], float, bool]:
+    """(what is wrong, seconds from the blow until now, whether we said something)."""
+    now = time.monotonic()
+    blow = re.search(r"^struck (\S+)", out, re.MULTILINE)
+    wrong = list(left)
+    wrong += [f"file {name}" for name in sorted(os.listdir(folder))]
+    if blow is None:
+        return [*wrong, "the moment never came"], 0.0, False
+    seconds = now - float(blow[1])
+    if seconds > death.seconds:
+        wrong.append(f"{seconds:.1f} s until everything was gone")
+    spoke = OURS.search(err) is not None
+    who = re.search(r"^victim (\d+) (\d+) (\S+)", out, re.MULTILINE)
+    assert who is not None
+    name = f"thread {who[1]} (host {who[3]}, pid {who[2]})"
+    if death.must_be_reported:
+        expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
+                    "leave": f"thread {death.victim}"}  # fmt: skip
+        words = expected.get(death.how, f"{name} died")
+        if words not in err:
+            wrong.append(f"{words!r} was not said")
+    return wrong, seconds, spoke
+
+
+def trials(
+    count: int,
+    seed: int,
+    run: Callable[[Death, str], tuple[Any, list[str]]],
+    *,
+    vias: tuple[str, ...] = ("mpiexec", "xupc run"),
+    nodes: tuple[str | None, ...] = (None, None, "2x2", "3,1"),
+    launcher: bool = True,
+) -> tuple[Ledger, list[str]]:
+    """Make `count` trials; `run` returns what has stdout and stderr, and what was left.
+
+    `nodes`: values of ``XUPC_NODES``; "hosts" if there are real ones.
+    """
+    rng, ledger, reports = random.Random(seed), Ledger(), []
+    for _ in range(count):
+        death = draw(rng, vias, nodes, launcher=launcher)
+        with fresh_memory() as folder:
+            result, left = run(death, folder)
+            wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder)
+        ledger.enter(death, wrong, seconds, spoke=spoke)
+        if wrong:
+            reports.append(f"{death}: {wrong}\n{result.stdout[-500:]}\n{result.stderr[-3000:]}")
+    return ledger, reports

@@ -1,0 +1,55 @@
+"""Threads that end in every way and at every moment: nothing stays, and survivors say why.
+
+Drawn from the cross product of tests/deaths.py; the program is programs/dying.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from deaths import Death, trials
+from launch import Result, launch, mpi_family
+from soak import amount, figure, seed
+
+pytestmark = pytest.mark.soak
+ENGINE = os.environ.get("XUPC_ENGINE", "native")
+PROGRAM = "tests/live/programs/dying.py"
+
+
+def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
+    def run(death: Death, folder: str) -> tuple[Result, list[str]]:
+        environment = {**death.environment, "XUPC_SHM_DIR": folder}
+        result = launch(
+            4, PROGRAM, nodes=death.nodes, env=environment, timeout=25, via=death.via,
+            args=[death.arguments], grace=death.seconds,
+        )  # fmt: skip
+        left = list(result.leftovers)
+        left += ["it had to be killed"] if result.timed_out else []
+        if result.returncode == 0 and death.how != "exit 0":
+            left.append("exit status 0")
+        return result, left
+
+    # other draws on each MPI and engine
+    own = seed() * 7 + {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
+    ledger, reports = trials(amount(12, 80), own, run)
+    figure(f"deaths, {mpi_family()}, {ENGINE} engine", str(ledger))
+    assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
+
+
+@pytest.mark.once
+def test_leaving_from_a_signal_s_handler_inside_a_call_is_told() -> None:
+    program = """
+        import os, signal, sys, threading, time, xupc
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+        team = xupc.init()
+        if team.rank == 1:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        if team.rank == 0:
+            time.sleep(1)
+        xupc.barrier()
+    """
+    result = launch(3, program, via="xupc run")
+    assert result.clean, result.report()
+    assert result.returncode != 0
+    assert result.stderr.count("was interrupted inside barrier(") >= 1, result.report()
