@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 
 from .engine.pending import Pending
-from .errors import XupcError
+from .errors import XupcError, show
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
 
@@ -108,7 +108,7 @@ def wait_all(handles: Iterable[Handle]) -> None:
     error: BaseException | None = None
     for handle in list(handles):
         if not isinstance(handle, Handle):
-            raise TypeError(f"wait_all: expected handles, got {handle!r}")
+            raise TypeError(f"wait_all: expected handles, got {show(handle)}")
         try:
             handle.wait()
         except (XupcError, ValueError, TypeError) as e:

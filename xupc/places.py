@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import as_integer, describe
-from .errors import AffinityError
+from .errors import AffinityError, show
 from .lists import List
 from .memory.allocation import Allocation
 from .shared import (
@@ -74,14 +74,9 @@ class Entered(List):
     def enter(self, call: str, count: int, what: str) -> None:
         """Check the length of a private one, and that a shared one is live and long enough."""
         self.count = count
-        name, given, p = self.name, self.given, self.shared
+        name, p = self.name, self.shared
         if p is None:
-            if not isinstance(given, tuple):
-                raise TypeError(
-                    f"{call}: {name}: expected a SharedArray or a sequence of {what}, got {given!r}"
-                )
-            if len(given) != count:
-                raise ValueError(f"{call}: {name}: expected {count} {what}, got {len(given)}")
+            self.sequence(call, count, f"{count} {what}", f"a SharedArray or a sequence of {what}")
             return
         p.allocation.check_live(call, name)
         try:
@@ -105,7 +100,7 @@ class Numbers(Entered):
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if isinstance(given, np.ndarray) and given.dtype.kind in "iu":
+        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "iu":
             self.given = tuple(given.ravel().tolist())
 
     def prepare(self, call: str, count: int) -> None:
@@ -204,7 +199,7 @@ class Displaced:
     def arguments(self) -> list[tuple[str, str]]:
         return [
             (self.name, describe(self.given)),
-            (f"{self.name}_blk", str(self.blocksize)),
+            (f"{self.name}_blk", show(self.blocksize)),
             (self.listed.name, str(self.listed)),
         ]
 
@@ -258,7 +253,7 @@ class Pointers(Entered):
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if isinstance(given, np.ndarray) and given.dtype.kind in "OV":
+        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "OV":
             self.given = tuple(given.ravel())
         self.operands: dict[str, SharedPointer] = {}
         self._entries: Any = None
@@ -313,7 +308,7 @@ class Pointers(Entered):
         if given is None:
             raise ValueError(f"{call}: {self.entry(k)}: expected a pointer, got None")
         if not isinstance(given, SharedPointer):
-            raise TypeError(f"{call}: {self.entry(k)}: expected a pointer, got {given!r}")
+            raise TypeError(f"{call}: {self.entry(k)}: expected a pointer, got {show(given)}")
         return given
 
     def _of_records(self, call: str, which: Ints) -> Places:
