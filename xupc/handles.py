@@ -106,9 +106,12 @@ def post(pending: Pending) -> Handle:
 def wait_all(handles: Iterable[Handle]) -> None:
     """Wait for all of the handles; raises the first error when all are over."""
     error: BaseException | None = None
-    for handle in list(handles):
+    given = []
+    for handle in handles:
         if not isinstance(handle, Handle):
             raise TypeError(f"wait_all: expected handles, got {show(handle)}")
+        given.append(handle)
+    for handle in given:
         try:
             handle.wait()
         except (XupcError, ValueError, TypeError) as e:

@@ -29,11 +29,23 @@ from .shared import (
 if TYPE_CHECKING:
     from .team import Team
 
-__all__ = ["Displaced", "Entered", "Ints", "Numbers", "Places", "Pointers", "Side", "Single"]
+__all__ = [
+    "FARTHEST",
+    "Displaced",
+    "Entered",
+    "Ints",
+    "Numbers",
+    "Places",
+    "Pointers",
+    "Side",
+    "Single",
+]
 
 Ints = NDArray[np.int64]
 _FAR = 1 << 44
 """No displacement or size is larger: 64 bits must hold what is computed with it."""
+FARTHEST = 1 << 62
+"""No address or number of bytes reaches so far; the sum of two of them fits 64 bits."""
 
 
 class Places(NamedTuple):
@@ -228,6 +240,12 @@ class Displaced:
             self._values = self.listed.values(call)
         d = self._values[which]
         p = self.operands[self.name]
+        most = int(np.abs(d).max(initial=0))
+        if (most + p.phase) * self.typesize + abs(p.addr) >= FARTHEST:
+            raise ValueError(
+                f"{call}: {self.listed.name}: a displacement of {most} elements of {self.typesize} "
+                f"bytes from offset {p.addr} is beyond any memory"
+            )
         allocation, size, block = p.allocation, self.typesize, self.blocksize
         members = np.asarray(allocation.members)
         rank = allocation.rank_of(p.thread)
@@ -309,7 +327,7 @@ class Pointers(Entered):
             raise ValueError(f"{call}: {self.entry(k)}: expected a pointer, got None")
         if not isinstance(given, SharedPointer):
             raise TypeError(f"{call}: {self.entry(k)}: expected a pointer, got {show(given)}")
-        return given
+        return _near(given, call, self.entry(k))
 
     def _of_records(self, call: str, which: Ints) -> Places:
         """Of a shared one: what is in a record is looked up once for all equal ones."""
@@ -364,7 +382,7 @@ def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:
         raise TypeError(f"{call}: {name}: {e}") from None
     allocation.check_live(call, name)
     if isinstance(x, SharedPointer):
-        return x
+        return _near(x, call, name)
     p: SharedPointer = x.ptr(0)
     if not allocation.blocksize or p.thread == team.threads[0]:
         return p
@@ -376,6 +394,13 @@ def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:
     return SharedPointer(
         allocation, rank, 0, allocation.offset, allocation.blocksize, allocation.dtype
     )
+
+
+def _near(p: SharedPointer, call: str, name: str) -> SharedPointer:
+    """The pointer, if 64 bits hold where it points to."""
+    if abs(p.addr) >= FARTHEST:
+        raise ValueError(f"{call}: {name}: offset {show(p.addr)} is beyond any memory")
+    return p
 
 
 def _bounds(allocation: Allocation, threads: Ints) -> tuple[Ints, Ints]:

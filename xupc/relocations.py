@@ -37,7 +37,7 @@ from .flags import (
 from .handles import Handle
 from .lists import permutation
 from .memory.allocation import Allocation
-from .places import Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
+from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
 from .shared import SharedPointer, extent, read_elements
@@ -371,6 +371,11 @@ class Relocation(Collective):
             permutation(name, perm.tolist())
         every = self._entries_of(call, perm)
         sizes = self._sizes(call)
+        if int(sizes.max(initial=0)) * call.unit >= FARTHEST:
+            raise ValueError(
+                f"{name}: {self.size_name}: {sizes.max()} elements of {call.unit} bytes are more "
+                "than any memory"
+            )
         some = np.flatnonzero(sizes[every.nbytes] > 0)
         numbers = np.full(team.job.threads, -1)
         numbers[np.asarray(team.threads)] = np.arange(team.size)
