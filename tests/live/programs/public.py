@@ -30,8 +30,8 @@ INTERNAL = {
     "Team": {
         "account", "ahead", "call_tag", "catch_up", "close", "drain", "enter", "fail",
         "function_failed", "give_up", "make", "meet", "meeting", "note", "others_differ",
-        "plain_barrier", "plan_for", "post", "progress", "raise_failure", "settle", "usable",
-        "world",
+        "plain_barrier", "plan_for", "post", "progress", "raise_failure", "rank_of", "settle",
+        "usable", "world",
     },
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
@@ -230,7 +230,6 @@ _OF_CLASSES: dict[str, Makers] = {
         for name in ("lt", "le", "gt", "ge", "eq")
     },
     "Team.split": {"color": lambda w: 0, "key": lambda w: 0},
-    "Team.rank_of": {"thread": lambda w: 0},
     "Team.barrier": {"value": lambda w: None},
     "Team.notify": {"value": lambda w: None},
     "Team.wait": {"value": lambda w: None},
