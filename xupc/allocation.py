@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import runtime
-from .arguments import describe
+from .arguments import describe, signature_of
 from .collectives import _HotCall
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
-from .errors import HeapError, XupcError
+from .errors import HeapError, XupcError, show
 from .fingerprint import fingerprint
 from .pointer import local_count, resolve_blocksize
 from .shared import (
@@ -41,10 +41,10 @@ __all__ = [
 
 def _nelems(value: Any, call: str) -> int:
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise TypeError(f"{call}: nelems: expected an int, got {value!r}")
+        raise TypeError(f"{call}: nelems: expected an int, got {show(value)}")
     n = int(value.__index__())
     if n < 0 or n >= 1 << 60:
-        raise ValueError(f"{call}: nelems: expected 0 to 2**60, got {n}")
+        raise ValueError(f"{call}: nelems: expected 0 to 2**60, got {show(n)}")
     return n
 
 
@@ -93,13 +93,13 @@ def all_alloc(
     on.enter("all_alloc")
     record = Record(
         "all_alloc",
-        [("nelems", repr(nelems)), ("dtype", str(dtype)), ("blocksize", repr(blocksize))],
+        [("nelems", show(nelems)), ("dtype", show(dtype)), ("blocksize", show(blocksize))],
     )
     try:
         if wrong is not None:
             raise wrong
         n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
-    except (TypeError, ValueError) as e:
+    except Exception as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
     on.meet(fingerprint("all_alloc", n, kind.str, block), record)
     offset = _collective_room(on, nbytes, n, kind, block)
@@ -162,7 +162,9 @@ def _allocation(x: Any, call: str) -> tuple[Allocation, int, int]:
         raise TypeError(f"{call}: {e}") from None
     address[0].check_live(call, "x")
     if address[2] != address[0].offset or address[1] != address[0].first:
-        raise ValueError(f"{call}: x: expected a pointer to the start of an allocation, got {x!r}")
+        raise ValueError(
+            f"{call}: x: expected a pointer to the start of an allocation, got {show(x)}"
+        )
     return address
 
 
@@ -187,7 +189,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         if allocation.kind == "alloc":
             raise ValueError("all_free: x: made by alloc: free it with xupc.free")
         _unused(allocation, "all_free")
-    except (TypeError, ValueError) as e:
+    except Exception as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
     on.meet(fingerprint("all_free", allocation.serial, offset), record)
     allocation.retire()
@@ -266,6 +268,9 @@ class Barrier(_HotCall):  # type: ignore[misc]
     """
 
     __name__ = "barrier"
+
+    def __init__(self) -> None:
+        self.__signature__ = signature_of(self._value)
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A barrier that is not in the cache: the first, or one with a value."""

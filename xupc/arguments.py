@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .errors import FlagError
+from .errors import FlagError, show
 from .fingerprint import fingerprint
-from .flags import IN_PLACE
+from .flags import IN_PLACE, flag_names
 from .ops import Op
 from .shared import SharedArray, as_address
 
-__all__ = ["as_integer", "asks_in_place", "describe", "func_name", "op_name"]
+__all__ = [
+    "as_integer", "asks_in_place", "describe", "flags_text", "func_name", "op_name",
+    "signature_of",
+]  # fmt: skip
+
+_BITS = 256  # of an int argument: enough for a message to say what it is
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """What users see of a function's arguments: names and defaults, without types."""
+    given = inspect.signature(function).parameters.values()
+    return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
 
 
 def as_integer(value: Any, call: str, argument: str) -> int:
@@ -23,13 +36,18 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     ------
     TypeError
         If it is none; a bool is none.
+    ValueError
+        If it is so large that nothing can be that many.
     """
     try:
         if not isinstance(value, bool):
-            return operator.index(value)
+            number = operator.index(value)
+            if number.bit_length() > _BITS:  # Python refuses to print the longest ones
+                raise ValueError(f"{call}: {argument}: expected 64 bits, got {show(number)}")
+            return number
     except TypeError:
         pass
-    raise TypeError(f"{call}: {argument}: expected an int, got {value!r}")
+    raise TypeError(f"{call}: {argument}: expected an int, got {show(value)}")
 
 
 def describe(x: Any) -> str:
@@ -37,7 +55,7 @@ def describe(x: Any) -> str:
     try:
         allocation, thread, offset = as_address(x)
     except TypeError:
-        return repr(x)
+        return show(x)
     return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
 
 
@@ -87,13 +105,25 @@ def _place(x: Any, first: int) -> tuple[int, int, int]:
     return id(allocation), thread, offset
 
 
+def flags_text(flags: Any) -> str:
+    """Flags as text, whatever they are."""
+    return flag_names(operator.index(flags)) if isinstance(flags, int) else show(flags)
+
+
 def op_name(op: Any) -> str:
     """An operation as text."""
-    return op.name if isinstance(op, Op) else repr(op)
+    return op.name if isinstance(op, Op) else show(op)
 
 
 def func_name(func: Any) -> str:
     """A function by module, name and code: what has to be the same on all threads."""
+    try:
+        return _function_text(func)
+    except Exception:  # an object of the user's may raise from any question
+        return show(func)
+
+
+def _function_text(func: Any) -> str:
     if func is None:
         return "None"
     name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"

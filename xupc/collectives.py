@@ -9,6 +9,7 @@ happens for it.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,13 +18,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import algorithms, runtime
-from .arguments import as_integer, asks_in_place, describe
+from .arguments import as_integer, asks_in_place, describe, flags_text, signature_of
 from .engine import python as python_engine
 from .engine.live import Bound
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
-from .errors import AffinityError, FlagError, HeapError, OverlapError, XupcError
+from .errors import AffinityError, FlagError, HeapError, OverlapError, XupcError, show
 from .fingerprint import fingerprint
 from .flags import (
     ALGORITHM_MASK,
@@ -32,7 +33,6 @@ from .flags import (
     IN_PLACE,
     OUT_ALLSYNC,
     check_flags,
-    flag_names,
     sync_modes,
 )
 from .handles import Handle, post
@@ -233,6 +233,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         self.__doc__ = f"{doc}\n\n{type(self).__doc__}{_PARAMETERS}"
         self.dst = dst
         self.src = src
+        self.__signature__ = signature_of(self.plan)
 
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
@@ -311,21 +312,21 @@ class Collective(_HotCall):  # type: ignore[misc]
             return [
                 *((name, describe(x)) for name, x, _ in given),
                 *([(listed.name, str(listed))] if listed is not None else []),
-                ("nbytes", repr(nbytes)),
-                ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
+                ("nbytes", show(nbytes)),
+                ("flags", flags_text(flags)),
             ]
 
-        title = f"{call}(nbytes={nbytes!r}, flags={flags!r})"
+        title = f"{call}(nbytes={show(nbytes)}, flags={show(flags)})"
         opened = self._open(team, flags, Record(call, arguments, title=title))
         try:
             in_place = self._in_place(operands, opened.full, opened.team)
             if in_place and not self._rooted:
                 operands = operands[:1]
             targets, n, root = self._check_data(operands, nbytes, opened.team, in_place=in_place)
-        except (TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             opened.fail(e)
         name = f"{self.name}_in_place" if in_place else self.name
-        bits = int(flags) | IN_PLACE * in_place
+        bits = operator.index(flags) | IN_PLACE * in_place
         return Checked(opened.team, opened.full, opened.record, name, targets, n, root, bits)
 
     def _open(self, team: Any, flags: Any, record: Record) -> Opened:
@@ -335,7 +336,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         full = 0
         try:
             full = self._check_flags(flags)
-        except (TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             wrong = wrong or e
         on.enter(call, posted=bool(full & ASYNC))
         if wrong is not None:
@@ -523,7 +524,7 @@ class Permute(Collective):
         try:
             target = call.targets[0]
             listed.check(self.__name__, call.team, target.offset, target.nbytes)
-        except (TypeError, ValueError) as e:
+        except Exception as e:
             call.fail(e)
         allocations = [t.allocation for t in call.targets]
         if listed.shared is None:

@@ -17,7 +17,25 @@ __all__ = [
     "NotInitializedError",
     "OverlapError",
     "XupcError",
+    "show",
 ]
+
+_LONGEST = 500  # characters of a value in a message
+
+
+def show(value: object) -> str:
+    """A value in a message: its repr, shortened, or what it is if it has none.
+
+    It may be an int of thousands of digits, which Python refuses to print, or an object of the
+    user's, whose repr may raise anything.
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        if isinstance(value, int):
+            return f"an int of {int.bit_length(value)} bits"
+        return f"<{type(value).__name__}, whose repr raises an error>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class XupcError(Exception):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 
 from .engine.pending import Pending
-from .errors import XupcError
+from .errors import XupcError, show
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
 
@@ -106,9 +106,12 @@ def post(pending: Pending) -> Handle:
 def wait_all(handles: Iterable[Handle]) -> None:
     """Wait for all of the handles; raises the first error when all are over."""
     error: BaseException | None = None
-    for handle in list(handles):
+    given = []
+    for handle in handles:
         if not isinstance(handle, Handle):
-            raise TypeError(f"wait_all: expected handles, got {handle!r}")
+            raise TypeError(f"wait_all: expected handles, got {show(handle)}")
+        given.append(handle)
+    for handle in given:
         try:
             handle.wait()
         except (XupcError, ValueError, TypeError) as e:

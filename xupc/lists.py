@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arguments import as_integer
-from .errors import AffinityError, OverlapError
+from .errors import AffinityError, OverlapError, show
 from .shared import SharedArray, SharedPointer, extent
 
 if TYPE_CHECKING:
     from .team import Team
 
 __all__ = ["List", "permutation"]
+
+LONGEST = 1 << 28  # no list is longer, and longer ones are not copied to find that out
+
+
+def _copy(given: Sequence[Any]) -> Sequence[Any]:
+    """A private list as it is now; one that is too long for anything stays what it is."""
+    try:
+        n = len(given)
+    except OverflowError:  # a range
+        return given
+    return tuple(given) if n <= LONGEST else given
 
 
 class List:
@@ -37,14 +48,23 @@ class List:
         self.shared: SharedPointer | None = None
         self.where: tuple[int, ...] = ()
         self.given = given
+        self.error: Exception | None = None
+        try:
+            self._take(given)
+        except Exception as e:  # a sequence of the user's may raise anything: said in `sequence`
+            self.error = e
+
+    def _take(self, given: Any) -> None:
         if isinstance(given, SharedArray):
             self.shared = given.ptr(0)
         elif isinstance(given, SharedPointer):
             self.shared = given
+        elif isinstance(given, np.ndarray) and given.size > LONGEST:
+            raise ValueError(f"{self.name}: expected at most {LONGEST} entries, got {given.size}")
         elif isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.kind in "iu":
             self.given = tuple(given.tolist())
         elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-            self.given = tuple(given)
+            self.given = _copy(given)
         if self.shared is not None:
             p, dtype = self.shared, self.shared.dtype
             self.where = (
@@ -61,25 +81,31 @@ class List:
             )
         if isinstance(self.given, tuple):
             return f"a private list of {len(self.given)}"
-        return repr(self.given)
+        return show(self.given)
+
+    def sequence(self, call: str, count: int, what: str, expected: str) -> tuple[Any, ...]:
+        """A private list, if it is one and as long as it has to be."""
+        if self.error is not None:
+            raise self.error
+        given = self.given
+        if not isinstance(given, tuple | Sequence) or isinstance(given, str | bytes):
+            raise TypeError(f"{call}: {self.name}: expected {expected}, got {show(given)}")
+        if not isinstance(given, tuple) or len(given) != count:
+            n = len(given) if isinstance(given, tuple) else f"more than {LONGEST}"
+            raise ValueError(f"{call}: {self.name}: expected {what}, got {n}")
+        return given
 
     def check(self, call: str, team: Team, offset: int, nbytes: int) -> None:
         """What can be said before it may be read; the call overwrites `nbytes` from `offset` on.
 
         One int for each thread of the team is expected.
         """
-        name, given, p = self.name, self.given, self.shared
+        name, p = self.name, self.shared
         if p is None:
-            if not isinstance(given, tuple):
-                raise TypeError(
-                    f"{call}: {name}: expected a SharedArray, a SharedPointer or a sequence "
-                    f"of int, got {given!r}"
-                )
-            if len(given) != team.size:
-                raise ValueError(
-                    f"{call}: {name}: expected one int for each of {team.size} threads, "
-                    f"got {len(given)}"
-                )
+            given = self.sequence(
+                call, team.size, f"one int for each of {team.size} threads",
+                "a SharedArray, a SharedPointer or a sequence of int",
+            )  # fmt: skip
             self.given = tuple(as_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
             return
         p.allocation.check_live(call, name)

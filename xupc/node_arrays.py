@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from .arguments import as_integer
 from .engine.mpi import DATA, Grid
 from .engine.reports import Record
-from .errors import HeapError
+from .errors import HeapError, show
 from .fingerprint import fingerprint
 from .memory.segment import Segment, attach, create, shm_dir
 from .patterns import binomial, chain, chunks, rotate
@@ -67,14 +67,14 @@ def node_array(
     call = "node_array"
     group, wrong = resolve(team, call)
     group.enter(call)
-    record = Record(call, [("shape", repr(shape)), ("dtype", str(dtype))])
+    record = Record(call, [("shape", show(shape)), ("dtype", show(dtype))])
     try:
         if wrong is not None:
             raise wrong
         extent = _shape(shape, call)
         kind = check_dtype(dtype, call)
         nbytes = _nbytes(extent, kind, call)
-    except (TypeError, ValueError) as e:
+    except Exception as e:
         return group.fail(e, record)  # type: ignore[no-any-return]
     words = Words(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
     segment = _node_segment(words, nbytes, call)
@@ -107,7 +107,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
     call = "node_broadcast"
     group, wrong = resolve(team, call)
     group.enter(call)
-    record = Record(call, [("root", repr(root))])
+    record = Record(call, [("root", show(root))])
     source: Array | None = None
     kind = np.dtype(np.uint8)
     try:
@@ -118,7 +118,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
             raise ValueError(f"{call}: root: expected 0 <= root < {group.size}, got {top}")
         if group.rank == top:
             source, kind = _given(array, call)
-    except (TypeError, ValueError) as e:
+    except Exception as e:
         return group.fail(e, record)  # type: ignore[no-any-return]
     words = Words(group, record, fingerprint(call, top))
     mine = None if source is None else pickle.dumps((source.shape, kind))
@@ -138,7 +138,7 @@ def _shape(shape: Any, call: str) -> Shape:
     lengths = tuple(as_integer(n, call, "shape") for n in given)
     for n in lengths:
         if n < 0:
-            raise ValueError(f"{call}: shape: expected lengths of at least 0, got {shape!r}")
+            raise ValueError(f"{call}: shape: expected lengths of at least 0, got {show(shape)}")
     return lengths
 
 
@@ -154,7 +154,7 @@ def _nbytes(shape: Shape, dtype: np.dtype[Any], call: str) -> int:
 def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
     """Thread root's array, and the dtype that all will see: of native byte order."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{call}: array: expected an ndarray on thread root, got {array!r}")
+        raise TypeError(f"{call}: array: expected an ndarray on thread root, got {show(array)}")
     try:
         return array, check_dtype(array.dtype.newbyteorder("="), call)
     except TypeError as e:

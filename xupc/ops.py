@@ -6,6 +6,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeVar
 
+from .errors import show
+
 __all__ = ["Op", "vectorized"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -29,5 +31,8 @@ class Op(IntEnum):
 
 def vectorized(func: _F) -> _F:
     """Mark ``func(a, b)`` as taking and returning whole arrays."""
-    func.xupc_vectorized = True  # type: ignore[attr-defined]
+    try:
+        func.xupc_vectorized = True  # type: ignore[attr-defined]
+    except AttributeError:
+        raise TypeError(f"vectorized: expected a function, got {show(func)}") from None
     return func

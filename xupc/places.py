@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import as_integer, describe
-from .errors import AffinityError
+from .errors import AffinityError, show
 from .lists import List
 from .memory.allocation import Allocation
 from .shared import (
@@ -29,11 +29,23 @@ from .shared import (
 if TYPE_CHECKING:
     from .team import Team
 
-__all__ = ["Displaced", "Entered", "Ints", "Numbers", "Places", "Pointers", "Side", "Single"]
+__all__ = [
+    "FARTHEST",
+    "Displaced",
+    "Entered",
+    "Ints",
+    "Numbers",
+    "Places",
+    "Pointers",
+    "Side",
+    "Single",
+]
 
 Ints = NDArray[np.int64]
 _FAR = 1 << 44
 """No displacement or size is larger: 64 bits must hold what is computed with it."""
+FARTHEST = 1 << 62
+"""No address or number of bytes reaches so far; the sum of two of them fits 64 bits."""
 
 
 class Places(NamedTuple):
@@ -74,14 +86,9 @@ class Entered(List):
     def enter(self, call: str, count: int, what: str) -> None:
         """Check the length of a private one, and that a shared one is live and long enough."""
         self.count = count
-        name, given, p = self.name, self.given, self.shared
+        name, p = self.name, self.shared
         if p is None:
-            if not isinstance(given, tuple):
-                raise TypeError(
-                    f"{call}: {name}: expected a SharedArray or a sequence of {what}, got {given!r}"
-                )
-            if len(given) != count:
-                raise ValueError(f"{call}: {name}: expected {count} {what}, got {len(given)}")
+            self.sequence(call, count, f"{count} {what}", f"a SharedArray or a sequence of {what}")
             return
         p.allocation.check_live(call, name)
         try:
@@ -105,7 +112,7 @@ class Numbers(Entered):
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if isinstance(given, np.ndarray) and given.dtype.kind in "iu":
+        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "iu":
             self.given = tuple(given.ravel().tolist())
 
     def prepare(self, call: str, count: int) -> None:
@@ -204,7 +211,7 @@ class Displaced:
     def arguments(self) -> list[tuple[str, str]]:
         return [
             (self.name, describe(self.given)),
-            (f"{self.name}_blk", str(self.blocksize)),
+            (f"{self.name}_blk", show(self.blocksize)),
             (self.listed.name, str(self.listed)),
         ]
 
@@ -233,6 +240,12 @@ class Displaced:
             self._values = self.listed.values(call)
         d = self._values[which]
         p = self.operands[self.name]
+        most = int(np.abs(d).max(initial=0))
+        if (most + p.phase) * self.typesize + abs(p.addr) >= FARTHEST:
+            raise ValueError(
+                f"{call}: {self.listed.name}: a displacement of {most} elements of {self.typesize} "
+                f"bytes from offset {p.addr} is beyond any memory"
+            )
         allocation, size, block = p.allocation, self.typesize, self.blocksize
         members = np.asarray(allocation.members)
         rank = allocation.rank_of(p.thread)
@@ -258,7 +271,7 @@ class Pointers(Entered):
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if isinstance(given, np.ndarray) and given.dtype.kind in "OV":
+        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "OV":
             self.given = tuple(given.ravel())
         self.operands: dict[str, SharedPointer] = {}
         self._entries: Any = None
@@ -313,8 +326,8 @@ class Pointers(Entered):
         if given is None:
             raise ValueError(f"{call}: {self.entry(k)}: expected a pointer, got None")
         if not isinstance(given, SharedPointer):
-            raise TypeError(f"{call}: {self.entry(k)}: expected a pointer, got {given!r}")
-        return given
+            raise TypeError(f"{call}: {self.entry(k)}: expected a pointer, got {show(given)}")
+        return _near(given, call, self.entry(k))
 
     def _of_records(self, call: str, which: Ints) -> Places:
         """Of a shared one: what is in a record is looked up once for all equal ones."""
@@ -369,7 +382,7 @@ def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:
         raise TypeError(f"{call}: {name}: {e}") from None
     allocation.check_live(call, name)
     if isinstance(x, SharedPointer):
-        return x
+        return _near(x, call, name)
     p: SharedPointer = x.ptr(0)
     if not allocation.blocksize or p.thread == team.threads[0]:
         return p
@@ -381,6 +394,13 @@ def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:
     return SharedPointer(
         allocation, rank, 0, allocation.offset, allocation.blocksize, allocation.dtype
     )
+
+
+def _near(p: SharedPointer, call: str, name: str) -> SharedPointer:
+    """The pointer, if 64 bits hold where it points to."""
+    if abs(p.addr) >= FARTHEST:
+        raise ValueError(f"{call}: {name}: offset {show(p.addr)} is beyond any memory")
+    return p
 
 
 def _bounds(allocation: Allocation, threads: Ints) -> tuple[Ints, Ints]:

@@ -24,6 +24,8 @@ from itertools import chain
 from math import gcd
 from typing import NamedTuple, SupportsIndex, TypeAlias, overload
 
+from .errors import show
+
 __all__ = [
     "AffinityIndices",
     "Piece",
@@ -164,13 +166,13 @@ def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
         return 0
     if isinstance(blocksize, str):
         if blocksize != "*":
-            raise ValueError(f"blocksize is {blocksize!r}: {expected}")
+            raise ValueError(f"blocksize is {show(blocksize)}: {expected}")
         return max(1, -(-nelems // threads))
     if isinstance(blocksize, bool) or not isinstance(blocksize, SupportsIndex):
-        raise TypeError(f"blocksize is {blocksize!r}: {expected}")
+        raise TypeError(f"blocksize is {show(blocksize)}: {expected}")
     number = operator.index(blocksize)
     if number < 0:
-        raise ValueError(f"blocksize is {number}: {expected}")
+        raise ValueError(f"blocksize is {show(number)}: {expected}")
     return number
 
 

@@ -6,6 +6,7 @@ and runs it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +16,22 @@ import numpy as np
 from . import algorithms
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
-from .arguments import as_integer, asks_in_place, describe, func_name, op_name
+from .arguments import (
+    as_integer,
+    asks_in_place,
+    describe,
+    flags_text,
+    func_name,
+    op_name,
+    signature_of,
+)
 from .collectives import BoundPlan, Collective, Prepared, smallest_parts
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
-from .errors import AffinityError, FlagError, HeapError, OverlapError
+from .errors import AffinityError, FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, IN_PLACE, REPRODUCIBLE, flag_names, sync_modes
+from .flags import ALGORITHM_MASK, IN_PLACE, REPRODUCIBLE, sync_modes
 from .layout import Layout
 from .memory.allocation import Allocation
 from .ops import Op
@@ -104,7 +113,7 @@ class Operand:
             thread = team.threads[0] if dealt else x.thread
         if not isinstance(x, SharedPointer):
             raise TypeError(
-                f"{call}: {name}: {x!r}: expected a SharedArray or a SharedPointer"
+                f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
             )
         x.allocation.check_live(call, name)
         rank = team.rank_of(thread)
@@ -165,6 +174,7 @@ class Computation(Collective):
         self.__name__ = f"all_{name}"
         self.__doc__ = f"{doc}\n\n{Computation.__doc__}"
         self.form = form
+        self.__signature__ = signature_of(self._prepare)
 
     # -- calling -------------------------------------------------------------------------
     def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
@@ -194,13 +204,13 @@ class Computation(Collective):
                 ("dst", _describe(dst)),
                 ("src", _describe(src)),
                 ("op", op_name(op)),
-                ("nelems", repr(nelems)),
-                ("blk_size", repr(blk_size)),
+                ("nelems", show(nelems)),
+                ("blk_size", show(blk_size)),
                 ("func", func_name(func)),
-                ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
+                ("flags", flags_text(flags)),
             ]
 
-        title = f"{call}(op={op_name(op)}, nelems={nelems!r}, flags={flags!r})"
+        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
         opened = self._open(team, flags, Record(call, arguments, title=title))
         on, full = opened.team, opened.full
         try:
@@ -216,13 +226,13 @@ class Computation(Collective):
                 self.name,
                 *(v for x in (to, source) for v in x.where),
                 source.dtype.str, int(op), func_name(func), *self._layout(spec),
-                int(flags) | IN_PLACE * in_place,
+                operator.index(flags) | IN_PLACE * in_place,
             )  # fmt: skip
             instance = on.make(plan, bounds, signature, opened.record)
         except HeapError as e:
             opened.record.shared_error = True
             opened.fail(e)
-        except (TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             opened.fail(e)
         return Prepared(opened, [x.allocation for x in (to, source)], instance)
 

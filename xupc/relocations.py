@@ -13,7 +13,7 @@ from the reading straight to the bound plan (`Remembered`); if its lists are tup
 
 from __future__ import annotations
 
-import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -23,22 +23,21 @@ import numpy as np
 
 from . import algorithms
 from .algorithms.transfers import Entries, Transfers, entries
-from .arguments import as_integer
+from .arguments import as_integer, flags_text, signature_of
 from .collectives import BoundPlan, Collective, Opened, Prepared, after_reading
 from .engine.anywhere import Anywhere
 from .engine.reports import Record
-from .errors import AffinityError, FlagError, OverlapError
+from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint
 from .flags import (
     ALGORITHM_MASK,
     IN_PLACE,
     check_flags,
-    flag_names,
 )
 from .handles import Handle
 from .lists import permutation
 from .memory.allocation import Allocation
-from .places import Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
+from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand, trace
 from .plan.steps import Plan
 from .shared import SharedPointer, extent, read_elements
@@ -164,6 +163,10 @@ def _is_constant(given: Any) -> bool:
     return isinstance(given, _CONSTANT) and not any(isinstance(x, np.void) for x in given)
 
 
+def _text(sizes: Any) -> str:
+    return str(sizes) if isinstance(sizes, Numbers) else show(sizes)
+
+
 def _copied(given: Any) -> Any:
     """What a private list holds, to be compared."""
     plain = isinstance(given, np.ndarray) and given.dtype != object
@@ -197,12 +200,6 @@ _IN_PLACE_NOTE = "\n        IN_PLACE: the root's own block is neither read nor w
 _ROOTED = ("broadcast", "scatter", "gather")
 
 
-def _without_types(arguments: Callable[..., Given]) -> inspect.Signature:
-    """What users see of a form's arguments."""
-    given = inspect.signature(arguments).parameters.values()
-    return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
-
-
 class Relocation(Collective):
     """A `_v` or `_x` form."""
 
@@ -215,7 +212,7 @@ class Relocation(Collective):
         self.size_name = "nelems" if form == "v" else "nbytes"
         self.arguments = arguments
         self._known: dict[Any, Remembered] = {}
-        self.__signature__ = _without_types(arguments)
+        self.__signature__ = signature_of(arguments)
         notes = _NOTES.format(_IN_PLACE_NOTE if name in _ROOTED else "")
         self.__doc__ = f"{doc}\n\n    Parameters\n    ----------\n{parameters}{notes}"
 
@@ -289,7 +286,7 @@ class Relocation(Collective):
             call.team.job.engine.expect_reads(call.team)
         try:
             moves = self._moves(call)
-        except (TypeError, ValueError) as e:
+        except Exception as e:
             call.fail(e)
         return self._bound(call, moves, sync)
 
@@ -303,17 +300,17 @@ class Relocation(Collective):
             return [
                 *given.dst.arguments, *given.src.arguments,
                 *([(perm.name, str(perm))] if perm is not None else []),
-                (self.size_name, str(given.sizes)),
-                *([("typesize", str(given.typesize))] if given.typed else []),
-                ("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)),
+                (self.size_name, _text(given.sizes)),
+                *([("typesize", show(given.typesize))] if given.typed else []),
+                ("flags", flags_text(flags)),
             ]
 
-        record = Record(name, arguments, title=f"{name}(flags={flags!r})")
+        record = Record(name, arguments, title=f"{name}(flags={show(flags)})")
         opened = self._open(given.team, flags, record)
-        call = Call(opened.team, opened.full, record, given, int(flags), 1)
+        call = Call(opened.team, opened.full, record, given, operator.index(flags), 1)
         try:
             self._check_given(call)
-        except (TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             call.fail(e)
         return call
 
@@ -374,6 +371,11 @@ class Relocation(Collective):
             permutation(name, perm.tolist())
         every = self._entries_of(call, perm)
         sizes = self._sizes(call)
+        if int(sizes.max(initial=0)) * call.unit >= FARTHEST:
+            raise ValueError(
+                f"{name}: {self.size_name}: {sizes.max()} elements of {call.unit} bytes are more "
+                "than any memory"
+            )
         some = np.flatnonzero(sizes[every.nbytes] > 0)
         numbers = np.full(team.job.threads, -1)
         numbers[np.asarray(team.threads)] = np.arange(team.size)

@@ -16,7 +16,7 @@ from .engine.job import Job, Settings
 from .engine.mpi import Link, abort_all
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
-from .errors import NotInitializedError, XupcError
+from .errors import NotInitializedError, XupcError, show
 from .fingerprint import fingerprint
 from .selection import Table
 from .selection_file import find, load
@@ -26,6 +26,8 @@ __all__ = ["finalize", "init", "world"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
+
+_HEAP = 1 << 46  # bytes; no heap is larger
 
 _world: Team | None = None
 _halfway = False  # init, or the end of finalize, has begun and not come to its end
@@ -142,14 +144,15 @@ def _bytes(value: int | str | None) -> int | None:
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise TypeError(f"init: heap_size: expected an int or text like '64MiB', got {value!r}")
+        raise TypeError(f"init: heap_size: expected an int or text like '64MiB', got {show(value)}")
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         if not match:
-            raise ValueError(f"init: heap_size: expected text like '64MiB', got {value!r}")
-        value = int(float(match[1]) * _UNITS[(match[2] or "").lower()])
-    if not 0 < value < 1 << 46:
-        raise ValueError(f"init: heap_size: expected 1 byte to 64 TiB, got {value}")
+            raise ValueError(f"init: heap_size: expected text like '64MiB', got {show(value)}")
+        number = min(float(match[1]), float(_HEAP))  # which may be infinity
+        value = int(number * _UNITS[(match[2] or "").lower()])
+    if not 0 < value < _HEAP:
+        raise ValueError(f"init: heap_size: expected 1 byte to 64 TiB, got {show(value)}")
     return value
 
 
@@ -159,9 +162,9 @@ def _seconds(value: float | str | None) -> float | None:
     try:
         seconds = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"init: timeout: expected seconds, got {value!r}") from None
+        raise ValueError(f"init: timeout: expected seconds, got {show(value)}") from None
     if not seconds > 0:
-        raise ValueError(f"init: timeout: expected a positive number of seconds, got {value!r}")
+        raise ValueError(f"init: timeout: expected a positive number of seconds, got {show(value)}")
     return seconds
 
 

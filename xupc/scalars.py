@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .arguments import as_integer
 from .engine.reports import Record
-from .errors import CollectiveMismatchError
+from .errors import CollectiveMismatchError, show
 from .ops import Op
 from .shared import SharedPointer
 from .team import Team, resolve
@@ -60,7 +60,7 @@ def _kind_of(value: Any, call: str, argument: str = "value") -> tuple[str, np.dt
         return f"numpy {value.dtype}", value.dtype
     raise TypeError(
         f"{call}: {argument}: expected an int, float, complex, bool, numpy scalar or "
-        f"SharedPointer, got {value!r}"
+        f"SharedPointer, got {show(value)}"
     )
 
 
@@ -71,7 +71,7 @@ def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -
             return np.array(values, dtype).reshape(-1)
         except OverflowError:
             raise OverflowError(
-                f"{call}: value: expected an int of at most 64 bits, got {values!r}"
+                f"{call}: value: expected an int of at most 64 bits, got {show(values)}"
             ) from None
     out = np.zeros((len(values), _ENVELOPE), np.uint8)
     for row, value in zip(out, values, strict=True):
@@ -121,33 +121,40 @@ class Scalars:
                 names = ", ".join(sorted({kind for kind, _ in kinds}))
                 raise TypeError(f"{self.__name__}: values: expected one type, got {names}")
             return kinds[0][0], _packed(values, *kinds[0], self.__name__)
-        except (TypeError, OverflowError) as e:
+        except Exception as e:
             self.fail(e, team)
             raise
 
     def values_of(self, values: Any, team: Team | None) -> list[Any]:
         """One value for each thread."""
-        size = resolve(team, "allv")[0].size
-        if isinstance(values, np.ndarray):
-            values = list(values.reshape(-1))
-        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
-            error: Exception = TypeError(
-                f"{self.__name__}: values: expected a sequence of {size} values, got {values!r}"
+        try:
+            return self._values_of(values, resolve(team, "allv")[0].size)
+        except Exception as e:  # a sequence of the user's may raise anything
+            self.fail(e, team)
+            raise
+
+    def _values_of(self, values: Any, size: int) -> list[Any]:
+        is_list = isinstance(values, np.ndarray | Sequence)
+        if not is_list or isinstance(values, str | bytes):
+            raise TypeError(
+                f"{self.__name__}: values: expected a sequence of {size} values, got {show(values)}"
             )
-            self.fail(error, team)
-        if len(values) != size:
-            error = ValueError(
+        try:
+            n = values.size if isinstance(values, np.ndarray) else len(values)
+        except OverflowError:  # a range
+            n = -1
+        if n != size:
+            raise ValueError(
                 f"{self.__name__}: values: expected one for each of {size} threads, "
-                f"got {len(values)}"
+                f"got {n if n >= 0 else show(values)}"
             )
-            self.fail(error, team)
-        return list(values)
+        return list(values.reshape(-1) if isinstance(values, np.ndarray) else values)
 
     def at_root(self, root: Any, team: Team | None) -> bool:
         """Whether I am the root; what is wrong with it is said later."""
         try:
             rank = as_integer(root, self.__name__, "root")
-        except TypeError as e:
+        except Exception as e:
             return bool(self.fail(e, team))
         return rank == resolve(team, "allv")[0].rank
 
@@ -156,8 +163,11 @@ class Scalars:
         kind, packed = self.kind_of(values, team)
         dtype = packed.dtype.str
         out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
+        head = f"{kind}|{dtype}".encode()
+        if len(head) > 255 or packed.itemsize > _ENVELOPE:
+            text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
+            self.fail(ValueError(text), team)
         for row, value in zip(out, packed, strict=True):
-            head = f"{kind}|{dtype}".encode()
             data = np.asarray(value).tobytes()
             row[0], row[1 : 1 + len(head)] = len(head), np.frombuffer(head, np.uint8)
             row[_ENVELOPE : _ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
@@ -195,6 +205,8 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
     me = _BROADCAST.at_root(root, team)
     if me:
         row = _BROADCAST.in_envelopes([value], team)
+    elif value is not None:
+        _BROADCAST.kind_of([value], team)  # good at all?
     _BROADCAST.array_call("")(row, root, flags, team)
     return value if me else _BROADCAST.out_of_envelope(row, value, team)
 

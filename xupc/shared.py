@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, NoReturn, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .errors import OverlapError
+from .errors import OverlapError, show
 from .memory.allocation import (
     Allocation,
     Bytes,
@@ -272,7 +272,7 @@ class SharedPointer:
         count = _at_least_0(n, "p.local", "n")
         nbytes = count * self._dtype.itemsize
         if not allocation.holds(thread, self._addr, nbytes):
-            _out_of_range(f"p.local({count})", allocation, thread, self._addr, nbytes)
+            _out_of_range(f"p.local({show(count)})", allocation, thread, self._addr, nbytes)
         view = allocation.reach(thread, self._addr, nbytes)
         return None if view is None else view.view(self._dtype)
 
@@ -311,7 +311,7 @@ class SharedPointer:
         )
         thread = members[rank]
         if not allocation.holds(thread, addr, size):
-            _out_of_range(f"p[{i}]", allocation, thread, addr, size)
+            _out_of_range(f"p[{show(i)}]", allocation, thread, addr, size)
         return thread, addr
 
     # --- the rest
@@ -430,7 +430,9 @@ class SharedArray:
         number = _integer(thread, "A.local_view", "thread")
         threads = allocation.memory.threads
         if not 0 <= number < threads:
-            raise ValueError(f"A.local_view: thread is {number}: expected 0 <= thread < {threads}")
+            raise ValueError(
+                f"A.local_view: thread is {show(number)}: expected 0 <= thread < {threads}"
+            )
         return allocation.elements(number)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
@@ -464,7 +466,9 @@ class SharedArray:
 
     def _checked_pointer(self, i: int, call: str) -> SharedPointer:
         if not 0 <= i <= self._allocation.nelems:
-            raise IndexError(f"{call}: i is {i}: expected 0 <= i <= {self.nelems}, no wrapping")
+            raise IndexError(
+                f"{call}: i is {show(i)}: expected 0 <= i <= {self.nelems}, no wrapping"
+            )
         return self._pointer(i)
 
     def _pointer(self, i: int) -> SharedPointer:
@@ -509,7 +513,7 @@ class SharedArray:
         """`key` as an index from 0; IndexError if out of range."""
         i, nelems = _integer(key, call, "i"), self._allocation.nelems
         if not -nelems <= i < nelems:
-            raise IndexError(f"{call}: i is {i}: out of range for a SharedArray of {nelems}")
+            raise IndexError(f"{call}: i is {show(i)}: out of range for a SharedArray of {nelems}")
         return i if i >= 0 else i + nelems
 
     def _usable(self, call: str) -> Allocation:
@@ -614,7 +618,7 @@ def _runs(p: SharedPointer, items: range) -> Iterator[_Run]:
 def _runs_within(p: SharedPointer, items: range) -> list[_Run]:
     """The runs of ``p[items]``; IndexError if one leaves the allocation."""
     allocation, size = p._allocation, p._dtype.itemsize
-    call = f"p[{items.start}:{items.stop}:{items.step}]"
+    call = f"p[{show(items.start)}:{show(items.stop)}:{show(items.step)}]"
     # More items than the allocation has elements cannot fit: say so before counting them.
     if items and abs(items.stop - items.start) > abs(items.step) * (allocation.nbytes // size):
         raise IndexError(f"{call}: reaches beyond the {allocation.nbytes} bytes of {allocation!r}")
@@ -837,7 +841,7 @@ def _pointer_entry(value: Any) -> Any:
         return _record(_as_pointer(value), whole=False)
     if isinstance(value, np.void) and is_pointer_dtype(value.dtype):
         return value
-    raise TypeError(f"A[i] = v: v is {value!r}: expected a SharedPointer or None")
+    raise TypeError(f"A[i] = v: v is {show(value)}: expected a SharedPointer or None")
 
 
 def _pointer_entries(value: Any) -> NDArray[Any]:
@@ -884,7 +888,7 @@ def as_address(x: SharedArray | SharedPointer) -> Address:
         return x._allocation, x.thread, x._addr
     if isinstance(x, SharedArray):
         return x._address
-    raise TypeError(f"{x!r}: expected a SharedArray or a SharedPointer")
+    raise TypeError(f"{show(x)}: expected a SharedArray or a SharedPointer")
 
 
 def extent(p: SharedPointer, n: int) -> list[tuple[int, int, int]]:
@@ -972,7 +976,7 @@ def memset(dst: SharedArray | SharedPointer, byte: SupportsIndex, nbytes: Suppor
     count = _at_least_0(nbytes, "memset", "nbytes")
     value = _integer(byte, "memset", "byte")
     if not 0 <= value < 256:
-        raise ValueError(f"memset: byte is {value}: expected 0 <= byte < 256")
+        raise ValueError(f"memset: byte is {show(value)}: expected 0 <= byte < 256")
     to, thread, addr = _range(dst, count, "memset", "dst")
     view = to.reach(thread, addr, count)
     if view is not None:
@@ -986,15 +990,17 @@ def memset(dst: SharedArray | SharedPointer, byte: SupportsIndex, nbytes: Suppor
 def _range(x: SharedArray | SharedPointer, nbytes: int, call: str, argument: str) -> Address:
     """`x` as an address from which `nbytes` may be copied, or to which."""
     if not _is_shared(x):
-        raise TypeError(f"{call}: {argument} is {x!r}: expected a SharedArray or a SharedPointer")
+        raise TypeError(
+            f"{call}: {argument} is {show(x)}: expected a SharedArray or a SharedPointer"
+        )
     address = allocation, thread, addr = as_address(x)
     allocation.memory.check()
     allocation.check_live(call, argument)
     if not allocation.holds(thread, addr, nbytes):
         offset, size = allocation.part(thread)
         raise ValueError(
-            f"{call}: nbytes is {nbytes}: {argument} is address {addr} of thread {thread}, "
-            f"where the allocation has addresses {offset} to {offset + size}"
+            f"{call}: nbytes is {show(nbytes)}: {argument} is address {show(addr)} of thread "
+            f"{thread}, where the allocation has addresses {offset} to {offset + size}"
         )
     return address
 
@@ -1002,13 +1008,15 @@ def _range(x: SharedArray | SharedPointer, nbytes: int, call: str, argument: str
 def _private(array: NDArray[Any], nbytes: int, call: str) -> Bytes:
     """The first `nbytes` of a private array, as a view."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{call}: array is {array!r}: expected a numpy array")
+        raise TypeError(f"{call}: array is {show(array)}: expected a numpy array")
     if array.dtype.hasobject or not array.dtype.isnative:
         raise TypeError(f"{call}: array has dtype {array.dtype!r}: expected plain, native data")
     if not array.flags.c_contiguous:
         raise ValueError(f"{call}: array has strides {array.strides}: expected C-contiguous")
     if array.nbytes < nbytes:
-        raise ValueError(f"{call}: array has {array.nbytes} bytes: expected at least {nbytes}")
+        raise ValueError(
+            f"{call}: array has {array.nbytes} bytes: expected at least {show(nbytes)}"
+        )
     if nbytes == 0:
         return np.empty(0, np.uint8)
     return np.asarray(array).reshape(-1).view(np.uint8)[:nbytes]
@@ -1072,10 +1080,10 @@ def forall(
         block = resolve_blocksize(blocksize, max(count, 0), memory.threads)
         return affinity_indices(count, memory.me, block, memory.threads)
     if not isinstance(A, SharedArray):
-        raise TypeError(f"forall: A is {A!r}: expected a SharedArray")
+        raise TypeError(f"forall: A is {show(A)}: expected a SharedArray")
     allocation = A._usable("forall")
     if count > allocation.nelems:
-        raise ValueError(f"forall: n is {count}: A has only {allocation.nelems} elements")
+        raise ValueError(f"forall: n is {show(count)}: A has only {allocation.nelems} elements")
     return _indices_of(allocation, count)
 
 
@@ -1111,14 +1119,14 @@ def _is_integer(value: object) -> bool:
 
 def _integer(value: Any, call: str, argument: str) -> int:
     if not _is_integer(value):
-        raise TypeError(f"{call}: {argument} is {value!r}: expected an integer")
+        raise TypeError(f"{call}: {argument} is {show(value)}: expected an integer")
     return operator.index(value)
 
 
 def _at_least_0(value: Any, call: str, argument: str) -> int:
     number = _integer(value, call, argument)
     if number < 0:
-        raise ValueError(f"{call}: {argument} is {number}: expected at least 0")
+        raise ValueError(f"{call}: {argument} is {show(number)}: expected at least 0")
     return number
 
 
@@ -1127,6 +1135,6 @@ def _out_of_range(
 ) -> NoReturn:
     offset, size = allocation.part(thread)
     raise IndexError(
-        f"{call}: addresses {addr} to {addr + nbytes} of thread {thread} are out of range: "
-        f"the allocation has {offset} to {offset + size} there"
+        f"{call}: addresses {show(addr)} to {show(addr + nbytes)} of thread {thread} are out of "
+        f"range: the allocation has {offset} to {offset + size} there"
     )

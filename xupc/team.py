@@ -31,7 +31,7 @@ from .engine.native import lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
 from .engine.reports import Record
-from .errors import CollectiveMismatchError, XupcError
+from .errors import CollectiveMismatchError, XupcError, show
 from .fingerprint import fingerprint
 from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
 from .selection import Place, Table
@@ -245,13 +245,15 @@ class Team:
                 0 if color is None else _int64(color, "split", "color"),
                 _int64(key, "split", "key"),
             )
-        except (TypeError, ValueError) as e:
+        except Exception as e:
             return self.fail(e, record)  # type: ignore[no-any-return]
         self.meet(fingerprint("split"), record)
         rows = self.agreement.gather_all(mine)
         if color is None:
             return None
-        alike = sorted((k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == color)
+        alike = sorted(
+            (k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == mine[1]
+        )
         team = Team(self.job, self.table, tuple(self.threads[rank] for _, rank in alike), self)
         team._open(here=True)
         return team
@@ -615,10 +617,24 @@ class Team:
         """A barrier's instance, kept by name; its value travels beside it."""
         instance = self._barriers.get((name, value is None))
         if instance is None or value is not None:
-            record = Record(name, [("value", repr(value))])
+            record = Record(name, [("value", show(value))])
             instance = self.meeting(fingerprint(name), record)
             self._barriers[name, value is None] = instance
         return instance
+
+    def _value_hash(self, value: object, call: str) -> int:
+        """What stands for a barrier's value; TypeError, in step, if it cannot be written out."""
+        try:
+            if value is None:
+                return 0
+            if isinstance(value, int) and not isinstance(value, bool):
+                return fingerprint("value", hex(value)) | 1
+            return fingerprint("value", repr(value)) | 1
+        except Exception as e:
+            error = TypeError(f"{call}: value: expected an int or a str, got {show(value)}")
+            error.__cause__ = e
+            self.fail(error, Record(call))
+            raise
 
     @property
     def plain_barrier(self) -> Any:
@@ -639,15 +655,17 @@ class Team:
             On every thread, if values differ or a thread is in another call.
         """
         self.enter("barrier")
+        number = self._value_hash(value, "barrier")
         instance = self._barrier("barrier", value)
-        self.core.set_value(_value_hash(value))
+        self.core.set_value(number)
         instance.execute()
 
     def notify(self, value: object = None) -> None:
         """First half of a split-phase barrier: arrive and go on."""
         self.enter("notify")
+        number = self._value_hash(value, "notify")
         instance = self._barrier("barrier", value)
-        self.core.set_value(_value_hash(value))
+        self.core.set_value(number)
         instance.begin()
         self.job.control.posted()
         if instance.net is not None:
@@ -674,9 +692,9 @@ class Team:
             raise
         if value is not None and given is not None and value != given:
             error = CollectiveMismatchError(
-                f"wait: value {value!r} on thread {self.rank}, whose notify had {given!r}"
+                f"wait: value {show(value)} on thread {self.rank}, whose notify had {show(given)}"
             )
-            self.fail(error, Record("wait", [("value", repr(value))]), synchronising=False)
+            self.fail(error, Record("wait", [("value", show(value))]), synchronising=False)
 
 
 def _int64(value: Any, call: str, argument: str) -> int:
@@ -684,10 +702,6 @@ def _int64(value: Any, call: str, argument: str) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{call}: {argument}: expected 64 bits, got {number}")
     return number
-
-
-def _value_hash(value: object) -> int:
-    return 0 if value is None else fingerprint("value", repr(value)) | 1
 
 
 def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:
@@ -699,4 +713,4 @@ def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:
         return world, None
     if isinstance(team, Team) and team.job is world.job:
         return team, None
-    return world, TypeError(f"{call}: team: expected a Team, got {team!r}")
+    return world, TypeError(f"{call}: team: expected a Team, got {show(team)}")

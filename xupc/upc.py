@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 import xupc
 
 from . import runtime
-from .arguments import describe
+from .arguments import describe, flags_text
 from .engine.reports import Record
-from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags, flag_names
+from .errors import show
+from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags
 from .handles import COMPLETE
 from .ops import Op
 from .shared import SharedArray, SharedPointer, as_address
@@ -191,7 +192,7 @@ def _reduce(function: Function, name: str, dtype: np.dtype[Any]) -> Function:
     ) -> Any:
         try:
             fits = dst.dtype is dtype is src.dtype  # type: ignore[union-attr]
-        except AttributeError:
+        except Exception:  # no shared data: the collective says so
             fits = False
         if not fits:
             _check_types(name, dtype, dst, src, flags)
@@ -322,11 +323,9 @@ def _fail(error: TypeError, name: str, dst: Any, src: Any, flags: Any) -> NoRetu
     world.enter(name)
     try:
         full = check_flags(operator.index(flags), name)
-    except (TypeError, ValueError):
-        full, said = IN_ALLSYNC, repr(flags)
-    else:
-        said = flag_names(flags)
-    arguments = [("dst", describe(dst)), ("src", describe(src)), ("flags", said)]
+    except Exception:  # said elsewhere; an object of the user's may raise what it likes
+        full = IN_ALLSYNC
+    arguments = [("dst", describe(dst)), ("src", describe(src)), ("flags", flags_text(flags))]
     world.fail(error, Record(name, arguments), bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
     raise AssertionError("fail raises")
 
@@ -615,7 +614,10 @@ def upc_addrfield(ptr: Shared) -> int:
 
 
 def _pointer(x: Shared) -> SharedPointer:
-    return x + 0 if isinstance(x, SharedArray) else x
+    if isinstance(x, SharedPointer):
+        return x
+    as_address(x)  # TypeError if it is no array
+    return x + 0
 
 
 @_stands_for("memcpy", LANGUAGE, "7.2.5")
@@ -669,13 +671,19 @@ def upc_wait(value: object = None) -> None:
 @_stands_for("Handle.test", THESIS, "4.4")
 def upc_test(handle: xupc.Handle) -> int:
     """Complete an operation if it is done: positive then, else negative."""
-    return 1 if handle.test() else -1
+    return 1 if _handle(handle, "upc_test").test() else -1
 
 
 @_stands_for("Handle.done", THESIS, "4.4")
 def upc_get_status(handle: xupc.Handle) -> int:
     """Return whether an operation is done: positive then, else negative."""
-    return 1 if handle.done else -1
+    return 1 if _handle(handle, "upc_get_status").done else -1
+
+
+def _handle(x: Any, call: str) -> xupc.Handle:
+    if not isinstance(x, xupc.Handle):
+        raise TypeError(f"{call}: expected a handle, got {show(x)}")
+    return x
 
 
 @_stands_for("fence", LANGUAGE, "6.6.1")

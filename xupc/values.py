@@ -11,7 +11,9 @@ other, before they take anything, and by all others at the next call that synchr
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import operator
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,16 +25,16 @@ from numpy.typing import NDArray
 from . import algorithms, runtime
 from .algorithms.values import transforms
 from .algorithms.values_reduce import Joining
-from .arguments import as_integer, func_name, op_name
+from .arguments import as_integer, flags_text, func_name, op_name
 from .engine import kernels
 from .engine import python as python_engine
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.private import PrivateBound
 from .engine.reports import Record
-from .errors import FlagError, HeapError, OverlapError, XupcError
+from .errors import FlagError, HeapError, OverlapError, XupcError, show
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, ASYNC, IN_PLACE, REPRODUCIBLE, check_flags, flag_names
+from .flags import ALGORITHM_MASK, ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
 from .handles import Handle, post
 from .ops import Op
 from .plan.recorder import trace
@@ -102,7 +104,7 @@ class Given:
     @property
     def posted(self) -> bool:
         """Whether the call is only begun."""
-        return isinstance(self.flags, int) and bool(self.flags & ASYNC)
+        return isinstance(self.flags, int) and bool(operator.index(self.flags) & ASYNC)
 
 
 @dataclass(slots=True)
@@ -185,6 +187,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             for x in self.names
         )
         parameters = "\n    ".join(f"{x} : {_WORDS[x]}" for x in self.names if x in _WORDS)
+        self.__signature__ = _signature_of(self.names)
         words = str(ArrayCall.__doc__).format(
             signature=f"{self.__name__}({signature})", parameters=parameters
         )
@@ -282,14 +285,14 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             nbytes = n * dtype.itemsize
             kind = Kind(
                 nbytes, _dtype_name(dtype), root, -1 if kernel is None else int(given.op),
-                None if kernel is None else given.func, int(given.flags), in_place,
+                None if kernel is None else given.func, operator.index(given.flags), in_place,
             )  # fmt: skip
             if nbytes == 0:
                 team.note(self._signature(kind), record)
                 return Ready(None)
             kind = self._in_place_or_not(team, kind, full)
             return self._bind(team, kind, full, kernel, dst, src, record, own=own)
-        except (HeapError, TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             record.shared_error = isinstance(e, HeapError)
             return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
 
@@ -307,8 +310,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             if self.form.reduces:
                 out += [("op", op_name(op)), ("func", func_name(func))]
             if self.form.rooted:
-                out.append(("root", repr(root)))
-            out.append(("flags", flag_names(flags) if isinstance(flags, int) else repr(flags)))
+                out.append(("root", show(root)))
+            out.append(("flags", flags_text(flags)))
             return out
 
         what = "" if block is None else f"{block[0]} x {block[1]}"
@@ -366,7 +369,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def _array(self, x: Any, name: str) -> Array:
         call = self.__name__
         if not isinstance(x, np.ndarray):
-            raise TypeError(f"{call}: {name}: expected an ndarray, got {x!r}")
+            raise TypeError(f"{call}: {name}: expected an ndarray, got {show(x)}")
         if x.dtype.hasobject:
             raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
         return x
@@ -419,12 +422,24 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         src: Array | None, record: Record, *, own: bool = False,
     ) -> Ready:
         """The instance, bound to these arrays or to contiguous copies of them."""
+        ready = Ready(None, dst, src, None, kind.in_place)
+        try:  # before the plan is made: there may be no room for what a strided array stands for
+            self._copies(ready)
+        except MemoryError as e:
+            raise HeapError(f"{self.__name__}: no memory for a contiguous copy: {e}") from None
         make = self._new_instance if own else self._instance
-        instance = make(team, kind, full, kernel, record)
-        if src is None and not kind.in_place and self.form.in_place:
+        ready.instance = instance = make(team, kind, full, kernel, record)
+        at = 0 if ready.dst is None else ready.dst.ctypes.data
+        of = 0 if ready.src is None else ready.src.ctypes.data
+        instance.rebind(at, of)
+        return ready
+
+    def _copies(self, ready: Ready) -> None:
+        """Put contiguous copies where the core cannot take the arrays that were given."""
+        dst, src = ready.dst, ready.src
+        if src is None and not ready.in_place and self.form.in_place:
             assert dst is not None
-            src = dst.copy()  # what the algorithm cannot do in place
-        ready = Ready(instance, dst, src, None, kind.in_place)
+            src = ready.src = dst.copy()  # what the algorithm cannot do in place
         if dst is not None and not _plain(dst):
             if dst.flags.writeable:
                 ready.into = dst
@@ -433,10 +448,6 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 ready.dst = dst.copy()
         if src is not None and not _plain(src):
             ready.src = src.copy()
-        at = 0 if ready.dst is None else ready.dst.ctypes.data
-        of = 0 if ready.src is None else ready.src.ctypes.data
-        instance.rebind(at, of)
-        return ready
 
     def _instance(
         self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
@@ -549,6 +560,16 @@ def _arguments(name: str, form: Form) -> tuple[str, ...]:
     return (*arrays, *to, *op, *root, *func, "flags", "team")
 
 
+def _signature_of(names: tuple[str, ...]) -> inspect.Signature:
+    """What users see of them."""
+    optional = {"func": None, "flags": 0, "team": None}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [inspect.Parameter(x, kind, default=optional.get(x, empty)) for x in names]
+    )
+
+
 class ArrayPlan(_HotPlan):  # type: ignore[misc]
     """A collective bound to its arrays: call it to run it, print it to see its steps.
 
@@ -649,12 +670,13 @@ class Permute(ArrayCall):
             full = self._check_flags(given)
             dst, src, in_place, n, dtype = self._arrays(team, given, full)
             to = self._rank(given.root, team, "to")
-        except (TypeError, ValueError, NotImplementedError) as e:
+        except Exception as e:
             team.fail(e, record, posted=given.posted)
             raise
         record = self._record(given, (n, dtype))
         mine, every = np.array([to], np.int64), np.empty(team.size, np.int64)
-        kind = Kind(n * dtype.itemsize, _dtype_name(dtype), 0, -1, None, int(given.flags), in_place)
+        flags = operator.index(given.flags)
+        kind = Kind(n * dtype.itemsize, _dtype_name(dtype), 0, -1, None, flags, in_place)
         yield self._telling(team, kind, full, mine, every, record, own=own)
         targets = every.tolist()
         for rank, target in enumerate(targets):

@@ -6,9 +6,11 @@ where the figures come from, so that anybody can work them out again. Times are 
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -242,7 +244,7 @@ class Result:
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
             found = json.loads(data)
-        except (OSError, EOFError, ValueError) as e:
+        except (OSError, EOFError, ValueError, RecursionError, zlib.error) as e:
             raise ValueError(f"{path}: not readable as JSON: {e}") from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a result of xupc bench")
@@ -279,10 +281,18 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     elif origin is dict and isinstance(value, dict):
         return {k: _read(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
     elif kind is float and type(value) in (int, float):
-        return float(value)
+        with contextlib.suppress(OverflowError):  # an int of hundreds of digits
+            return float(value)
     elif type(value) is kind:
         return value
-    raise ValueError(f"{where}: {str(value)[:40]!r} is no {getattr(kind, '__name__', kind)}")
+    raise ValueError(f"{where}: {_shown(value)!r} is no {getattr(kind, '__name__', kind)}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)[:40]
+    except ValueError:  # an int with thousands of digits
+        return "a number that is too long"
 
 
 def _read_dataclass(kind: Any, value: Any, where: str) -> Any:

@@ -5,8 +5,9 @@ What needs numpy is imported when the command runs: the others must work where t
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,14 +66,15 @@ def report_command(
     if wanted and not any(has_choice(job, wanted) for result in loaded for job in result.jobs):
         raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
     names = _names(results)
-    sections = [
-        Section(name, result, [job_content(result, job, wanted) for job in result.jobs])
-        for name, result in zip(names, loaded, strict=True)
-    ]
-    compared = [
-        regressions(loaded[0], other, (names[0], name), tolerance)
-        for name, other in zip(names[1:], loaded[1:], strict=True)
-    ]
+    sections, compared = [], []
+    for name, result in zip(names, loaded, strict=True):
+        with _blamed_on(name):
+            jobs = [job_content(result, job, wanted) for job in result.jobs]
+            sections.append(Section(name, result, jobs))
+            if result is not loaded[0]:
+                found = regressions(loaded[0], result, (names[0], name), tolerance)
+                compared.append(found)
+            as_markdown.render(name, sections[-1:], compared[-1:])
     title = _title(loaded)
     if output is None and markdown is None:
         output = results[0].with_name(results[0].name.split(".json")[0] + ".html")
@@ -98,6 +100,15 @@ def _load(path: Path) -> Result:
         return Result.load(path)
     except ValueError as e:
         raise click.UsageError(str(e)) from None
+
+
+@contextlib.contextmanager
+def _blamed_on(name: str) -> Iterator[None]:
+    """What goes wrong in showing a result, as a sentence: types are right, figures need not be."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
+        raise click.UsageError(f"{name}: it cannot be shown: {type(e).__name__}: {e}") from None
 
 
 def _parsed(choice: str | None) -> Choice | None:

@@ -6,6 +6,7 @@ they are. Here, and only here, there are also float16, complex types and functio
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..errors import show
 from ..ops import Op
 
 __all__ = ["Kernel", "find"]
@@ -322,7 +324,7 @@ class _Scalar(Kernel):
         value = np.asarray(result)
         if value.shape or result is None:
             raise TypeError(
-                f"{self._call}: func: {_name(self._func)} returned {result!r}, "
+                f"{self._call}: func: {_name(self._func)} returned {show(result)}, "
                 f"expected one {self.dtype}"
             )
         return value.astype(self.dtype)[()]
@@ -339,7 +341,7 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         FUNC or NONCOMM_FUNC without `func`, or another operation with one.
     """
     if not isinstance(op, Op):
-        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {op!r}")
+        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}")
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc" or not dtype.isnative:
         raise TypeError(
@@ -366,10 +368,10 @@ def _of_user(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) -> Ke
     if func is None:
         raise ValueError(f"{call}: func: {op.name} needs a function, got None")
     if not callable(func):
-        raise TypeError(f"{call}: func: expected a callable of two operands, got {func!r}")
+        raise TypeError(f"{call}: func: expected a callable of two operands, got {show(func)}")
     if isinstance(func, np.ufunc):
         if (func.nin, func.nout) != (2, 1):
-            raise TypeError(f"{call}: func: expected two operands and one result, got {func!r}")
+            raise TypeError(f"{call}: func: expected two operands and one result, got {show(func)}")
         return _Vectorized(dtype, op, func, call)
     vectorized = getattr(func, "xupc_vectorized", False)
     return (_Vectorized if vectorized else _Scalar)(dtype, op, func, call)
@@ -382,5 +384,7 @@ def _read_only(x: Array) -> Array:
     return x
 
 
-def _name(func: object) -> str:
-    return getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
+def _name(func: Any) -> str:
+    with contextlib.suppress(Exception):  # of an object of the user's
+        return str(getattr(func, "__qualname__", None) or func.__name__)
+    return show(func)

@@ -75,7 +75,10 @@ class Record:
     def arguments(self) -> Arguments:
         """(name, value as text) in order."""
         if callable(self._arguments):
-            self._arguments = self._arguments()
+            try:
+                self._arguments = self._arguments()
+            except Exception as e:  # of an object of the user's: the others wait for this record
+                self._arguments = [("arguments", f"not to be shown: {type(e).__name__}")]
         return self._arguments
 
     def with_more(self, more: Arguments) -> Record:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import NotInitializedError
+from ..errors import NotInitializedError, show
 from ..pointer import local_count
 
 __all__ = ["Allocation", "Bytes", "Memory", "check_dtype", "current_memory", "set_memory"]
@@ -109,7 +109,12 @@ def check_dtype(dtype: DTypeLike | None, call: str) -> np.dtype[Any]:
     """
     if dtype is None:
         raise TypeError(f"{call}: dtype is None: expected a dtype")
-    result = np.dtype(dtype)
+    try:
+        result = np.dtype(dtype)
+    except TypeError:
+        raise
+    except Exception as e:  # of a text that is none, or of an object of the user's
+        raise TypeError(f"{call}: dtype is {show(dtype)}: expected a dtype") from e
     if result.hasobject:
         reason = "Python objects cannot be shared"
     elif not result.isnative:

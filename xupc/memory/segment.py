@@ -139,7 +139,9 @@ def create(nbytes: int) -> Segment:
     try:
         os.ftruncate(fd, nbytes)
         return _map(fd, path, named, nbytes)
-    except OSError as e:
+    except (OSError, OverflowError) as e:
+        if named:
+            os.unlink(path)
         os.close(fd)
         raise HeapError(f"cannot make a segment of {nbytes} bytes in {where}: {e}") from e
 

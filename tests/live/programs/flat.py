@@ -1,0 +1,135 @@
+"""Memory and teams, taken and given back over and over: nothing grows. Argument: cycles.
+
+Views of freed arrays and of freed teams stay alive for some cycles, and keep what they hold.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+from collections import deque
+from typing import Any
+
+import numpy as np
+from common import Usable, done
+from mpi4py import MPI
+
+import xupc
+
+WARM = 60
+MIB = 1 << 20
+
+
+class Kept:
+    """Some views of what was freed, and what they have to hold."""
+
+    def __init__(self) -> None:
+        self.views: deque[tuple[Any, int]] = deque()
+
+    def add(self, view: Any, value: int) -> None:
+        view[:] = value
+        self.views.append((view, value))
+
+    def check(self, most: int) -> None:
+        while len(self.views) > most:
+            view, value = self.views.popleft()
+            assert (view == value).all(), "a view of freed memory has changed"
+
+
+def memory(k: int, kept: Kept) -> None:
+    """Collective, individual and global memory of other sizes each time."""
+    T, me = xupc.THREADS, xupc.MYTHREAD
+    n = 1 + k * 7919 % 30_000
+    A = xupc.all_alloc(n * T, "u1", n)
+    B = xupc.all_alloc(1 + n // 3, "f8", (1, 4, "*", 0)[k % 4])
+    assert not A.local.any()
+    assert not B.local.any()
+    A.local[:] = 255
+    p = xupc.alloc(n // 4)
+    q = xupc.global_alloc(1 + n // 8, "i2") if k % T == me else None
+    if k % 5 == me:
+        kept.add(A.local[: n // 2], k % 250)
+    x = xupc.node_array((n,), "u1")
+    x[n - 1] = 1
+    for free, what in ((xupc.all_free, A), (xupc.free, p), (xupc.free, q), (xupc.all_free, B)):
+        if what is not None:
+            free(what)
+
+
+def teams(k: int, kept: Kept) -> None:
+    """A team with memory of its own; its last views live longer than it does."""
+    team = xupc.init().split(xupc.MYTHREAD * (k % 2) % 2, -xupc.MYTHREAD)
+    assert team is not None
+    A = xupc.all_alloc(16 * team.size, "i4", 16, team=team)
+    A.local[:] = 1
+    B = xupc.all_alloc(team.size, "i4", 1, team=team)
+    xupc.all_reduce_all(B, A, xupc.ADD, 16 * team.size, team=team)
+    assert B.local[0] == 16 * team.size
+    if k % 7 == xupc.MYTHREAD:
+        kept.add(A.local, k)
+    team.free()
+
+
+def use() -> dict[str, int]:
+    """What this process has now: PSS, descriptors, maps, pages of its shared-memory files."""
+    gc.collect()
+    with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+        found = re.search(r"^Pss:\s+(\d+) kB", file.read(), re.MULTILINE)
+    with open("/proc/self/maps", encoding="ascii") as file:
+        maps = sum(1 for _ in file)
+    assert found
+    numbers = os.listdir("/proc/self/fd")
+    shared = 0
+    where = os.stat(os.environ.get("XUPC_SHM_DIR", "/dev/shm")).st_dev
+    for number in numbers:
+        try:
+            status = os.fstat(int(number))
+        except OSError:  # the listing's own
+            continue
+        if status.st_dev == where:
+            shared += status.st_blocks * 512
+    return {"pss": int(found[1]) * 1024, "files": len(numbers), "maps": maps, "shared": shared}
+
+
+def flat(what: Any, cycles: int) -> str:
+    """Run the cycles; what they have added."""
+    kept = Kept()
+    most = 10
+    for k in range(WARM):
+        what(k, kept)
+        kept.check(most)
+    kept.check(0)
+    what(WARM, kept)
+    kept.check(0)
+    before = use()
+    for k in range(cycles):
+        what(k, kept)
+        kept.check(most)
+    kept.check(0)
+    what(WARM, kept)
+    kept.check(0)
+    after = use()
+    grown = {name: after[name] - before[name] for name in before}
+    print(f"thread {xupc.MYTHREAD}: {what.__name__}: before {before}, grown {grown}", flush=True)
+    assert grown["pss"] < 2 * MIB + cycles * 20, grown
+    assert grown["files"] <= 0, grown
+    assert grown["maps"] <= 8, grown  # the interpreter's own arenas may come and go
+    assert grown["shared"] <= MIB // 4, grown
+    return f"{what.__name__} +{grown['pss'] // 1024} KiB PSS, {grown['files']:+} files"
+
+
+def main() -> None:
+    cycles = int(sys.argv[1])
+    xupc.init(timeout=60)
+    usable = Usable()
+    found = [flat(what, cycles) for what in (memory, teams)]
+    np.testing.assert_equal(len(MPI.COMM_WORLD.allgather(0)), xupc.THREADS)
+    usable("cycles")
+    if xupc.MYTHREAD == 0:
+        print("grown:", "; ".join(found))
+    done(cycles)
+
+
+main()

@@ -1,0 +1,66 @@
+"""Arguments that nobody should pass: only documented errors, on all threads, and all goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak import amount, figure, seed
+
+PROGRAMS = Path("tests/live/programs")
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("threads", "nodes", "sample", "whole"),
+    [
+        pytest.param(1, None, 3000, 40_000, marks=ONCE),
+        (2, None, 1200, 20_000),
+        pytest.param(3, None, 600, 10_000, marks=ONCE),
+        pytest.param(3, "2,1", 300, 6_000, marks=ONCE),
+    ],
+)
+def test_only_documented_errors(
+    live: Callable[..., Any],
+    tmp_path: Path,
+    threads: int,
+    nodes: str | None,
+    sample: int,
+    whole: int,
+) -> None:
+    calls = amount(sample, whole) // (4 if SLOW_ENGINE else 1)
+    args = [str(seed() + threads), str(calls), str(tmp_path)]
+    try:
+        limit = 60 + calls * threads / 40
+        result = live(threads, PROGRAMS / "fuzz.py", nodes=nodes, args=args, timeout=limit)
+    except BaseException:
+        for note in sorted(tmp_path.glob("thread-*")):  # of a crash nothing else is left
+            print(note.name, note.read_text(errors="replace").strip())
+        raise
+    assert f"done: {calls}" in result.stdout
+    found = re.search("^kinds: (.*)$", result.stdout, re.MULTILINE)
+    assert found
+    place = f"{threads} threads" + (f" as {nodes}" if nodes else "")
+    figure("wrong arguments", f"{calls} calls on {place}: {found[1]} on thread 0, no other error")
+
+
+@pytest.mark.once
+def test_nothing_public_is_forgotten() -> None:
+    """Every function, method and name of the documents has a good call to depart from."""
+    sys.path.insert(0, str(PROGRAMS))
+    try:
+        import public
+    finally:
+        sys.path.pop(0)
+    assert public.forgotten() == set()
+    names = {p.name for p in public.publics()}
+    assert len(names) > 300
+    for kind, internal in public.INTERNAL.items():
+        assert internal <= set(vars(public.CLASSES[kind])), kind

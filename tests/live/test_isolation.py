@@ -1,0 +1,137 @@
+"""Nobody else reaches a job's memory: nameless or 0600, random, unlinked, never one found there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import secrets
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak import figure
+
+from xupc.memory import segment
+
+ROOT = Path(__file__).parent.parent.parent
+ONCE = pytest.mark.once
+
+
+@pytest.mark.once
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="needs Linux and root, to be somebody else"
+)
+@pytest.mark.parametrize(("nodes", "named"), [(None, ""), ("2,1", ""), (None, "1")])
+def test_another_user_cannot_attach(
+    live: Callable[..., Any], tmp_path: Path, nodes: str | None, named: str
+) -> None:
+    """Nor where files have names while they are being shared."""
+    os.chmod(tmp_path, 0o1777)
+    for folder in tmp_path.parents:
+        if folder.owner() == "root" and folder != Path("/"):
+            os.chmod(folder, stat.S_IMODE(folder.stat().st_mode) | 0o055)
+    env = {"XUPC_SHM_DIR": str(tmp_path), "XUPC_NAMED_SEGMENTS": named or None}
+    program = "tests/live/programs/shut_out.py"
+    result = live(3, program, nodes=nodes, env=env, args=[str(tmp_path)])
+    found = re.search(r"done: (\d+)", result.stdout)
+    assert found
+    assert list(tmp_path.iterdir()) == []
+    kind = "that had a name" if named else "without a name"
+    figure("another user", f"{found[1]} files of a thread, {kind}: 0 opened, 0 unlinked")
+
+
+@pytest.mark.once
+def test_a_name_that_is_there_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not a file, not a link to one, not a dangling link: somebody else may have put it there."""
+    monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
+    monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+    monkeypatch.setattr(secrets, "token_hex", lambda n: "0" * 2 * n)
+    path = tmp_path / f"xupc-{os.getuid()}-{'0' * 32}"
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"untouched")
+    for put in (
+        lambda: path.write_bytes(b"mine"),
+        lambda: path.symlink_to(victim),
+        lambda: path.symlink_to(tmp_path / "nowhere"),
+    ):
+        put()
+        with pytest.raises(segment.HeapError, match="cannot make a segment"):
+            segment.create(4096)
+        assert victim.read_bytes() == b"untouched"
+        assert not (tmp_path / "nowhere").exists()
+        path.unlink()
+    made = segment.create(4096)
+    status = path.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_size) == (0o600, 4096)
+    made.settle()
+    assert not path.exists()
+    made.close_fd()
+
+
+@pytest.mark.once
+def test_names_are_random(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
+    monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+    made = [segment.create(4096) for _ in range(50)]
+    names = {Path(x.path).name for x in made}
+    assert len(names) == 50
+    assert all(re.fullmatch(rf"xupc-{os.getuid()}-[0-9a-f]{{32}}", name) for name in names)
+    for x in made:
+        x.settle()
+        x.close_fd()
+
+
+@pytest.mark.once
+def test_what_cannot_be_made_leaves_no_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
+    monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+    for nbytes in (1 << 62, 1 << 63, 1 << 70):
+        with pytest.raises(segment.HeapError):
+            segment.create(nbytes)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.soak
+@pytest.mark.once
+def test_dependencies_have_no_known_holes() -> None:
+    """pip-audit, where it is installed and can ask; says how many it could look up."""
+    if importlib.util.find_spec("pip_audit") is None:
+        pytest.skip("pip-audit is not installed")
+    audit = [sys.executable, "-m", "pip_audit", "--progress-spinner", "off"]
+    run = subprocess.run(audit, capture_output=True, text=True, check=False, timeout=300)
+    needed = {_name(x) for x in _project()["dependencies"]}
+    skipped = {m[1] for m in re.finditer(r"^(\S+) +Dependency not found", run.stdout, re.M)}
+    if run.returncode not in (0, 1) or needed <= skipped:
+        why = (run.stderr.strip().splitlines() or ["nothing can be looked up"])[-1]
+        pytest.skip(f"pip-audit cannot ask here: {why}")
+    assert run.returncode == 0, run.stdout + run.stderr
+    figure("known vulnerabilities", f"0 in {len(needed - skipped)} of {len(needed)} dependencies")
+
+
+def _project() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project: dict[str, Any] = tomllib.load(file)["project"]
+    return project
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement)[0]
+
+
+@pytest.mark.once
+def test_every_dependency_has_a_lowest_version() -> None:
+    """So that `scripts/test --lowest` can install it; an MPI comes from where it comes."""
+    project = _project()
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    for requirement in (r for group in groups for r in group):
+        assert ">=" in requirement, requirement

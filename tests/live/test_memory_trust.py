@@ -1,0 +1,52 @@
+"""Memory on a bad day and over a long one: nothing grows, nothing wraps round at 4 GiB."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+from soak import WHOLE, amount, figure
+
+PROGRAMS = "tests/live/programs"
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+ONCE = pytest.mark.once
+GIB = 1 << 30
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("threads", "nodes", "sample", "whole"),
+    [(2, None, 250, 10_000), pytest.param(3, "2,1", 60, 2000, marks=ONCE)],
+)
+def test_nothing_grows(
+    live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
+) -> None:
+    cycles = amount(sample, whole) // (4 if SLOW_ENGINE else 1)
+    limit = 60 + cycles / 5
+    args = [str(cycles)]
+    result = live(threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, timeout=limit)
+    found = re.search("^grown: (.*)$", result.stdout, re.MULTILINE)
+    assert found
+    place = f"{threads} threads" + (f" as {nodes}" if nodes else "")
+    figure("nothing grows", f"{cycles} cycles of memory, {cycles} of teams, {place}: {found[1]}")
+
+
+@pytest.mark.soak
+@pytest.mark.once
+@pytest.mark.skipif(not WHOLE, reason="takes 9 GiB: only under scripts/soak")
+@pytest.mark.parametrize("nodes", [None, "1,1"])
+def test_a_collective_beyond_4_gib(live: Callable[..., Any], nodes: str | None) -> None:
+    need = 10 * GIB
+    room = min(shutil.disk_usage("/dev/shm").free, psutil.virtual_memory().available)
+    if room < need:
+        pytest.skip(f"needs {need // GIB} GiB of memory and /dev/shm, {room / GIB:.1f} are free")
+    result = live(2, f"{PROGRAMS}/beyond_4_gib.py", nodes=nodes, timeout=400)
+    found = re.search("^seconds: (.*)$", result.stdout, re.MULTILINE)
+    assert found
+    place = "two nodes" if nodes else "one node"
+    figure("beyond 2**32 bytes", f"broadcasts of 4 GiB + 4099 on {place}, checked: {found[1]} s")
