@@ -44,12 +44,14 @@ def look(control: Control, times: int) -> None:
     """Have thread 0 look so often."""
     guard: Any = Guard.__new__(Guard)
     guard.control, guard._suspected = control, None
+    guard.inquiry = SimpleNamespace(report=lambda: "")
+    guard._raise_troubles = lambda waiting: None
     guard.job = SimpleNamespace(pending=(), machine=(0, 1), break_with=lambda error: None)
     tree = SimpleNamespace(members=lambda node: [0, 1])
     team = SimpleNamespace(number=control.teams[0], rank_tree=tree, node_number=0, threads=(0, 1))
     instance = SimpleNamespace(owner=team, op=7, net=None, awaited=lambda: [1])
     for _ in range(times):
-        guard._look_for_cycle(SimpleNamespace(instance=instance))
+        guard._look_for_cycle(SimpleNamespace(instance=instance, place=(team.number, 7)))
 
 
 def test_in_one_call_they_will_go_on() -> None:
