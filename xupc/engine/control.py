@@ -329,11 +329,14 @@ class Control:
     def calls_of(self, index: int) -> list[Call]:
         """The last calls of a thread, the latest one last."""
         ring = self.rings[index]
-        count = int(ring["count"])
-        rows = ring["call"].copy()
-        # if the thread has gone on meanwhile, the oldest are half another one by now
-        still = int(ring["count"]) == count and (ring["call"] == rows).all()
-        first = max(0, count - RING if still else int(ring["count"]) + 1 - RING)
+        for _ in range(10):
+            count = int(ring["count"])
+            rows = ring["call"].copy()
+            # if the thread has gone on meanwhile, the oldest are half another one by now
+            still = int(ring["count"]) == count and (ring["call"] == rows).all()
+            first = max(0, count - RING if still else int(ring["count"]) + 1 - RING)
+            if first < count or not count:  # else all of them are: look again
+                break
         return [self._call(index, rows[i % RING]) for i in range(first, count)]
 
     def _call(self, index: int, row: NDArray[np.void]) -> Call:
