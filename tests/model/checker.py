@@ -189,7 +189,7 @@ class Machine:
             moved = False
             for t in range(self.threads):
                 while True:
-                    local, _, asleep = state[4][t]
+                    local = state[4][t][0]
                     op = self._next(t, local)
                     if op[0] == "broken":
                         return op[1]

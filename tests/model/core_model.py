@@ -201,11 +201,11 @@ class Core:
         while True:
             if (yield at_least(word, target, order)):
                 return
-            if self.suspects or not self.agree:
-                if (yield from self.xu_suspect(me, t, at, of)):
-                    if self.agree:
-                        raise Broken("xu_suspect: a false alarm")
-                    raise Mismatch(at in ("barrier", "fuse", "await"))
+            looks = self.suspects or not self.agree
+            if looks and (yield from self.xu_suspect(me, t, at, of)):
+                if self.agree:
+                    raise Broken("xu_suspect: a false alarm")
+                raise Mismatch(at in ("barrier", "fuse", "await"))
             if self.agree:
                 yield from self.xu_sleep(word, s, target)
             yield AGAIN
@@ -345,14 +345,14 @@ class Core:
             return True
         if at == "wait":  # a call with fewer than two barriers
             for other in self.slot[t.op % self.slots]:
-                if (yield load(other.entered, ACQUIRE)) == t.op + 1:
-                    if (yield load(other.fp, RELAXED)) != t.fp:
-                        return True
+                same = (yield load(other.entered, ACQUIRE)) == t.op + 1
+                if same and (yield load(other.fp, RELAXED)) != t.fp:
+                    return True
         if at in ("await", "fuse", "barrier"):
             for line in self.lines(t):
-                if (yield load(line.word, ACQUIRE)) == t.epoch:
-                    if (yield load(line.fp, RELAXED)) != t.fp:
-                        return True
+                same = (yield load(line.word, ACQUIRE)) == t.epoch
+                if same and (yield load(line.fp, RELAXED)) != t.fp:
+                    return True
         if at == "wait":
             channel, target, j = of
             row = self.slot[t.op % self.slots][j]
