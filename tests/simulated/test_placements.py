@@ -31,7 +31,7 @@ WORKERS = 2
 SHARD = 25
 BELL = [1, 2, 5, 15, 52, 203, 877, 4140]
 PLACEMENTS = [tuple(x) for n in range(1, THREADS + 1) for x in partitions(n)]
-CHOSEN = amount(3, len(PLACEMENTS))
+CHOSEN = amount(5, len(PLACEMENTS))
 """Placements of each algorithm."""
 
 pytestmark = [pytest.mark.soak, pytest.mark.once]
