@@ -6,9 +6,12 @@ under scripts/soak three as well, and longer stories.
 
 from __future__ import annotations
 
+import random
+from itertools import product
+
 import pytest
 from model.core_model import MUTATIONS, Action, Core
-from soak import WHOLE, amount, figure
+from soak import WHOLE, figure, seed
 
 Story = list[Action]
 
@@ -24,6 +27,7 @@ AGREE: list[tuple[bool, Story]] = [
         [("led", 1)],
         [("ring", 1)],
     )
+    if not (counter_mode and story[0][0] == "ring")  # without a barrier the mode is no matter
 ]
 LONGER: list[tuple[bool, Story]] = [
     (counter_mode, story)
@@ -63,6 +67,7 @@ BROKEN: list[tuple[str, bool, list[Story]]] = [
     ("relaxed counter", True, [[("exchange", 1), ("barrier",)]] * 2),
     ("last does not wake", True, [[("fused", 0, 1)]] * 2),
     ("futex on the word", False, [[("told", 1), ("skip", 14), ("told", 2)]] * 2),
+    ("word first", False, [[("told", 1), ("barrier",)]] * 2),
     ("no catching up", False, [[("told", 1), ("told", 2), ("told", 3)]] * 2),
 ]  # fmt: skip
 BROKEN_AMONG_DIFFERENT = {
@@ -123,16 +128,13 @@ def _differing(first: Action, second: Action, more: list[Action]) -> list[Story]
 def test_calls_that_differ() -> None:
     """All find it, meet at the same barrier, and the team is as good as new."""
     count = Count()
-    thirds: list[list[Action]] = [[]]
-    if amount(0, 1):
-        thirds += [[("ring", 1, 1)], [("barrier", 1)]]
-    for counter_mode in (False, True):
-        for first in DIFFERENT:
-            for second in DIFFERENT:
-                for more in thirds:
-                    stories = _differing(first, second, more)
-                    core = Core(len(stories), counter_mode, stories, agree=False)
-                    count.check(core, (counter_mode, stories))
+    thirds: list[list[Action]] = [[], [("ring", 1, 1)], [("barrier", 1)]] if WHOLE else [[]]
+    cases = list(product((False, True), DIFFERENT, DIFFERENT, thirds))
+    chosen = cases if WHOLE else random.Random(seed()).sample(cases, 20)
+    for counter_mode, first, second, more in chosen:
+        stories = _differing(first, second, more)
+        core = Core(len(stories), counter_mode, stories, agree=False)
+        count.check(core, (counter_mode, stories))
     figure("differing calls, every interleaving", str(count))
 
 
@@ -140,7 +142,8 @@ def test_calls_that_differ() -> None:
 def test_a_broken_protocol_is_noticed(name: str, counter_mode: bool, stories: list[Story]) -> None:
     """One line changed."""
     assert name in MUTATIONS
-    assert Core(2, counter_mode, stories, frozenset([name])).machine.explore() is not None
+    core = Core(2, counter_mode, stories, frozenset([name]), suspects=name == "word first")
+    assert core.machine.explore() is not None
 
 
 @pytest.mark.parametrize("name", BROKEN_AMONG_DIFFERENT)
@@ -153,6 +156,5 @@ def test_broken_giving_up_is_noticed(name: str) -> None:
 
 
 def test_all_mutations_are_tried() -> None:
-    """But for one that needs more states than an ordinary run has time for."""
-    tried = {name for name, *_ in BROKEN} | BROKEN_AMONG_DIFFERENT.keys()
-    assert MUTATIONS.keys() - tried <= {"word first"}
+    """None is only listed."""
+    assert {name for name, *_ in BROKEN} | BROKEN_AMONG_DIFFERENT.keys() == MUTATIONS.keys()
