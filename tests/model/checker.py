@@ -20,6 +20,7 @@ that is older than the last FUTEX_WAKE allows to be; waking wakes all. There are
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -119,32 +120,39 @@ class Machine:
         first = self._settle(self._first())
         if isinstance(first, str):
             return first
-        came: dict[Any, tuple[Any, str]] = {first: (None, "")}
-        back: dict[Any, list[Any]] = {}
-        ends: list[Any] = []
+        # known by 64 bits of hash: two states of a million that share one are most unlikely
+        came: dict[int, tuple[int | None, str]] = {hash(first): (None, "")}
+        back: dict[int, list[int]] = {}
+        ends: list[int] = []
         queue = deque([first])
         while queue:
             state = queue.popleft()
+            number = hash(state)
             following = list(self._successors(state))
             for what, after in following:
                 self.steps += 1
                 if isinstance(after, str):
-                    return self._story(came, state, [what, after])
-                back.setdefault(after, []).append(state)
-                if after not in came:
-                    came[after] = (state, what)
+                    return self._story(came, number, [what, after])
+                then = hash(after)
+                back.setdefault(then, []).append(number)
+                if then not in came:
+                    came[then] = (number, sys.intern(what))
                     queue.append(after)
+            self.states = len(came)
             if not following:
                 if any(self._next(t, th[0])[0] != "end" for t, th in enumerate(state[4])):
-                    self.states = len(came)
-                    return self._story(came, state, [self._stuck(state)])
-                ends.append(state)
+                    return self._story(came, number, [self._stuck(state)])
+                ends.append(number)
             if len(came) > most:
                 raise MemoryError(f"more than {most} states")
-        self.states = len(came)
         return self._all_end(came, back, ends)
 
-    def _all_end(self, came: dict[Any, Any], back: dict[Any, list[Any]], ends: list[Any]) -> Any:
+    def _all_end(
+        self,
+        came: dict[int, tuple[int | None, str]],
+        back: dict[int, list[int]],
+        ends: list[int],
+    ) -> str | None:
         """From every state an end can be reached: nobody is left turning round for ever."""
         seen = set(ends)
         queue = deque(ends)
@@ -153,15 +161,17 @@ class Machine:
                 if before not in seen:
                     seen.add(before)
                     queue.append(before)
-        for state in came:
-            if state not in seen:
-                return self._story(came, state, [f"never ends: {self._stuck(state)}"])
+        for number in came:
+            if number not in seen:
+                return self._story(came, number, ["never ends"])
         return None
 
-    def _story(self, came: dict[Any, tuple[Any, str]], state: Any, last: list[str]) -> str:
+    def _story(
+        self, came: dict[int, tuple[int | None, str]], number: int | None, last: list[str]
+    ) -> str:
         lines = last[::-1]
-        while state is not None:
-            state, what = came[state]
+        while number is not None:
+            number, what = came[number]
             lines.append(what)
         return "\n".join(reversed(lines))
 
