@@ -140,8 +140,10 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
             w->steps[w->count - 1].dst_off = 8 * j;
         }
         return 0;
-    case NOTHING:
+    case NOTHING: /* operand 3 is the whole memory: its offsets are addresses */
         copy(w, 0, me, 1, me, 0, c->n);
+        s = &w->steps[w->count - 1];
+        if (c->way % 2) s->src = 3, s->src_local = 0, s->src_off = (intptr_t)(src + ROOM * me);
         return 0;
     case BARRIERS:
         add(w, XS_BARRIER);

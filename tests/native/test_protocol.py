@@ -28,7 +28,7 @@ WAYS = [
 CALLS = amount(600, 50_000)
 TOTALS = re.compile(r"(\d+) operations, (\d+) barriers, (\d+) wake-ups, (\d+) differences")
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 
 def build(folder: Path, flags: list[str], header: str | None = None) -> Path:

@@ -1,0 +1,160 @@
+"""Every interleaving of the core's protocol, stale reads and sleepers included: see `checker`.
+
+The words "exchange", "fused" and so on are calls of `core_model`. In an ordinary run two threads;
+under scripts/soak three as well, and longer stories.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+from model.core_model import MUTATIONS, Action, Core
+from soak import WHOLE, figure, seed
+
+Story = list[Action]
+
+pytestmark = [pytest.mark.soak, pytest.mark.once]
+
+AGREE: list[tuple[bool, Story]] = [
+    (counter_mode, story)
+    for counter_mode in (False, True)
+    for story in (
+        [("exchange", 1), ("barrier",)],
+        [("fused", 1, 1), ("fused", None, 2)],
+        [("fused", 0, 1)],
+        [("led", 1)],
+        [("ring", 1)],
+    )
+    if not (counter_mode and story[0][0] == "ring")  # without a barrier the mode is no matter
+]
+LONGER: list[tuple[bool, Story]] = [
+    (counter_mode, story)
+    for counter_mode in (False, True)
+    for story in (
+        [("exchange", 1), ("barrier",), ("exchange", 2)],
+        [("told", 1), ("told", 2)],
+        [("told", 1), ("skip", 14), ("told", 2)],
+        [("scratch", 1), ("scratch", 2)],
+        [("led", 1), ("led", 2)],
+        [("fused", 0, 1), ("fused", 1, 2), ("barrier",)],
+    )
+]
+OF_THREE: list[tuple[bool, Story]] = [
+    (counter_mode, story)
+    for counter_mode in (False, True)
+    for story in ([("barrier",)], [("fused", 2, 1)], [("led", 1)], [("told", 1)])
+]
+DIFFERENT: list[Action] = [
+    ("barrier", 1),
+    ("ring", 1, 1),
+    ("told", 1, 1),
+    ("fused", 0, 1, 1),
+    ("fused", 1, 1, 1),
+]
+BROKEN: list[tuple[str, bool, list[Story]]] = [
+    *(
+        (name, counter_mode, [[("exchange", 1), ("barrier",)]] * 2)
+        for counter_mode in (False, True)
+        for name in (
+            "relaxed publish", "plain store", "no wake", "acquire count", "look first",
+            "acquire word", "wakes late",
+        )
+    ),
+    ("relaxed wait", False, [[("ring", 1)]] * 2),
+    ("one parity", False, [[("exchange", 1), ("barrier",)]] * 2),
+    ("relaxed counter", True, [[("exchange", 1), ("barrier",)]] * 2),
+    ("last does not wake", True, [[("fused", 0, 1)]] * 2),
+    ("futex on the word", False, [[("told", 1), ("skip", 14), ("told", 2)]] * 2),
+    ("word first", False, [[("told", 1), ("barrier",)]] * 2),
+    ("no catching up", False, [[("told", 1), ("told", 2), ("told", 3)]] * 2),
+]  # fmt: skip
+BROKEN_AMONG_DIFFERENT = {
+    "wait for release": [("ring", 1, 1), ("fused", 0, 1, 2)],
+    "nobody arrives": [("ring", 1, 1), ("barrier", 2)],
+}
+
+
+class Count:
+    """Cases, states and steps so far."""
+
+    def __init__(self) -> None:
+        self.cases = self.states = self.steps = 0
+
+    def check(self, core: Core, what: object) -> None:
+        """Nothing may be wrong."""
+        found = core.machine.explore()
+        self.cases += 1
+        self.states += core.machine.states
+        self.steps += core.machine.steps
+        assert found is None, f"{what}:\n{found}"
+
+    def __str__(self) -> str:
+        return f"{self.cases} models, {self.states} states, {self.steps} steps: 0 findings"
+
+
+def test_calls_that_agree() -> None:
+    """No deadlock, no lost wake-up, no overtaking, no false alarm, no race for data."""
+    count = Count()
+    for counter_mode, story in AGREE + (LONGER if WHOLE else []):
+        count.check(Core(2, counter_mode, [story] * 2), (counter_mode, story))
+    figure("the core's protocol, every interleaving of 2 threads", str(count))
+
+
+@pytest.mark.skipif(not WHOLE, reason="three threads: only under scripts/soak")
+def test_three_threads() -> None:
+    """The same of three."""
+    count = Count()
+    for counter_mode, story in OF_THREE:
+        count.check(Core(3, counter_mode, [story] * 3), (counter_mode, story))
+    figure("the core's protocol, every interleaving of 3 threads", str(count))
+
+
+def test_nobody_suspects_calls_that_agree() -> None:
+    """`xu_suspect`, asked at any time of a wait, says no."""
+    count = Count()
+    for counter_mode, story in ((False, [("told", 1)]), (True, [("barrier",)])):
+        core = Core(2, counter_mode, [story] * 2, suspects=True)
+        count.check(core, (counter_mode, story))
+    figure("false alarms of waiting threads", str(count))
+
+
+def _differing(first: Action, second: Action, more: list[Action]) -> list[Story]:
+    other = (*second[:-1], second[-1] + 1)
+    return [[call, ("barrier",), ("after",)] for call in (first, other, *more)]
+
+
+def test_calls_that_differ() -> None:
+    """All find it, meet at the same barrier, and the team is as good as new."""
+    count = Count()
+    thirds: list[list[Action]] = [[], [("ring", 1, 1)], [("barrier", 1)]] if WHOLE else [[]]
+    cases = list(product((False, True), DIFFERENT, DIFFERENT, thirds))
+    chosen = cases if WHOLE else random.Random(seed()).sample(cases, 20)
+    for counter_mode, first, second, more in chosen:
+        stories = _differing(first, second, more)
+        core = Core(len(stories), counter_mode, stories, agree=False)
+        count.check(core, (counter_mode, stories))
+    figure("differing calls, every interleaving", str(count))
+
+
+@pytest.mark.parametrize(("name", "counter_mode", "stories"), BROKEN)
+def test_a_broken_protocol_is_noticed(name: str, counter_mode: bool, stories: list[Story]) -> None:
+    """One line changed."""
+    assert name in MUTATIONS
+    core = Core(2, counter_mode, stories, frozenset([name]), suspects=name == "word first")
+    assert core.machine.explore() is not None
+
+
+@pytest.mark.parametrize("name", BROKEN_AMONG_DIFFERENT)
+def test_broken_giving_up_is_noticed(name: str) -> None:
+    """Somebody waits for ever."""
+    first, second = BROKEN_AMONG_DIFFERENT[name]
+    stories = _differing(first, second, [])
+    core = Core(2, True, stories, frozenset([name]), agree=False)
+    assert "never ends" in str(core.machine.explore())
+
+
+def test_all_mutations_are_tried() -> None:
+    """None is only listed."""
+    assert {name for name, *_ in BROKEN} | BROKEN_AMONG_DIFFERENT.keys() == MUTATIONS.keys()

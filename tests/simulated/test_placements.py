@@ -1,0 +1,198 @@
+"""Every algorithm on every placement of up to eight threads, under the race detector.
+
+A placement is a partition of the threads into nodes; which node is called what does not matter,
+which threads it has does, since they are numbered. Each algorithm runs once on each of them, with
+a root, a size, sync modes and a tuning that differ from one to the next: all placements, and a
+sample of their product with the rest. An ordinary run takes a sample of the placements, too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pytest
+from simulated import reductions, transfers, values
+from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, partitions, roots_of
+from soak import WHOLE, amount, figure, seed
+
+from xupc.algorithms import Entry, find, registered
+from xupc.engine.simulator import RaceError
+from xupc.flags import ALGORITHM_NAMES, MULTICORE
+from xupc.plan import Plan
+from xupc.topology import Tree
+
+THREADS = 8
+WORKERS = 2
+SHARD = 25
+BELL = [1, 2, 5, 15, 52, 203, 877, 4140]
+PLACEMENTS = [tuple(x) for n in range(1, THREADS + 1) for x in partitions(n)]
+CHOSEN = amount(5, len(PLACEMENTS))
+"""Placements of each algorithm."""
+
+pytestmark = [pytest.mark.soak, pytest.mark.once]
+
+
+class Algorithm(NamedTuple):
+    """A registered algorithm, or a way to call it; `kind` says whose oracle it has."""
+
+    kind: str
+    collective: str
+    flag: int
+
+
+ALGORITHMS = [
+    *(Algorithm("data", entry.collective, entry.flag) for entry in ENTRIES),
+    *(Algorithm("lists", entry.collective, entry.flag) for entry in transfers.ENTRIES),
+    *(Algorithm("reductions", form, flag) for form in reductions.FORMS for flag in ALGORITHM_NAMES),
+    *(
+        Algorithm("reductions in place", form, flag)
+        for form in reductions.IN_PLACE
+        for flag in ALGORITHM_NAMES
+    ),
+    *(
+        Algorithm("values", form, flag)
+        for form in values.MOVES + values.JOINS
+        for flag in ALGORITHM_NAMES
+    ),
+]
+
+
+def _data(entry: Entry, labels: tuple[int, ...], rng: random.Random, mutate: Any = None) -> None:
+    """Twice the same root and size, then others, a different collective, and the first again."""
+    sync, (tuning, sizes) = rng.choice(SYNCS), rng.choice(list(TUNINGS.values()))
+    roots = roots_of(entry, len(labels), rng.randrange(1000))
+    n, m, root = rng.choice(sizes), rng.choice(sizes), rng.choice(roots)
+    told = Story(Planner(Tree(labels), mutate), len(labels) * max(sizes), rng.randrange(1000))
+    other = another(entry, rng.randrange(1000))
+    for one, at, nbytes in (
+        (entry, root, n),
+        (entry, root, n),
+        (entry, rng.choice(roots), m),
+        (other, rng.choice(roots_of(other, len(labels))), m),
+        (entry, root, n),
+    ):
+        told.call(one, at, nbytes, sync, tuning, tight=rng.random() < 0.7)
+    told.run(rng.choice((None, 1)))
+
+
+def _run(algorithm: Algorithm, labels: tuple[int, ...]) -> None:
+    kind, name, flag = algorithm
+    rng = random.Random(f"{seed()} {algorithm} {labels}")
+    sync, tuning, number = rng.choice(SYNCS), rng.choice(list(TUNINGS)), rng.randrange(1 << 30)
+    schedule = rng.choice((None, number))
+    if kind == "data":
+        _data(find(name, flag), labels, rng)
+    elif kind == "lists":
+        n = rng.choice((1, 5, 13, 17))
+        transfers.Case(find(name, flag), labels, sync, tuning, n, number % 6).run(schedule)
+    elif kind == "values":
+        values.Case(name, flag, labels, tuning, rng.random() < 0.5, number).run(schedule)
+    else:
+        in_place, ordered = kind.endswith("in place"), rng.random() < 0.5
+        case = reductions.Case(name, flag, labels, sync, tuning, ordered, number, in_place)
+        case.run(seed=schedule)
+
+
+Work = tuple[Algorithm, tuple[int, ...]]
+
+
+def run_all(shard: list[Work]) -> list[str]:
+    """Failures, as text."""
+    failures = []
+    for algorithm, labels in shard:
+        try:
+            _run(algorithm, labels)
+        except Exception as problem:
+            text = f"{algorithm} on {list(labels)}: {type(problem).__name__}: {problem}"
+            failures.append(f"{text[:2000]} {getattr(problem, '__notes__', '')}")
+    return failures
+
+
+def _shards() -> Iterator[list[Work]]:
+    rng = random.Random(seed())
+    shard: list[Work] = []
+    for algorithm in ALGORITHMS:
+        chosen = PLACEMENTS if WHOLE else rng.sample(PLACEMENTS, CHOSEN)
+        for labels in chosen:
+            shard.append((algorithm, labels))
+            if len(shard) == SHARD:
+                yield shard
+                shard = []
+    yield shard
+
+
+def _in_turn(
+    pool: ProcessPoolExecutor, work: Callable[[list[Work]], list[str]], shards: Iterator[list[Work]]
+) -> Iterator[list[str]]:
+    """As `map`, but not all at once: there are very many."""
+    for shard in shards:
+        several = [pool.submit(work, one) for one in chain([shard], _some(shards, 4 * WORKERS))]
+        for future in several:
+            yield future.result()
+
+
+def _some(shards: Iterator[list[Work]], most: int) -> Iterator[list[Work]]:
+    for _ in range(most):
+        shard = next(shards, None)
+        if shard is None:
+            return
+        yield shard
+
+
+def test_every_algorithm_on_every_placement() -> None:
+    """No race, no deadlock, every byte right."""
+    failures: list[str] = []
+    with ProcessPoolExecutor(WORKERS) as pool:
+        for found in _in_turn(pool, run_all, _shards()):
+            failures += found
+            if len(failures) > 20:
+                break
+    cases = len(ALGORITHMS) * CHOSEN
+    figure(
+        "races, every algorithm on every placement",
+        f"{len(failures)} of {cases} cases fail: {len(ALGORITHMS)} algorithms on {CHOSEN} of "
+        f"{len(PLACEMENTS)} placements of up to {THREADS} threads each",
+    )
+    assert not failures, f"{len(failures)} fail:\n" + "\n".join(failures[:5])
+
+
+def test_placements_are_all() -> None:
+    """Their numbers are Bell's, and no two are the same tree."""
+    assert [n for _, n in sorted(Counter(len(x) for x in PLACEMENTS).items())] == BELL
+    some = random.Random(seed()).sample(PLACEMENTS, 500)
+    assert len({Tree(labels) for labels in some}) == len(some)
+
+
+def test_algorithms_are_all() -> None:
+    """None that is registered is left out; a `_v` form is the function of its `_x` form."""
+    names = {(f"allav_{c}" if kind == "values" else c, flag) for kind, c, flag in ALGORITHMS}
+    names |= {(c.replace("_x", "_v"), flag) for c, flag in names if c.endswith("_x")}
+    assert names == {(entry.collective, entry.flag) for entry in registered()}
+
+
+def test_a_broken_algorithm_is_noticed() -> None:
+    """A wait dropped from a plan is a race on a placement of eight threads."""
+    entry = find("broadcast", MULTICORE)
+
+    def deaf(plan: Plan) -> Plan:
+        from dataclasses import replace
+
+        from xupc.plan.steps import Wait
+
+        node, net = plan.lanes
+        return replace(plan, lanes=(tuple(s for s in node if not isinstance(s, Wait)), net))
+
+    def races(labels: tuple[int, ...]) -> bool:
+        try:
+            _data(entry, labels, random.Random(f"{labels}"), deaf)
+        except Exception as problem:
+            return isinstance(problem, RaceError)
+        return False
+
+    some = random.Random(1).sample([x for x in PLACEMENTS if len(x) == THREADS], 20)
+    assert any(races(labels) for labels in some)
