@@ -14,7 +14,7 @@ from random_programs.shapes import KEPT, LABELS, launch_many, launch_these
 from soak import WHOLE, amount, figure, seed
 
 SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
-SAMPLE = {"0011": 40, "000": 60, "01201": 30}
+SAMPLE = {"0011": 24, "000": 60, "01201": 16}
 WHOLE_SHAPE = 700
 LAUNCH = 100
 
