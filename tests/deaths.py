@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,10 +158,9 @@ OURS = re.compile(
 
 
 def judge(
-    death: Death, out: str, err: str, left: list[str], folder: str
+    death: Death, out: str, err: str, left: list[str], folder: str, now: float
 ) -> tuple[list[str], float, bool]:
-    """(what is wrong, seconds from the blow until now, whether we said something)."""
-    now = time.monotonic()
+    """(what is wrong, seconds from the blow until `now`, whether we said something)."""
     blow = re.search(r"^struck (\S+)", out, re.MULTILINE)
     wrong = list(left)
     wrong += [f"file {name}" for name in sorted(os.listdir(folder))]
@@ -187,13 +185,14 @@ def judge(
 def trials(
     count: int,
     seed: int,
-    run: Callable[[Death, str], tuple[Any, list[str]]],
+    run: Callable[[Death, str], tuple[Any, list[str], float]],
     *,
     vias: tuple[str, ...] = ("mpiexec", "xupc run"),
     nodes: tuple[str | None, ...] = (None, None, "2x2", "3,1"),
     launcher: bool = True,
 ) -> tuple[Ledger, list[str]]:
-    """Make `count` trials; `run` returns what has stdout and stderr, and what was left.
+    """Make `count` trials; `run` returns what has stdout and stderr, what was left,
+    and when all was over.
 
     `nodes`: values of ``XUPC_NODES``; "hosts" if there are real ones.
     """
@@ -201,8 +200,8 @@ def trials(
     for _ in range(count):
         death = draw(rng, vias, nodes, launcher=launcher)
         with fresh_memory() as folder:
-            result, left = run(death, folder)
-            wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder)
+            result, left, now = run(death, folder)
+            wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder, now)
         ledger.enter(death, wrong, seconds, spoke=spoke)
         if wrong:
             reports.append(f"{death}: {wrong}\n{result.stdout[-500:]}\n{result.stderr[-3000:]}")
