@@ -113,7 +113,7 @@ def draw(
 @contextlib.contextmanager
 def fresh_memory() -> Iterator[str]:
     """A tmpfs of its own for segments, or a folder beside the usual place."""
-    with tempfile.TemporaryDirectory(prefix="xupc-shm-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(prefix="fresh-xupc-", dir="/dev/shm") as folder:
         mount = ["mount", "-t", "tmpfs", "-o", "size=1g", "xupc-test", folder]
         mounted = os.geteuid() == 0 and not subprocess.run(
             mount, check=False, capture_output=True
