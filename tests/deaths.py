@@ -96,7 +96,7 @@ def draw(
         phase = "settings"  # before that the others are in MPI's start, whatever happens
     if how == "exit 0" and phase in (*STARTING, *ENDING):
         how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
-    once = phase in (*STARTING, *ENDING, "one-sided", "outside")
+    once = phase in (*STARTING, *ENDING, "one-sided", "outside", "function")
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(
