@@ -103,7 +103,7 @@ def draw(
         how=how,
         phase=phase,
         victim=rng.randrange(4),
-        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team") else 3),
+        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team", "posted") else 3),
         after=not once and phase not in TIMED and rng.random() < 0.5,
         nodes=where,
         via=rng.choice(vias),
