@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,14 +96,14 @@ def draw(
         phase = "settings"  # before that the others are in MPI's start, whatever happens
     if how == "exit 0" and phase in (*STARTING, *ENDING):
         how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
-    once = phase in (*STARTING, *ENDING, "one-sided", "outside")
+    once = phase in (*STARTING, *ENDING, "one-sided", "outside", "function")
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(
         how=how,
         phase=phase,
         victim=rng.randrange(4),
-        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team") else 3),
+        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team", "posted") else 3),
         after=not once and phase not in TIMED and rng.random() < 0.5,
         nodes=where,
         via=rng.choice(vias),
@@ -114,7 +113,7 @@ def draw(
 @contextlib.contextmanager
 def fresh_memory() -> Iterator[str]:
     """A tmpfs of its own for segments, or a folder beside the usual place."""
-    with tempfile.TemporaryDirectory(prefix="xupc-shm-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(prefix="fresh-xupc-", dir="/dev/shm") as folder:
         mount = ["mount", "-t", "tmpfs", "-o", "size=1g", "xupc-test", folder]
         mounted = os.geteuid() == 0 and not subprocess.run(
             mount, check=False, capture_output=True
@@ -159,10 +158,9 @@ OURS = re.compile(
 
 
 def judge(
-    death: Death, out: str, err: str, left: list[str], folder: str
+    death: Death, out: str, err: str, left: list[str], folder: str, now: float
 ) -> tuple[list[str], float, bool]:
-    """(what is wrong, seconds from the blow until now, whether we said something)."""
-    now = time.monotonic()
+    """(what is wrong, seconds from the blow until `now`, whether we said something)."""
     blow = re.search(r"^struck (\S+)", out, re.MULTILINE)
     wrong = list(left)
     wrong += [f"file {name}" for name in sorted(os.listdir(folder))]
@@ -187,13 +185,14 @@ def judge(
 def trials(
     count: int,
     seed: int,
-    run: Callable[[Death, str], tuple[Any, list[str]]],
+    run: Callable[[Death, str], tuple[Any, list[str], float]],
     *,
     vias: tuple[str, ...] = ("mpiexec", "xupc run"),
     nodes: tuple[str | None, ...] = (None, None, "2x2", "3,1"),
     launcher: bool = True,
 ) -> tuple[Ledger, list[str]]:
-    """Make `count` trials; `run` returns what has stdout and stderr, and what was left.
+    """Make `count` trials; `run` returns what has stdout and stderr, what was left,
+    and when all was over.
 
     `nodes`: values of ``XUPC_NODES``; "hosts" if there are real ones.
     """
@@ -201,8 +200,8 @@ def trials(
     for _ in range(count):
         death = draw(rng, vias, nodes, launcher=launcher)
         with fresh_memory() as folder:
-            result, left = run(death, folder)
-            wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder)
+            result, left, now = run(death, folder)
+            wrong, seconds, spoke = judge(death, result.stdout, result.stderr, left, folder, now)
         ledger.enter(death, wrong, seconds, spoke=spoke)
         if wrong:
             reports.append(f"{death}: {wrong}\n{result.stdout[-500:]}\n{result.stderr[-3000:]}")

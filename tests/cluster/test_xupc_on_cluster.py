@@ -271,17 +271,18 @@ def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
 def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: str) -> None:
     family, _ = identify(Path(mpi_python).parent / "mpiexec")
 
-    def strike(death: Death, _folder: str) -> tuple[Any, list[str]]:
+    def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
             survivors=death.via == "xupc run", timeout=25,
         )  # fmt: skip
+        now = time.monotonic()
         left = [f"file {name} on host {host}" for host in range(len(HOSTS))
                 for name in cluster.execute(host, "ls", "/dev/shm").split()
                 if name.startswith("xupc-")]  # fmt: skip
         if done.returncode == 124 or (done.returncode == 0 and death.how != "exit 0"):
             left.append(f"exit status {done.returncode}")
-        return done, left
+        return done, left, now
 
     own = seed() * 5 + (family == "openmpi")
     ledger, reports = trials(amount(3, 20), own, strike, nodes=("hosts",), launcher=False)

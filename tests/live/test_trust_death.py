@@ -6,6 +6,7 @@ Drawn from the cross product of tests/deaths.py; the program is programs/dying.p
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from deaths import Death, trials
@@ -18,17 +19,17 @@ PROGRAM = "tests/live/programs/dying.py"
 
 
 def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
-    def run(death: Death, folder: str) -> tuple[Result, list[str]]:
+    def run(death: Death, folder: str) -> tuple[Result, list[str], float]:
         environment = {**death.environment, "XUPC_SHM_DIR": folder}
         result = launch(
             4, PROGRAM, nodes=death.nodes, env=environment, timeout=25, via=death.via,
             args=[death.arguments], grace=death.seconds,
         )  # fmt: skip
-        left = list(result.leftovers)
+        now, left = time.monotonic(), list(result.leftovers)
         left += ["it had to be killed"] if result.timed_out else []
         if result.returncode == 0 and death.how != "exit 0":
             left.append("exit status 0")
-        return result, left
+        return result, left, now
 
     # other draws on each MPI and engine
     own = seed() * 7 + {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")

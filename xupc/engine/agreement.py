@@ -100,7 +100,11 @@ class Agreement:
         path, why = self._share(comm, offer)
         self.agree_room(why)
         if segment is None:
-            segment = attach(path, nbytes)
+            try:
+                segment = attach(path, nbytes)
+            except OSError as e:  # who made it has ended, as a rule
+                wait = Waiting(self.job, None, "the making of a shared segment")
+                raise self.job.guard.mpi_failed(e, wait, "mapping failed") from e
         request = comm.Ibarrier()
         self.job.engine.wait_for(request.Test, "the making of a shared segment")
         segment.settle()

@@ -66,9 +66,11 @@ class Unguarded:
     def interrupted(self, what: str) -> None:
         """Nothing can be called yet."""
 
-    def mpi_failed(self, error: Exception, waiting: Waiting) -> XupcError:
+    def mpi_failed(
+        self, error: Exception, waiting: Waiting, what: str = "MPI failed"
+    ) -> XupcError:
         """The error to raise for one of MPI's."""
-        return XupcError(f"init: MPI failed in {waiting.name}: {error}")
+        return XupcError(f"init: {what} in {waiting.name}: {error}")
 
 
 class Deadline:
@@ -241,7 +243,9 @@ class Guard:
         self.control.post(INTERRUPTED, text)
         self.job.break_with(XupcError(text))
 
-    def mpi_failed(self, error: Exception, waiting: Waiting) -> XupcError:
+    def mpi_failed(
+        self, error: Exception, waiting: Waiting, what: str = "MPI failed"
+    ) -> XupcError:
         """The error to raise for one of MPI's: the death behind it, if one comes to light."""
         deadline = time.monotonic() + MPI_TELLS
         try:
@@ -250,7 +254,7 @@ class Guard:
                 time.sleep(0.02)
         except XupcError as known:
             return known
-        text = f"{self._me}: MPI failed in {waiting.name}: {error}"
+        text = f"{self._me}: {what} in {waiting.name}: {error}"
         self.control.post(BROKEN, text)
         ours = XupcError(text)
         self.job.break_with(ours)

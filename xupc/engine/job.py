@@ -264,8 +264,11 @@ class Job:
         """CollectiveMismatchError on every thread if they differ where they must not."""
         heap_size, nodes = self.settings.heap_size, self.settings.nodes
         comm, mpi = self.link.comm, self.link.mpi
-        mine = fingerprint("init", heap_size, nodes or "")
-        if comm.allreduce(mine, op=mpi.MIN) == comm.allreduce(mine, op=mpi.MAX):
+        mine = fingerprint("init", heap_size, nodes or "") >> 1
+        # of an array: mpi4py keeps the interpreter in reductions of objects
+        most = np.empty(2, np.int64)
+        comm.Allreduce(np.array([mine, -mine], np.int64), most, mpi.MAX)
+        if most[0] == -most[1]:
             return
         arguments = [("heap_size", str(heap_size)), ("nodes", repr(nodes))]
         records = [Record("init", theirs) for theirs in comm.allgather(arguments)]
@@ -348,7 +351,9 @@ class Job:
 
     def _agree_engine(self) -> bool:
         wish = core is not None and os.environ.get("XUPC_ENGINE", "native") != "python"
-        return bool(self.link.comm.allreduce(int(wish), op=self.network.mpi.MIN))
+        all_wish = np.empty(1, np.int32)
+        self.link.comm.Allreduce(np.array([wish], np.int32), all_wish, self.network.mpi.MIN)
+        return bool(all_wish[0])
 
     def _map_control(self) -> Control:
         """The machine's control segment: made by its lowest thread, mapped by all."""
