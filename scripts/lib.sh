@@ -2,6 +2,9 @@
 #
 #   use_env FAMILY EXTRAS    FAMILY: mpich -> .venv, openmpi -> .venv-openmpi
 #                            EXTRAS: of pyproject.toml, for example "mpich,test"
+# With XUPC_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
+# package that pyproject.toml allows, and a copy of the sources in its folder src, which is where
+# $root then is: the core is compiled there by the lowest Cython.
 # leaves the environment's interpreter in $py. It is created when missing and brought up to date when
 # something that is compiled or declared has changed; otherwise that takes no time.
 # Sourced, not executed.
@@ -65,11 +68,34 @@ with open(sys.argv[1], "rb") as file:
 END
 }
 
+# The lowest versions that the given extras, the project and its build ask for, one per line.
+lowest_versions() {
+  "$py" - "$root/pyproject.toml" "$1" <<'END'
+import re, sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    data = tomllib.load(file)
+project, tools = data["project"], {"ruff", "mypy", "types-psutil"}  # these only read the sources
+wanted = [*data["build-system"]["requires"], *project["dependencies"]]
+for extra in sys.argv[2].split(","):
+    wanted += project["optional-dependencies"][extra]
+for name, version in (re.fullmatch(r"([\w-]+)>=([\d.]+)", text).groups() for text in wanted):
+    if name not in tools:
+        print(f"{name}=={version}")
+END
+}
+
+# Copy the sources, those that git knows or would know, to where the lowest versions compile them.
+copy_sources() {
+  mkdir -p "$1"
+  (cd "$root" && git ls-files -z --cached --others --exclude-standard |
+    tar -c --null --files-from=- --ignore-failed-read) | tar -x -C "$1"
+}
+
 use_env() {
-  local family=$1 extras=$2 directory
+  local family=$1 extras=$2 directory low=${XUPC_LOWEST:+-lowest}
   case $family in
-    mpich) directory=$root/.venv ;;
-    openmpi) directory=$root/.venv-openmpi ;;
+    mpich) directory=$root/.venv$low ;;
+    openmpi) directory=$root/.venv$low-openmpi ;;
     *) die "XUPC_MPI is '$family', expected mpich or openmpi" ;;
   esac
   py=$directory/bin/python
@@ -81,6 +107,10 @@ use_env() {
     "$base" -m venv "$directory" \
       || die "$base -m venv failed: on Debian and Ubuntu, install the package python3-venv"
   fi
+  if [ -n "$low" ]; then
+    copy_sources "$directory/src"
+    root=$directory/src
+  fi
   local stamp="$directory/.xupc-${extras//,/-}" wanted
   wanted=$(fingerprint "$extras")
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { core_expected && ! core_works; }; then
@@ -88,8 +118,13 @@ use_env() {
     rm -f "$stamp"
     # shellcheck disable=SC2046 -- one requirement per word
     "$py" -m pip install --quiet $(build_requirements) || die "pip could not install the build tools"
+    if [ -n "$low" ]; then
+      # shellcheck disable=SC2046
+      "$py" -m pip install --quiet --only-binary :all: $(lowest_versions "$extras") \
+        || die "pip could not install the lowest versions: $(lowest_versions "$extras" | tr '\n' ' ')"
+    fi
     # An editable install compiles the core anew, from these sources; no cached wheel is used.
-    "$py" -m pip install --quiet --no-build-isolation --editable "$root[$extras]" \
+    "$py" -m pip install --quiet ${low:+--no-deps} --no-build-isolation --editable "$root[$extras]" \
       || die "pip could not install xupc[$extras]"
     printf '%s\n' "$wanted" >"$stamp"
   fi

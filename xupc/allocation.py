@@ -13,7 +13,7 @@ from .arguments import describe, signature_of
 from .collectives import _HotCall
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
-from .errors import HeapError, XupcError, show
+from .errors import HeapError, XupcError, show, show_dtype
 from .fingerprint import fingerprint
 from .pointer import local_count, resolve_blocksize
 from .shared import (
@@ -93,7 +93,7 @@ def all_alloc(
     on.enter("all_alloc")
     record = Record(
         "all_alloc",
-        [("nelems", show(nelems)), ("dtype", show(dtype)), ("blocksize", show(blocksize))],
+        [("nelems", show(nelems)), ("dtype", show_dtype(dtype)), ("blocksize", show(blocksize))],
     )
     try:
         if wrong is not None:

@@ -18,6 +18,7 @@ __all__ = [
     "OverlapError",
     "XupcError",
     "show",
+    "show_dtype",
 ]
 
 _LONGEST = 500  # characters of a value in a message
@@ -36,6 +37,14 @@ def show(value: object) -> str:
             return f"an int of {int.bit_length(value)} bits"
         return f"<{type(value).__name__}, whose repr raises an error>"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def show_dtype(dtype: object) -> str:
+    """A dtype as it was given, in a message: the same for a text and for what it names."""
+    try:
+        return str(dtype)[:_LONGEST]
+    except Exception:
+        return show(dtype)
 
 
 class XupcError(Exception):

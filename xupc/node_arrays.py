@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from .arguments import as_integer
 from .engine.mpi import DATA, Grid
 from .engine.reports import Record
-from .errors import HeapError, show
+from .errors import HeapError, show, show_dtype
 from .fingerprint import fingerprint
 from .memory.segment import Segment, attach, create, shm_dir
 from .patterns import binomial, chain, chunks, rotate
@@ -67,7 +67,7 @@ def node_array(
     call = "node_array"
     group, wrong = resolve(team, call)
     group.enter(call)
-    record = Record(call, [("shape", show(shape)), ("dtype", show(dtype))])
+    record = Record(call, [("shape", show(shape)), ("dtype", show_dtype(dtype))])
     try:
         if wrong is not None:
             raise wrong

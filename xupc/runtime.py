@@ -137,6 +137,11 @@ def _settings(
     size = heap_size if heap_size is not None else env.get("XUPC_HEAP_SIZE")
     spec = nodes if nodes is not None else env.get("XUPC_NODES")
     limit: float | str | None = timeout if timeout is not None else env.get("XUPC_TIMEOUT")
+    if not isinstance(spec, str | None):
+        raise TypeError(f"init: nodes: expected text like '4x2', got {show(spec)}")
+    if env.get("XUPC_ENGINE", "") not in ("", "native", "python"):
+        engine = show(env["XUPC_ENGINE"])
+        raise ValueError(f"init: XUPC_ENGINE: expected native or python, got {engine}")
     return Settings(_bytes(size), spec or None, _seconds(limit), heap_size is not None)
 
 
@@ -161,7 +166,7 @@ def _seconds(value: float | str | None) -> float | None:
         return None
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"init: timeout: expected seconds, got {show(value)}") from None
     if not seconds > 0:
         raise ValueError(f"init: timeout: expected a positive number of seconds, got {show(value)}")

@@ -64,3 +64,13 @@ def test_nothing_public_is_forgotten() -> None:
     assert len(names) > 300
     for kind, internal in public.INTERNAL.items():
         assert internal <= set(vars(public.CLASSES[kind])), kind
+
+
+@pytest.mark.soak
+@pytest.mark.once
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bad_beginnings(live: Callable[..., Any], threads: int) -> None:
+    result = live(threads, PROGRAMS / "bad_init.py", timeout=90)
+    found = re.search(r"done: (\d+)", result.stdout)
+    assert found
+    figure("bad variables and arguments of init", f"{found[1]} on {threads} threads, then a job")

@@ -9,6 +9,7 @@ import secrets
 import stat
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -29,19 +30,17 @@ ONCE = pytest.mark.once
 )
 @pytest.mark.parametrize(("nodes", "named"), [(None, ""), ("2,1", ""), (None, "1")])
 def test_another_user_cannot_attach(
-    live: Callable[..., Any], tmp_path: Path, nodes: str | None, named: str
+    live: Callable[..., Any], nodes: str | None, named: str
 ) -> None:
     """Nor where files have names while they are being shared."""
-    os.chmod(tmp_path, 0o1777)
-    for folder in tmp_path.parents:
-        if folder.owner() == "root" and folder != Path("/"):
-            os.chmod(folder, stat.S_IMODE(folder.stat().st_mode) | 0o055)
-    env = {"XUPC_SHM_DIR": str(tmp_path), "XUPC_NAMED_SEGMENTS": named or None}
-    program = "tests/live/programs/shut_out.py"
-    result = live(3, program, nodes=nodes, env=env, args=[str(tmp_path)])
-    found = re.search(r"done: (\d+)", result.stdout)
-    assert found
-    assert list(tmp_path.iterdir()) == []
+    with tempfile.TemporaryDirectory(prefix="test-", dir="/dev/shm") as folder:
+        os.chmod(folder, 0o1777)  # as /dev/shm itself: everybody may look for names
+        env = {"XUPC_SHM_DIR": folder, "XUPC_NAMED_SEGMENTS": named or None}
+        program = "tests/live/programs/shut_out.py"
+        result = live(3, program, nodes=nodes, env=env, args=[folder])
+        found = re.search(r"done: (\d+)", result.stdout)
+        assert found
+        assert os.listdir(folder) == []
     kind = "that had a name" if named else "without a name"
     figure("another user", f"{found[1]} files of a thread, {kind}: 0 opened, 0 unlinked")
 

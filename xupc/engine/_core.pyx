@@ -553,6 +553,7 @@ cdef class HotCall:
 
     cdef list table
     cdef list named
+    cdef uint64_t generation  # of all entries
     cdef object __weakref__
     cdef dict __dict__
 
@@ -603,7 +604,11 @@ cdef class HotCall:
 
     def remember(self, tuple args, Instance instance, dict kwargs=None):
         cdef _Entry e = _Entry()
-        cdef list table = self.table
+        cdef list table
+        if self.generation != _generation:  # older entries only keep what was freed alive
+            self.table, self.named = [None] * BUCKETS, [None] * BUCKETS
+            self.generation = _generation
+        table = self.table
         if kwargs:
             table, args = self.named, _with_names(args, kwargs)
         e.args = args
@@ -652,6 +657,7 @@ cdef class HotArrays:
     """
 
     cdef list table
+    cdef uint64_t generation  # of all entries
     cdef object __weakref__
     cdef dict __dict__
 
@@ -735,6 +741,9 @@ cdef class HotArrays:
         cdef Py_ssize_t k
         if _ndarray == NULL:
             return
+        if self.generation != _generation:  # older entries only keep what was freed alive
+            self.table = [None] * BUCKETS
+            self.generation = _generation
         if kwargs:
             args = _with_names(args, kwargs)
         e.dst = e.src = -1

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..errors import show
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
@@ -119,7 +121,7 @@ class Network:
 
     def _check(self, comm: Any) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
-            raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {comm!r}")
+            raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {show(comm)}")
         if comm == self.mpi.COMM_NULL:
             raise ValueError("init: comm: it is MPI.COMM_NULL")
 
