@@ -142,6 +142,8 @@ def _settings(
     if env.get("XUPC_ENGINE", "") not in ("", "native", "python"):
         engine = show(env["XUPC_ENGINE"])
         raise ValueError(f"init: XUPC_ENGINE: expected native or python, got {engine}")
+    if (where := env.get("XUPC_SHM_DIR")) and not os.path.isdir(where):
+        raise ValueError(f"init: XUPC_SHM_DIR: expected a directory, got {show(where)}")
     return Settings(_bytes(size), spec or None, _seconds(limit), heap_size is not None)
 
 

@@ -158,7 +158,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 @click.command("hang-report")
 @click.option(
     "--calls",
-    type=click.IntRange(0, 64),
+    type=click.IntRange(0, 63),
     default=0,
     metavar="N",
     help="Also show the last N calls of every thread on this machine.",

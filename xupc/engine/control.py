@@ -332,9 +332,8 @@ class Control:
         for _ in range(10):
             count = int(ring["count"])
             rows = ring["call"].copy()
-            # if the thread has gone on meanwhile, the oldest are half another one by now
-            still = int(ring["count"]) == count and (ring["call"] == rows).all()
-            first = max(0, count - RING if still else int(ring["count"]) + 1 - RING)
+            # the oldest may be half another one: a call that begins is counted when it is written
+            first = max(0, int(ring["count"]) + 1 - RING)
             if first < count or not count:  # else all of them are: look again
                 break
         return [self._call(index, rows[i % RING]) for i in range(first, count)]

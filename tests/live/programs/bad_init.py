@@ -16,7 +16,7 @@ import xupc
 MORE: dict[str, list[str]] = {
     "XUPC_HEAP_SIZE": ["-1", "0", "nan", "64 elephants", "9" * 400 + "GiB", "1e9", "65TiB"],
     "XUPC_TIMEOUT": ["-1", "0", "nan", "soon", "1h", "-inf"],
-    "XUPC_NODES": ["0x0", "x", "1,", "9x9", "cyclic:0", "cyclic:9", "-1,3", "2", "\u0662x\u0661"],
+    "XUPC_NODES": ["0x0", "x", "1,", "9x9", "cyclic:0", "cyclic:9", "-1,3", "\u0662x\u0661"],
     "XUPC_ENGINE": ["pyhton", "1", "native,python", " "],
     "XUPC_SHM_DIR": ["/nonexistent", "/proc", "/dev/null", "relative/nowhere", "/dev/shm\n"],
     "XUPC_TUNING": ["/nonexistent", "/", "/dev/zero", "/dev/stdin", "/proc/self/mem", "x" * 5000],
