@@ -13,7 +13,7 @@ from typing import Any
 
 from . import shared
 from .engine.job import Job, Settings
-from .engine.mpi import Link, abort_all
+from .engine.mpi import Link, abort_all, place_in_mpi
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import NotInitializedError, XupcError, show
@@ -224,8 +224,8 @@ def _report(error: BaseException | None) -> None:
     Launchers merge what threads write, each piece as it comes, and Python would write a
     traceback word by word.
     """
-    team = _world
-    here = f"xupc: thread {team.rank} of {team.size}:\n" if team and team.size > 1 else ""
+    rank, size = place_in_mpi() if _world is None else (_world.rank, _world.size)
+    here = f"xupc: thread {rank} of {size}:\n" if size > 1 else ""
     if isinstance(error, SystemExit):
         words = f"{error.code}\n" if isinstance(error.code, str) else ""
     else:

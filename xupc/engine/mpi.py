@@ -38,6 +38,7 @@ __all__ = [
     "Window",
     "abort_all",
     "tag_of",
+    "place_in_mpi",
 ]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
@@ -421,6 +422,14 @@ class Window:
         """Blocking: all threads together."""
         self.win.Unlock_all()
         self.win.Free()
+
+
+def place_in_mpi() -> tuple[int, int]:
+    """(rank, size) among all of MPI's processes; (0, 1) where MPI has not begun or is over."""
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None or not module.Is_initialized() or module.Is_finalized():
+        return 0, 1
+    return module.COMM_WORLD.Get_rank(), module.COMM_WORLD.Get_size()
 
 
 def abort_all(status: int) -> None:
