@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from xupc.engine.control import MAGIC, Control
+from xupc.engine.control import LAST, MAGIC, Control
 from xupc.engine.whereabouts import Gathering, report_text
 from xupc.memory.segment import attach
 
@@ -158,7 +158,7 @@ def _ancestors(pid: int) -> Iterator[int]:
 @click.command("hang-report")
 @click.option(
     "--calls",
-    type=click.IntRange(0, 63),
+    type=click.IntRange(0, LAST),
     default=0,
     metavar="N",
     help="Also show the last N calls of every thread on this machine.",

@@ -8,7 +8,7 @@ splits it into several nodes. Layout, for m threads::
     line i        status of thread i: operation, call, done, team   (native core),
                   agreements, whether it waits, what is wrong, when it
                   last wanted others to serve one-sided accesses
-    ring i        the last RING calls of thread i                   (native core),
+    ring i        the last calls of thread i                        (native core),
                   whether it asks or has answered where the threads are
     record i      pid, THREADS id, host name; what is wrong and what it waits for
                   in words; the Python line where it is; the texts of its last calls
@@ -41,6 +41,7 @@ __all__ = [
     "FINISHED",
     "HUNG",
     "INTERRUPTED",
+    "LAST",
     "MAGIC",
     "RUNNING",
     "Call",
@@ -55,7 +56,8 @@ PAGE = 4096
 LINE = 64
 TEXTS = 256
 TEXT_BYTES = 224
-RING = 64
+LAST = 64  # calls of a thread that reports know of
+RING = 2 * LAST  # and how many are kept, since the oldest may just be overwritten
 POSTED = 1  # instead of the end of a call that was posted and is under way
 MAGIC = 0x31306372_63707578
 PLACES_BYTES = 8192
@@ -327,13 +329,13 @@ class Control:
         calls["ended"][(calls["ended"] == 0) & (calls["op"] > 0)] = time.monotonic_ns()
 
     def calls_of(self, index: int) -> list[Call]:
-        """The last calls of a thread, the latest one last."""
+        """The last `LAST` calls of a thread, the latest one last."""
         ring = self.rings[index]
         for _ in range(10):
             count = int(ring["count"])
             rows = ring["call"].copy()
             # the oldest may be half another one: a call that begins is counted when it is written
-            first = max(0, int(ring["count"]) + 1 - RING)
+            first = max(0, count - LAST, int(ring["count"]) + 1 - RING)
             if first < count or not count:  # else all of them are: look again
                 break
         return [self._call(index, rows[i % RING]) for i in range(first, count)]

@@ -69,7 +69,7 @@
 #define XU_LINE 64
 #define XU_SLOTS 64
 #define XU_CHANNELS 5
-#define XU_RING 64         /* calls that are remembered for reports */
+#define XU_RING 128        /* calls that are remembered: twice as many as reports show */
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
 #define XU_OPERANDS 4
