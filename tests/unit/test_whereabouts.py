@@ -205,9 +205,9 @@ def test_the_ring_holds_the_last_calls() -> None:
         noted = first.begin_call(op, first.note(f"call {op}"), 0)
         if op != 2 * RING - 1:
             first.end_call(noted)
-    calls = second.calls_of(0)
-    assert [call.op for call in calls] == list(range(2 * RING - LAST, 2 * RING))
-    assert [call.text for call in calls] == [f"call {op}" for op in range(2 * RING - LAST, 2 * RING)]
+    calls, last = second.calls_of(0), range(2 * RING - LAST, 2 * RING)
+    assert [call.op for call in calls] == list(last)
+    assert [call.text for call in calls] == [f"call {op}" for op in last]
     assert all(call.ended >= call.began for call in calls[:-1])
     assert calls[-1].ended == 0
     assert second.calls_of(1) == []
