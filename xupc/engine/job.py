@@ -231,7 +231,9 @@ class Job:
         self._agree_settings()
         self.prepared = prepare(self.link)
         deadline.stage("the proof of shared memory")
+        self._no_segment = ""  # why the proof had none
         self.machine, self.warnings = self._find_machine()
+        self._agree_segments()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
         self.native = self._agree_engine()
@@ -287,6 +289,13 @@ class Job:
         odd = self._odd_records(record, machine)
         return machine, odd
 
+    def _agree_segments(self) -> None:
+        """HeapError on every thread if segments cannot be made somewhere."""
+        comm, mpi = self.link.comm, self.link.mpi
+        first = comm.allreduce(self.me if self._no_segment else self.threads, op=mpi.MIN)
+        if first < self.threads:
+            raise HeapError(f"init: {comm.bcast(self._no_segment, root=first)} (thread {first})")
+
     def _prove(self, comm: Any, ranks: list[int]) -> list[int]:
         """Map the lowest candidate's nonce; those who cannot try again among themselves."""
         while True:
@@ -308,10 +317,15 @@ class Job:
         segment: Segment | None = None
         offer: tuple[str, bytes] | None = None
         if comm.Get_rank() == 0:
-            segment = create(4096)
-            segment.map[:16] = nonce
-            offer = (segment.path, nonce)
+            try:
+                segment = create(4096)
+                segment.map[:16] = nonce
+                offer = (segment.path, nonce)
+            except HeapError as e:
+                self._no_segment, offer = str(e), ("", b"")
         path, nonce = comm.bcast(offer)
+        if not path:  # nothing can be proven; `_agree_segments` ends it
+            return True, None
         if segment is not None:
             comm.Barrier()
             return True, segment

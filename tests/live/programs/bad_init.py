@@ -59,7 +59,9 @@ def main() -> None:
                 value = make(None)  # type: ignore[arg-type]
             except AttributeError:
                 continue  # what needs a job
-            if value is None or value == "" or (name == "heap_size" and _fits(value)):
+            if value is None or (type(value) is str and not value.strip()) or (
+                name == "heap_size" and _fits(value)
+            ):
                 continue
             what = f"init({name}: {text})"
             assert refused(what, evil=is_evil(value), **{name: value}), what
