@@ -54,7 +54,7 @@ RUNNING, FINISHED, DEAD, HUNG, INTERRUPTED, BROKEN = range(6)
 
 PAGE = 4096
 LINE = 64
-TEXTS = 256
+TEXTS = 128
 TEXT_BYTES = 224
 LAST = 64  # calls of a thread that reports know of
 RING = 2 * LAST  # and how many are kept, since the oldest may just be overwritten

@@ -29,9 +29,9 @@ CLASSES = {
 INTERNAL = {
     "Team": {
         "account", "ahead", "call_tag", "catch_up", "close", "drain", "enter", "fail",
-        "function_failed", "give_up", "make", "meet", "meeting", "note", "others_differ",
-        "plain_barrier", "plan_for", "post", "progress", "raise_failure", "rank_of", "settle",
-        "usable", "world",
+        "function_failed", "give_up", "last_calls", "make", "meet", "meeting", "note",
+        "others_differ", "plain_barrier", "plan_for", "post", "progress", "raise_failure",
+        "rank_of", "settle", "usable", "world",
     },
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
