@@ -21,7 +21,7 @@ ONCE = pytest.mark.once
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
-        pytest.param(1, None, 3000, 40_000, marks=ONCE),
+        pytest.param(1, None, 2000, 40_000, marks=ONCE),
         (2, None, 1200, 20_000),
         pytest.param(3, None, 600, 10_000, marks=ONCE),
         pytest.param(3, "2,1", 300, 6_000, marks=ONCE),
