@@ -97,6 +97,8 @@ def draw(
     if how == "exit 0" and phase in (*STARTING, *ENDING):
         how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
     once = phase in (*STARTING, *ENDING, "one-sided", "outside", "function")
+    if how == "SIGSTOP" and phase in ENDING:
+        phase = "native wait"  # the others may be in MPI's own end by then, which has no limit
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(
