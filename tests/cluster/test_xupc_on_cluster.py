@@ -182,8 +182,8 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     assert all(missing in line for line in waiting), output(done)
     late = r"\n  3: not in xupc, trouble\.py:\d+, for "
     call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, trouble\.py:\d+, for "
-    for words in (late, call):
-        assert len(re.findall(words, done.stderr)) == sum(HOSTS) - 1, output(done)
+    assert len(re.findall(late, done.stderr)) == sum(HOSTS) - 1, output(done)
+    assert re.search(call, done.stderr), output(done)  # who asks late may find others gone
 
 
 def test_who_is_where_on_all_hosts(cluster: Any) -> None:
@@ -271,10 +271,12 @@ def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
 def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: str) -> None:
     family, _ = identify(Path(mpi_python).parent / "mpiexec")
 
+    # Where the launcher is told to leave survivors alone, nobody on another host could end a thread
+    # that is stopped.
     def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
-            survivors=death.via == "xupc run", timeout=25,
+            survivors=death.via == "xupc run" and death.how != "SIGSTOP", timeout=25,
         )  # fmt: skip
         now = time.monotonic()
         left = [f"file {name} on host {host}" for host in range(len(HOSTS))
