@@ -549,3 +549,15 @@ def test_native_long_doubles_have_clean_padding(native: ctypes.CDLL) -> None:
             results.append(out.tobytes())
         kernel.combine(out, x, x)
         assert {*results, out.tobytes()} == {results[0]}
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 31, 32, 33, 63, 64, 65])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_scans_by_vectorized_functions_end_anywhere(more: int, reverse: bool) -> None:
+    """They go in blocks; the last one may be a few elements."""
+    n = (1 << 17) + more
+    x = np.random.default_rng(more).integers(-9, 9, n)
+    y = np.empty_like(x)
+    find("i8", Op.FUNC, vectorized(lambda a, b: a + b)).scan(y, x, None, reverse)
+    expected = np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x)
+    assert np.array_equal(y, expected)

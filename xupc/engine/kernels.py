@@ -237,8 +237,10 @@ class _Associative(Kernel):
     def _scan_block(self, carry: Array, x: Array, flip: bool) -> Array:
         """Behind at most one `carry`: as columns that lie side by side in memory."""
         rows = len(x) // _COLUMNS
+        if not rows:  # what is left at the end of a long row
+            return self._scan(np.concatenate([carry, x]), flip)[len(carry) :]
         body, rest = x[: rows * _COLUMNS], x[rows * _COLUMNS :]
-        columns = np.ascontiguousarray(body.reshape(rows, _COLUMNS).T)
+        columns = body.reshape(rows, _COLUMNS).T.copy()  # one row is x itself, but for this copy
         for i in range(1, _COLUMNS):
             columns[i] = self._ordered(columns[i - 1], columns[i], flip)
         before = self._scan(np.concatenate([carry, columns[-1][:-1]]), flip)
