@@ -2,7 +2,8 @@
 
     xupc run -n 2 benchmarks/functions.py
 
-Each form sums float64 with ADD, with the ufunc np.add and with a function marked vectorized.
+Each form sums float64 with ADD, with the ufunc np.add, which is ADD, and with a function marked
+vectorized; and finds the maximum with MAX and with the ufunc np.fmax, which the core does not have.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def main() -> None:
     """Print a table."""
     with xupc.init() as team:
         if team.rank == 0:
-            print("| float64, bytes per thread | ADD | np.add / ADD | vectorized / ADD |")
-            print("| --- | ---: | ---: | ---: |")
+            print("| float64, bytes per thread | ADD | np.add / ADD | vectorized / ADD | "
+                  "np.fmax / MAX |")
+            print("| --- | ---: | ---: | ---: | ---: |")
         for nbytes in SIZES:
             n, threads = nbytes // 8, team.size
             src = xupc.all_alloc(n * threads, np.float64, n)
@@ -63,12 +65,15 @@ def main() -> None:
                     functools.partial(call, xupc.ADD),
                     functools.partial(by, func=np.add),
                     functools.partial(by, func=add),
+                    functools.partial(call, xupc.MAX),
+                    functools.partial(by, func=np.fmax),
                 ]
                 measure(ways, 2)
-                built_in, *others = measure(ways, max(15, 200 * 65536 // nbytes))
+                built_in, *sums, most, fmax = measure(ways, max(15, 200 * 65536 // nbytes))
                 if team.rank == 0:
-                    ratios = " | ".join(f"{t / built_in:.2f}" for t in others)
-                    print(f"| {form} {nbytes >> 10} KiB | {built_in / 1e3:.1f} µs | {ratios} |")
+                    ratios = " | ".join(f"{t / built_in:.2f}" for t in sums)
+                    print(f"| {form} {nbytes >> 10} KiB | {built_in / 1e3:.1f} µs | {ratios} | "
+                          f"{fmax / most:.2f} |")
             xupc.all_free(src)
             xupc.all_free(dst)
 

@@ -128,7 +128,8 @@ def _function_text(func: Any) -> str:
         return "None"
     name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
     if isinstance(func, np.ufunc):
-        return f"numpy.{func.__name__}"
+        known = getattr(np, func.__name__, None) is func
+        return f"numpy.{func.__name__}" if known else f"ufunc {func.__name__}"
     code = getattr(func, "__code__", None)
     if code is None:
         return name

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from soak import amount, figure, seed
 
 PROGRAMS = "tests/live/programs"
 SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
-SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,6 @@ SLOW = pytest.mark.slow
         pytest.param(4, "2x2", 100, marks=ONCE),
         (4, "cyclic:2", 100),
         pytest.param(3, "1,1,1", 80, marks=ONCE),
-        pytest.param(4, None, 6000, marks=[ONCE, SLOW]),
-        pytest.param(5, "2,2,1", 2000, marks=[ONCE, SLOW]),
     ],
 )
 def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, cases: int) -> None:
@@ -35,6 +33,24 @@ def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, c
     args = [str(count), str(10 * threads + len(nodes or ""))]
     result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.once
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("threads", "nodes", "sample", "whole"), [(4, None, 1200, 6000), (5, "2,2,1", 500, 2000)]
+)
+def test_many_of_every_kind(
+    live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
+) -> None:
+    """1200 are every form with every type and operation, once."""
+    count = amount(sample, whole)
+    args = [str(count), str(seed())]
+    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    assert f"done: {count}" in result.stdout
+    place = f"{threads} threads on {nodes or 'one node'}"
+    figure(f"random reductions, {place}", f"{count} of {count} right")
 
 
 @pytest.mark.once
@@ -60,7 +76,6 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
             assert one == other, f"{where} differs from one node"
 
 
-@pytest.mark.parametrize("what", ["mismatch", "bad", "func"])
 @pytest.mark.parametrize(
     ("threads", "nodes", "every"),
     [
@@ -70,11 +85,9 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
         pytest.param(4, "cyclic:2", 3, marks=ONCE),
     ],
 )
-def test_errors(
-    live: Callable[..., Any], what: str, threads: int, nodes: str | None, every: int
-) -> None:
-    rest = [what, str(3 if SLOW_ENGINE else every)]
-    result = live(threads, f"{PROGRAMS}/reduce_errors.py", nodes=nodes, args=rest, timeout=120)
+def test_errors(live: Callable[..., Any], threads: int, nodes: str | None, every: int) -> None:
+    rest = ["mismatch,bad,func", str(3 if SLOW_ENGINE else every)]
+    result = live(threads, f"{PROGRAMS}/reduce_errors.py", nodes=nodes, args=rest, timeout=200)
     assert "done: " in result.stdout
 
 

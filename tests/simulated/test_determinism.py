@@ -76,13 +76,13 @@ def test_wrong_under_every_schedule(entry: Entry) -> None:
     sync: Sync = ("my", "my")
     whole = Planner(tree)
     root = roots_of(entry, tree.size)[-1]
-    plans = [whole.plan(entry, me, sync, TUNINGS["large"][0], root, 17) for me in range(5)]
+    programs = whole.programs(entry, sync, TUNINGS["large"][0], root, 17)
+    plans = [program.plan for program in programs]
     rng = random.Random(f"{entry.collective} {entry.name}")
     found = list(mutations(plans))
     seen = set()
     for mutation in rng.sample(found, min(12, len(found))):
-        changed = dict(zip(plans, mutation.plans, strict=True))
-        planner = Planner(tree, lambda plan, c=changed: c.get(plan, plan))  # type: ignore[misc]
+        planner = whole.with_plans(plans, mutation.plans)
         try:
             told = _short_story(planner, entry, sync, 17)
         except ProtocolError:

@@ -325,6 +325,80 @@ def test_a_commutative_vectorized_function_is_called_on_long_rows(n: int) -> Non
     assert other.tolist() == running(lambda a, b: a * b % P, x.tolist(), None, False)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("n", [1024, 1025, 1026, 2049, 32768, 32769, 32770, 65537, 99999])
+def test_long_runs_keep_the_order_of_operands(n: int, reverse: bool) -> None:
+    func = vectorized(Counted(affine))
+    kernel = find("i8", Op.NONCOMM_FUNC, func)
+    x = affine_words(n)
+    words = x.tolist()
+    assert kernel.fold(x) == functools.reduce(affine, words)
+    for carry in (None, 7 * P + 5):
+        func.calls = 0
+        dst = x.copy()
+        kernel.scan(dst, dst, carry, reverse)
+        assert dst.tolist() == running(affine, words, carry, reverse)
+        blocks = n // 32768 + 1
+        assert func.calls <= 30 * blocks
+        other = np.empty_like(x)
+        kernel.scan(other, x, carry, reverse)
+        assert other.tolist() == dst.tolist()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_function_may_return_an_operand(reverse: bool) -> None:
+    for char in ("i8", "g"):
+        for n in (3, 1100, 40_000):
+            x = np.arange(1, n + 1).astype(char)
+            first = find(char, Op.NONCOMM_FUNC, vectorized(lambda a, b: a))
+            last = find(char, Op.NONCOMM_FUNC, vectorized(lambda a, b: b))
+            assert (first.fold(x), last.fold(x)) == (1, n)
+            out = np.empty_like(x)
+            first.combine(out, x, x[::-1].copy())
+            assert out.tolist() == x.tolist()
+            first.scan(out, x, None, reverse)
+            assert out.tolist() == (x.tolist() if reverse else [1] * n)
+            last.scan(out, x, None, reverse)
+            assert out.tolist() == ([n] * n if reverse else x.tolist())
+
+
+SAME = {
+    np.add: Op.ADD, np.multiply: Op.MULT, np.bitwise_and: Op.AND, np.bitwise_or: Op.OR,
+    np.bitwise_xor: Op.XOR, np.logical_and: Op.LOGAND, np.logical_or: Op.LOGOR,
+    np.minimum: Op.MIN, np.maximum: Op.MAX,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("char", [*UPC, "?"])
+@pytest.mark.parametrize("ufunc", SAME, ids=lambda f: f.__name__)
+def test_a_ufunc_that_is_a_built_in_operation(char: str, ufunc: np.ufunc) -> None:
+    op = SAME[ufunc]
+    kernel = find(char, Op.FUNC, ufunc)
+    if op not in ops_of(char):
+        assert (kernel.code, kernel.func) == (None, ufunc)
+        return
+    native = find(char, op)
+    assert (kernel.code, kernel.func, kernel.op) == (native.code, None, op)
+    assert find(char, Op.NONCOMM_FUNC, ufunc).code is None
+    # what numpy says of two operands, but for which NaN and which of equal zeros
+    a, b = values(char, 4000), values(char, 4000, seed=4)
+    got = np.empty_like(a)
+    kernel.combine(got, a, b)
+    with np.errstate(all="ignore"):
+        said = ufunc(a, b).astype(a.dtype)
+    if op in ORDER:
+        got, said = got + a.dtype.type(0), said + a.dtype.type(0)
+    assert same(got, canonical(said))
+
+
+def test_ufuncs_that_only_look_like_built_in_operations() -> None:
+    assert find("f8", Op.FUNC, np.fmax).code is None
+    assert find("?", Op.FUNC, np.logical_xor).code is None
+    assert find("F", Op.FUNC, np.add).code is None
+    assert find("f2", Op.FUNC, np.add).code is None
+    assert find("f8", Op.FUNC, np.frompyfunc(lambda a, b: a + b, 2, 1)).code is None
+
+
 def test_a_scalar_function_gets_scalars_from_left_to_right() -> None:
     seen = []
 

@@ -16,6 +16,9 @@ View = Callable[[Part, int], Any]
 Span = tuple[Part, int]
 """A part and how many elements of it."""
 
+_PIECE = 1 << 16
+"""Bytes of each operand that are joined at a time."""
+
 
 def _in_line(leaf: Leaf, nelems: int, itemsize: int) -> bool:
     """Whether a leaf is one run that is folded to one value."""
@@ -24,7 +27,7 @@ def _in_line(leaf: Leaf, nelems: int, itemsize: int) -> bool:
 
 def _blocks(leaf: Leaf, row: int) -> Iterator[Part]:
     for i in range(leaf.times):
-        yield leaf.part.block(i) + row * leaf.step
+        yield (leaf.part.block(i) if i else leaf.part) + row * leaf.step
 
 
 def carry_out(step: Fold | Scan, kernel: Any, view: View) -> None:
@@ -39,38 +42,56 @@ def carry_out(step: Fold | Scan, kernel: Any, view: View) -> None:
             kernel.scan(dst, src, carry, step.reverse)
         return
     for row in range(step.rows):
-        value = _row(step, kernel, view, row)
-        for i in range(step.copies):
-            view(step.dst.block(i) + row * step.dst_step, step.nelems)[...] = value
+        _fold(step, kernel, view, row)
 
 
-def _row(step: Fold, kernel: Any, view: View, row: int) -> Any:
+def _fold(step: Fold, kernel: Any, view: View, row: int) -> None:
+    """One row, piece by piece, so that what is joined stays in cache."""
+    leaves = [_blocks_of(leaf, step.nelems, kernel, view, row) for leaf in step.leaves]
+    to = [
+        view((step.dst.block(i) if i else step.dst) + row * step.dst_step, step.nelems)
+        for i in range(step.copies)
+    ]
+    most = max(1, _PIECE // kernel.dtype.itemsize)
+    if step.nelems <= most:
+        _piece(step, kernel, leaves, to)
+        return
+    for begin in range(0, step.nelems, most):
+        piece = slice(begin, begin + most)
+        blocks = [[x[piece] for x in leaf] for leaf in leaves]
+        _piece(step, kernel, blocks, [x[piece] for x in to])
+
+
+def _piece(step: Fold, kernel: Any, leaves: list[list[Any]], to: list[Any]) -> None:
     stack: list[Any] = []
-    for leaf in step.leaves:
-        stack.append(_leaf(leaf, step.nelems, kernel, view, row))
+    left = sum(len(blocks) for blocks in leaves) - 1
+
+    def join(right: Any) -> None:
+        nonlocal left
+        left -= 1
+        out = np.empty_like(right) if left else to[0]
+        kernel.combine(out, stack[-1], right)
+        stack[-1] = out
+
+    for leaf, blocks in zip(step.leaves, leaves, strict=True):
+        stack.append(blocks[0])
+        for block in blocks[1:]:
+            join(block)
         for _ in range(leaf.joins):
-            right = stack.pop()
-            stack[-1] = _combine(kernel, stack[-1], right)
+            join(stack.pop())
     (value,) = stack
-    return value
+    for x in to:
+        if x is not value:
+            x[...] = value
 
 
-def _leaf(leaf: Leaf, nelems: int, kernel: Any, view: View, row: int) -> Any:
+def _blocks_of(leaf: Leaf, nelems: int, kernel: Any, view: View, row: int) -> list[Any]:
+    """A leaf's blocks; of a run its value."""
     if _in_line(leaf, nelems, kernel.dtype.itemsize):
         value = np.empty(1, kernel.dtype)
         kernel.fold_to(value, view(leaf.part + row * leaf.step, leaf.times))
-        return value
-    first, *rest = _blocks(leaf, row)
-    value = view(first, nelems)
-    for part in rest:
-        value = _combine(kernel, value, view(part, nelems))
-    return value
-
-
-def _combine(kernel: Any, a: Any, b: Any) -> Any:
-    out = np.empty_like(a)
-    kernel.combine(out, a, b)
-    return out
+        return [value]
+    return [view(part, nelems) for part in _blocks(leaf, row)]
 
 
 def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:

@@ -7,7 +7,6 @@ they are. Here, and only here, there are also float16, complex types and functio
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -56,10 +55,15 @@ _OF_BOOL = {
     Op.MAX: Op.LOGOR,
 }
 
+# As functions: the same on every type that the core knows, but that NaN is one.
+_SAME = {ufunc: op for op, ufunc in _UFUNCS.items()}
+
 _ROW = 16  # accumulators of the written order
-_BLOCK = 1024  # rows at a time
-_LONG_ROW = 16384  # accumulators of vectorized functions
-_COLUMNS, _BLOCK = 32, 1 << 17  # long scans by vectorized functions go block by block
+_ROWS = 1024  # at a time
+# Of functions of whole arrays: operands and results stay in the second-level cache.
+_LONG_ROW = 1 << 17  # bytes of the accumulators of a fold
+_BLOCK = 1 << 18  # bytes at a time where operands keep their places
+_SHORT = 1024  # elements up to which fewer calls count for more than less work
 
 
 class Kernel:
@@ -90,7 +94,8 @@ class Kernel:
     def combine(self, out: Array, a: Array, b: Array) -> None:
         """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
         if len(out):
-            out[...] = self._settle(self._apply(a, b))
+            out[...] = self._apply(self._shield(a), self._shield(b))
+            self._settle(out)
 
     def fold(self, x: Array) -> Any:
         """``x[0] op x[1] op ...``, of at least one element, as a numpy scalar."""
@@ -119,6 +124,10 @@ class Kernel:
         dst[...] = self._settle(y[::-1] if reverse else y)
 
     # What differs between the kinds of kernels. Arrays in, arrays out; the inputs stay as they are.
+
+    def _shield(self, x: Array) -> Array:
+        """Return what may be an operand: the same memory, safe from a function of the user's."""
+        return x
 
     def _apply(self, a: Array, b: Array) -> Array:
         """Return `a` op `b`, element by element."""
@@ -163,8 +172,8 @@ class _Written(Kernel):
         rest = len(x) % _ROW
         rows = x[: len(x) - rest].reshape(-1, _ROW)
         acc = rows[:1]
-        for i in range(1, len(rows), _BLOCK):
-            acc = self._scan(np.concatenate([acc, rows[i : i + _BLOCK]]))[-1:]
+        for i in range(1, len(rows), _ROWS):
+            acc = self._scan(np.concatenate([acc, rows[i : i + _ROWS]]))[-1:]
         acc = acc[0]
         while len(acc) > 1:
             acc = self._apply(acc[0::2], acc[1::2])
@@ -190,68 +199,116 @@ class _Written(Kernel):
 
 
 class _Associative(Kernel):
-    """Called on whole arrays in an order of its own; what order of operands is kept."""
+    """Called on whole arrays in an order of its own; what order of operands is kept.
+
+    The order is written here and nowhere else:
+
+    * fold of FUNC: accumulators as long as `_LONG_ROW`, row after row; of what they hold the part
+      beyond a power of two is joined to the beginning, then half to half;
+    * fold of NONCOMM_FUNC: neighbours, again and again, a last odd one as it is;
+    * scan, in blocks of `_BLOCK`: neighbours in pairs from where it begins, the scan of these
+      values, which gives every second result, and the others in one call from those; of few
+      elements all with those 1, 2, 4 ... before them.
+    """
 
     def _fold(self, x: Array) -> Array:
+        x = self._shield(x)
         if self.op == Op.NONCOMM_FUNC:
-            while len(x) > 1:
-                even = len(x) - len(x) % 2
-                x = np.concatenate([self._apply(x[0:even:2], x[1:even:2]), x[even:]])
-            return x
-        acc, x = x[:_LONG_ROW], x[_LONG_ROW:]
-        while len(x) >= _LONG_ROW:
-            acc, x = self._apply(acc, x[:_LONG_ROW]), x[_LONG_ROW:]
-        if len(x):
-            acc = np.concatenate([self._apply(acc[: len(x)], x), acc[len(x) :]])
-        while len(acc) > 1:
-            half = len(acc) // 2
-            acc = np.concatenate([self._apply(acc[:half], acc[half : 2 * half]), acc[2 * half :]])
+            return self._fold_neighbours(x)
+        row = _LONG_ROW // self.dtype.itemsize
+        whole = len(x) - len(x) % row or len(x)
+        acc = x[:row]
+        for i in range(row, whole, row):
+            acc = self._apply(acc, x[i : i + row])
+        acc = self._onto(acc, x[whole:])
+        half = 1 << len(acc).bit_length() - 1
+        acc = self._onto(acc[:half], acc[half:])
+        while half > 1:
+            half //= 2
+            acc = self._apply(acc[:half], acc[half:])
         return acc
 
-    def _scan(self, x: Array, flip: bool = False) -> Array:
-        """Two levels, O(sqrt(n)) calls: inside rows, all rows at once; then what is before them.
+    def _onto(self, acc: Array, rest: Array) -> Array:
+        """`rest` joined to the beginning of `acc`, which is at least as long."""
+        n = len(rest)
+        if not n:
+            return acc
+        joined = self._apply(acc[:n], rest)
+        return joined if n == len(acc) else np.concatenate([joined, acc[n:]])
 
-        Long ones in blocks, for the cache's sake.
-        """
-        n = len(x)
-        if n > _LONG_ROW:
-            return self._scan_blocks(x, flip)
-        y = x.copy()
-        width = math.isqrt(n - 1) + 1
-        for i in range(1, width):
-            column = y[i::width]
-            column[...] = self._ordered(y[i - 1 :: width][: len(column)], column, flip)
-        if n <= width:
-            return y
-        before = self._scan(y[width - 1 : n - 1 : width], flip)
-        y[width:] = self._ordered(np.repeat(before, width)[: n - width], y[width:], flip)
-        return y
+    def _fold_neighbours(self, x: Array) -> Array:
+        block = _BLOCK // self.dtype.itemsize
+        while len(x) > block:
+            parts = [x[i : i + block] for i in range(0, len(x), block)]
+            x = np.concatenate([self._neighbours(part, _SHORT) for part in parts])
+        return self._neighbours(x, 1)
 
-    def _scan_blocks(self, x: Array, flip: bool) -> Array:
-        y = np.empty_like(x)
-        for begin in range(0, len(x), _BLOCK):
-            block = x[begin : begin + _BLOCK]
-            y[begin : begin + _BLOCK] = self._scan_block(y[:begin][-1:], block, flip)
-        return y
+    def _neighbours(self, x: Array, most: int) -> Array:
+        """Joined in pairs until there are at most so many."""
+        while len(x) > most:
+            even = len(x) - len(x) % 2
+            pairs = self._apply(x[0:even:2], x[1:even:2])
+            x = pairs if even == len(x) else np.concatenate([pairs, x[even:]])
+        return x
 
-    def _scan_block(self, carry: Array, x: Array, flip: bool) -> Array:
-        """Behind at most one `carry`: as columns that lie side by side in memory."""
-        rows = len(x) // _COLUMNS
-        if not rows:  # what is left at the end of a long row
-            return self._scan(np.concatenate([carry, x]), flip)[len(carry) :]
-        body, rest = x[: rows * _COLUMNS], x[rows * _COLUMNS :]
-        columns = body.reshape(rows, _COLUMNS).T.copy()  # one row is x itself, but for this copy
-        for i in range(1, _COLUMNS):
-            columns[i] = self._ordered(columns[i - 1], columns[i], flip)
-        before = self._scan(np.concatenate([carry, columns[-1][:-1]]), flip)
-        late = np.ascontiguousarray(columns[:, rows - len(before) :]).reshape(-1)
-        late = self._ordered(np.tile(before, _COLUMNS), late, flip)
-        columns[:, rows - len(before) :] = late.reshape(_COLUMNS, -1)
-        y = columns.T.reshape(-1)
-        return np.concatenate([y, self._scan(np.concatenate([y[-1:], rest]), flip)[1:]])
+    def scan(
+        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
+    ) -> None:
+        """As `Kernel.scan`."""
+        if carry is not None:
+            before = np.asarray(carry, self.dtype).reshape(1)
+            self._scan_behind(before, dst, src, reverse)
+        elif len(src) and reverse:
+            dst[-1:] = src[-1:]
+            self._scan_behind(dst[-1:], dst[:-1], src[:-1], reverse)
+        elif len(src):
+            dst[:1] = src[:1]
+            self._scan_behind(dst[:1], dst[1:], src[1:], reverse)
+        self._settle(dst)
 
-    def _ordered(self, a: Array, b: Array, flip: bool) -> Array:
-        return self._apply(b, a) if flip else self._apply(a, b)
+    def _scan_behind(self, before: Array, dst: Array, src: Array, reverse: bool) -> None:
+        n, block = len(src), _BLOCK // self.dtype.itemsize
+        for done in range(0, n, block):
+            begin, end = done, min(done + block, n)
+            if reverse:
+                begin, end = n - end, n - begin
+            out = dst[begin:end]
+            self._running(out, self._shield(src[begin:end]), self._shield(before), reverse)
+            before = out[:1] if reverse else out[-1:]
+
+    def _running(self, out: Array, x: Array, before: Array, reverse: bool) -> None:
+        """Running results of `x` behind the one of `before`, to `out`, which may be `x`."""
+        if len(x) <= _SHORT:
+            self._running_short(out, x, before, reverse)
+            return
+        odd = len(x) % 2
+        first = odd if reverse else 0  # what is left alone is at the far end
+        end = first + len(x) - odd
+        pairs = self._apply(x[first:end:2], x[first + 1 : end : 2])
+        line = np.empty(len(pairs) + 1, self.dtype)  # `before`, and their running results
+        inner = line[:-1] if reverse else line[1:]
+        line[-1 if reverse else 0] = before[0]
+        self._running(inner, self._shield(pairs), before, reverse)
+        past = self._shield(line)
+        if reverse:
+            out[1 - odd :: 2] = self._apply(x[1 - odd :: 2], past[1 - odd :])
+            out[odd::2] = inner
+        else:
+            out[0::2] = self._apply(past[: len(pairs) + odd], x[0::2])
+            out[1::2] = inner
+
+    def _running_short(self, out: Array, x: Array, before: Array, reverse: bool) -> None:
+        out[...] = x
+        now = self._shield(out)
+        if reverse:
+            out[-1:] = self._apply(now[-1:], before)
+        else:
+            out[:1] = self._apply(before, now[:1])
+        apart = 1
+        while apart < len(out):
+            near = out[:-apart] if reverse else out[apart:]
+            near[...] = self._apply(now[:-apart], now[apart:])
+            apart *= 2
 
 
 class _Exact(_Associative):
@@ -275,16 +332,32 @@ class _Vectorized(_Associative):
         self._func = func
         self._call = call
 
-    def _scan(self, x: Array, flip: bool = False) -> Array:
-        if isinstance(self._func, np.ufunc) and (self.op == Op.FUNC or not flip):
+    def _shield(self, x: Array) -> Array:
+        x = x[:]
+        x.flags.writeable = False
+        return x
+
+    def scan(
+        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
+    ) -> None:
+        """As `Kernel.scan`; ufuncs have a loop of their own for it."""
+        if isinstance(self._func, np.ufunc) and (self.op == Op.FUNC or not reverse):
             try:
-                return np.asarray(self._func.accumulate(x, dtype=self.dtype))
-            except (TypeError, ValueError):  # it has no loop from this type to itself
+                Kernel.scan(self, dst, src, carry, reverse)
+                return
+            except (TypeError, ValueError):  # it has none from this type to itself
                 pass
-        return super()._scan(x, flip)
+        super().scan(dst, src, carry, reverse)
+
+    def _scan(self, x: Array, flip: bool = False) -> Array:
+        ufunc: Any = self._func
+        return np.asarray(ufunc.accumulate(x, dtype=self.dtype))
 
     def _apply(self, a: Array, b: Array) -> Array:
-        result = np.asarray(self._func(_read_only(a), _read_only(b)))
+        result = self._func(a, b)
+        if type(result) is np.ndarray and result.dtype is self.dtype and result.shape == a.shape:
+            return result
+        result = np.asarray(result)
         if result.shape != a.shape:
             raise ValueError(
                 f"{self._call}: func: {_name(self._func)} was called on arrays of shape {a.shape} "
@@ -374,16 +447,18 @@ def _of_user(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) -> Ke
     if isinstance(func, np.ufunc):
         if (func.nin, func.nout) != (2, 1):
             raise TypeError(f"{call}: func: expected two operands and one result, got {show(func)}")
-        return _Vectorized(dtype, op, func, call)
+        return _built_in(dtype, op, func) or _Vectorized(dtype, op, func, call)
     vectorized = getattr(func, "xupc_vectorized", False)
     return (_Vectorized if vectorized else _Scalar)(dtype, op, func, call)
 
 
-def _read_only(x: Array) -> Array:
-    """The same memory, safe from a function that works in place."""
-    x = x[:]
-    x.flags.writeable = False
-    return x
+def _built_in(dtype: np.dtype[Any], op: Op, func: np.ufunc) -> Kernel | None:
+    """The kernel of the operation that a commutative ufunc is, if the core has it."""
+    same = _SAME.get(func)
+    if op != Op.FUNC or same is None or (same in _BITWISE and dtype.kind == "f"):
+        return None
+    number = _TYPES.get((dtype.kind, dtype.itemsize))
+    return None if number is None else find(dtype, same)
 
 
 def _name(func: Any) -> str:

@@ -1,6 +1,7 @@
 """Reductions whose calls differ, whose arguments are bad, whose functions raise.
 
-Each is heard of on every thread, and correct calls work after it.
+Each is heard of on every thread, and correct calls work after it. Arguments: which, with commas
+between ("mismatch,bad,func"), and every how many cases.
 """
 
 from __future__ import annotations
@@ -309,11 +310,11 @@ def MPI_sum(value: int) -> int:
 
 def main() -> None:
     xupc.init(timeout=30)
-    what, every = sys.argv[1], int(sys.argv[2])
+    kinds, every = sys.argv[1].split(","), int(sys.argv[2])
     trouble = Trouble()
     T = xupc.THREADS
     odds = sorted({0, T // 2, T - 1})
-    for k, form in enumerate(FORMS):
+    for what, (k, form) in itertools.product(kinds, enumerate(FORMS)):
         if what == "mismatch":
             for odd in odds[k % every :: every]:
                 trouble.differences(form, odd)

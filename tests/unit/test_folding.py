@@ -1,0 +1,56 @@
+"""Fold steps of functions: piece by piece, in the order of the leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xupc.arguments import func_name
+from xupc.engine.folding import carry_out
+from xupc.engine.kernels import find
+from xupc.ops import Op, vectorized
+from xupc.plan.steps import Fold, Leaf, Part
+
+P = 1_000_003
+
+
+@vectorized
+def affine(a: Any, b: Any) -> Any:
+    """First a, then b, of maps x -> m x + c, packed: associative, far from commutative."""
+    (m, c), (n, d) = divmod(a, P), divmod(b, P)
+    return m * n % P * P + (c * n + d) % P
+
+
+@pytest.mark.parametrize("n", [1, 3, 8192, 8193, 20_000])
+def test_blocks_of_several_threads_are_joined_to_all_places(n: int) -> None:
+    threads = np.random.default_rng(n).integers(P, P * P, (3, 3 * n))
+    a, b, c = threads.copy()
+    before = threads[:, : 2 * n].copy()
+
+    def view(part: Part, nelems: int) -> Any:
+        return threads[part.thread, part.offset // 8 :][:nelems]
+
+    size = n * 8
+    leaves = (
+        Leaf(Part(0, 0, 0, 0, size), 2),
+        Leaf(Part(0, 1, 0)),
+        Leaf(Part(0, 2, 0, 0, size), 2, 2),
+    )
+    carry_out(
+        Fold(Part(0, 0, 2 * size, 1), leaves, n, copies=3),
+        find("i8", Op.NONCOMM_FUNC, affine),
+        view,
+    )
+    first = affine(a[:n], a[n : 2 * n])
+    rest = affine(b[:n], affine(c[:n], c[n : 2 * n]))
+    for thread in threads:
+        assert thread[2 * n :].tolist() == affine(first, rest).tolist()
+    assert np.array_equal(threads[:, : 2 * n], before)
+
+
+def test_only_numpys_own_ufuncs_have_its_name() -> None:
+    other = np.frompyfunc(lambda a, b: a, 2, 1)
+    assert func_name(np.add) == "numpy.add"
+    assert not func_name(other).startswith("numpy")
