@@ -1,31 +1,40 @@
 """Whether the benchmark can be believed: what it says twice, of a slowdown, and what it costs.
 
-    python benchmarks/trust.py PYTHON [--launches 12] [--seconds 8]
+    python benchmarks/trust.py slowdown [--launches 150] [--seconds 0.8] [--minutes 20]
+    python benchmarks/trust.py twice [--launches 6] [--seconds 12]
 
-1. The same command is run twice: in how many cells the two intervals of a candidate overlap.
-2. In half of the cells every call is made 10% longer in launches B, in none in launches A; both
-   kinds take turns. The report's test must call all of the former and none of the latter, where
-   cells are resolvable. Calls of all cells and launches go through the same wrapper.
-3. An empty call against a repetition at 64 KiB.
-
-PYTHON is the interpreter of an environment with xupc in it.
+slowdown
+    In half of the cells every call is made 10% longer in launches B, in none in launches A; both
+    kinds take turns. The report's test must call all of the former and none of the latter, where
+    cells are resolvable. Calls of all cells and launches go through the same wrapper. A launch in
+    which both kinds are candidates side by side shows first how much longer calls really get. Given
+    less time than it takes it keeps the launches made so far, and goes on when it is run again.
+twice
+    The same command is run twice: in how many cells the two intervals of a candidate overlap. And
+    an empty call against a repetition at 64 KiB.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xupc.bench import stats
 from xupc.bench.collect import Collector, lines_of
-from xupc.bench.results import FLOOR, OURS, PEER, Job, Result
+from xupc.bench.results import AGAIN, FLOOR, OURS, PEER, Job, Result
 from xupc.bench.settings import Settings
-from xupc.report.regression import REGRESSION, UNRESOLVED, compare
+from xupc.cli.launcher import job_command, job_environment, run_job, thread_command
+from xupc.cli.mpi import Mpi, find_mpi
+from xupc.report.regression import REGRESSION, UNRESOLVED, Change, compare
 
 THREADS = 2
 HURT = "all_broadcast", "all_gather_all", "all_exchange", "all_reduce_mpi_all", "allav_gather_all"
@@ -35,14 +44,18 @@ SLOWER = 1.1
 HERE = Path(__file__).resolve()
 
 
-def slowed(function: Any, factor: float) -> Any:
-    """The same, made longer by a part of what it took; what is around it is always the same."""
+def slowed(function: Any, factor: float, around: int = 0) -> Any:
+    """The same, made so many times as long as it is; what is around it is always the same.
+
+    `around` ns of what is timed are neither between the first look at the clock nor the last one:
+    they count as a part of the call.
+    """
     clock = time.perf_counter_ns
 
     def call(*arguments: Any) -> Any:
         begin = clock()
         found = function(*arguments)
-        more = int((clock() - begin) * (factor - 1))
+        more = int((clock() - begin + around) * (factor - 1.0))
         until = clock() + more
         while clock() < until:
             pass
@@ -51,32 +64,66 @@ def slowed(function: Any, factor: float) -> Any:
     return call
 
 
+def around_of(timed: Any) -> int:
+    """What a call through the wrapper takes outside of its own two looks at the clock, in ns."""
+    clock = time.perf_counter_ns
+
+    def nothing(*_: Any) -> None:
+        pass
+
+    wrapped, whole, inner = slowed(nothing, 1.0), [], []
+    for _ in range(2000):
+        begin, end = timed(wrapped, ())
+        whole.append(end - begin)
+        begin = clock()
+        nothing()
+        inner.append(clock() - begin)
+    return max(0, int(statistics.median(whole) - statistics.median(inner)))
+
+
 def work(arguments: list[str]) -> None:
     """A launch in which some calls are slower: what `xupc run` starts."""
     from dataclasses import replace
 
     from xupc.bench import worker
+    from xupc.engine.native_core import core
 
+    worker.machine.measure = lambda *_: {}  # bounds are nobody's business here, and take a second
     out, settings, factor = arguments
+    side_by_side = factor == "both"
     plain = worker.our_call
+    around = around_of(core.timed)
 
     def our_call(collective: str, *rest: Any) -> Any:
         call = plain(collective, *rest)
-        by = float(factor) if collective in HURT else 1.0
-        return replace(call, function=slowed(call.function, by))
+        by = float(factor) if not side_by_side and collective in HURT else 1.0
+        return replace(call, function=slowed(call.function, by, around))
+
+    def again(self: Any, case: Any, name: str, kind: str, flags: int) -> Any:
+        found = ours(self, case, name, kind, flags)
+        if kind == AGAIN and case.collective in HURT:
+            made = [plain(case.collective, w, self.memory, flags) for w in self.works(case)]
+            found.calls = [replace(c, function=slowed(c.function, SLOWER, around)) for c in made]
+        return found
 
     worker.our_call = our_call
+    ours = worker.Worker._ours
+    if side_by_side:
+        worker.Worker._ours = again  # type: ignore[method-assign]
     worker.main([out, settings])
 
 
-def launch(python: str, collector: Collector, factor: float, seconds: float, seed: int) -> None:
+def launch(mpi: Mpi, collector: Collector, factor: object, seconds: float, seed: int) -> None:
     """One of either kind."""
     settings = Settings(collectives=(*HURT, *SPARED), sizes=SIZES, algorithms=("auto",), peer=True,
                         seconds=seconds, seed=seed)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "lines"
-        subprocess.run([python, "-m", "xupc", "run", "-n", str(THREADS), str(HERE), "--work",
-                        str(out), settings.to_json(), str(factor)], check=True)
+        environment = job_environment(os.environ, mpi.family, tag=uuid.uuid4().hex)
+        program = [sys.executable, str(HERE), "--work", str(out), settings.to_json(), str(factor)]
+        command = job_command(mpi, THREADS, thread_command(program), environment=environment)
+        if run_job(command, environment, time_limit=120, forward=True).status:
+            raise SystemExit("a launch failed")
         for line, _ in lines_of(out):
             collector.take(line)
 
@@ -105,12 +152,12 @@ def overlaps(one: Job, other: Job) -> tuple[int, int, list[str]]:
     return agree, every, apart
 
 
-def repeatability(python: str, launches: int, seconds: float, folder: Path) -> str:
+def repeatability(launches: int, seconds: float, folder: Path) -> str:
     """The same command twice."""
     found = []
     for name in ("once", "again"):
         out = folder / f"{name}.json.gz"
-        subprocess.run([python, "-m", "xupc", "bench", *HURT, *SPARED, "-n", str(THREADS),
+        subprocess.run([sys.executable, "-m", "xupc", "bench", *HURT, *SPARED, "-n", str(THREADS),
                         "-m", "8,1K,64K,1M", "--flags", "auto,PULL,PUSH", "--peer",
                         "--launches", str(launches), "--budget", f"{seconds:.0f}s",
                         "--json", str(out)], stdout=subprocess.DEVNULL, check=True)
@@ -136,44 +183,81 @@ def cost(job: Job) -> str:
             f"64 KiB (geometric mean of {len(shares)}), at most {worst:.1%} ({name}) (under 5%)")
 
 
-def honesty(python: str, launches: int, seconds: float, folder: Path) -> str:
-    """Launches A B A B."""
-    before, after = Collector(), Collector()
-    for number in range(launches):
-        launch(python, before, 1.0, seconds, 2 * number)
-        launch(python, after, SLOWER, seconds, 2 * number + 1)
+def slowdown(args: argparse.Namespace) -> str:
+    """Launches A B A B, as many as there is time for, after those that are already there."""
+    until = time.monotonic() + 60 * args.minutes
+    files = [args.folder / name for name in ("as-it-is.json.gz", "slower.json.gz")]
+    before, after = (Collector(Result.load(f).jobs[0] if f.exists() else None) for f in files)
+    number = len(before.job.launches) if before.job is not None else 0
+    mpi = find_mpi()
+    said = [exactness(mpi, args.seconds)]
+    while number < args.launches and time.monotonic() < until:
+        launch(mpi, before, 1.0, args.seconds, 2 * number)
+        launch(mpi, after, SLOWER, args.seconds, 2 * number + 1)
+        number += 1
     old, new = result_of(before), result_of(after)
-    old.save(folder / "as-it-is.json.gz")
-    new.save(folder / "slower.json.gz")
+    for result, file in zip((old, new), files, strict=True):
+        result.save(file)
     (found,) = compare(old, new)
-    lines = []
+    said.append(f"- {number} launches of each kind in turn, {args.seconds:g} s each, "
+                f"{sum(found.disturbed)} of them left out (other processes); compared by "
+                f"{'ranks' if found.ranked else 'variances'}"
+                f"{', at equal times of ' + found.relative if found.relative else ''}")
     for group, names in ((f"made {SLOWER - 1:.0%} slower", HURT), ("left as they are", SPARED)):
-        cells = [c for c in found.changes if c.cell.collective in names]
-        hidden = sum(c.verdict == UNRESOLVED for c in cells)
-        called = sum(c.verdict == REGRESSION for c in cells)
-        lines.append(f"- {len(cells)} cells {group}, {launches} launches of each kind in turn: "
-                     f"{called} called a regression, {hidden} not resolvable")
-        lines += [f"  - {c.cell.title} {c.cell.nbytes}: {c.verdict}, {c.ratio}, A/A "
-                  f"{c.spread or 0:.1%}" for c in cells]
-    return "\n".join(lines)
+        said += verdicts(group, [c for c in found.changes if c.cell.collective in names])
+    return "\n".join(said)
+
+
+def verdicts(group: str, cells: list[Change]) -> Iterator[str]:
+    """What is said of some cells."""
+    called = sum(c.verdict == REGRESSION for c in cells)
+    hidden = sum(c.verdict == UNRESOLVED for c in cells)
+    yield (f"- {len(cells)} cells {group}: {called} called a regression, {hidden} not resolvable, "
+           f"{len(cells) - called - hidden} neither")
+    yield ""
+    yield "| call | size | ratio | A/A spread | verdict |"
+    yield "|---|---|---|---|---|"
+    for c in cells:
+        r = c.ratio
+        ratio = f"{r.value:.3f} ({r.low:.3f}-{r.high:.3f})" if r is not None else ""
+        size = f"{c.cell.nbytes >> 10} KiB"
+        yield f"| {c.cell.title} | {size} | {ratio} | {c.spread or 0:.1%} | {c.verdict} |"
+    yield ""
+
+
+def exactness(mpi: Mpi, seconds: float) -> str:
+    """How much longer calls get, as candidates of the same launch."""
+    collector = Collector()
+    launch(mpi, collector, "both", 5 * seconds, 1)
+    assert collector.job is not None
+    found = [stats.median(again.ns).value / stats.median(once.ns).value
+             for cell in collector.job.cells if cell.collective in HURT and cell.pair
+             for once, again in [cell.pair]]  # fmt: skip
+    return (f"- side by side in one launch calls made {SLOWER - 1:.0%} slower take "
+            f"{stats.geometric_mean(found):.3f} times as long, {min(found):.3f} to "
+            f"{max(found):.3f}")
 
 
 def main() -> int:
-    """Run all three and print."""
+    """Run one of them and print."""
     if sys.argv[1:2] == ["--work"]:
         work(sys.argv[2:])
         return 0
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("python")
-    top.add_argument("--launches", type=int, default=12)
-    top.add_argument("--seconds", type=float, default=8.0, help="of a launch")
+    top.add_argument("what", choices=["slowdown", "twice"])
+    top.add_argument("--launches", type=int, help="of a kind")
+    top.add_argument("--seconds", type=float, help="of a launch")
+    top.add_argument("--minutes", type=float, default=60.0, help="for launches that take turns")
     top.add_argument("--folder", type=Path, default=HERE.parent / "results" / "trust")
     args = top.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    whole = args.launches * (args.seconds + 3.5)
-    print(honesty(args.python, args.launches, args.seconds, args.folder), flush=True)
-    print(repeatability(args.python, args.launches // 2, whole / 2, args.folder))
+    if args.what == "slowdown":
+        args.launches, args.seconds = args.launches or 150, args.seconds or 0.8
+        print(slowdown(args))
+        return 0
+    launches, seconds = args.launches or 6, args.seconds or 12.0
+    print(repeatability(launches, launches * seconds, args.folder))
     return 0
 
 

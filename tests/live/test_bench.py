@@ -67,6 +67,40 @@ def test_launches_and_placements_are_all_there(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + kept
 
 
+def test_launches_are_added(tmp_path: Path) -> None:
+    """To the job of the same shape; others stay; what has other calls is refused, and kept."""
+    file = tmp_path / "r.json"
+    words = ["all_broadcast", "-m", "8,64", "-i", "2", "--json", str(file), "--append"]
+    for shape in (["-n", "2"], ["-n", "2"], ["-n", "1"]):
+        done = bench(*words, *shape, "--launches", "1")
+        assert done.returncode == 0, done.stdout + done.stderr
+    result = Measurement.load(file)
+    assert [(job.threads, len(job.launches)) for job in result.jobs] == [(2, 2), (1, 1)]
+    job = result.jobs[0]
+    assert job.launches[0].seed != job.launches[1].seed
+    assert all(len(c.ns) == 2 for cell in job.cells for c in cell.candidates)
+    assert all(0 <= launch.others <= 1 for job in result.jobs for launch in job.launches)
+    before = file.read_bytes()
+    done = bench("all_scatter", *words[1:], "-n", "2", "--launches", "1")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "earlier launches had other calls" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert file.read_bytes() == before
+
+
+def test_a_suite_within_a_budget(tmp_path: Path) -> None:
+    """Fewer runs than the document has, and every cell."""
+    file = tmp_path / "r.json.gz"
+    done = bench("--suite", "mtu", "-n", "2", "--budget", "8", "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = Measurement.load(file).jobs[0]
+    assert len(job.launches) == 1
+    runs = [len(c.ns[0]) for cell in job.cells for c in cell.of_kind("ours")]
+    assert len(runs) == 12 * 2 * 2
+    assert min(runs) >= 1
+    assert min(runs) < 501 >= max(runs)
+
+
 @pytest.mark.parametrize("team", ["node", "roots"])
 def test_teams(tmp_path: Path, team: str) -> None:
     file = tmp_path / "r.json"

@@ -329,7 +329,8 @@ def test_the_testbeds_of_the_documents() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing"], "'nothing' is no collective"),
+        (["nothing"], "'nothing' is no collective; there are barrier, all_broadcast"),
+        (["all_brodcast"], "did you mean all_broadcast"),
         (["-m", "9:8"], "ascending"),
         (["-m", "x"], "no size"),
         (["-n", "0"], "expected numbers of threads"),
@@ -349,6 +350,7 @@ def test_the_testbeds_of_the_documents() -> None:
         (["all_reduce", "--op", "XOR"], "nothing to measure"),
         (["-m", "0,8"], "at least 1"),
         (["--cold", "--loop"], "--cold and --loop"),
+        (["--append"], "needs --json"),
         (["-n", "4", "--nodes", "2x2", "--team", "roots", "--root", "2"], "no thread 2 among 2"),
         (["-n", "4", "--nodes", "3,1", "--team", "node", "--root", "1"], "no thread 1 among 1"),
         (["--mpiexec-args", "'"], "No closing quotation"),

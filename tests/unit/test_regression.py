@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from synthetic import job, result
 
-from xupc.bench.results import Result
+from xupc.bench.results import PEER, Job, Launch, Result
 from xupc.report.regression import (
     BETTER,
     REGRESSION,
@@ -13,6 +14,8 @@ from xupc.report.regression import (
     UNRESOLVED,
     Comparison,
     compare,
+    couples,
+    signed_ranks_p,
     student_tail,
 )
 
@@ -108,3 +111,95 @@ def test_only_what_both_have_is_compared() -> None:
 def test_students_distribution(t: float, freedom: float, tail: float) -> None:
     """As printed tables have it."""
     assert student_tail(t, freedom) == pytest.approx(tail, rel=2e-3)
+
+
+# --- many couples ---------------------------------------------------------------------------------
+
+
+def _many(seed: int, *, slower: float = 1.0, couples: int = 40, **more) -> list[Result]:
+    """Launches in turns, on a machine that is in another state for seven of them at a time.
+
+    In that state our calls take 1.8 times as long, the peer's 1.3 times.
+    """
+    found = []
+    for which in range(2):
+        factor = slower if which else 1.0
+        made = job(
+            sizes=(8,), seed=seed + 7919 * which, repetitions=9, launches=couples, **more,
+            factor=lambda name, *_, factor=factor: factor if name == "PULL" else 1.0,
+            began=lambda i, which=which: f"2026-11-21T{i // 20:02d}:{i % 20 * 2 + which:02d}:00Z",
+        )  # fmt: skip
+        for i in range(couples):
+            if (2 * i + which) // 7 % 2:
+                _stretch(made, i, 1.8, 1.3)
+        found.append(result(made))
+    return found
+
+
+def _stretch(made: Job, launch: int, ours: float, peers: float) -> None:
+    for cell in made.cells:
+        for candidate in cell.candidates:
+            by = peers if candidate.kind == PEER else ours
+            candidate.ns[launch] = [round(ns * by) for ns in candidate.ns[launch]]
+
+
+def test_a_machine_in_two_states() -> None:
+    """Ten of ten, and none of ten, by ranks."""
+    missed, false = 0, []
+    for seed in range(10):
+        found = _only(compare(*_many(seed, slower=1.10, own=0.03)))
+        assert (found.paired, found.ranked) == (True, True)
+        called = [c.candidate for c in found.of(REGRESSION)]
+        missed += 3 - called.count("PULL")
+        false += [name for name in called if name != "PULL"]
+        false += _only(compare(*_many(seed + 100, own=0.03))).of(REGRESSION)
+    assert (missed, false) == (0, [])
+
+
+def test_what_differs_between_launches_is_seen() -> None:
+    """The A/A spread has it, though the same call twice in a launch differs by nothing."""
+    near, further = _many(3, slower=1.10, own=0.5), _many(3, slower=9.0, own=0.5)
+    for cell in (c for r in (*near, *further) for c in r.jobs[0].cells):
+        cell.candidate("xupc again").ns = cell.candidate("xupc").ns
+    found, far = _only(compare(*near)), _only(compare(*further))
+    assert all(c.cell.spread < 0.05 < c.spread for c in found.changes)
+    assert {c.verdict for c in found.changes} == {UNRESOLVED}
+    assert {c.candidate for c in far.of(REGRESSION)} == {"PULL"}
+
+
+def test_launches_among_other_processes_are_left_out() -> None:
+    """Whatever their times; but not if hardly any others are left."""
+    old, new = _many(4, slower=1.10, own=0.02)
+    for i in range(0, 40, 3):
+        new.jobs[0].launches[i].others = 0.3
+        _stretch(new.jobs[0], i, 50.0, 20.0)
+    found = _only(compare(old, new))
+    assert found.disturbed == (0, 14)
+    assert {c.candidate for c in found.of(REGRESSION)} == {"PULL"}
+    assert len(found.of(REGRESSION)) == 3
+    for launch in old.jobs[0].launches[:21]:
+        launch.others = 0.3
+    again = _only(compare(old, new))
+    assert (again.disturbed, again.busy) == ((0, 14), 21)
+
+
+def test_couples() -> None:
+    """Neighbours, whichever of the two came first; none where launches do not take turns."""
+
+    def at(minutes: list[int]) -> list[Launch]:
+        return [Launch(1, f"2026-11-21T10:{m:02d}:00Z", 1.0, [], 1) for m in minutes]
+
+    assert couples(at([1, 3, 5]), at([2, 4, 6])) == [(0, 0), (1, 1), (2, 2)]
+    assert couples(at([1, 4, 5]), at([2, 3, 6])) == [(0, 0), (1, 1), (2, 2)]
+    assert couples(at([1, 2]), at([3, 4])) == []
+    assert couples(at([1, 3]), at([2])) == []
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [([1.0, 2, 3, 4, 5], 2 / 32), ([-1.0, *range(2, 11)], 2 * 2 / 1024), ([-2.0, 2.0], 1.0),
+     ([0.0, 0.0], 1.0), ([0.0, *range(1, 7)], 2 / 64)],
+)  # fmt: skip
+def test_signed_ranks(differences: list[float], p: float) -> None:
+    """As tables have it."""
+    assert signed_ranks_p(np.array(differences)) == pytest.approx(p)

@@ -292,3 +292,12 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
     path.write_text("version = 1\n# >>> xupc tune: a\n# >>> xupc tune: b\n# <<< xupc tune\n")
     with pytest.raises(ValueError, match="has no end"):
         TuningFile(path)
+
+
+@pytest.mark.parametrize("option", ["-o", "--json"])
+def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").touch()
+    words = ["tune", option, str(tmp_path / "file" / "table"), "--budget", "100m"]
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 2
+    assert "there is no directory" in done.output

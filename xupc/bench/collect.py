@@ -18,15 +18,26 @@ from .results import FLOOR, Candidate, Cell, Job, Launch, Result
 __all__ = ["Collector", "lines_of", "wrong_results"]
 
 
-class Collector:
-    """Makes a job of a result out of the lines of its launches."""
+SAME = "xupc", "mpi", "mpi4py", "numpy", "transport", "native core", "tuning"
+"""What launches of one result must agree in, of `Job.about`."""
 
-    def __init__(self) -> None:
-        self.job: Job | None = None
+
+class Collector:
+    """Makes a job of a result out of the lines of its launches.
+
+    Parameters
+    ----------
+    job : Job, optional
+        One to which further launches are added.
+    """
+
+    def __init__(self, job: Job | None = None) -> None:
+        self.job = job
         self.error = ""  # that ended the last launch
         self.visited = 0  # cells of it
         self._head: dict[str, Any] = {}
-        self._bounds: dict[str, list[float]] = {}
+        known = {} if job is None else job.bounds
+        self._bounds: dict[str, list[float]] = {name: [value] for name, value in known.items()}
         self._skews: list[float] = []
         self._uncertainty = 0.0
 
@@ -46,6 +57,7 @@ class Collector:
         elif self.job is not None:
             launch = self.job.launches[-1]
             launch.seconds, launch.load = float(line["seconds"]), line["load"]
+            launch.others = line.get("others")
 
     def _begin(self, line: dict[str, Any]) -> None:
         """A launch begins: every candidate gets a list for its repetitions."""
@@ -57,6 +69,8 @@ class Collector:
             for cell in line["cells"]:
                 candidates = [Candidate(**c) for c in cell.pop("candidates")]
                 self.job.cells.append(Cell(**cell, candidates=candidates))
+        else:
+            self._check(line["cells"])
         for name, value in self._head.get("bounds", {}).items():
             self._bounds.setdefault(name, []).append(value)
         self.job.bounds = {name: middle(found) for name, found in self._bounds.items()}
@@ -67,6 +81,20 @@ class Collector:
                 candidate.ns.append([])
                 candidate.wrong.append([])
                 candidate.visits.append([])
+
+    def _check(self, cells: list[dict[str, Any]]) -> None:
+        """ValueError unless a launch measures what the ones before it did, by the same means."""
+        assert self.job is not None
+        for name in SAME:
+            was, now = self.job.about.get(name), self._head["about"].get(name)
+            if was != now:
+                raise ValueError(f"earlier launches had another {name}: {was}, not {now}")
+        before = [[cell.collective, cell.nbytes, *(c.name for c in cell.candidates)]
+                  for cell in self.job.cells]  # fmt: skip
+        there = [[cell["collective"], cell["nbytes"], *(c["name"] for c in cell["candidates"])]
+               for cell in cells]  # fmt: skip
+        if before != there:
+            raise ValueError("earlier launches had other calls, sizes or candidates")
 
     def _visit(self, line: dict[str, Any]) -> None:
         assert self.job is not None

@@ -29,9 +29,10 @@ from xupc.cli.launcher import (
     thread_command,
 )
 from xupc.cli.mpi import find_mpi
+from xupc.topology import parse_nodes
 
 from .collect import Collector, lines_of
-from .results import Result
+from .results import Job, Result
 from .settings import Settings, Shape
 
 __all__ = ["SAVE", "Plan", "measure"]
@@ -56,6 +57,8 @@ class Plan:
         Of each.
     seconds
         For all launches together.
+    after
+        A result of the same command, to which the launches are added.
     mpiexec_args
         What is added to every launch.
     time_limit
@@ -67,6 +70,7 @@ class Plan:
     settings: Settings
     launches: int = 1
     seconds: float = 60.0
+    after: Result | None = None
     mpiexec_args: tuple[str, ...] = ()
     time_limit: float | None = None
 
@@ -102,8 +106,22 @@ def measure(
         There is no launcher, or it does not start.
     OSError
         The result cannot be saved; before anything is launched.
+    ValueError
+        The result to be added to is of something else.
     """
-    return _Run(plan, command, save, progress).all_launches()
+    try:
+        return _Run(plan, command, save, progress).all_launches()
+    except ValueError:
+        if plan.after is not None and save is not None:
+            plan.after.save(save)
+        raise
+
+
+def _alike(result: Result, shape: Shape) -> Job | None:
+    """The job of a result with this shape, if it has one."""
+    nodes = parse_nodes(shape.nodes, shape.threads) if shape.nodes else [0] * shape.threads
+    of = [[t for t in range(shape.threads) if nodes[t] == node] for node in dict.fromkeys(nodes)]
+    return next((job for job in result.jobs if job.nodes == of), None)
 
 
 class _Run:
@@ -121,6 +139,12 @@ class _Run:
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.result = Result(list(command), created, complete=False)
         self.collectors = [Collector() for _ in plan.shapes]
+        if plan.after is not None:
+            self.result.created, self.result.notes = plan.after.created, list(plan.after.notes)
+            self.collectors = [Collector(_alike(plan.after, shape)) for shape in plan.shapes]
+        mine = [id(collector.job) for collector in self.collectors]
+        earlier = [] if plan.after is None else plan.after.jobs
+        self.others = [job for job in earlier if id(job) not in mine]
         self.path = save
         self.progress = progress
         self.status = 0
@@ -137,13 +161,17 @@ class _Run:
         beside = self.path.parent if self.path is not None else None
         with self._heeding(), tempfile.TemporaryDirectory(prefix=".xupc-bench-", dir=beside) as at:
             for number in range(self.plan.launches):
+                if number and self.late:
+                    self._note(f"the time was up after {number} of {self.plan.launches} launches")
+                    break
                 for shape, collector in zip(self.plan.shapes, self.collectors, strict=True):
                     if not self.ended:
                         self.launch(number, shape, collector, Path(at) / "lines")
             if self.ended:
                 self.status = 128 + self.ended
                 self._note(f"ended by {signal.Signals(self.ended).name}")
-        self.result.complete = not self.status
+        before = self.plan.after is None or self.plan.after.complete
+        self.result.complete = before and not self.status
         self.save()
         return self.result, self.status
 
@@ -162,22 +190,38 @@ class _Run:
                 signal.signal(number, handler)
 
     @property
-    def all(self) -> int:
-        """Launches of all shapes."""
-        return self.plan.launches * len(self.plan.shapes)
+    def weights(self) -> list[int]:
+        """Of all launches in turn: so many repetitions take longer where threads are many."""
+        fixed = self.plan.settings.iterations is not None
+        return [s.threads if fixed else 1 for s in self.plan.shapes] * self.plan.launches
+
+    def far(self, share: float) -> float:
+        """The share of everything that is done, with so much of the launch under way."""
+        weights = self.weights
+        done = sum(weights[: self.done]) + share * weights[min(self.done, len(weights) - 1)]
+        return done / sum(weights)
+
+    @property
+    def late(self) -> bool:
+        """Whether all the time is spent, where time counts."""
+        settings = self.plan.settings
+        counts = settings.iterations is None or settings.limited
+        return counts and time.monotonic() - self.began > self.plan.seconds
 
     @property
     def share(self) -> float:
         """Seconds of measuring in the next launch: a part of what is left."""
         left = self.plan.seconds - (time.monotonic() - self.began)
         around = middle(self.overhead) if self.overhead else START
-        return max(LEAST, left / (self.all - self.done) - around)
+        weights = self.weights[self.done :]
+        return max(LEAST, (left - around * len(weights)) * weights[0] / sum(weights))
 
     def launch(self, number: int, shape: Shape, collector: Collector, lines: Path) -> None:
         """One job; what it wrote is in the collector afterwards."""
         plan, share = self.plan, self.share
+        before = 0 if collector.job is None else len(collector.job.launches)
         settings = plan.settings.but(
-            seconds=share, seed=plan.settings.seed + number, widths=collector.widths()
+            seconds=share, seed=plan.settings.seed + before, widths=collector.widths()
         )
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]
@@ -189,7 +233,7 @@ class _Run:
             environment=environment,
         )  # fmt: skip
         limit = plan.time_limit
-        if limit is None and settings.iterations is None:
+        if limit is None and (settings.iterations is None or settings.limited):
             limit = PATIENCE * share + SLACK
         what = f"launch {number + 1} of {plan.launches}, {shape}"
         with _Watch(self, lines, collector, share + START, what):
@@ -207,7 +251,8 @@ class _Run:
 
     def save(self) -> None:
         """Bring the file up to date."""
-        self.result.jobs = [c.job for c in self.collectors if c.job is not None]
+        jobs = [c.job for c in self.collectors if c.job is not None]
+        self.result.jobs = [*self.others, *jobs]
         if self.path is not None:
             began = time.monotonic()
             self.result.save(self.path)
@@ -225,7 +270,12 @@ class _Watch:
     """While a job runs: reads what it writes, saves it, and tells how far it is."""
 
     def __init__(
-        self, run: _Run, path: Path, collector: Collector, seconds: float, what: str
+        self,
+        run: _Run,
+        path: Path,
+        collector: Collector,
+        seconds: float,
+        what: str,
     ) -> None:
         self.run = run
         self.path = path
@@ -254,10 +304,13 @@ class _Watch:
     def _run(self) -> None:
         began = time.monotonic()
         while not self._stop.wait(0.25):
-            self._read()
+            try:
+                self._read()
+            except ValueError:  # these launches cannot be one result: said when this one has ended
+                return
             if self.run.progress is not None:
                 share = min(0.99, self._share(time.monotonic() - began))
-                self.run.progress((self.run.done + share) / self.run.all, self.what)
+                self.run.progress(self.run.far(share), self.what)
             if self.run.save_is_due:
                 try:
                     self.run.save()
@@ -266,7 +319,7 @@ class _Watch:
 
     def _share(self, seconds: float) -> float:
         """Of this launch, by time; by cells where each is visited once."""
-        job = self.collector.job
-        if self.run.plan.settings.iterations is not None and job is not None:
-            return self.collector.visited / max(1, len(job.cells))
-        return seconds / self.seconds
+        settings, job = self.run.plan.settings, self.collector.job
+        if settings.iterations is None or settings.limited:
+            return seconds / self.seconds
+        return self.collector.visited / max(1, len(job.cells)) if job is not None else 0.0

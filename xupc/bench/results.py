@@ -24,6 +24,8 @@ __all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch
 FORMAT, VERSION = "xupc-bench", 1
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
 KINDS = OURS, AGAIN, PEER, FLOOR
+DISTURBED = 0.05
+"""Of the cores' time, taken by others."""
 
 
 @dataclass(slots=True)
@@ -151,13 +153,23 @@ class Cell:
 
 @dataclass(slots=True)
 class Launch:
-    """One start of a job: when, for how long, how busy the machine was before and after."""
+    """One start of a job: when, for how long, how busy the machine was before and after.
+
+    `others` is the share of the cores' time that went to other processes, or to other machines of
+    the same host, while it measured; None if that is not known.
+    """
 
     number: int
     began: str
     seconds: float
     load: list[float]
     seed: int
+    others: float | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others took so much that its times say little."""
+        return (self.others or 0.0) > DISTURBED
 
 
 @dataclass(slots=True)
@@ -244,6 +256,8 @@ class Result:
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
             found = json.loads(data)
+        except FileNotFoundError:
+            raise ValueError(f"there is no file {path}") from None
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as e:
             raise ValueError(f"{path}: not readable as JSON: {e}") from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:

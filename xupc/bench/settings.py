@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import json
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ __all__ = [
 ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
 SYNCS = "allsync", "mysync", "nosync"
 SCALARS = "float64", "int64", "complex128", "bool"  # what Python's numbers travel as
+_ALL = ", ".join(COLLECTIVES)
 _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -64,6 +66,9 @@ class Settings:
         that are not counted.
     seconds
         For the measuring of a launch.
+    limited
+        Whether `seconds` counts where the number of repetitions is given, too: where there is less
+        time, there are fewer.
     check
         Check results before every visit of a cell, not only before its first and last one.
     seed
@@ -89,6 +94,7 @@ class Settings:
     iterations: int | None = None
     warmup: int = 5
     seconds: float = 10.0
+    limited: bool = False
     check: bool = False
     seed: int = 1
     widths: tuple[float, ...] = field(default=())
@@ -216,7 +222,9 @@ def named(words: Sequence[str]) -> tuple[str, ...]:
     for word in words:
         some = [name for name in COLLECTIVES if fnmatch.fnmatchcase(name, word)]
         if not some:
-            raise ValueError(f"{word!r} is no collective; there are {', '.join(COLLECTIVES)}")
+            near = difflib.get_close_matches(word, COLLECTIVES)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {_ALL}"
+            raise ValueError(f"{word!r} is no collective; {hint}")
         found += [name for name in some if name not in found]
     return tuple(found)
 

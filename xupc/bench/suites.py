@@ -36,6 +36,8 @@ class Suite:
 
     Attributes
     ----------
+    launches
+        Where their number is not given.
     peer
         Whether mpi4py belongs beside it: the paper compares with a library that is not to be had.
     """
@@ -43,6 +45,7 @@ class Suite:
     settings: Settings
     shapes: tuple[Shape, ...]
     seconds: float
+    launches: int = 5
     peer: bool = False
 
 
@@ -59,6 +62,7 @@ SUITES = {
         ),
         tuple(Shape(threads) for threads in range(2, 16)),
         seconds=1800.0,
+        launches=1,  # as the testbed was: 500 runs of each in one job
     ),
     "xupc": Suite(
         Settings(

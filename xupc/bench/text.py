@@ -65,6 +65,10 @@ def _head(job: Job) -> list[str]:
         f"# time of a repetition: maximum over the threads; {text}",
         f"# {_interval(len(job.launches))}",
     ]
+    if disturbed := sum(launch.disturbed for launch in job.launches):
+        most = max(launch.others or 0.0 for launch in job.launches)
+        lines.append(f"# other processes took up to {most:.0%} of the cores' time in {disturbed} "
+                     f"of {len(job.launches)} launches")  # fmt: skip
     floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.ns for t in ns]
     if floors:
         lines.append(f"# an empty call takes {np.median(floors) / 1e3:.3f} us: not subtracted")

@@ -30,9 +30,11 @@ from typing import IO, Any
 
 import mpi4py
 import numpy as np
+import psutil
 from mpi4py import MPI
 
 import xupc
+from xupc.cli import host
 from xupc.engine.native_core import core
 
 from . import clocks, machine, stats
@@ -260,13 +262,12 @@ class Worker:
         if fresh:
             self.try_out(measured)
         iterations = self.settings.iterations
-        counts = (
-            [iterations] * len(measured.timed)
-            if iterations is not None
-            else self.counts(measured, seconds)
-        )
+        free = iterations is not None and not self.settings.limited
+        counts = [0] * len(measured.timed) if free else self.counts(measured, seconds)
+        if iterations is not None:
+            counts = [iterations if free else min(iterations, n) for n in counts]
         before = self.compare_clocks()
-        self.run(measured, counts, None if iterations is not None else seconds)
+        self.run(measured, counts, None if free else seconds)
         self.offset = self.compare_clocks()
         measured.visits += 1
         self.report(number, measured, before, wrong)
@@ -436,14 +437,15 @@ class Worker:
     def measure(self) -> None:
         """All cells once, then those whose intervals are widest, till the time is up."""
         gc.disable()  # a collection in the middle of a call would count as its time
-        began, load = time.time(), os.getloadavg()[0]
+        began, load, used = time.time(), os.getloadavg()[0], self.used()
         if self.root_of_all:
             self.note(self.head(began))
         start = time.monotonic()
         seconds, cells = self.settings.seconds, len(self.cells)
+        first = FIRST if self.settings.iterations is None else 1.0  # then there is one visit only
         for k in range(cells):
             spent = xupc.allv_broadcast(time.monotonic() - start, 0)
-            self.visit(k, max(SHORTEST, (seconds * FIRST - spent) / (cells - k)))
+            self.visit(k, max(SHORTEST, (seconds * first - spent) / (cells - k)))
         share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
         while self.settings.iterations is None:
             over = time.monotonic() - start + share / 2 > seconds
@@ -455,10 +457,33 @@ class Worker:
             wrong = self.check(measured)
             if self.root_of_all:
                 self.note({"cell": number, "ns": [[] for _ in measured.timed], "wrong": wrong})
+        others = self.others(used, self.used())
         if self.root_of_all:
             loads = [load, os.getloadavg()[0]]
-            self.note({"seconds": time.monotonic() - start, "load": loads})
+            self.note({"seconds": time.monotonic() - start, "load": loads, "others": others})
         gc.enable()
+
+    def used(self) -> tuple[float, float, float]:
+        """Of thread 0's machine: seconds its cores worked, seconds they existed, by its threads.
+
+        Collective. What the host gave to its other machines counts as worked: the threads wanted
+        it. The cores are those that thread 0 may run on.
+        """
+        mine = self.comm.allgather(time.process_time())
+        ours = sum(s for s, machine in zip(mine, self.machines, strict=True)
+                   if machine == self.machines[0])  # fmt: skip
+        allowed = host.affinity()
+        cores = [c for i, c in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
+        every = sum(sum(core) - getattr(core, "guest", 0.0) for core in cores)
+        idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
+        return every - idle, every, ours
+
+    def others(
+        self, before: tuple[float, float, float], after: tuple[float, float, float]
+    ) -> float:
+        """The share of the cores' time that was not this job's and not idle."""
+        worked, there, ours = (y - x for x, y in zip(before, after, strict=True))
+        return round(min(1.0, max(0.0, (worked - ours) / max(there, 0.1))), 3)
 
     def widest(self) -> int:
         """The cell that needs time most; those visited often are taken less readily."""

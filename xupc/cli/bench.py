@@ -29,7 +29,7 @@ from xupc.bench.settings import shapes as shapes_of
 from xupc.topology import parse_nodes
 
 from . import host, options
-from .common import EnvironmentProblem, check_nodes, in_job
+from .common import EnvironmentProblem, check_nodes, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -37,7 +37,8 @@ from .progress import Progress
 __all__ = ["bench_command"]
 
 PER_CELL = 0.6  # seconds for a cell of a launch where no budget was given
-LAUNCHES = 5  # where the number is not given
+LAUNCHES = 5  # where the number is not given, and
+SHORTEST = 6.0  # fewer of them where a launch would have fewer seconds than that
 LEAST, MOST = 10.0, 600.0  # seconds for all of it then
 LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end by a signal
 DEFAULT = (
@@ -97,6 +98,7 @@ DEFAULT = (
 @click.option("--suite", type=click.Choice(list(suites.SUITES)), help="A document's testbed.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write everything, every repetition included (.gz: compressed).")  # fmt: skip
+@click.option("--append", is_flag=True, help="Add the launches to what the --json file holds.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write a table.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
@@ -115,9 +117,10 @@ def bench_command(**given: Any) -> None:
     median with a 95% interval that covers the spread between launches. Exits with 1 if a result
     was wrong, 3 if a launch took too long.
     """
-    for path in (given["json_file"], given["csv_file"]):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise click.UsageError(f"there is no directory {path.resolve().parent}")
+    check_writable(given["json_file"])
+    check_writable(given["csv_file"])
+    if given["append"] and given["json_file"] is None:
+        raise click.UsageError("--append: to which file? It needs --json")
     output = Output(given)
     if in_job():
         measure_in_job(given, output)
@@ -131,6 +134,8 @@ def bench_command(**given: Any) -> None:
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
+        except ValueError as error:
+            raise click.UsageError(f"--append: {error}") from None
     output.write(result)
     for note in result.notes:
         click.echo(f"xupc bench: {note}", err=True)
@@ -150,6 +155,7 @@ def _plan(
         "ops": given["op"],
         "iterations": given["iterations"],
         "warmup": given["warmup"],
+        "limited": given["budget"] is not None or None,
     }
     settings = settings.but(**{k: v for k, v in changes.items() if v is not None})
     settings = settings.but(
@@ -171,7 +177,7 @@ def _plan(
         if not there:
             raise click.UsageError(f"nothing to measure: {why}")
         click.echo(f"xupc bench: left out: {', '.join(missing)} ({why})", err=True)
-    launches = launches or given["launches"] or LAUNCHES
+    launches = launches or given["launches"] or _launches(given["budget"], suite, len(shapes))
     seconds = given["budget"] or (suite.seconds if suite is not None else None)
     if seconds is None:
         count = sum(1 for _ in cases(settings))
@@ -181,8 +187,24 @@ def _plan(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--mpiexec-args") from None
     return driver.Plan(
-        tuple(shapes), settings, launches, seconds, extra, time_limit=given["time_limit"]
+        tuple(shapes), settings, launches, seconds, _earlier(given), extra, given["time_limit"]
     )
+
+
+def _launches(budget: float | None, suite: suites.Suite | None, shapes: int) -> int:
+    """The usual number, or as many as leave each of them some time to measure."""
+    usual = LAUNCHES if suite is None else suite.launches
+    return usual if budget is None else max(1, min(usual, int(budget / shapes / SHORTEST)))
+
+
+def _earlier(given: dict[str, Any]) -> Result | None:
+    """The result to which launches are added, if there is one."""
+    if not given["append"] or not given["json_file"].exists():
+        return None
+    try:
+        return Result.load(given["json_file"])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _check_root(settings: Settings, shapes: Sequence[Shape]) -> None:
@@ -264,6 +286,8 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
 
     if len(given["nodes"]) > 1:
         raise click.BadParameter("a job has one placement", param_hint="--nodes")
+    if given["append"]:
+        raise click.UsageError("--append works where xupc bench launches the jobs itself")
     try:
         team = xupc.init(nodes=given["nodes"][0] if given["nodes"] else None)
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
@@ -11,7 +12,7 @@ from xupc.topology import parse_nodes
 from .launcher import EXIT_ENVIRONMENT
 from .watch import RANK_VARIABLES
 
-__all__ = ["RANK_VARIABLES", "EnvironmentProblem", "check_nodes", "in_job"]
+__all__ = ["RANK_VARIABLES", "EnvironmentProblem", "check_nodes", "check_writable", "in_job"]
 
 
 class EnvironmentProblem(click.ClickException):
@@ -23,6 +24,22 @@ class EnvironmentProblem(click.ClickException):
 def in_job() -> bool:
     """Whether this process is a thread that a launcher has started."""
     return any(name in os.environ for name in RANK_VARIABLES)
+
+
+def check_writable(path: Path | None, *, make: bool = False) -> None:
+    """UsageError if a file cannot be written there: better said before an hour of measuring.
+
+    With `make` its directories need not exist yet.
+    """
+    if path is None:
+        return
+    folder = path.resolve().parent
+    while make and not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise click.UsageError(f"there is no directory {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise click.UsageError(f"{path} cannot be written")
 
 
 def check_nodes(nodes: str | None, threads: int) -> None:

@@ -45,5 +45,15 @@ class Progress:
         now = time.monotonic()
         if now - self._said > _EVERY:
             self._said = now
-            left = (now - self._began) * (1 - done) / max(done, 1e-3)
-            click.echo(f"{self._command}: {what}: {done:.0%}, about {left:.0f} s left", err=True)
+            text = f"{self._command}: {what}: {done:.0%}"
+            if done > 0:
+                text += f", about {_words((now - self._began) * (1 - done) / done)} left"
+            click.echo(text, err=True)
+
+
+def _words(seconds: float) -> str:
+    """Like ``45 s``, ``12 min`` or ``2 h 05 min``."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

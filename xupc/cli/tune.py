@@ -20,7 +20,7 @@ from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.selection_file import user_path
 
 from . import host, options
-from .common import EnvironmentProblem, check_nodes, in_job
+from .common import EnvironmentProblem, check_nodes, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -86,6 +86,9 @@ def tune_command(
     path = output or user_path()
     if path is None:
         raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    check_writable(json_file)
+    if not dry_run:
+        check_writable(path, make=True)
     try:
         file = TuningFile(path)
     except ValueError as error:

@@ -507,9 +507,12 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
     count = {v: len(comparison.of(v)) for v in (REGRESSION, BETTER, SAME, UNCLEAR, UNRESOLVED)}
     a, b = comparison.launches
     if comparison.paired:
-        how = f"{words.count(a, 'launch')} each, which alternate and are compared pair by pair"
+        how = f"{words.count(a, 'launch')} each, which take turns and are compared pair by pair"
+        how += ", by ranks" * comparison.ranked
     else:
         how = f"{words.count(a, 'launch')} against {words.count(b, 'launch')}"
+    if any(comparison.disturbed):
+        how += f" ({sum(comparison.disturbed)} left out: other processes took part of the cores)"
     if comparison.relative:
         how += f", at equal times of {comparison.relative} in the same launch"
     said = (
@@ -518,6 +521,11 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
         f"as much, {count[SAME]} stayed within it, {count[UNCLEAR]} are unclear, and "
         f"{count[UNRESOLVED]} cannot be resolved."
     )
+    if comparison.busy:
+        said += (
+            f" In {comparison.busy} launches, too many to be left out, other processes took part "
+            "of the cores: measure again on a machine of your own."
+        )
     if min(a, b) < 2:
         said += " One launch does not say how much launches differ: nothing can be called."
     elif count[UNCLEAR]:

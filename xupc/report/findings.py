@@ -234,6 +234,13 @@ def _busy(job: Job) -> list[str]:
     cores = job.about.get("cores")
     if not isinstance(cores, int) or cores < 1:
         return []
+    shares = [launch.others for launch in job.launches]
+    if disturbed := sum(launch.disturbed for launch in job.launches):
+        most = max(share or 0.0 for share in shares)
+        return [f"The machine was busy: other processes took up to {most:.0%} of the cores' time "
+                f"in {disturbed} of {len(shares)} launches."]  # fmt: skip
+    if None not in shares:  # a load that has gone before the measuring is none
+        return []
     loads = [launch.load[0] for launch in job.launches if launch.load]
     if not loads or max(loads) <= BUSY * cores:
         return []

@@ -71,10 +71,11 @@ def _job(content: Content) -> Iterator[str]:
     yield "### Where it comes from\n"
     yield words.table(["what", "is"], [[plain(k), plain(v)] for k, v in content.provenance])
     yield words.table(
-        ["launch", "began", "seconds", "load before and after", "seed"],
+        ["launch", "began", "seconds", "load before and after", "others took", "seed"],
         [
             [str(x.number), plain(x.began), f"{x.seconds:.1f}",
-             ", ".join(f"{v:.1f}" for v in x.load), str(x.seed)]
+             ", ".join(f"{v:.1f}" for v in x.load),
+             "" if x.others is None else f"{x.others:.0%}", str(x.seed)]
             for x in content.job.launches
         ],
     )  # fmt: skip

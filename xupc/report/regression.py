@@ -1,33 +1,51 @@
 """Whether a second result is slower than a first one, cell by cell, candidate by candidate.
 
 The unit is the launch, since launches differ by more than repetitions do: of each launch only one
-number counts, the mean over the cell's visits of the logarithm of the median of a visit.
+number counts, the mean over the cell's visits of the logarithm of the median of a visit. Launches
+in which other processes took part of the cores are left out, whatever their times, as long as that
+leaves half of them.
 
-1. If the launches of the two results alternate, launch i is compared with launch i, else all
-   launches of one with all of the other. The change is the mean of the differences.
-2. What disturbs a launch disturbs a peer's collective in it, too: a machine that is in another
-   state for a while (its threads on other cores, a neighbour that computes) may make all calls
-   half as slow again. Where both results have the same MPI, the launches' times are therefore
-   explained by the peer's time in the same cell and launch, by as much as they go along with it,
-   and by the change, if that leaves less uncertain (an analysis of covariance).
-3. A few launches say little about how much launches differ, but many cells together say more. The
-   variance in a cell is therefore drawn towards that of the job's other cells, as far as those
-   agree among each other (Smyth's moderated t statistic). The interval and p follow from Student's
+**Couples.** If the launches of the two results take turns, each is compared with its neighbour of
+the other result: what changes slowly is in both. From `ENOUGH` couples on:
+
+1. What disturbs a launch disturbs a peer's collective in it, too. Where both results have the same
+   MPI, the differences of the peer's times are therefore subtracted, by as much as a call goes
+   along with its peer (a median slope). That is learnt from differences between launches of the
+   *same* result, in which no change can be; and it is done if it makes those smaller.
+2. The change is the median of all means of two differences (Hodges and Lehmann), its interval and p
+   are those of Wilcoxon's signed ranks, worked out exactly. A machine that changes its state
+   between the launches of some couples, for better or worse, makes those differences large, not
+   the others, and ranks do not ask how large.
+3. The same is done with couples of neighbouring launches of the same result, as many: the A/A
+   spread is half of that interval. It has in it all that differs between launches. If it is above
+   the tolerance, the cell is not resolvable, unless the whole interval of the change lies beyond
+   that spread.
+
+**Few launches, or launches that do not take turns** say little about how much launches differ, but
+many cells together say more:
+
+1. All launches of one are compared with all of the other, or couples by the mean of their
+   differences; at equal times of the peer if that leaves less uncertain (an analysis of
+   covariance).
+2. The variance in a cell is drawn towards that of the job's other cells, as far as those agree
+   among each other (Smyth's moderated t statistic). The interval and p follow from Student's
    distribution with the degrees of freedom of both.
-4. There are many cells, and some look slower by chance: of all p the false discovery rate is held
-   at 5% (Benjamini and Hochberg).
 
-A regression is a change that is significant so and larger than the tolerance. A cell whose A/A
-spread is above 5% in either result, that has less than two launches of one, or whose launches
-differ so much that a change as large as the tolerance would be lost among them, says nothing.
+**Many cells**: some look slower by chance. Of all p the false discovery rate is held at 5%
+(Benjamini and Hochberg).
+
+A regression is a change that is significant so and larger than the tolerance. A cell in which the
+same call under two names differs by more than 5% within launches, that has less than two launches
+of one result, or whose interval is so wide that a change as large as the tolerance would be lost in
+it, says nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +61,8 @@ REGRESSION, BETTER, SAME = "REGRESSION", "faster", "same"
 UNCLEAR, UNRESOLVED = "unclear", "not resolvable"
 ERROR = 0.05
 """Of an interval, and of the calls of regressions."""
+ENOUGH = 12
+"""Couples, for ranks: of so many the least p, 2 / 2**12, passes among a hundred cells."""
 MOST_FREEDOM = 60.0
 """Of degrees of freedom, so that other cells never make a variance all but certain."""
 
@@ -62,7 +82,9 @@ class Change:
     p
         Of such a ratio if nothing had changed; 1 without a ratio.
     spread
-        The larger A/A spread of the two cells; None if neither measured it.
+        The A/A spread: how far the same call differs within a launch under two names, or, of
+        couples, launches of the same result from each other, if that is more; None if neither is
+        known.
     verdict
         One of `REGRESSION`, `BETTER`, `SAME`, `UNCLEAR`, `UNRESOLVED`.
     """
@@ -84,19 +106,28 @@ class Comparison:
     Attributes
     ----------
     paired
-        Whether launches alternate, and so were compared one by one.
+        Whether launches take turns, and so were compared one by one.
+    ranked
+        Whether there were enough of them for ranks.
     relative
         The peer that explains what launches have in common; empty if none does.
     launches
         Of the first and of the second.
+    disturbed
+        How many of those were left out.
+    busy
+        In how many of the others, too, other processes took part of the cores.
     missing
         What the first has measured and the second has not, in words.
     """
 
     shape: str
     paired: bool
+    ranked: bool
     relative: str
     launches: tuple[int, int]
+    disturbed: tuple[int, int]
+    busy: int
     changes: list[Change]
     missing: list[str]
 
@@ -117,15 +148,24 @@ class _Sample:
 
 @dataclass
 class _Found:
-    """What is known of a candidate before it is judged."""
+    """What a candidate took, before it is judged."""
 
     cell: Cell
     candidate: str
-    old: float
-    new: float
-    spread: float | None
-    plain: _Sample | None
-    relative: _Sample | None
+    spread: float | None  # within launches
+    old: Logs
+    new: Logs
+    old_peer: Logs | None
+    new_peer: Logs | None
+
+
+@dataclass
+class _Tested:
+    """A ratio, p of it if nothing had changed, and the A/A spread of launches if that is known."""
+
+    ratio: Ratio
+    p: float
+    spread: float | None = None
 
 
 def compare(old: Result, new: Result, tolerance: float = 0.05) -> list[Comparison]:
@@ -138,37 +178,37 @@ def compare(old: Result, new: Result, tolerance: float = 0.05) -> list[Compariso
     return found
 
 
-def alternate(old: Sequence[Launch], new: Sequence[Launch]) -> bool:
-    """Whether launches were A B A B, so that neighbours belong together."""
-    if not old or len(old) != len(new):
-        return False
-    began = sorted([(x.began, 0, x.number) for x in old] + [(x.began, 1, x.number) for x in new])
-    whose = [which for _, which, _ in began]
-    return all(a != b for a, b in pairwise(whose))
+def couples(old: Sequence[Launch], new: Sequence[Launch]) -> list[tuple[int, int]]:
+    """Neighbours in time, as their places in the two lists; none if launches do not take turns."""
+    began = sorted([(x.began, 0, i) for i, x in enumerate(old)]
+                   + [(x.began, 1, i) for i, x in enumerate(new)])  # fmt: skip
+    found = []
+    for one, other in zip(began[::2], began[1::2], strict=False):
+        if one[1] == other[1]:
+            return []
+        (_, _, first), (_, _, second) = sorted((one, other), key=lambda x: x[1])
+        found.append((first, second))
+    return found if len(old) == len(new) else []
 
 
 def _compare_jobs(old: Job, new: Job, tolerance: float) -> Comparison:
-    paired = alternate(old.launches, new.launches)
+    pairs = couples(old.launches, new.launches)
     peer = _common_peer(old, new)
+    out = _disturbed(old.launches), _disturbed(new.launches)
     before = {cell.key: cell for cell in old.cells}
-    pairs = [(before[cell.key], cell) for cell in new.cells if cell.key in before]
     found = [
-        _difference(a, b, candidate.name, peer, paired)
-        for a, b in pairs
-        for candidate in b.of_kind(OURS)
-        if (other := a.candidate(candidate.name)) is not None and any(other.ns)
+        _times(before[cell.key], cell, candidate.name, peer, out)
+        for cell in new.cells
+        if cell.key in before
+        for candidate in cell.of_kind(OURS)
+        if (other := before[cell.key].candidate(candidate.name)) is not None and any(other.ns)
     ]
-    relative = bool(peer) and _steadier(found)
-    samples = [x.relative if relative else x.plain for x in found]
-    prior = _prior([s for s in samples if s is not None])
-    judged = [None if s is None else _tested(s, prior) for s in samples]
-    passed = _discoveries([p for _, p in filter(None, judged)])
-    changes = []
-    for x, test in zip(found, judged, strict=True):
-        ratio, p = (None, 1.0) if test is None else test
-        verdict = _verdict(ratio, p <= passed, x.spread, tolerance)
-        changes.append(Change(x.cell, x.candidate, x.old, x.new, ratio, p, x.spread, verdict))
-    counts = len(old.launches), len(new.launches)
+    ranked = len(pairs) >= ENOUGH
+    tested, relative = _by_ranks(found, pairs) if ranked else _by_variances(found, pairs)
+    passed = _discoveries([test.p for test in tested if test is not None])
+    changes = [_judged(x, t, passed, tolerance) for x, t in zip(found, tested, strict=True)]
+    counts, left = (len(old.launches), len(new.launches)), (len(out[0]), len(out[1]))
+    busy = sum(x.disturbed for x in (*old.launches, *new.launches)) - sum(left)
     there = {(x.cell.key, x.candidate) for x in found}
     missing = [
         f"{cell.title} of {cell.nbytes} bytes by {candidate.name}"
@@ -176,7 +216,25 @@ def _compare_jobs(old: Job, new: Job, tolerance: float) -> Comparison:
         for candidate in cell.of_kind(OURS)
         if (cell.key, candidate.name) not in there
     ]
-    return Comparison(new.shape, paired, peer * relative, counts, changes, missing)
+    return Comparison(
+        new.shape, bool(pairs), ranked, peer * relative, counts, left, busy, changes, missing
+    )
+
+
+def _disturbed(launches: Sequence[Launch]) -> list[int]:
+    """The places of those that say little; none if hardly any others are left."""
+    found = [i for i, launch in enumerate(launches) if launch.disturbed]
+    return found if 2 * len(found) <= len(launches) else []
+
+
+def _judged(x: _Found, test: _Tested | None, passed: float, tolerance: float) -> Change:
+    was, now = (math.exp(float(np.nanmedian(logs))) for logs in (x.old, x.new))
+    if test is None:
+        return Change(x.cell, x.candidate, was, now, None, 1.0, x.spread, UNRESOLVED)
+    verdict = _verdict(test, test.p <= passed, x.spread, tolerance)
+    spreads = [s for s in (x.spread, test.spread) if s is not None]
+    spread = max(spreads, default=None)
+    return Change(x.cell, x.candidate, was, now, test.ratio, test.p, spread, verdict)
 
 
 def _common_peer(old: Job, new: Job) -> str:
@@ -187,16 +245,14 @@ def _common_peer(old: Job, new: Job) -> str:
     return min(set.intersection(*names), default="") if names else ""
 
 
-def _difference(old: Cell, new: Cell, name: str, peer: str, paired: bool) -> _Found:
-    """A candidate of a cell in the two results."""
-    a, b = _logs(old, name), _logs(new, name)
-    was, now = (math.exp(float(np.nanmedian(x))) for x in (a, b))
+def _times(old: Cell, new: Cell, name: str, peer: str, out: tuple[list[int], list[int]]) -> _Found:
+    """A candidate of a cell in the two results, but for some launches of each."""
     spreads = [s for cell in (old, new) if (s := cell.spread) is not None]
-    relative = None
-    if peer:
-        relative = _adjusted(a, b, _logs(old, peer), _logs(new, peer))
-    plain = _sample(a, b, paired)
-    return _Found(new, name, was, now, max(spreads, default=None), plain, relative)
+    peers = [_logs(cell, peer) if peer else None for cell in (old, new)]
+    times = _logs(old, name), _logs(new, name)
+    for logs, places in zip(times, out, strict=True):
+        logs[places] = math.nan
+    return _Found(new, name, max(spreads, default=None), *times, *peers)
 
 
 def _logs(cell: Cell, name: str) -> Logs:
@@ -215,11 +271,119 @@ def _mean_log(parts: Sequence[Sequence[int]]) -> float:
     return float(np.mean([math.log(max(1.0, float(np.median(part)))) for part in parts]))
 
 
-def _sample(old: Logs, new: Logs, paired: bool) -> _Sample | None:
+# --- couples, by ranks ----------------------------------------------------------------------------
+
+
+def _by_ranks(
+    found: Sequence[_Found], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[_Tested | None], bool]:
+    """Of every candidate; and whether a peer explains what launches have in common."""
+    plain = [_couples_of(x, pairs, 0.0) for x in found]
+    slopes = [_slope(x) for x in found]
+    if None not in slopes and found:
+        relative = [_couples_of(x, pairs, s or 0.0) for x, s in zip(found, slopes, strict=True)]
+        sizes = [[float(np.median(np.abs(same))) for _, same in each if same.size]
+                 for each in (plain, relative)]  # fmt: skip
+        if all(sizes) and np.median(sizes[1]) < np.median(sizes[0]):
+            return [_ranks(*each) for each in relative], True
+    return [_ranks(*each) for each in plain], False
+
+
+def _couples_of(x: _Found, pairs: Sequence[tuple[int, int]], slope: float) -> tuple[Logs, Logs]:
+    """Differences of couples, new from old, and of as many neighbours of the same result."""
+    old, new = x.old, x.new
+    if slope and x.old_peer is not None and x.new_peer is not None:
+        old, new = old - slope * x.old_peer, new - slope * x.new_peer
+    first, second = (np.array(each) for each in zip(*pairs, strict=True))
+    old, new = old[first], new[second]
+    changed = new - old
+    same = np.concatenate([each[1::2] - each[: each.size // 2 * 2 : 2] for each in (old, new)])
+    return changed[~np.isnan(changed)], same[~np.isnan(same)]
+
+
+def _slope(x: _Found) -> float | None:
+    """By how much it goes along with its peer from a launch to the next of the same result.
+
+    The line through the origin with the least absolute deviations; None without a peer.
+    """
+    if x.old_peer is None or x.new_peer is None:
+        return None
+    mine = np.concatenate([np.diff(x.old), np.diff(x.new)])
+    peer = np.concatenate([np.diff(x.old_peer), np.diff(x.new_peer)])
+    there = ~np.isnan(mine + peer) & (peer != 0)
+    mine, peer = mine[there], peer[there]
+    if mine.size < ENOUGH:
+        return None
+    slopes, weights = mine / peer, np.abs(peer)
+    order = np.argsort(slopes)
+    below = np.cumsum(weights[order])
+    return float(slopes[order][np.searchsorted(below, below[-1] / 2)])
+
+
+def _ranks(changed: Logs, same: Logs) -> _Tested | None:
+    """By Wilcoxon's signed ranks; None if too many couples lack a launch."""
+    if min(changed.size, same.size) < ENOUGH / 2:
+        return None
+    value, low, high = _middle(changed)
+    _, apart, other = _middle(same)  # the middle is 0: nothing has changed between these
+    ratio = Ratio(*(math.exp(x) for x in (value, low, high)))
+    return _Tested(ratio, signed_ranks_p(changed), math.expm1((other - apart) / 2))
+
+
+def _middle(differences: Logs) -> tuple[float, float, float]:
+    """The median of all means of two, and its interval."""
+    first, second = np.triu_indices(differences.size)
+    means = np.sort((differences[first] + differences[second]) / 2)
+    rare = _ranks_below(differences.size) <= ERROR / 2  # sums of ranks, from 0
+    out = int(rare.sum())  # so many of the means, at either end
+    if not out:
+        return float(np.median(means)), -math.inf, math.inf
+    return float(np.median(means)), float(means[out - 1]), float(means[-out])
+
+
+def signed_ranks_p(differences: Logs) -> float:
+    """Of differences whose signs would be those of a coin; equal ones share their ranks."""
+    some = differences[differences != 0]
+    if not some.size:
+        return 1.0
+    sizes = np.abs(some)
+    ordered = np.sort(sizes)
+    ranks = (np.searchsorted(ordered, sizes) + np.searchsorted(ordered, sizes, "right") + 1) / 2
+    ahead = float(ranks[some > 0].sum())
+    less = math.floor(min(ahead, ranks.sum() - ahead))
+    return min(1.0, 2 * float(_ranks_below(some.size)[less]))
+
+
+@functools.cache
+def _ranks_below(count: int) -> Logs:
+    """How likely the ranks 1 to `count`, each with a chance of one half, sum up to k or less."""
+    likely = np.zeros(count * (count + 1) // 2 + 1)
+    likely[0] = 1.0
+    for rank in range(1, count + 1):
+        likely[rank:] += likely[:-rank].copy()
+        likely /= 2
+    return np.cumsum(likely)
+
+
+# --- few launches, by variances -------------------------------------------------------------------
+
+
+def _by_variances(
+    found: Sequence[_Found], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[_Tested | None], bool]:
+    """Of every candidate; and whether a peer explains what launches have in common."""
+    plain = [_sample(x.old, x.new, pairs) for x in found]
+    adjusted = [_adjusted(x) for x in found]
+    relative = _steadier(plain, adjusted)
+    samples = adjusted if relative else plain
+    prior = _prior([s for s in samples if s is not None])
+    return [None if s is None else _tested(s, prior) for s in samples], relative
+
+
+def _sample(old: Logs, new: Logs, pairs: Sequence[tuple[int, int]]) -> _Sample | None:
     """The difference and how it varies; None if there are too few launches to say."""
-    if paired:
-        n = min(old.size, new.size)
-        d = new[:n] - old[:n]
+    if pairs:
+        d = np.array([new[second] - old[first] for first, second in pairs])
         d = d[~np.isnan(d)]
         if d.size < 2:
             return None
@@ -233,10 +397,13 @@ def _sample(old: Logs, new: Logs, paired: bool) -> _Sample | None:
     return _Sample(float(new.mean() - old.mean()), float(squares) / freedom, scale, freedom)
 
 
-def _adjusted(old: Logs, new: Logs, old_peer: Logs, new_peer: Logs) -> _Sample | None:
-    """The difference at equal times of the peer, by least squares."""
+def _adjusted(x: _Found) -> _Sample | None:
+    """The difference at equal times of the peer, by least squares; None without a peer."""
+    old, new = x.old, x.new
+    if x.old_peer is None or x.new_peer is None:
+        return None
     logs = np.concatenate([old, new])
-    peer = np.concatenate([old_peer, new_peer])
+    peer = np.concatenate([x.old_peer, x.new_peer])
     later = np.concatenate([np.zeros(old.size), np.ones(new.size)])
     there = ~np.isnan(logs + peer)
     logs, peer, later = logs[there], peer[there], later[there]
@@ -250,18 +417,15 @@ def _adjusted(old: Logs, new: Logs, old_peer: Logs, new_peer: Logs) -> _Sample |
     return _Sample(float(found[1]), left / freedom, float(inverse[1, 1]), freedom)
 
 
-def _steadier(found: Sequence[_Found]) -> bool:
+def _steadier(plain: Sequence[_Sample | None], adjusted: Sequence[_Sample | None]) -> bool:
     """Whether differences at equal times of the peer are less uncertain in a typical cell."""
-    both = [(x.plain, x.relative) for x in found if x.plain and x.relative]
-    if len(both) < sum(x.plain is not None for x in found) or not both:
+    both = [(x, y) for x, y in zip(plain, adjusted, strict=True) if x and y]
+    if len(both) < sum(x is not None for x in plain) or not both:
         return False
-    plain, relative = (
+    without, at_equal = (
         np.median([pair[i].variance * pair[i].scale for pair in both]) for i in (0, 1)
     )
-    return bool(relative < plain)
-
-
-# --- variances that help each other ---------------------------------------------------------------
+    return bool(at_equal < without)
 
 
 def _digamma(x: float) -> float:
@@ -296,15 +460,15 @@ def _prior(samples: Sequence[_Sample]) -> tuple[float, float]:
     return math.exp(float(logs.mean()) + _digamma(half) - math.log(half)), freedom
 
 
-def _tested(sample: _Sample, prior: tuple[float, float]) -> tuple[Ratio, float]:
-    """The ratio with its interval, and p of it if nothing had changed."""
+def _tested(sample: _Sample, prior: tuple[float, float]) -> _Tested:
+    """By Student's distribution."""
     variance, freedom = prior
     total = sample.freedom + freedom
     moderated = (sample.variance * sample.freedom + variance * freedom) / total
     error = math.sqrt(max(moderated * sample.scale, 1e-12))
     p = 2 * student_tail(abs(sample.value) / error, total)
     reach = error * _solve(lambda t: ERROR / 2 - student_tail(t, total), 0.0, 1e3)
-    return Ratio(*(math.exp(sample.value + x) for x in (0.0, -reach, reach))), p
+    return _Tested(Ratio(*(math.exp(sample.value + x) for x in (0.0, -reach, reach))), p)
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)
@@ -340,14 +504,16 @@ def _discoveries(every: Sequence[float]) -> float:
     return max(limits, default=-1.0)
 
 
-def _verdict(ratio: Ratio | None, found: bool, spread: float | None, tolerance: float) -> str:
-    if ratio is None or (spread is not None and spread > RESOLVABLE):
+def _verdict(test: _Tested, found: bool, within: float | None, tolerance: float) -> str:
+    if within is not None and within > RESOLVABLE:
         return UNRESOLVED
-    most = 1 + tolerance
-    if found and ratio.value > most:
+    ratio, most = test.ratio, 1 + tolerance
+    spread = test.spread or 0.0
+    hidden = spread > tolerance
+    if found and ratio.value > most and (ratio.low > 1 + spread or not hidden):
         return REGRESSION
-    if found and ratio.value < 1 / most:
+    if found and ratio.value < 1 / most and (ratio.high < 1 / (1 + spread) or not hidden):
         return BETTER
-    if ratio.high > ratio.low * most**2:
+    if hidden or ratio.high > ratio.low * most**2:
         return UNRESOLVED
     return SAME if ratio.high <= most and ratio.low >= 1 / most else UNCLEAR

@@ -1,0 +1,103 @@
+"""The driver of launches, with made-up jobs in their place: what is launched when, and kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xupc.bench import driver
+from xupc.bench.results import Result
+from xupc.bench.settings import Settings, Shape
+from xupc.cli.launcher import Outcome
+
+ABOUT = {"xupc": "1", "mpi": "MPICH 5", "cores": 2, "oversubscribed": False}
+
+
+class Jobs:
+    """Instead of `run_job`: writes what thread 0 of a job would, and remembers the settings."""
+
+    def __init__(self, names: Sequence[str] = ("xupc", "mpi4py"), takes: float = 0.0) -> None:
+        self.settings: list[Settings] = []
+        self.names = names
+        self.takes = takes
+
+    def __call__(self, command: list[str], *_: Any, **__: Any) -> Outcome:
+        at = next(i for i, word in enumerate(command) if word.endswith(".worker"))
+        threads = int(command[command.index("-n") + 1])
+        self.settings.append(Settings.from_json(command[at + 2]))
+        candidates = [{"name": n, "kind": "ours", "call": n} for n in self.names]
+        cell = {"collective": "all_gather", "nbytes": 8, "moved": 8, "candidates": candidates}
+        lines = [
+            {"about": ABOUT, "hosts": ["here"]},
+            {"threads": threads, "nodes": [list(range(threads))], "clock": "monotonic",
+             "began": "2026-11-22T00:00:00Z", "seed": 1, "cells": [cell]},
+            {"cell": 0, "ns": [[5]] * len(self.names), "wrong": [[]] * len(self.names)},
+            {"seconds": 1.0, "load": [0.0, 0.0], "others": 0.25},
+        ]  # fmt: skip
+        Path(command[at + 1]).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        time.sleep(self.takes)
+        return Outcome(0, seconds=1.0)
+
+
+def measured(
+    patch: pytest.MonkeyPatch, jobs: Jobs, *threads: int, file: Path | None = None, **plan: Any
+) -> Result:
+    patch.setattr(driver, "run_job", jobs)
+    settings = plan.pop("settings", Settings(collectives=("all_gather",), sizes=(8,)))
+    shapes = tuple(Shape(n) for n in threads)
+    result, status = driver.measure(driver.Plan(shapes, settings, **plan), ["x"], save=file)
+    assert status == 0
+    return result
+
+
+def test_launches_are_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """To the job of the same shape, with a seed of their own; other jobs stay."""
+    jobs, file = Jobs(), tmp_path / "r.json"
+    measured(monkeypatch, jobs, 2, 3, launches=2, file=file)
+    measured(monkeypatch, jobs, 3, 4, launches=1, file=file, after=Result.load(file))
+    found = Result.load(file)
+    assert {job.threads: len(job.launches) for job in found.jobs} == {2: 2, 3: 3, 4: 1}
+    assert found.complete
+    assert all(launch.disturbed for job in found.jobs for launch in job.launches)
+    assert [s.seed for s in jobs.settings] == [1, 1, 2, 2, 3, 1]
+
+
+def test_what_does_not_belong_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other candidates, or another library: refused, and the file is as it was."""
+    file = tmp_path / "r.json"
+    measured(monkeypatch, Jobs(), 2, file=file)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="other calls, sizes or candidates"):
+        measured(monkeypatch, Jobs(["xupc"]), 2, file=file, after=Result.load(file))
+    assert file.read_bytes() == before
+    monkeypatch.setitem(ABOUT, "mpi", "Open MPI 5")
+    with pytest.raises(ValueError, match="another mpi: MPICH 5, not Open MPI 5"):
+        measured(monkeypatch, Jobs(), 2, file=file, after=Result.load(file))
+    assert file.read_bytes() == before
+
+
+def test_no_launch_begins_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first of each job; and where repetitions are given time does not count."""
+    slow = Jobs(takes=0.1)
+    found = measured(monkeypatch, slow, 2, 3, launches=9, seconds=0.3)
+    assert 1 <= len(found.jobs[0].launches) == len(found.jobs[1].launches) < 9
+    assert "time was up" in found.notes[0]
+    fixed = Settings(collectives=("all_gather",), sizes=(8,), iterations=3)
+    found = measured(monkeypatch, Jobs(), 2, launches=4, seconds=0.001, settings=fixed)
+    assert len(found.jobs[0].launches) == 4
+
+
+def test_many_threads_get_more_time_for_their_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many repetitions take them longer; else all jobs get the same."""
+    jobs = Jobs()
+    fixed = Settings(collectives=("all_gather",), sizes=(8,), iterations=500, limited=True)
+    measured(monkeypatch, jobs, 2, 8, seconds=1000.0, settings=fixed)
+    measured(monkeypatch, jobs, 2, 8, seconds=1000.0)
+    first, _, other, _ = [s.seconds for s in jobs.settings]
+    assert first == pytest.approx(2 / 10 * 1000, rel=0.05)
+    assert other == pytest.approx(1 / 2 * 1000, rel=0.05)
