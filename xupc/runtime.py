@@ -107,7 +107,6 @@ def init(
         _failed = e
         raise
     _halfway = False
-    job.settings_comm = comm
     _world = Team.world(job, job.prepared)
     job.heap.world = _world
     job.heap.alive = job.check

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -197,6 +198,12 @@ class Team:
             runtime.leave(kind, value, traceback)
         elif kind is None and not self._freed:
             self.free()
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Where in the node's memory the parts of my node's threads lie, by rank."""
+        tree = self.rank_tree
+        return {int(rank): tree.place(int(rank)) for rank in tree.members(self.node_number)}
 
     # -- parts of it -----------------------------------------------------------------------
     @property

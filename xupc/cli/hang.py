@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import psutil
 
 from xupc.engine.control import LAST, MAGIC, Control
 from xupc.engine.whereabouts import Gathering, report_text
@@ -118,18 +119,20 @@ def _is_control(path: str) -> bool:
         return file.read(8) == MAGIC.to_bytes(8, sys.byteorder)
 
 
+# What has ended meanwhile, or is not for us to see, is nothing known.
+_UNKNOWN = (psutil.Error, OSError)
+
+
 def _tag_of(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        for entry in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            if entry.startswith(f"{JOB_TAG}=".encode()):
-                return entry.partition(b"=")[2].decode(errors="replace")
+    with contextlib.suppress(*_UNKNOWN):
+        return psutil.Process(pid).environ().get(JOB_TAG, "")
     return ""
 
 
 def _program_of(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        return " ".join(words[1:4]).strip() or words[0]
+    with contextlib.suppress(*_UNKNOWN):
+        words = psutil.Process(pid).cmdline()
+        return " ".join(words[1:4] or words)
     return "?"
 
 
@@ -145,14 +148,11 @@ def choose(found: Sequence[Job], wanted: str) -> list[Job]:
     return alike
 
 
-def _ancestors(pid: int) -> Iterator[int]:
+def _ancestors(pid: int) -> list[int]:
     """A process's parent, its parent, and so on."""
-    while pid > 1:
-        try:
-            pid = int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return
-        yield pid
+    with contextlib.suppress(*_UNKNOWN):
+        return [parent.pid for parent in psutil.Process(pid).parents()]
+    return []
 
 
 @click.command("hang-report")

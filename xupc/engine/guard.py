@@ -380,8 +380,12 @@ class Guard:
             self.lifeline.tell(*trouble)
         if trouble[0] in (DEAD, FINISHED):
             return trouble[1] if trouble[0] == DEAD else ""
-        # broken otherwise: whoever was to end the job may have been killed before he could
-        return "; ".join(self.control.epitaph(i) for i in self.control.gone())
+        # broken otherwise: whoever was to end the job may have been killed before he could, here
+        # or, with his whole machine, elsewhere
+        gone = [self.control.epitaph(i) for i in self.control.gone()]
+        if self.lifeline is not None and self.lifeline.lost:
+            gone.append(self.lifeline.lost)
+        return "; ".join(gone)
 
     # -- the end -------------------------------------------------------------------------
     def finished(self) -> None:

@@ -145,6 +145,7 @@ class Lifeline:
         self.places: Callable[[int, Any], None] = lambda machine, places: None
         self.told = False
         self.ended = False
+        self.lost = ""  # the last neighbour that has gone without a farewell, in words
         self._said = ""
         self._lock = threading.Lock()
         self._peers: list[Peer] = []
@@ -217,7 +218,8 @@ class Lifeline:
             self._peers.remove(peer)
         peer.socket.close()
         if not peer.left:
-            self.heard(DEAD, peer.epitaph())
+            self.lost = peer.epitaph()
+            self.heard(DEAD, self.lost)
 
     def _take(self, peer: Peer, line: dict[str, Any]) -> None:
         if "trouble" in line:

@@ -75,8 +75,14 @@ SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
 STALL_NS = 500_000_000
 BURST = 50
+VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of SLOT
 _EXCHANGE = struct.Struct("<QQQQ")
 _CONFLICT, _WROTE = 1, 2
+KEPT = 4096  # messages of an instance whose places are remembered
+
+Message = tuple[list[Grid], list[tuple[int, int]]]
+Pieces = dict[int, list[tuple[int, int, int]]]
+"""By rank: (operand, bytes from where it is bound, bytes)."""
 
 
 class Bound:
@@ -133,12 +139,20 @@ class NetContext:
         self.barrier: NetBarrier | None = None
         self.again = False
         self.posted: dict[int, Step] = {}
+        self._bases: list[int] = []
+        self._messages: dict[int, Message] = {}
+        self._led: tuple[Pieces, Pieces] | None = None
+        self.views: dict[tuple[Part, int, int], Any] = {}
 
     def start(self, operation: int) -> None:
         """A new run of the instance."""
         for bound in self.bounds:
             if isinstance(bound, SlotBound):
                 bound.turn(operation)
+        bases = [bound.address for bound in self.bounds]
+        if bases != self._bases:
+            self._bases = bases
+            self._messages.clear()
         self.open = 0
         self.barrier = None
         self.again = False
@@ -150,8 +164,8 @@ class NetContext:
         bound = self.bounds[part.operand]
         if bound.place is not None:
             return bound.place(part.thread, part.offset)
-        address: int = bound.address + bound.stride * self.tree.place(part.thread) + part.offset
-        return address
+        place = self.team.places[part.thread]
+        return int(bound.address + bound.stride * place + part.offset)
 
     def row(self, part: Part, count: int) -> tuple[int, int]:
         """(address, bytes from block to block) of a row on my node."""
@@ -162,9 +176,8 @@ class NetContext:
 
     def _apart(self, part: Part, threads: int) -> int:
         """Bytes from a thread's memory to that of the one `threads` further on."""
-        place, other = (self.tree.place(t) for t in (part.thread, part.thread + threads))
-        stride: int = self.bounds[part.operand].stride
-        return stride * (other - place)
+        places, stride = self.team.places, self.bounds[part.operand].stride
+        return int(stride * (places[part.thread + threads] - places[part.thread]))
 
     def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
         """Where the blocks of a message lie on my node."""
@@ -185,6 +198,15 @@ class NetContext:
         index = tree.node_index
         return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
 
+    def message(self, step: Send | Recv) -> Message:
+        """Where its blocks lie on my node, and (position, rank) of those at the other end."""
+        found = self._messages.get(step.ticket)
+        if found is None:
+            found = self.grids(step.blocks), self.far(_other_ends(step))
+            if len(self._messages) < KEPT:
+                self._messages[step.ticket] = found
+        return found
+
     def post(self, step: Step, instance: Any) -> None:
         """Start an MPI step; its ticket is set when all its messages are done."""
         team = self.team
@@ -192,13 +214,13 @@ class NetContext:
         keep: list[Any] = []
         match step:
             case Send():
-                grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
-                for i, rank in self.far(step.to):
+                (grids, peers), tag = self.message(step), team.call_tag(instance, DATA)
+                for i, rank in peers:
                     shift = i * step.peer_step
                     requests.append(self.link.send(rank, tag, grids, shift))
             case Recv():
-                grids, tag = self.grids(step.blocks), team.call_tag(instance, DATA)
-                for i, rank in self.far(step.of):
+                (grids, peers), tag = self.message(step), team.call_tag(instance, DATA)
+                for i, rank in peers:
                     shift = i * step.peer_step
                     requests.append(self.link.recv(rank, tag, grids, shift))
             case Get():
@@ -272,10 +294,8 @@ class NetContext:
         for step in self.posted.values():
             if isinstance(step, Get):
                 ranks = _sources(step)
-            elif isinstance(step, Recv | NetWait):
-                ranks = step.of
-            elif isinstance(step, Send | NetSignal):
-                ranks = step.to
+            elif isinstance(step, Send | NetSignal | Recv | NetWait):
+                ranks = _other_ends(step)
             else:
                 continue
             found.update(self.team.threads[rank] for _, rank in self.far(ranks))
@@ -311,8 +331,14 @@ class NetContext:
         size = kernel.dtype.itemsize
 
         def view(part: Part, nelems: int) -> Any:
-            memory = (c_char * (nelems * size)).from_address(self.address(part))
-            return np.frombuffer(memory, kernel.dtype)
+            key = part, nelems, self.bounds[part.operand].address
+            found = self.views.get(key)
+            if found is None:
+                memory = (c_char * (nelems * size)).from_address(self.address(part))
+                if len(self.views) == VIEWS:
+                    self.views.clear()
+                found = self.views[key] = np.frombuffer(memory, kernel.dtype)
+            return found
 
         try:
             carry_out(step, kernel, view)
@@ -345,33 +371,53 @@ class NetContext:
 
     def _barrier(self, instance: Any, step: Barrier, kind: int) -> NetBarrier:
         team, core = self.team, instance.team
-        data = self._collect(step.sends) if isinstance(step, Exchange) else {}
+        data = self._collect(step) if isinstance(step, Exchange) else {}
         return NetBarrier(
             self.link, team.exchange_group, team.exchange_index, tag_of(core.epoch, kind),
             core.node_result, team.tuning, data,
         )
 
-    def _collect(self, sends: Sequence[Send]) -> dict[int, bytes]:
-        """The bytes of each rank's messages, one after the other."""
-        data: dict[int, bytes] = {}
-        for step in sends:
-            grids = self.grids(step.blocks)
-            for i, rank in self.far(step.to):
-                shift = i * step.peer_step
-                row = [string_at(at + shift, n) for grid in grids for at, n in grid.each()]
-                data[rank] = data.get(rank, b"") + b"".join(row)
-        return data
+    def _pieces(self, steps: Sequence[Send | Recv]) -> Pieces:
+        """Of messages, by the rank at the other end; in order."""
+        found: Pieces = {}
+        for step in steps:
+            peers = self.far(_other_ends(step))
+            for blocks in step.blocks:
+                operand = blocks.part.operand
+                places = [p for grid in self.grids([blocks]) for p in grid.each()]
+                for i, rank in peers:
+                    shift = i * step.peer_step - self._bases[operand]
+                    pieces = [(operand, at + shift, n) for at, n in places]
+                    found.setdefault(rank, []).extend(pieces)
+        return found
+
+    def _routes(self, exchange: Exchange) -> tuple[Pieces, Pieces]:
+        """What a led call sends and gets; the same whenever the instance runs."""
+        if self._led is None:
+            self._led = self._pieces(exchange.sends), self._pieces(exchange.recvs)
+        return self._led
+
+    def _collect(self, exchange: Exchange) -> dict[int, bytes]:
+        """The bytes for each rank, one piece after the other."""
+        bases = self._bases
+        return {
+            rank: b"".join([string_at(bases[operand] + at, n) for operand, at, n in pieces])
+            for rank, pieces in self._routes(exchange)[0].items()
+        }
 
     def _deliver(self, exchange: Exchange, barrier: NetBarrier) -> None:
         """The other end of `_collect`."""
-        taken: dict[int, int] = {}
-        for step in exchange.recvs:
-            grids = self.grids(step.blocks)
-            for i, rank in self.far(step.of):
-                for address, n in (place for grid in grids for place in grid.each()):
-                    at = taken.get(rank, 0)
-                    taken[rank] = at + n
-                    memmove(address + i * step.peer_step, barrier.block(rank, at, n), n)
+        bases = self._bases
+        for rank, pieces in self._routes(exchange)[1].items():
+            taken = 0
+            for operand, at, n in pieces:
+                memmove(bases[operand] + at, barrier.block(rank, taken, n), n)
+                taken += n
+
+
+def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:
+    """To whom a message goes, or from whom it comes."""
+    return step.to if isinstance(step, Send | NetSignal) else step.of
 
 
 def _sources(step: Get) -> Ranks:

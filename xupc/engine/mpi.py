@@ -29,16 +29,16 @@ __all__ = [
     "BARRIER",
     "CONTROL",
     "DATA",
-    "Grid",
-    "Link",
     "RESYNC",
     "SIGNAL",
     "STALL",
+    "Grid",
+    "Link",
     "Network",
     "Window",
     "abort_all",
-    "tag_of",
     "place_in_mpi",
+    "tag_of",
 ]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7

@@ -13,26 +13,29 @@ newer one covers it, is forgotten.  So the lists stay as short as one call's.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..plan.draw import step_text
-from ..plan.steps import LANES, Step
+from ..plan.steps import LANES
 
 __all__ = ["Race", "Shadow", "Where"]
 
 
 class Where(NamedTuple):
-    """A step of a call of a thread, or something its user does between calls (lane -1)."""
+    """A step of a call of a thread, or an action of its user between calls (lane -1).
+
+    Put into words only when somebody asks: there are very many.
+    """
 
     thread: int
     call: int
     lane: int
     at: int
-    step: Step | str
+    step: Any
     name: str
 
     def __str__(self) -> str:
-        if isinstance(self.step, str):
+        if self.lane < 0:
             return f"thread {self.thread}, before call {self.call}: {self.step}"
         return (
             f"thread {self.thread}, call {self.call} ({self.name}), {LANES[self.lane]} lane, "

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import errors
 from ..errors import CollectiveMismatchError, XupcError
+from .whereabouts import range_text, ranges
 
 __all__ = ["Record", "Verdict", "compare", "first_apart"]
 
@@ -179,22 +180,13 @@ def _groups(values: list[str], threads: Sequence[int]) -> str:
     tie = len(counts) > 1 and counts[1][1] == counts[0][1]
     parts = []
     for value, _ in reversed(counts):
-        who = sorted(t for t, v in zip(threads, values, strict=True) if v == value)
+        who = [t for t, v in zip(threads, values, strict=True) if v == value]
+        names = range_text(ranges(who), most=len(who))
         if value == common and not tie:
-            parts.append(f"the other threads ({_runs(who)}): {value}")
+            parts.append(f"the other threads ({names}): {value}")
         else:
-            parts.append(f"thread{'s' * (len(who) > 1)} {_runs(who)}: {value}")
+            parts.append(f"thread{'s' * (len(who) > 1)} {names}: {value}")
     return "; ".join(parts)
-
-
-def _runs(who: list[int]) -> str:
-    runs: list[list[int]] = []
-    for thread in who:
-        if runs and thread == runs[-1][-1] + 1:
-            runs[-1].append(thread)
-        else:
-            runs.append([thread])
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
 
 
 class Verdict:

@@ -419,7 +419,7 @@ class Simulation:
                 return
             writes = isinstance(action, UserWrite)
             data = action.data if isinstance(action, UserWrite) else action.expected
-            where = Where(thread.number, thread.calls, -1, thread.next - 1, str(action), "")
+            where = Where(thread.number, thread.calls, -1, thread.next - 1, action, "")
             lo, hi = action.lo, action.lo + len(data)
             bit = self._new_bit()
             shadow = self._shadows[action.array][action.thread]

@@ -27,7 +27,7 @@ from typing import Any
 
 from .control import PLACES_BYTES, Call, Control
 
-__all__ = ["Gathering", "Group", "Row", "line_of", "merge", "ranges", "report_text"]
+__all__ = ["Gathering", "Group", "Row", "line_of", "merge", "range_text", "ranges", "report_text"]
 
 HERE = 1.0  # seconds for the threads of a machine to answer
 THERE = 2.5  # for other machines
@@ -159,12 +159,7 @@ def merge(groups: Iterable[Group]) -> list[Group]:
     found: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         found.setdefault((group.place, group.else_), []).append(group)
-    out = []
-    for (place, else_), same in found.items():
-        threads = ranges(t for g in same for a, b in g.threads for t in range(a, b + 1))
-        times = [t for g in same for t in (g.least, g.most) if t is not None]
-        low, high = (min(times), max(times)) if times else (None, None)
-        out.append(Group(place, else_, threads, low, high))
+    out = [_together(place, else_, same) for (place, else_), same in found.items()]
     return sorted(out, key=lambda g: (-g.size, g.threads))
 
 
@@ -173,10 +168,14 @@ def shortened(groups: Sequence[Group], most: int = MOST_GROUPS) -> list[Group]:
     if len(groups) <= most:
         return list(groups)
     rest = groups[most - 1 :]
-    threads = ranges(t for g in rest for a, b in g.threads for t in range(a, b + 1))
-    times = [t for g in rest for t in (g.least, g.most) if t is not None]
-    low, high = (min(times), max(times)) if times else (None, None)
-    return [*groups[: most - 1], Group(f"in {len(rest)} other places", "", threads, low, high)]
+    return [*groups[: most - 1], _together(f"in {len(rest)} other places", "", rest)]
+
+
+def _together(place: str, else_: str, groups: Sequence[Group]) -> Group:
+    """The threads of all groups as one of them, and between which times."""
+    threads = ranges(t for g in groups for a, b in g.threads for t in range(a, b + 1))
+    times = [t for g in groups for t in (g.least, g.most) if t is not None]
+    return Group(place, else_, threads, min(times, default=None), max(times, default=None))
 
 
 def report_text(groups: Sequence[Group]) -> str:

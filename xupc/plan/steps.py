@@ -137,7 +137,7 @@ class Part(NamedTuple):
 
     def __add__(self, nbytes: object) -> Part:
         assert isinstance(nbytes, int)
-        return self._replace(offset=self.offset + nbytes)
+        return self._replace(offset=self.offset + nbytes) if nbytes else self
 
 
 class Blocks(NamedTuple):

@@ -169,6 +169,17 @@ def raises(
     return error
 
 
+def group(threads: list[int]) -> str:
+    """The threads as messages name them: "0, 2-3" for 0, 2 and 3."""
+    runs: list[list[int]] = []
+    for thread in threads:
+        if runs and thread == runs[-1][-1] + 1:
+            runs[-1].append(thread)
+        else:
+            runs.append([thread])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
 class Usable:
     """Correct calls with checked data, to prove that nothing is broken."""
 

@@ -1,5 +1,6 @@
-"""Memory and teams, taken and given back over and over: nothing grows. Argument: cycles.
+"""Memory and teams, taken and given back over and over: nothing grows.
 
+Arguments: how many cycles, and of what if not of both.
 Views of freed arrays and of freed teams stay alive for some cycles, and keep what they hold.
 """
 
@@ -41,21 +42,26 @@ class Kept:
 def memory(k: int, kept: Kept) -> None:
     """Collective, individual and global memory of other sizes each time."""
     T, me = xupc.THREADS, xupc.MYTHREAD
-    n = 1 + k * 7919 % 30_000
+    n = 1 + k * 7919 % 60_000
     A = xupc.all_alloc(n * T, "u1", n)
     B = xupc.all_alloc(1 + n // 3, "f8", (1, 4, "*", 0)[k % 4])
     assert not A.local.any()
     assert not B.local.any()
     A.local[:] = 255
+    B.local[:] = 1
     p = xupc.alloc(n // 4)
-    q = xupc.global_alloc(1 + n // 8, "i2") if k % T == me else None
+    p.local(n // 4)[:] = 255
+    q = xupc.global_alloc(1 + n // 2, "i2") if k % T == me else None
     if k % 5 == me:
         kept.add(A.local[: n // 2], k % 250)
     x = xupc.node_array((n,), "u1")
     x[n - 1] = 1
-    for free, what in ((xupc.all_free, A), (xupc.free, p), (xupc.free, q), (xupc.all_free, B)):
-        if what is not None:
-            free(what)
+    xupc.all_free(A)
+    xupc.free(p)
+    if q is not None:
+        q[n // 2] = 1
+        xupc.free(q)
+    xupc.all_free(B)
 
 
 def teams(k: int, kept: Kept) -> None:
@@ -73,13 +79,16 @@ def teams(k: int, kept: Kept) -> None:
 
 
 def use() -> dict[str, int]:
-    """What this process has now: PSS, descriptors, maps, pages of its shared-memory files."""
+    """What this process has now: RSS, PSS, descriptors, maps, pages of its shared-memory files.
+
+    The PSS is that of memory, without files: of libraries each process has a smaller part while
+    more of them run, those of other jobs included.
+    """
     gc.collect()
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
-        found = re.search(r"^Pss:\s+(\d+) kB", file.read(), re.MULTILINE)
+        found = dict(re.findall(r"^(\w+):\s+(\d+) kB", file.read(), re.MULTILINE))
     with open("/proc/self/maps", encoding="ascii") as file:
         maps = sum(1 for _ in file)
-    assert found
     numbers = os.listdir("/proc/self/fd")
     shared = 0
     where = os.stat(os.environ.get("XUPC_SHM_DIR", "/dev/shm")).st_dev
@@ -90,7 +99,10 @@ def use() -> dict[str, int]:
             continue
         if status.st_dev == where:
             shared += status.st_blocks * 512
-    return {"pss": int(found[1]) * 1024, "files": len(numbers), "maps": maps, "shared": shared}
+    rss, anonymous, shm = (1024 * int(found[name]) for name in ("Rss", "Pss_Anon", "Pss_Shmem"))
+    return {
+        "rss": rss, "pss": anonymous + shm, "files": len(numbers), "maps": maps, "shared": shared
+    }
 
 
 def flat(what: Any, cycles: int) -> str:
@@ -113,6 +125,7 @@ def flat(what: Any, cycles: int) -> str:
     after = use()
     grown = {name: after[name] - before[name] for name in before}
     print(f"thread {xupc.MYTHREAD}: {what.__name__}: before {before}, grown {grown}", flush=True)
+    assert grown["rss"] < 3 * MIB + cycles * 20, grown
     assert grown["pss"] < 2 * MIB + cycles * 20, grown
     assert grown["files"] <= 0, grown
     assert grown["maps"] <= 8, grown  # the interpreter's own arenas may come and go
@@ -121,10 +134,11 @@ def flat(what: Any, cycles: int) -> str:
 
 
 def main() -> None:
-    cycles = int(sys.argv[1])
+    cycles, names = int(sys.argv[1]), sys.argv[2:]
+    kinds = [what for what in (memory, teams) if what.__name__ in names or not names]
     xupc.init(timeout=60)
     usable = Usable()
-    found = [flat(what, cycles) for what in (memory, teams)]
+    found = [flat(what, cycles) for what in kinds]
     np.testing.assert_equal(len(MPI.COMM_WORLD.allgather(0)), xupc.THREADS)
     usable("cycles")
     if xupc.MYTHREAD == 0:

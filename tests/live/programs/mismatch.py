@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, raises
+from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, group, raises
 from mpi4py import MPI
 
 import xupc
@@ -21,17 +21,6 @@ from xupc import CollectiveMismatchError
 Call = Callable[[], Any]
 MEETING = [sync for sync in SYNC if "ALLSYNC" in sync]
 APART = [sync for sync in SYNC if "ALLSYNC" not in sync]
-
-
-def group(threads: list[int]) -> str:
-    """The threads as messages name them: "0, 2-3" for 0, 2 and 3."""
-    runs: list[list[int]] = []
-    for thread in threads:
-        if runs and thread == runs[-1][-1] + 1:
-            runs[-1].append(thread)
-        else:
-            runs.append([thread])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def names(odd: int) -> tuple[str, ...]:

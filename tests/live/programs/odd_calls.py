@@ -251,8 +251,16 @@ def _sizes(name: str, T: int, n: int) -> Any:
     return n if name == "broadcast" else (n,) * count
 
 
-def _changed(values: Any, k: int, value: Any) -> Any:
-    return (*values[:k], value, *values[k + 1 :])
+def _entry(
+    good: Callable[[Shelf], dict[str, Any]], which: str, by: int
+) -> Callable[[Shelf], dict[str, Any]]:
+    """The last thread's entry in a list of a good call is another."""
+
+    def change(s: Shelf) -> dict[str, Any]:
+        given = good(s)[which]
+        return {which: (*given[: s.last], given[s.last] + by, *given[s.last + 1 :])}
+
+    return change
 
 
 def _v_form(name: str) -> Form:
@@ -269,13 +277,7 @@ def _v_form(name: str) -> Form:
             out["perm"] = tuple(s.rows)
         return out
 
-    def entry(which: str, by: int) -> Callable[[Shelf], dict[str, Any]]:
-        def change(s: Shelf) -> dict[str, Any]:
-            given = good(s)[which]
-            return {which: _changed(given, s.last, given[s.last] + by)}
-
-        return change
-
+    entry = functools.partial(_entry, good)
     odds = {
         "dst": [odd("array", lambda s: {"dst": s.C}, "dst differs", "offset")],
         "src": [odd("array", lambda s: {"src": s.C}, "src differs", "offset")],
@@ -335,13 +337,7 @@ def _x_form(name: str) -> Form:
             out["perm"] = tuple(s.rows)
         return out
 
-    def entry(which: str, by: int) -> Callable[[Shelf], dict[str, Any]]:
-        def change(s: Shelf) -> dict[str, Any]:
-            given = good(s)[which]
-            return {which: _changed(given, s.last, given[s.last] + by)}
-
-        return change
-
+    entry = functools.partial(_entry, good)
     odds = {
         "dst": [odd("entry", entry("dst", 8), "dst[{last}] differs", "offset")],
         "flags": FLAGS[:2] + FLAGS[3:] + SYNCS,

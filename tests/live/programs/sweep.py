@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from common import group
 from mpi4py import MPI
 from odd_calls import FORMS, Form, Odd, Shelf
 
@@ -58,17 +59,6 @@ def cases() -> Iterator[Case]:
         if f"{name}.plan" in FORMS:
             yield Case(name, "bad", "an argument missing")
             yield Case(name, "plan run", "")
-
-
-def group(threads: list[int]) -> str:
-    """Threads as messages name them: "0, 2-3" for 0, 2 and 3."""
-    runs: list[list[int]] = []
-    for thread in threads:
-        if runs and thread == runs[-1][-1] + 1:
-            runs[-1].append(thread)
-        else:
-            runs.append([thread])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 class Trial:
