@@ -20,7 +20,14 @@ TOPO = """
 
 
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
-@pytest.mark.parametrize(("n", "nodes"), [(1, None), (4, "2x2"), (5, "3,1,1")])
+@pytest.mark.parametrize(
+    ("n", "nodes"),
+    [
+        pytest.param(1, None, marks=pytest.mark.once),
+        (4, "2x2"),
+        pytest.param(5, "3,1,1", marks=pytest.mark.once),
+    ],
+)
 def test_the_example(live: Callable[..., Result], via: str, n: int, nodes: str | None) -> None:
     result = live(n, EXAMPLE, args=["1000"], nodes=nodes, via=via)
     assert "all threads have the right data" in result.stdout

@@ -102,11 +102,6 @@ BROKEN = {
         "in->op % 2 * XU_SLOT_BYTES",
         "data race|wrong bytes",
     ),
-    "who gave up waits for a release": (
-        "if (t->counter_mode && !t->giving_up)",
-        "if (t->counter_mode)",
-        "a lost wake-up",
-    ),
 }
 
 

@@ -278,16 +278,7 @@ class Writer:
         arguments = [dst]
         if op.name != "broadcast":
             arguments.append("None" if op.in_place else src)
-        if op.name == "permute":
-            arguments.append(f"{op.perm}[{rank}]")
-        if op.op:
-            arguments.append(f"xupc.{op.op}")
-        if op.name in ("broadcast", "scatter", "gather", "reduce"):
-            arguments.append(str(op.root))
-        arguments += [f"func=func({op.func!r}, {op.dtype!r})"] if op.func else []
-        arguments += [f"flags=F({flag_text(op.flags)!r})"] if op.flags else []
-        arguments += [f"team={_value(op.team)}"] if op.team.name else []
-        call = self._run(op, f"xupc.allav_{op.name}", ", ".join(arguments))
+        call = self._run(op, f"xupc.allav_{op.name}", ", ".join([*arguments, *_choices(op)]))
         look = f"same({dst}, {found}[me])"
         if op.handle:
             self.later[op.handle] = self._for(op.team, look)
@@ -298,16 +289,7 @@ class Writer:
         mine = f"scalars({op.kind!r}, {op.dtype!r}, {len(op.team.threads)}, {op.seed}, "
         mine += f"{op.team.threads}.index(me))"
         one = mine if op.name in ("scatter", "exchange") else f"{mine}[0]"
-        arguments = [one]
-        if op.name == "permute":
-            arguments.append(f"{op.perm}[{op.team.threads}.index(me)]")
-        if op.op:
-            arguments.append(f"xupc.{op.op}")
-        if op.name in ("broadcast", "scatter", "gather", "reduce"):
-            arguments.append(str(op.root))
-        arguments += [f"flags=F({flag_text(op.flags)!r})"] if op.flags else []
-        arguments += [f"team={_value(op.team)}"] if op.team.name else []
-        call = f"xupc.allv_{op.name}({', '.join(arguments)})"
+        call = f"xupc.allv_{op.name}({', '.join([one, *_choices(op)])})"
         return self._for(op.team, f"same({call}, {found}[me], {op.dtype!r})")
 
     def _alone(self, op: Alone, found: Any) -> list[str]:
@@ -323,6 +305,22 @@ class Writer:
             call = f"xupc.{op.name}({self._at(op.dst)}, {self._at(op.src)}, {op.nbytes}"
             call += f"{_team(op.team)})"
         return [f"if me == {op.caller}: {call}"]
+
+
+def _choices(op: Values | Scalar) -> list[str]:
+    """The arguments that come after the data."""
+    out = []
+    if op.name == "permute":
+        out.append(f"{op.perm}[{op.team.threads}.index(me)]")
+    if op.op:
+        out.append(f"xupc.{op.op}")
+    if op.name in ("broadcast", "scatter", "gather", "reduce"):
+        out.append(str(op.root))
+    if isinstance(op, Values) and op.func:
+        out.append(f"func=func({op.func!r}, {op.dtype!r})")
+    out += [f"flags=F({flag_text(op.flags)!r})"] if op.flags else []
+    out += [f"team={_value(op.team)}"] if op.team.name else []
+    return out
 
 
 def _team(team: Team) -> str:

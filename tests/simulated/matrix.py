@@ -298,12 +298,23 @@ Mutate = Callable[[Plan], Plan]
 
 
 class Planner:
-    """Traces plans on one tree and keeps them."""
+    """Traces plans on one tree and keeps them.
 
-    def __init__(self, tree: Tree, mutate: Mutate | None = None) -> None:
+    `mutate` changes some; with `right`, the planner of the others, these are not made again.
+    """
+
+    def __init__(
+        self, tree: Tree, mutate: Mutate | None = None, right: Planner | None = None
+    ) -> None:
         self.tree = tree
         self.mutate = mutate
+        self.right = right
         self._kept: dict[tuple[object, ...], list[Program]] = {}
+
+    def with_plans(self, plans: Sequence[Plan], others: Sequence[Plan]) -> Planner:
+        """One that has `others` in the places of some plans of its programs."""
+        changed = {id(plan): other for plan, other in zip(plans, others, strict=True)}
+        return Planner(self.tree, lambda plan: changed.get(id(plan), plan), self)
 
     def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
         """Thread `me`'s plan."""
@@ -319,11 +330,18 @@ class Planner:
         """Everybody's program."""
         key = (entry.collective, entry.flag, sync, tuple(tuning.values()), root, n)
         if key not in self._kept:
-            plans = [self.plan(entry, me, sync, tuning, root, n) for me in range(self.tree.size)]
-            if self.mutate is not None:
-                plans = [self.mutate(plan) for plan in plans]
-            self._kept[key] = [Program(plan, self.tree) for plan in plans]
+            if self.right is not None:
+                programs = self.right.programs(entry, sync, tuning, root, n)
+            else:
+                every = range(self.tree.size)
+                plans = [self.plan(entry, me, sync, tuning, root, n) for me in every]
+                programs = [Program(plan, self.tree) for plan in plans]
+            self._kept[key] = [self._changed(program) for program in programs]
         return self._kept[key]
+
+    def _changed(self, program: Program) -> Program:
+        plan = program.plan if self.mutate is None else self.mutate(program.plan)
+        return program if plan is program.plan else Program(plan, self.tree)
 
 
 # --- stories ------------------------------------------------------------------------------
@@ -392,7 +410,7 @@ class Story:
             self.scripts[self._user(right, x)].append(write)
 
     def _values(self, nbytes: int) -> Bytes:
-        return self._rng.integers(0, 256, nbytes, dtype=np.uint8)
+        return np.frombuffer(self._rng.bytes(nbytes), np.uint8)
 
     def _after(self, right: str) -> None:
         """What users do after the last call, once."""

@@ -233,11 +233,10 @@ def _tries(entry: Entry) -> Iterator[Try]:
         for sync in FEWER_SYNCS.get(entry.collective, SYNCS):
             for name, n in FEWER_BYTES.get(entry.collective, SIZES):
                 tuning = TUNINGS[name][0]
-                plans = [whole.plan(entry, me, sync, tuning, root, n) for me in range(tree.size)]
+                plans = [p.plan for p in whole.programs(entry, sync, tuning, root, n)]
                 _story(whole, entry, sync, tuning, n).run()
                 for mutation in _few(list(mutations(plans))):
-                    changed = dict(zip(plans, mutation.plans, strict=True))
-                    planner = Planner(tree, lambda plan, c=changed: c.get(plan, plan))  # type: ignore[misc]
+                    planner = whole.with_plans(plans, mutation.plans)
                     where = f"{labels}, IN_{sync[0]} OUT_{sync[1]}"
                     found: Exception | None = None
                     try:
