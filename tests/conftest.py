@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--share 1/2``: the first of two halves, for two runs at the same time."""
     parser.addoption("--share", default="1/1", metavar="I/N", help="run every N-th test, from I on")
+
+
+def pytest_sessionstart() -> None:
+    """Let SIGTERM end a session as Ctrl-C does, so that jobs and emulated clusters go with it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

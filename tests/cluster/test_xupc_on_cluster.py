@@ -189,8 +189,8 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     assert all(missing in line for line in waiting), output(done)
     late = r"\n  3: not in xupc, trouble\.py:\d+, for "
     call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, trouble\.py:\d+, for "
-    assert len(re.findall(late, done.stderr)) == sum(HOSTS) - 1, output(done)
-    assert re.search(call, done.stderr), output(done)  # who asks late may find others gone
+    for line in (late, call):  # who asks late may find others gone
+        assert re.search(line, done.stderr), output(done)
 
 
 def test_who_is_where_on_all_hosts(cluster: Any) -> None:
