@@ -37,6 +37,7 @@ __all__ = [
     "group_candidates",
     "parse_nodes",
     "prove",
+    "read_boot_id",
     "read_host_record",
     "split_groups",
 ]
@@ -144,7 +145,7 @@ def read_host_record(shm_dir: str) -> HostRecord:
     """
     return HostRecord(
         hostid=_gethostid(),
-        boot_id=_boot_id(),
+        boot_id=read_boot_id(),
         hostname=socket.gethostname(),
         shm_dev=os.stat(shm_dir).st_dev,
         uid=os.getuid(),
@@ -161,7 +162,8 @@ def _gethostid() -> int:
     return int(function())
 
 
-def _boot_id() -> str:
+def read_boot_id() -> str:
+    """Return the id of this start of the kernel; empty where the system has none."""
     try:
         return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -36,6 +36,7 @@ from mpi4py import MPI
 import xupc
 from xupc.cli import host
 from xupc.engine.native_core import core
+from xupc.topology import read_boot_id
 
 from . import clocks, machine, stats
 from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call
@@ -128,6 +129,9 @@ class Worker:
         self.across = self.member and self.team.spans_nodes
         job = team.job
         self.machines: list[int] = self.comm.allgather(job.machine[0])
+        # machines with the same kernel (containers, network namespaces) share their cores
+        kernel = read_boot_id() or job.machine[0]
+        self.kernels: list[str | int] = self.comm.allgather(kernel)
         self.offset = clocks.Offset(0, 0.0, 0.0)
         self.flush = np.zeros(0, np.uint8)
         if self.member and settings.cold:  # all threads of a machine together fill its caches
@@ -470,8 +474,8 @@ class Worker:
         it. The cores are those that thread 0 may run on.
         """
         mine = self.comm.allgather(time.process_time())
-        ours = sum(s for s, machine in zip(mine, self.machines, strict=True)
-                   if machine == self.machines[0])  # fmt: skip
+        ours = sum(s for s, kernel in zip(mine, self.kernels, strict=True)
+                   if kernel == self.kernels[0])  # fmt: skip
         allowed = host.affinity()
         cores = [c for i, c in enumerate(psutil.cpu_times(percpu=True)) if i in allowed]
         every = sum(sum(core) - getattr(core, "guest", 0.0) for core in cores)
