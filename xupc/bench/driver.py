@@ -138,13 +138,12 @@ class _Run:
         self.mpi = find_mpi()
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.result = Result(list(command), created, complete=False)
-        self.collectors = [Collector() for _ in plan.shapes]
+        after = plan.after or Result([], created)
         if plan.after is not None:
-            self.result.created, self.result.notes = plan.after.created, list(plan.after.notes)
-            self.collectors = [Collector(_alike(plan.after, shape)) for shape in plan.shapes]
+            self.result.created, self.result.notes = after.created, list(after.notes)
+        self.collectors = [Collector(_alike(after, shape)) for shape in plan.shapes]
         mine = [id(collector.job) for collector in self.collectors]
-        earlier = [] if plan.after is None else plan.after.jobs
-        self.others = [job for job in earlier if id(job) not in mine]
+        self.others = [job for job in after.jobs if id(job) not in mine]
         self.path = save
         self.progress = progress
         self.status = 0

@@ -76,9 +76,9 @@ NODE_SLICE_NS = 10_000_000
 STALL_NS = 500_000_000
 BURST = 50
 VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of SLOT
+KEPT = 4096  # messages of an instance whose places are remembered
 _EXCHANGE = struct.Struct("<QQQQ")
 _CONFLICT, _WROTE = 1, 2
-KEPT = 4096  # messages of an instance whose places are remembered
 
 Message = tuple[list[Grid], list[tuple[int, int]]]
 Pieces = dict[int, list[tuple[int, int, int]]]
