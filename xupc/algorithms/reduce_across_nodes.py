@@ -380,7 +380,9 @@ class Chain:
         shape = star if self.star else chain
         self.parent, self.children = shape((t.my_node - self.home) % n, n)
         slots = self._DEPTH * (2 + (n - 1 if self.star else 1))
-        width = self.width = t.unit(r.nbytes, t.tuning["buffer"] // slots)
+        # a single piece would have one link after the other
+        half = max(r.nbytes // 2, t.tuning["chain"])
+        width = self.width = t.unit(r.nbytes, min(half, t.tuning["buffer"] // slots))
         self.pieces = r.pieces(0, r.each, width)
         self.speaker = t.acting_root(t.my_node, r.to)
         self.making = Making(t, r, self.pieces, self.speaker)
