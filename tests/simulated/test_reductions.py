@@ -81,7 +81,7 @@ def brackets(
     for thread, row in enumerate(memory["dst"]):
         for i, value in enumerate(np.frombuffer(row, np.uint64)):
             if value:
-                out[thread, i - shift // ITEM] = kernel.values[int(value)]
+                out[thread, i - shift // ITEM] = kernel.value(int(value))
     return out
 
 

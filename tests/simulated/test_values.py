@@ -74,7 +74,7 @@ def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[obj
     Simulation(tree, memory, [[call] for _ in labels]).run()
     rows = [np.frombuffer(row, np.uint64) for row in memory["dst"]]
     assert all(len(set(row.tolist())) == 1 for row in rows)
-    return [kernel.values[int(row[0])] for row in rows]
+    return [kernel.value(int(row[0])) for row in rows]
 
 
 @pytest.mark.parametrize("form", JOINS)

@@ -96,7 +96,7 @@ def oracle(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
 def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
     t = len(dst)
     for k in range(src.shape[1]):
-        column = [int(x) for x in src[:, k]]
+        column = src[:, k].tolist()
         for i in range(t):
             if one.form == "reduce" and i != one.root:
                 continue
@@ -184,7 +184,7 @@ class Case:
         programs: dict[One, list[Program]] = {}
 
         def fresh(nbytes: int) -> Any:
-            return np.array([kernel.fresh() for _ in range(nbytes // ITEM)], np.uint64).view("u1")
+            return kernel.fresh(nbytes // ITEM).view("u1")
 
         for number, asked in enumerate(calls):
             one = snapshot(asked, tree, tuning)
