@@ -195,11 +195,9 @@ class Program:
         dst = _row(step.dst, step.nbytes, step.count)
         src = _row(step.src, step.nbytes, step.count)
         self._may_touch(dst + src)
-        blocks = [
-            (to, of) for to, of in zip(dst, src, strict=True) if not self._is_near(of[1])
-        ]
+        blocks = [pair for pair in zip(dst, src, strict=True) if not self._is_near(pair[1][1])]
         writes, reads = [to for to, _ in blocks], [of for _, of in blocks]
-        self._all_near(span[1] for span in writes)
+        self._all_near([span[1] for span in writes])
         return GET, (step.ticket, Moves(tuple(blocks), _merge(reads), _merge(writes)))
 
     def _signal(self, step: Signal, lane: int) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
@@ -246,7 +244,7 @@ class Program:
 
         def spans(parts: Iterable[tuple[Part, int]]) -> tuple[Span, ...]:
             out = [(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
-            self._all_near(span[1] for span in out)
+            self._all_near([span[1] for span in out])
             self._may_touch(out)
             return _merge(out)
 
@@ -277,7 +275,7 @@ class Program:
     def _near_row(self, part: Part, nbytes: int, count: int) -> list[Span]:
         spans = _row(part, nbytes, count)
         self._may_touch(spans)
-        self._all_near(span[1] for span in spans)
+        self._all_near([span[1] for span in spans] if part.thread_step else [part.thread])
         return spans
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
@@ -295,13 +293,16 @@ class Program:
                 row = Part(operand, thread + k * threads, lo + k * further, columns, width)
                 spans += _row(row, piece.nbytes, piece.columns)
         self._may_touch(spans)
-        self._all_near(span[1] for span in spans)
+        self._all_near([span[1] for span in spans])
         nbytes = sum(hi - lo for _, _, lo, hi in spans)
+        every: list[Span] = []
         for i, peer in peers:
             shift = i * step.peer_step
-            blocks = tuple((op, rank, lo + shift, hi + shift) for op, rank, lo, hi in spans)
-            messages.append(Message(peer, blocks, nbytes))
-        every = [block for message in messages for block in message.blocks]
+            blocks = [(op, rank, lo + shift, hi + shift) for op, rank, lo, hi in spans]
+            messages.append(Message(peer, tuple(blocks), nbytes))
+            # what goes to several peers is read once; what comes from them must not meet
+            if shift or not every or isinstance(step, Recv):
+                every += blocks
         return Exchange(DATA, self._ticket(step.ticket), tuple(messages), _merge(every))
 
     def _empty(self, channel: int, ticket: int, ranks: Ranks) -> Exchange:

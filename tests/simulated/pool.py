@@ -1,0 +1,50 @@
+"""The processes that simulate many cases, and word of how far they are."""
+
+from __future__ import annotations
+
+import gc
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+__all__ = ["Progress", "workers"]
+
+WORKERS = 2
+SECONDS_BETWEEN = 120.0
+
+
+def workers() -> ProcessPoolExecutor:
+    """Some processes for cases."""
+    return ProcessPoolExecutor(WORKERS, initializer=_collect_seldom)
+
+
+def _collect_seldom() -> None:
+    """Look for garbage after some cases, not many times in each; what is imported is none."""
+    gc.freeze()
+    gc.set_threshold(100_000)
+
+
+class Progress:
+    """Prints now and then how much is done, past pytest's capture."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], what: str, total: int) -> None:
+        self._capsys = capsys
+        self._what = what
+        self._total = total
+        self._began = self._told = time.monotonic()
+
+    def tell(self, done: int, failures: int) -> None:
+        """Print a line if the last one is old enough."""
+        now = time.monotonic()
+        if now - self._told < SECONDS_BETWEEN:
+            return
+        self._told = now
+        seconds = now - self._began
+        with self._capsys.disabled():
+            print(
+                f"\n{self._what}: {done:,} of {self._total:,} after {seconds / 60:.0f} min "
+                f"({done / seconds:.0f}/s), {failures} fail",
+                end="",
+                flush=True,
+            )
