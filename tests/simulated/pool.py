@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from concurrent.futures import ProcessPoolExecutor
 
@@ -16,13 +15,7 @@ SECONDS_BETWEEN = 120.0
 
 def workers() -> ProcessPoolExecutor:
     """Some processes for cases."""
-    return ProcessPoolExecutor(WORKERS, initializer=_collect_seldom)
-
-
-def _collect_seldom() -> None:
-    """Look for garbage after some cases, not many times in each; what is imported is none."""
-    gc.freeze()
-    gc.set_threshold(100_000)
+    return ProcessPoolExecutor(WORKERS)
 
 
 class Progress:

@@ -243,7 +243,7 @@ class _Stream:
         self.call: Call | None = None
         self.bound: Bound = []
         self.traffic = _Traffic(team, -1)
-        self.lanes = (_Lane(self, 0), _Lane(self, 1))
+        self.lanes: tuple[_Lane, ...] = (_Lane(self, 0), _Lane(self, 1))
         self.running = 0  # lanes not at their end
         self.unset = 0  # tickets not set
         self.tickets: list[int] = []  # messages to come before it is set; 0: set; -1: not begun
@@ -377,6 +377,17 @@ class Simulation:
     # -- running ---------------------------------------------------------------------
     def run(self) -> None:
         """Run everything; ProtocolError, RaceError, DeadlockError or WrongBytesError, or none."""
+        try:
+            self._carry_out()
+            self._judge()
+        finally:
+            # cut the circles, so that all is freed at once: plans are large
+            for thread in self._threads:
+                for stream in thread.streams.values():
+                    stream.lanes = ()
+                thread.streams.clear()
+
+    def _carry_out(self) -> None:
         for thread in self._threads:
             self._push(thread)
         if self._random is None:
@@ -391,7 +402,6 @@ class Simulation:
                 pool[i], pool[-1] = pool[-1], pool[i]
                 actor = pool.pop()
                 _TURNS[type(actor)](self, actor)
-        self._judge()
 
     def _judge(self) -> None:
         stuck = self._stuck()
