@@ -158,26 +158,28 @@ def _row(part: Part, nbytes: int, count: int) -> list[Span]:
 class Program:
     """A plan made ready to be simulated on a tree; immutable, so reusable for many calls."""
 
-    __slots__ = ("_near", "lanes", "name", "plan", "tree")
+    __slots__ = ("_near", "_private", "lanes", "name", "plan", "tree")
 
     def __init__(self, plan: Plan, tree: Tree) -> None:
         self.plan = plan
         self.tree = tree
         self.name = f"{plan.collective} by {plan.algorithm}"
+        self._private = plan.private
         self._near = frozenset(tree.members(tree.node_of(plan.rank)).tolist())
-        self.lanes: tuple[list[tuple[int, Any]], ...] = tuple(
-            [self._compiled(lane, i, step) for i, step in enumerate(steps)]
-            for lane, steps in enumerate(plan.lanes)
-        )
+        self.lanes = tuple(map(self._compile, range(len(plan.lanes))))
 
-    def _compiled(self, lane: int, index: int, step: Step) -> tuple[int, Any]:
+    def _compile(self, lane: int) -> list[tuple[int, Any]]:
+        done: list[tuple[int, Any]] = []
+        steps = self.plan.lanes[lane]
         try:
-            return _COMPILE[type(step)](self, step, lane)
+            for step in steps:
+                done.append(_COMPILE[type(step)](self, step, lane))
         except _Wrong as wrong:
             raise ProtocolError(
                 f"thread {self.plan.rank}, {self.name}, {LANES[lane]} lane, "
-                f"step {index}: {step_text(step)}: {wrong}"
+                f"step {len(done)}: {step_text(steps[len(done)])}: {wrong}"
             ) from None
+        return done
 
     # -- each kind of step, on a lane -----------------------------------------------------
     def _copy(self, step: Copy, lane: int) -> tuple[int, Moves]:
@@ -194,10 +196,10 @@ class Program:
     def _get(self, step: Get, lane: int) -> tuple[int, tuple[int, Moves]]:
         dst = _row(step.dst, step.nbytes, step.count)
         src = _row(step.src, step.nbytes, step.count)
-        self._may_touch(dst + src)
+        self._may_touch(dst + src, near=False)
         blocks = [pair for pair in zip(dst, src, strict=True) if not self._is_near(pair[1][1])]
         writes, reads = [to for to, _ in blocks], [of for _, of in blocks]
-        self._all_near([span[1] for span in writes])
+        self._may_touch(writes)
         return GET, (step.ticket, Moves(tuple(blocks), _merge(reads), _merge(writes)))
 
     def _signal(self, step: Signal, lane: int) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
@@ -244,7 +246,6 @@ class Program:
 
         def spans(parts: Iterable[tuple[Part, int]]) -> tuple[Span, ...]:
             out = [(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
-            self._all_near([span[1] for span in out])
             self._may_touch(out)
             return _merge(out)
 
@@ -263,19 +264,20 @@ class Program:
 
     def _all_near(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
-            if rank not in self._near and not self._is_near(rank):
+            if not self._is_near(rank):
                 raise _Wrong(f"thread {rank} is not on the node of thread {self.plan.rank}")
 
-    def _may_touch(self, spans: Iterable[Span]) -> None:
-        if self.plan.private:
-            for operand, thread, _, _ in spans:
-                if operand < SLOT and thread != self.plan.rank:
-                    raise _Wrong(f"operand {operand} of thread {thread} is private")
+    def _may_touch(self, spans: Iterable[Span], *, near: bool = True) -> None:
+        """By load and store, or (not `near`) from another node."""
+        for operand, thread, _, _ in spans:
+            if self._private and operand < SLOT and thread != self.plan.rank:
+                raise _Wrong(f"operand {operand} of thread {thread} is private")
+            if near and thread not in self._near:
+                self._all_near((thread,))
 
     def _near_row(self, part: Part, nbytes: int, count: int) -> list[Span]:
         spans = _row(part, nbytes, count)
         self._may_touch(spans)
-        self._all_near([span[1] for span in spans] if part.thread_step else [part.thread])
         return spans
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
@@ -293,7 +295,6 @@ class Program:
                 row = Part(operand, thread + k * threads, lo + k * further, columns, width)
                 spans += _row(row, piece.nbytes, piece.columns)
         self._may_touch(spans)
-        self._all_near([span[1] for span in spans])
         nbytes = sum(hi - lo for _, _, lo, hi in spans)
         every: list[Span] = []
         for i, peer in peers:

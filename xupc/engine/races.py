@@ -126,10 +126,12 @@ class Shadow:
         if starts[first] != lo:
             starts.insert(first, lo)
             pieces.insert(first, pieces[first - 1])
-        end = bisect_left(starts, hi, first + 1)
+        end = first + 1
         if starts[end] != hi:
-            starts.insert(end, hi)
-            pieces.insert(end, pieces[end - 1])
+            end = bisect_left(starts, hi, end)
+            if starts[end] != hi:
+                starts.insert(end, hi)
+                pieces.insert(end, pieces[end - 1])
         access = bit, writes, lo, hi, place
         whole = writes
         for i in range(first, end):
