@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
+from typing import TypeVar
 
-__all__ = ["FIGURES", "amount", "figure", "seed"]
+__all__ = ["FIGURES", "amount", "figure", "part", "seed"]
+
+Trial = TypeVar("Trial")
 
 WHOLE = bool(os.environ.get("XUPC_SOAK"))
 FIGURES: list[tuple[str, str]] = []
@@ -21,6 +25,15 @@ _SEED = int(os.environ.get("XUPC_TEST_SEED") or (random.randrange(1 << 31) if WH
 def amount(sample: int, whole: int) -> int:
     """Return how many trials to make: `sample`, or `whole` under scripts/soak."""
     return whole if WHOLE else sample
+
+
+def part(trials: Sequence[Trial]) -> Sequence[Trial]:
+    """Return those of a soak in parts: every eighth from the third on if ``XUPC_SOAK_PART=3/8``.
+
+    The parts add up, whatever their seeds, so a long test need not be run in one go.
+    """
+    number, parts = map(int, os.environ.get("XUPC_SOAK_PART", "1/1").split("/"))
+    return trials[number - 1 :: parts] if WHOLE else trials
 
 
 def seed() -> int:

@@ -19,6 +19,7 @@ import os
 import re
 import socket
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -54,6 +55,8 @@ _LOOPBACK = 127
 _MAX_NODE_LINES = 36
 _MAX_RUNS_DRAWN = 8
 _MAX_REPR = 32
+_MOST_KEPT = 64
+"""Nodes of a tree that keeps their runs."""
 
 
 # --- host records ---------------------------------------------------------------------------------
@@ -352,7 +355,7 @@ class Tree:
     """Threads grouped into nodes, each represented by its node root, its lowest thread.
 
     Nodes are numbered by their node roots. Three arrays hold it all (8 bytes per thread, 8 per
-    node); tuples and `Run` objects are made when asked for, and not kept.
+    node); tuples and `Run` objects are made when asked for. They are kept of a small tree only.
 
     Parameters
     ----------
@@ -366,7 +369,17 @@ class Tree:
         If there is no thread, or the array has not one dimension.
     """
 
-    __slots__ = ("_members", "_node_index", "_places", "_starts")
+    __slots__ = (
+        "_bounds",
+        "_kept_runs",
+        "_largest",
+        "_members",
+        "_node_index",
+        "_nodes",
+        "_places",
+        "_starts",
+        "_threads",
+    )
 
     _places: NDArray[np.int64] | None  # of a team's ranks in their nodes' memory
     _node_index: NDArray[np.int32]  # node of each thread
@@ -408,6 +421,12 @@ class Tree:
         self._node_index = _read_only(node_index)
         self._members = _read_only(members)
         self._starts = _read_only(starts)
+        # one element of an array takes several times as long as one of a view
+        self._nodes = self._node_index.data
+        self._threads = self._members.data
+        self._bounds = self._starts.data
+        self._kept_runs: dict[int, tuple[Run, ...]] = {}
+        self._largest = 0
 
     @property
     def tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
@@ -422,12 +441,12 @@ class Tree:
     @property
     def size(self) -> int:
         """Number of threads."""
-        return self._node_index.size
+        return len(self._nodes)
 
     @property
     def node_count(self) -> int:
         """Number of nodes."""
-        return self._starts.size - 1
+        return len(self._bounds) - 1
 
     @property
     def node_index(self) -> NDArray[np.int32]:
@@ -456,21 +475,28 @@ class Tree:
 
     def node_of(self, thread: int) -> int:
         """Return the node of `thread`."""
-        return int(self._node_index[self._check_thread(thread)])
+        return self._nodes[self._check_thread(thread)]
 
     def members(self, node: int) -> NDArray[np.int32]:
         """Return the threads of `node`, ascending: a read-only view."""
         node = self._check_node(node)
-        return self._members[self._starts[node] : self._starts[node + 1]]
+        return self._members[self._bounds[node] : self._bounds[node + 1]]
 
     def node_size(self, node: int) -> int:
         """Return the number of threads of `node`."""
         node = self._check_node(node)
-        return int(self._starts[node + 1] - self._starts[node])
+        return self._bounds[node + 1] - self._bounds[node]
+
+    @property
+    def largest_node(self) -> int:
+        """How many threads the largest node has."""
+        if not self._largest:
+            self._largest = int(self.node_sizes.max())
+        return self._largest
 
     def node_root(self, node: int) -> int:
         """Return the lowest thread of `node`."""
-        return int(self._members[self._starts[self._check_node(node)]])
+        return self._threads[self._bounds[self._check_node(node)]]
 
     def root_of(self, thread: int) -> int:
         """Return the node root of the node of `thread`."""
@@ -478,7 +504,9 @@ class Tree:
 
     def local_index(self, thread: int) -> int:
         """Return the position of `thread` among the threads of its node."""
-        return int(np.searchsorted(self.members(self.node_of(thread)), thread))
+        node = self.node_of(thread)
+        first = self._bounds[node]
+        return bisect_left(self._threads, thread, first, self._bounds[node + 1]) - first
 
     def place(self, thread: int) -> int:
         """Return whose part of the node's memory is that of `thread`: its place among all of them.
@@ -493,6 +521,14 @@ class Tree:
         A node of consecutive threads and one of threads dealt round robin are one run each. A run
         of a single thread has step 1. The places of a run are a progression, too, and ascend.
         """
+        kept = self._kept_runs.get(node)
+        if kept is None:
+            kept = self._find_runs(node)
+            if self.node_count <= _MOST_KEPT:
+                self._kept_runs[node] = kept
+        return kept
+
+    def _find_runs(self, node: int) -> tuple[Run, ...]:
         members = self.members(node)
         runs = _runs(members)
         if self._places is None:
@@ -530,12 +566,12 @@ class Tree:
         return tree
 
     def _check_thread(self, thread: int) -> int:
-        if not 0 <= thread < self.size:
+        if not 0 <= thread < len(self._nodes):
             raise IndexError(f"thread {thread}: expected 0..{self.size - 1}")
         return thread
 
     def _check_node(self, node: int) -> int:
-        if not 0 <= node < self.node_count:
+        if not 0 <= node < len(self._bounds) - 1:
             raise IndexError(f"node {node}: expected 0..{self.node_count - 1}")
         return node
 

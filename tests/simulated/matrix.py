@@ -372,11 +372,11 @@ class Story:
 
     def __post_init__(self) -> None:
         self.threads = self.planner.tree.size
-        self._rng = np.random.default_rng(self.seed)
+        self._rng = random.Random(self.seed)
         self._stride = self.space + GUARD
         shape = (self.threads, GUARD + SETS * self._stride)
         self.expected = {
-            name: self._rng.integers(0, 256, shape, dtype=np.uint8) for name in ("dst", "src")
+            name: self._values(shape[0] * shape[1]).reshape(shape).copy() for name in ("dst", "src")
         }
         self.memory = {
             name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
@@ -410,7 +410,7 @@ class Story:
             self.scripts[self._user(right, x)].append(write)
 
     def _values(self, nbytes: int) -> Bytes:
-        return np.frombuffer(self._rng.bytes(nbytes), np.uint8)
+        return np.frombuffer(self._rng.randbytes(nbytes), np.uint8)
 
     def _after(self, right: str) -> None:
         """What users do after the last call, once."""

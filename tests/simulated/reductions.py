@@ -26,7 +26,9 @@ from xupc.plan.steps import SLOT_BYTES
 from xupc.topology import Tree
 
 ITEM = 8
-SLOTS = 64
+SLOTS = 8
+COMPOSED = 1 << 32
+"""Values that are no single symbols are numbered from here on."""
 Value = tuple[Any, ...]
 Places = dict[tuple[int, int], int]
 """(thread, place) -> value"""
@@ -41,44 +43,53 @@ class Symbols:
 
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered
-        self.values: list[Value] = [("nothing",)]
+        self.values: list[Value] = []
         self.numbers: dict[Value, int] = {}
+        self.joined: dict[tuple[int, int], int] = {}
         self.made = 0
 
     def number(self, value: Value) -> int:
         """The number of a value."""
         key = value if self.ordered else tuple(sorted(value))
         if key not in self.numbers:
-            self.numbers[key] = len(self.values)
+            self.numbers[key] = COMPOSED + len(self.values)
             self.values.append(key)
         return self.numbers[key]
 
-    def fresh(self) -> int:
-        """A new symbol's."""
-        self.made += 1
-        return self.number((f"x{self.made:06d}",))
+    def fresh(self, count: int) -> Any:
+        """So many new symbols' numbers, from 1 on."""
+        self.made += count
+        return np.arange(self.made - count + 1, self.made + 1, dtype=np.uint64)
 
     def value(self, number: int) -> Value:
         """What a number stands for; broken plans find others in memory, too."""
-        return self.values[int(number)] if number < len(self.values) else ("junk",)
+        if number <= self.made:
+            return (number,)
+        at = number - COMPOSED
+        return self.values[at] if 0 <= at < len(self.values) else (-1,)
 
     def join(self, a: int, b: int) -> int:
-        return self.number(self.value(a) + self.value(b))
+        """The number of both; the same two meet again and again."""
+        number = self.joined.get((a, b))
+        if number is None:
+            number = self.joined[a, b] = self.number(self.value(a) + self.value(b))
+        return number
 
     def combine(self, out: Any, a: Any, b: Any) -> None:
-        out[...] = [self.join(x, y) for x, y in zip(a, b, strict=True)]
+        out[...] = [self.join(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
 
     def fold(self, x: Any) -> int:
-        value = int(x[0])
-        for y in x[1:]:
+        value, *others = x.tolist()
+        for y in others:
             value = self.join(value, y)
-        return value
+        return int(value)
 
     def fold_to(self, out: Any, x: Any) -> None:
         out[0] = self.fold(x)
 
     def scan(self, dst: Any, src: Any, carry: Any, reverse: bool) -> None:
-        values = list(src[::-1] if reverse else src)
+        values = (src[::-1] if reverse else src).tolist()
+        carry = None if carry is None else int(carry)
         for i, x in enumerate(values):
             if carry is not None:
                 x = self.join(x, carry) if reverse else self.join(carry, x)
@@ -95,7 +106,7 @@ class Trees(Symbols):
     def fold(self, x: Any) -> int:
         if len(x) < 32:
             return super().fold(x)
-        return self.number((("run", *(self.value(y) for y in x)),))
+        return self.number((("run", *(self.value(y) for y in x.tolist())),))
 
     def join(self, a: int, b: int) -> int:
         return self.number(((self.value(a), self.value(b)),))
@@ -162,7 +173,8 @@ class Job:
         """(thread, place) of dst -> value."""
         if not self.running:
             where = range(self.threads) if self.everywhere else [self.to]
-            return {(x, k): v for x in where for k, v in enumerate(self.result(kernel, src))}
+            result = self.result(kernel, src)
+            return {(x, k): v for x in where for k, v in enumerate(result)}
         order = list(range(self.nelems))
         out: Places = {}
         last: int | None = None
@@ -230,20 +242,13 @@ class Calls(Story):
     def __init__(self, planner: Planner, space: int, kernel: Symbols, seed: int) -> None:
         self.kernel = kernel
         super().__init__(planner, space, seed)
-        for name in ("dst", "src"):
-            for row in self.expected[name]:
-                row[:] = self._values(len(row))
         shape = {"slot": SLOTS * SLOT_BYTES, "buffer": 2 * TUNINGS["large"][0]["buffer"]}
-        self.memory = {
-            name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
-        }
         for name, size in shape.items():
             self.memory[name] = [bytearray(size) for _ in range(self.threads)]
         self._programs: dict[object, list[Program]] = {}
 
     def _values(self, nbytes: int) -> Bytes:
-        values = [self.kernel.fresh() for _ in range(nbytes // ITEM)]
-        return np.array(values, np.uint64).view(np.uint8)
+        return self.kernel.fresh(nbytes // ITEM).view(np.uint8)
 
     def reduce(self, job: Job, flag: int, sync: Sync, tuning: Tuning, *, tight: bool) -> None:
         """A call, and what must become of it."""
@@ -274,12 +279,12 @@ class Calls(Story):
         )  # fmt: skip
         values = {}
         for x, lo, hi in sources or results:
-            run_ = self.expected[read][x, base + lo : base + hi].view(np.uint64)
-            for i, value in enumerate(run_):
-                values[x, (lo - self.shift) // ITEM + i] = int(value)
+            run_ = self.expected[read][x, base + lo : base + hi].view(np.uint64).tolist()
+            for k, value in enumerate(run_, (lo - self.shift) // ITEM):
+                values[x, k] = value
+        expected = self.expected["dst"].view(np.uint64)
         for (x, k), value in job.results(self.kernel, values).items():
-            lo = base + self.shift + k * ITEM
-            self.expected["dst"][x, lo : lo + ITEM] = np.array([value], np.uint64).view(np.uint8)
+            expected[x, (base + self.shift) // ITEM + k] = value
 
     shift = 16 * ITEM
     """Where src's pointer stands: threads before its own have elements at lower places."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from simulated.matrix import (
@@ -21,7 +22,6 @@ from simulated.mutations import mutations
 
 from xupc.algorithms import Entry, registered
 from xupc.engine.simulator import (
-    Call,
     DeadlockError,
     ProtocolError,
     RaceError,
@@ -104,9 +104,9 @@ def test_schedules_differ() -> None:
     told = _short_story(planner, registered("broadcast")[-1], ("my", "my"), 17)
 
     class Watched(Simulation):
-        def _move(self, call: Call, moves: object) -> None:
-            order.append(moves)
-            super()._move(call, moves)  # type: ignore[arg-type]
+        def _touch(self, bound: Any, spans: Any, *access: Any) -> None:
+            order.append(spans)
+            super()._touch(bound, spans, *access)
 
     orders = []
     for seed in (None, 1, 1, 2):

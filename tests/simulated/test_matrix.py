@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from typing import NamedTuple, cast
 
 import pytest
@@ -31,6 +31,7 @@ from simulated.matrix import (
     run_cases,
     sample,
 )
+from simulated.pool import workers
 from simulated.reductions import FORMS
 from simulated.transfers import NAMES
 from simulated.values import JOINS, MOVES
@@ -42,7 +43,6 @@ from xupc.flags import MULTICORE, PULL
 from xupc.plan.steps import Fused, Get, Recv, Send
 from xupc.topology import Tree
 
-WORKERS = 2
 SHARD = 400
 PER_STRATUM = 4
 FEWER = {
@@ -81,7 +81,7 @@ def work(request: pytest.FixtureRequest) -> Iterator[Work]:
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.function is test_matrix
     ]
-    with ProcessPoolExecutor(WORKERS) as pool:
+    with workers() as pool:
         shards = {}
         for entry in selected:
             cases = _cases(entry, full)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from itertools import chain
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pytest
 from simulated import reductions, transfers, values
 from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, partitions, roots_of
-from soak import WHOLE, amount, figure, seed
+from simulated.pool import Progress, workers
+from soak import WHOLE, figure, part, seed
 
 from xupc.algorithms import Entry, find, registered
 from xupc.engine.simulator import RaceError
@@ -27,12 +28,13 @@ from xupc.plan import Plan
 from xupc.topology import Tree
 
 THREADS = 8
-WORKERS = 2
 SHARD = 25
+AT_ONCE = 200
+"""Shards that are handed out together."""
 BELL = [1, 2, 5, 15, 52, 203, 877, 4140]
 PLACEMENTS = [tuple(x) for n in range(1, THREADS + 1) for x in partitions(n)]
-CHOSEN = amount(5, len(PLACEMENTS))
-"""Placements of each algorithm."""
+SAMPLE = 5
+"""Placements of each algorithm in an ordinary run."""
 
 pytestmark = [pytest.mark.soak, pytest.mark.once]
 
@@ -117,8 +119,7 @@ def _shards() -> Iterator[list[Work]]:
     rng = random.Random(seed())
     shard: list[Work] = []
     for algorithm in ALGORITHMS:
-        chosen = PLACEMENTS if WHOLE else rng.sample(PLACEMENTS, CHOSEN)
-        for labels in chosen:
+        for labels in part(PLACEMENTS) if WHOLE else rng.sample(PLACEMENTS, SAMPLE):
             shard.append((algorithm, labels))
             if len(shard) == SHARD:
                 yield shard
@@ -127,37 +128,33 @@ def _shards() -> Iterator[list[Work]]:
 
 
 def _in_turn(
-    pool: ProcessPoolExecutor, work: Callable[[list[Work]], list[str]], shards: Iterator[list[Work]]
-) -> Iterator[list[str]]:
-    """As `map`, but not all at once: there are very many."""
-    for shard in shards:
-        several = [pool.submit(work, one) for one in chain([shard], _some(shards, 4 * WORKERS))]
-        for future in several:
-            yield future.result()
+    pool: Executor, shards: Iterator[list[Work]]
+) -> Iterator[tuple[list[Work], list[str]]]:
+    """What was done and what failed; as `map`, but not all at once: there are very many."""
+    while several := list(islice(shards, AT_ONCE)):
+        yield from zip(several, pool.map(run_all, several), strict=True)
 
 
-def _some(shards: Iterator[list[Work]], most: int) -> Iterator[list[Work]]:
-    for _ in range(most):
-        shard = next(shards, None)
-        if shard is None:
-            return
-        yield shard
-
-
-def test_every_algorithm_on_every_placement() -> None:
+def test_every_algorithm_on_every_placement(capsys: pytest.CaptureFixture[str]) -> None:
     """No race, no deadlock, every byte right."""
+    chosen = len(part(PLACEMENTS)) if WHOLE else SAMPLE
+    cases, done = len(ALGORITHMS) * chosen, 0
+    progress = Progress(capsys, "algorithms on placements", cases)
     failures: list[str] = []
-    with ProcessPoolExecutor(WORKERS) as pool:
-        for found in _in_turn(pool, run_all, _shards()):
-            failures += found
-            if len(failures) > 20:
-                break
-    cases = len(ALGORITHMS) * CHOSEN
-    figure(
-        "races, every algorithm on every placement",
-        f"{len(failures)} of {cases} cases fail: {len(ALGORITHMS)} algorithms on {CHOSEN} of "
-        f"{len(PLACEMENTS)} placements of up to {THREADS} threads each",
-    )
+    try:
+        with workers() as pool:
+            for shard, found in _in_turn(pool, _shards()):
+                done += len(shard)
+                failures += found
+                progress.tell(done, len(failures))
+                if len(failures) > 20:
+                    break
+    finally:  # what was done counts, even if it is interrupted
+        figure(
+            "races, every algorithm on every placement",
+            f"{len(failures)} of {done} cases fail, of {cases}: {len(ALGORITHMS)} algorithms on "
+            f"{chosen} of {len(PLACEMENTS)} placements of up to {THREADS} threads each",
+        )
     assert not failures, f"{len(failures)} fail:\n" + "\n".join(failures[:5])
 
 

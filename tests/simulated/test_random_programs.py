@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,27 +11,35 @@ from random_programs.generate import LIVE, SIMULATED, generate
 from random_programs.program import Barrier, Check, Fill, Invalid, Move, Program, modes, parse
 from random_programs.shapes import KEPT, Tally, simulated
 from random_programs.shrink import good, shrink
-from soak import amount, figure, seed
+from simulated.pool import Progress, workers
+from soak import amount, figure, part, seed
 
-WORKERS = 2
 SHARD = 250
 PROGRAMS = 1000, 100_000
 
 
 @pytest.mark.soak
-def test_programs_do_what_the_oracle_says() -> None:
+def test_programs_do_what_the_oracle_says(capsys: pytest.CaptureFixture[str]) -> None:
     """No race, no deadlock, every byte right."""
-    count, began = amount(*PROGRAMS), time.monotonic()
+    began = time.monotonic()
     first = seed() * 1_000_000
-    with ProcessPoolExecutor(WORKERS) as pool:
-        shards = [(first + i, min(SHARD, count - i)) for i in range(0, count, SHARD)]
-        tallies = list(pool.map(_shard, shards))
-    failures = [text for tally in tallies for text in tally.failures or ()]
-    seconds = time.monotonic() - began
-    figure(
-        "random programs, simulated",
-        f"{count - len(failures)} of {count} right, seeds from {first} ({seconds:.0f} s)",
-    )
+    shards = part([(first + i, SHARD) for i in range(0, amount(*PROGRAMS), SHARD)])
+    count, done = SHARD * len(shards), 0
+    progress = Progress(capsys, "random programs", count)
+    failures: list[str] = []
+    try:
+        with workers() as pool:
+            for tally in pool.map(_shard, shards):
+                done += tally.programs
+                failures += tally.failures or ()
+                progress.tell(done, len(failures))
+    finally:  # what was done counts, even if it is interrupted
+        seconds = time.monotonic() - began
+        figure(
+            "random programs, simulated",
+            f"{done - len(failures)} of {done} right, of {count} from seed {shards[0][0]} on "
+            f"({seconds:.0f} s)",
+        )
     assert not failures, f"{len(failures)} of {count} fail:\n" + "\n".join(failures[:3])
 
 

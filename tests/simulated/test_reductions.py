@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
 from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError
 from simulated.mutations import Mutation, mutations
+from simulated.pool import workers
 from simulated.reductions import (
     FORMS,
     IN_PLACE,
@@ -35,7 +35,6 @@ from xupc.plan import Plan
 from xupc.plan.steps import SLOT_BYTES
 from xupc.topology import Tree
 
-WORKERS = 2
 SHARD = 200
 SAMPLE, SAMPLE_IN_PLACE = 2000, 500
 ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
@@ -52,7 +51,7 @@ def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
     if not full:
         chosen = random.Random(seed).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
-    with ProcessPoolExecutor(WORKERS) as pool:
+    with workers() as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
@@ -81,7 +80,7 @@ def brackets(
     for thread, row in enumerate(memory["dst"]):
         for i, value in enumerate(np.frombuffer(row, np.uint64)):
             if value:
-                out[thread, i - shift // ITEM] = kernel.values[int(value)]
+                out[thread, i - shift // ITEM] = kernel.value(int(value))
     return out
 
 

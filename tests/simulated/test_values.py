@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import random
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from simulated.matrix import placements
 from simulated.mutations import mutations
+from simulated.pool import workers
 from simulated.reductions import ITEM, Symbols, Trees
 from simulated.values import (
     JOINS,
@@ -36,7 +36,6 @@ from xupc.plan import Operand, Plan, trace
 from xupc.plan.steps import Copy
 from xupc.topology import Tree
 
-WORKERS = 2
 SHARD = 60
 SAMPLE = 600
 
@@ -49,7 +48,7 @@ def test_sample(request: pytest.FixtureRequest) -> None:
     if not full:
         chosen = random.Random(seed).sample(chosen, SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
-    with ProcessPoolExecutor(WORKERS) as pool:
+    with workers() as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
@@ -74,7 +73,7 @@ def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[obj
     Simulation(tree, memory, [[call] for _ in labels]).run()
     rows = [np.frombuffer(row, np.uint64) for row in memory["dst"]]
     assert all(len(set(row.tolist())) == 1 for row in rows)
-    return [kernel.values[int(row[0])] for row in rows]
+    return [kernel.value(int(row[0])) for row in rows]
 
 
 @pytest.mark.parametrize("form", JOINS)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from simulated.matrix import (
@@ -49,6 +50,7 @@ class Lists:
     perm: list[int]
 
 
+@lru_cache(4096)
 def some_lists(name: str, threads: int, n: int, seed: int) -> Lists:
     """Uneven, empty, repeated and overlapping source blocks; or, with seed 0, all alike.
 
@@ -127,12 +129,31 @@ def transfers(name: str, threads: int, lists: Lists) -> Transfers:
     return Transfers.of(dst[:, 0], dst[:, 1], src[:, 0], src[:, 1], nbytes)
 
 
+class Moved(NamedTuple):
+    """What a call with some lists does: to the algorithms, to its users, to memory."""
+
+    transfers: Transfers
+    sources: Areas
+    results: Areas
+    blocks: list[tuple[Place, Place, int]]
+
+
+@lru_cache(4096)
+def some_moved(collective: str, threads: int, n: int, seed: int) -> Moved:
+    """That of `some_lists`, of which there are few."""
+    name = collective.removesuffix("_x")
+    lists = some_lists(name, threads, n, seed)
+    blocks = [block for block in moved(name, threads, lists) if block[2]]
+    sources = _areas([(*of, nbytes) for _, of, nbytes in blocks])
+    results = _areas([(*to, nbytes) for to, _, nbytes in blocks])
+    return Moved(transfers(name, threads, lists), sources, results, blocks)
+
+
 class ListPlanner(Planner):
     """Plans of the forms; the `root` of a plan is the seed of its lists."""
 
     def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
-        name, threads = entry.collective.removesuffix("_x"), self.tree.size
-        moves = transfers(name, threads, some_lists(name, threads, n, root))
+        moves = some_moved(entry.collective, self.tree.size, n, root).transfers
         given = (Operand(0), Operand(1), moves)
         return trace(
             entry.function, entry.name, entry.collective, me, self.tree, sync, tuning, given
@@ -146,11 +167,7 @@ class ListStory(Story):
         self, entry: Entry, root: int, n: int, sync: Sync, tuning: Tuning, *, tight: bool
     ) -> None:
         """What users do before the call, and the call."""
-        name = entry.collective.removesuffix("_x")
-        lists = some_lists(name, self.threads, n, root)
-        blocks = [block for block in moved(name, self.threads, lists) if block[2]]
-        sources = _areas([(*of, nbytes) for _, of, nbytes in blocks])
-        results = _areas([(*to, nbytes) for to, _, nbytes in blocks])
+        _, sources, results, blocks = some_moved(entry.collective, self.threads, n, root)
         base = self._prepare(sync, sources, results, tight=tight)
         programs = self.planner.programs(entry, sync, tuning, root, n)
         self._make(Call(programs, (("dst", base), ("src", base))))

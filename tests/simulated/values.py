@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -94,18 +96,16 @@ def oracle(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
 
 
 def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
-    t = len(dst)
-    for k in range(src.shape[1]):
-        column = [int(x) for x in src[:, k]]
-        for i in range(t):
-            if one.form == "reduce" and i != one.root:
-                continue
-            run = {"prefix_reduce": column[: i + 1], "suffix_reduce": column[i:]}
-            values = run.get(one.form, column)
-            total = values[0]
-            for x in values[1:]:
-                total = kernel.join(total, x)
-            dst[i, k] = total
+    for k, column in enumerate(src.T.tolist()):
+        match one.form:
+            case "prefix_reduce":
+                dst[:, k] = list(accumulate(column, kernel.join))
+            case "suffix_reduce":
+                dst[::-1, k] = list(accumulate(column[::-1], lambda x, y: kernel.join(y, x)))
+            case "reduce":
+                dst[one.root, k] = reduce(kernel.join, column)
+            case _:
+                dst[:, k] = reduce(kernel.join, column)
 
 
 def given(one: One, threads: int, ordered: bool) -> list[object]:
@@ -184,7 +184,7 @@ class Case:
         programs: dict[One, list[Program]] = {}
 
         def fresh(nbytes: int) -> Any:
-            return np.array([kernel.fresh() for _ in range(nbytes // ITEM)], np.uint64).view("u1")
+            return kernel.fresh(nbytes // ITEM).view("u1")
 
         for number, asked in enumerate(calls):
             one = snapshot(asked, tree, tuning)

@@ -187,7 +187,7 @@ for _name in COLLECTIVES:
 
 
 def _distinct(ranks: Ints) -> list[int]:
-    return [int(rank) for rank in np.unique(ranks)]
+    return sorted(set(ranks.tolist()))
 
 
 def _near(t: Recorder, ranks: Ints) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ is found here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..plan.draw import step_text
@@ -83,13 +83,8 @@ class ProtocolError(SimulationError):
     """A step that no engine could carry out, or two that do not fit together."""
 
 
-class Span(NamedTuple):
-    """Bytes ``lo:hi``, counted from the operand's address on `thread`."""
-
-    operand: int
-    thread: int
-    lo: int
-    hi: int
+Span = tuple[int, int, int, int]
+"""(operand, thread, lo, hi): bytes ``lo:hi``, counted from the operand's address on the thread."""
 
 
 class Moves(NamedTuple):
@@ -133,169 +128,206 @@ class Exchange(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def _merge(spans: Iterable[Span]) -> tuple[Span, ...]:
+def _merge(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Those that continue each other in one."""
+    if len(spans) < 2:
+        return tuple(spans)
     out: list[Span] = []
-    for s in spans:
-        if out and out[-1].hi == s.lo and out[-1][:2] == s[:2]:
-            out[-1] = Span(s.operand, s.thread, out[-1].lo, s.hi)
+    operand = thread = lo = hi = -1
+    for span in spans:
+        if span[2] == hi and span[1] == thread and span[0] == operand:
+            hi = span[3]
+            out[-1] = operand, thread, lo, hi
         else:
-            out.append(s)
+            operand, thread, lo, hi = span
+            out.append(span)
     return tuple(out)
+
+
+def _row(part: Part, nbytes: int, count: int) -> list[Span]:
+    """A row of blocks, one by one."""
+    operand, thread, lo, threads, step = part
+    if count == 1:
+        return [(operand, thread, lo, lo + nbytes)]
+    return [
+        (operand, thread + i * threads, lo + i * step, lo + i * step + nbytes)
+        for i in range(count)
+    ]
 
 
 class Program:
     """A plan made ready to be simulated on a tree; immutable, so reusable for many calls."""
 
-    __slots__ = ("_near", "lanes", "name", "plan", "tree")
+    __slots__ = ("_near", "_private", "lanes", "name", "plan", "tree")
 
     def __init__(self, plan: Plan, tree: Tree) -> None:
         self.plan = plan
         self.tree = tree
         self.name = f"{plan.collective} by {plan.algorithm}"
-        index = tree.node_index
-        self._near: list[bool] = (index == index[plan.rank]).tolist()
-        self.lanes: tuple[list[tuple[int, Any]], ...] = tuple(
-            [self._compiled(lane, i, step) for i, step in enumerate(steps)]
-            for lane, steps in enumerate(plan.lanes)
-        )
+        self._private = plan.private
+        self._near = frozenset(tree.members(tree.node_of(plan.rank)).tolist())
+        self.lanes = tuple(map(self._compile, range(len(plan.lanes))))
 
-    def _compiled(self, lane: int, index: int, step: Step) -> tuple[int, Any]:
+    def _compile(self, lane: int) -> list[tuple[int, Any]]:
+        done: list[tuple[int, Any]] = []
+        steps = self.plan.lanes[lane]
         try:
-            return self._compile(step, lane)
+            for step in steps:
+                done.append(_COMPILE[type(step)](self, step, lane))
         except _Wrong as wrong:
             raise ProtocolError(
                 f"thread {self.plan.rank}, {self.name}, {LANES[lane]} lane, "
-                f"step {index}: {step_text(step)}: {wrong}"
+                f"step {len(done)}: {step_text(steps[len(done)])}: {wrong}"
             ) from None
+        return done
 
-    def _compile(self, step: Step, lane: int) -> tuple[int, Any]:
-        match step:
-            case Copy():
-                return COPY, self._moves((step,), skip_near=False)
-            case Swap():
-                return COPY, self._swaps(step)
-            case Signal():
-                self._all_near(step.to)
-                return SIGNAL, (step.channel, step.value, step.to)
-            case Wait():
-                self._all_near(step.of)
-                return WAIT, (step.channel, step.value, tuple(step.of))
-            case NetSignal():
-                return SEND, self._empty(step.channel, step.ticket, step.to)
-            case NetWait():
-                return RECV, self._empty(step.channel, step.ticket, step.of)
-            case Send():
-                return SEND, self._messages(step, step.to)
-            case Recv():
-                return RECV, self._messages(step, step.of)
-            case Get():
-                return GET, (step.ticket, self._moves((step,), skip_near=True))
-            case Need():
-                return NEED, self._ticket(step.ticket)
-            case Post():
-                return POST, self._ticket(step.ticket)
-            case Barrier():
-                if lane:
-                    raise _Wrong("barriers belong on the node lane")
-                return BARRIER, None
-            case Fused():
-                if lane or self.tree.node_count > 1:
-                    raise _Wrong("belongs on the node lane of a team inside one node")
-                body = tuple(self._compile(part, lane) for part in step.body)
-                return FUSED, (step.by, body, step.body)
-            case Fold() | Scan():
-                return WORK, self._work(step)
-        raise _Wrong("unknown kind of step")
+    # -- each kind of step, on a lane -----------------------------------------------------
+    def _copy(self, step: Copy, lane: int) -> tuple[int, Moves]:
+        dst = self._near_row(step.dst, step.nbytes, step.count)
+        src = self._near_row(step.src, step.nbytes, step.count)
+        return COPY, Moves(tuple(zip(dst, src, strict=True)), _merge(src), _merge(dst))
 
+    def _swap(self, step: Swap, lane: int) -> tuple[int, Swaps]:
+        a = self._near_row(step.a, step.nbytes, step.count)
+        b = self._near_row(step.b, step.nbytes, step.count)
+        spans = _merge(a + b)
+        return COPY, Swaps(tuple(zip(a, b, strict=True)), spans, spans)
+
+    def _get(self, step: Get, lane: int) -> tuple[int, tuple[int, Moves]]:
+        dst = _row(step.dst, step.nbytes, step.count)
+        src = _row(step.src, step.nbytes, step.count)
+        self._may_touch(dst + src, near=False)
+        blocks = [pair for pair in zip(dst, src, strict=True) if not self._is_near(pair[1][1])]
+        writes, reads = [to for to, _ in blocks], [of for _, of in blocks]
+        self._may_touch(writes)
+        return GET, (step.ticket, Moves(tuple(blocks), _merge(reads), _merge(writes)))
+
+    def _signal(self, step: Signal, lane: int) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
+        to = tuple(step.to)
+        self._all_near(to)
+        return SIGNAL, (step.channel, step.value, to)
+
+    def _wait(self, step: Wait, lane: int) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
+        of = tuple(step.of)
+        self._all_near(of)
+        return WAIT, (step.channel, step.value, of)
+
+    def _net_signal(self, step: NetSignal, lane: int) -> tuple[int, Exchange]:
+        return SEND, self._empty(step.channel, step.ticket, step.to)
+
+    def _net_wait(self, step: NetWait, lane: int) -> tuple[int, Exchange]:
+        return RECV, self._empty(step.channel, step.ticket, step.of)
+
+    def _send(self, step: Send, lane: int) -> tuple[int, Exchange]:
+        return SEND, self._messages(step, step.to)
+
+    def _recv(self, step: Recv, lane: int) -> tuple[int, Exchange]:
+        return RECV, self._messages(step, step.of)
+
+    def _need(self, step: Need, lane: int) -> tuple[int, int]:
+        return NEED, self._ticket(step.ticket)
+
+    def _post(self, step: Post, lane: int) -> tuple[int, int]:
+        return POST, self._ticket(step.ticket)
+
+    def _barrier(self, step: Barrier, lane: int) -> tuple[int, None]:
+        if lane:
+            raise _Wrong("barriers belong on the node lane")
+        return BARRIER, None
+
+    def _fused(self, step: Fused, lane: int) -> tuple[int, Any]:
+        if lane or self.tree.node_count > 1:
+            raise _Wrong("belongs on the node lane of a team inside one node")
+        body = tuple(_COMPILE[type(part)](self, part, lane) for part in step.body)
+        return FUSED, (step.by, body, step.body)
+
+    def _work(self, step: Fold | Scan, lane: int) -> tuple[int, Work]:
+        size = self.plan.kernel.dtype.itemsize
+
+        def spans(parts: Iterable[tuple[Part, int]]) -> tuple[Span, ...]:
+            out = [(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
+            self._may_touch(out)
+            return _merge(out)
+
+        return WORK, Work(step, spans(reads(step, size)), spans(writes(step)))
+
+    # -- what they are made of -------------------------------------------------------------
     def _ticket(self, ticket: int) -> int:
         if not 0 <= ticket < self.plan.tickets:
             raise _Wrong(f"the plan has {self.plan.tickets} tickets")
         return ticket
 
-    def _all_near(self, ranks: Ranks) -> None:
-        for rank in ranks:
-            self._is_near(rank)
-
-    def _is_near(self, rank: int) -> None:
+    def _is_near(self, rank: int) -> bool:
         if not 0 <= rank < self.plan.size:
             raise _Wrong(f"thread {rank} does not exist")
-        if not self._near[rank]:
-            raise _Wrong(f"thread {rank} is not on the node of thread {self.plan.rank}")
+        return rank in self._near
 
-    def _span(self, part: Part, i: int, nbytes: int, shift: int = 0) -> Span:
-        self._may_touch(part.block(i))
-        lo = part.offset + i * part.offset_step + shift
-        return Span(part.operand, part.thread + i * part.thread_step, lo, lo + nbytes)
+    def _all_near(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            if not self._is_near(rank):
+                raise _Wrong(f"thread {rank} is not on the node of thread {self.plan.rank}")
 
-    def _moves(self, steps: Iterable[Copy | Get], *, skip_near: bool) -> Moves:
-        blocks = []
-        for step in steps:
-            for i in range(step.count):
-                dst = self._span(step.dst, i, step.nbytes)
-                src = self._span(step.src, i, step.nbytes)
-                if skip_near:
-                    if not 0 <= src.thread < self.plan.size:
-                        raise _Wrong(f"thread {src.thread} does not exist")
-                    if self._near[src.thread]:
-                        continue
-                else:
-                    self._is_near(src.thread)
-                self._is_near(dst.thread)
-                blocks.append((dst, src))
-        return Moves(tuple(blocks), _merge(b[1] for b in blocks), _merge(b[0] for b in blocks))
+    def _may_touch(self, spans: Iterable[Span], *, near: bool = True) -> None:
+        """By load and store, or (not `near`) from another node."""
+        for operand, thread, _, _ in spans:
+            if self._private and operand < SLOT and thread != self.plan.rank:
+                raise _Wrong(f"operand {operand} of thread {thread} is private")
+            if near and thread not in self._near:
+                self._all_near((thread,))
 
-    def _swaps(self, step: Swap) -> Swaps:
-        pairs = []
-        for i in range(step.count):
-            pair = self._span(step.a, i, step.nbytes), self._span(step.b, i, step.nbytes)
-            for span in pair:
-                self._is_near(span.thread)
-            pairs.append(pair)
-        spans = _merge(span for side in (0, 1) for span in (pair[side] for pair in pairs))
-        return Swaps(tuple(pairs), spans, spans)
-
-    def _may_touch(self, part: Part) -> None:
-        if self.plan.private and part.operand < SLOT and part.thread != self.plan.rank:
-            raise _Wrong(f"operand {part.operand} of thread {part.thread} is private")
-
-    def _work(self, step: Fold | Scan) -> Work:
-        size = self.plan.kernel.dtype.itemsize
-
-        def spans(parts: Iterable[tuple[Part, int]]) -> tuple[Span, ...]:
-            out = [Span(p.operand, p.thread, p.offset, p.offset + n * size) for p, n in parts]
-            for span in out:
-                self._is_near(span.thread)
-                self._may_touch(Part(span.operand, span.thread))
-            return _merge(out)
-
-        return Work(step, spans(reads(step, size)), spans(writes(step)))
+    def _near_row(self, part: Part, nbytes: int, count: int) -> list[Span]:
+        spans = _row(part, nbytes, count)
+        self._may_touch(spans)
+        return spans
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
         """Those off my node, with their places among `ranks`."""
-        out = []
-        for i, rank in enumerate(ranks):
-            if not 0 <= rank < self.plan.size:
-                raise _Wrong(f"thread {rank} does not exist")
-            if not self._near[rank]:
-                out.append((i, rank))
-        return out
+        return [(i, rank) for i, rank in enumerate(ranks) if not self._is_near(rank)]
 
     def _messages(self, step: Send | Recv, ranks: Ranks) -> Exchange:
-        messages = []
-        each = [(part, piece.nbytes) for piece in step.blocks for part in piece.each()]
-        for i, peer in self._peers(ranks):
+        messages: list[Message] = []
+        spans: list[Span] = []
+        peers = self._peers(ranks)
+        for piece in step.blocks if peers else ():
+            operand, thread, lo, columns, width = piece.part
+            threads, further = piece.row_step
+            for k in range(piece.rows):
+                row = Part(operand, thread + k * threads, lo + k * further, columns, width)
+                spans += _row(row, piece.nbytes, piece.columns)
+        self._may_touch(spans)
+        nbytes = sum(hi - lo for _, _, lo, hi in spans)
+        every: list[Span] = []
+        for i, peer in peers:
             shift = i * step.peer_step
-            blocks = tuple(self._span(part, 0, nbytes, shift) for part, nbytes in each)
-            messages.append(Message(peer, blocks, sum(nbytes for _, nbytes in each)))
-        for message in messages[:1]:
-            for block in message.blocks:
-                self._is_near(block.thread)
-        spans = _merge(b for m in messages for b in m.blocks)
-        return Exchange(DATA, self._ticket(step.ticket), tuple(messages), spans)
+            blocks = [(op, rank, lo + shift, hi + shift) for op, rank, lo, hi in spans]
+            messages.append(Message(peer, tuple(blocks), nbytes))
+            # what goes to several peers is read once; what comes from them must not meet
+            if shift or not every or isinstance(step, Recv):
+                every += blocks
+        return Exchange(DATA, self._ticket(step.ticket), tuple(messages), _merge(every))
 
     def _empty(self, channel: int, ticket: int, ranks: Ranks) -> Exchange:
         messages = tuple(Message(peer, (), 0) for _, peer in self._peers(ranks))
         return Exchange(channel, self._ticket(ticket), messages, ())
+
+
+_COMPILE: Final[dict[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]] = {
+    Copy: Program._copy,
+    Swap: Program._swap,
+    Signal: Program._signal,
+    Wait: Program._wait,
+    NetSignal: Program._net_signal,
+    NetWait: Program._net_wait,
+    Send: Program._send,
+    Recv: Program._recv,
+    Get: Program._get,
+    Need: Program._need,
+    Post: Program._post,
+    Barrier: Program._barrier,
+    Fused: Program._fused,
+    Fold: Program._work,
+    Scan: Program._work,
+}
 
 
 class _Wrong(Exception):

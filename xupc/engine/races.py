@@ -7,25 +7,29 @@ may start when all conflicting ones before it are known to have ended; a single
 ``&`` decides.  The order of execution is one that happens-before allows, so an
 access never has to be compared with later ones.
 
-An access that every later conflicting one must be ordered behind anyway, since a
-newer one covers it, is forgotten.  So the lists stay as short as one call's.
+The memory is cut into pieces wherever an access began or ended; each keeps the accesses
+to all of it. One that every later conflicting one must be ordered behind anyway, since a
+newer one covers it, is forgotten.  So they stay few.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..plan.draw import step_text
 from ..plan.steps import LANES
 
-__all__ = ["Race", "Shadow", "Where"]
+__all__ = ["Head", "Place", "Race", "Shadow", "Where"]
+
+Head = tuple[int, int, int, Sequence[Any], str]
+Place = tuple[Head, int]
+"""A `Where` before anybody asks: ((thread, call, lane, all steps of the lane, name), at)."""
 
 
 class Where(NamedTuple):
-    """A step of a call of a thread, or an action of its user between calls (lane -1).
-
-    Put into words only when somebody asks: there are very many.
-    """
+    """A step of a call of a thread, or an action of its user between calls (lane -1)."""
 
     thread: int
     call: int
@@ -33,6 +37,12 @@ class Where(NamedTuple):
     at: int
     step: Any
     name: str
+
+    @classmethod
+    def of(cls, place: Place) -> Where:
+        """Made only when somebody asks: there are very many."""
+        (thread, call, lane, steps, name), at = place
+        return cls(thread, call, lane, at, steps[at], name)
 
     def __str__(self) -> str:
         if self.lane < 0:
@@ -68,46 +78,82 @@ class Race(NamedTuple):
         )
 
 
-_Access = tuple[int, int, bool, int, Where]
+_Access = tuple[int, bool, int, int, Place]
+"""Its bit, whether it writes, all the bytes that it touches, and whose it is."""
 
 
 class Shadow:
-    """The accesses to one array on one thread that later ones must still look at."""
+    """The accesses to one array on one thread that later ones must still look at.
 
-    __slots__ = ("_accesses", "_array", "_found", "_thread")
+    Attributes
+    ----------
+    memory, size
+        The array itself, and how many bytes it has.
+    """
 
-    def __init__(self, array: str, thread: int, found: dict[tuple[Where, Where], Race]):
+    __slots__ = ("_array", "_found", "_pieces", "_starts", "_thread", "memory", "size")
+
+    def __init__(
+        self,
+        array: str,
+        thread: int,
+        memory: bytearray,
+        found: dict[tuple[Where, Where], Race],
+    ) -> None:
+        self.memory = memory
+        self.size = len(memory)
         self._array = array
         self._thread = thread
         self._found = found
-        self._accesses: list[_Access] = []
+        # piece i is what lies from _starts[i] to the next start; the last one is empty
+        self._starts = [0, self.size]
+        self._pieces: list[list[_Access]] = [[], []]
 
-    def touch(self, lo: int, hi: int, writes: bool, known: int, bit: int, where: Where) -> None:
-        """Note an access by somebody who knows `known`; `bit` will say that it has ended."""
-        covered = False
-        for alo, ahi, awrites, abit, awhere in self._accesses:
-            if alo < hi and lo < ahi:
-                if known & abit:
-                    if lo <= alo and ahi <= hi and (writes or not awrites):
-                        covered = True
-                elif writes or awrites:
-                    self._found.setdefault(
-                        (awhere, where),
-                        Race(
-                            self._array,
-                            self._thread,
-                            max(lo, alo),
-                            min(hi, ahi),
-                            awhere,
-                            awrites,
-                            where,
-                            writes,
-                        ),
-                    )
-        if covered:
-            self._accesses = [
-                a
-                for a in self._accesses
-                if not (known & a[3] and lo <= a[0] and a[1] <= hi and (writes or not a[2]))
-            ]
-        self._accesses.append((lo, hi, writes, bit, where))
+    @property
+    def name(self) -> str:
+        """Of the array, with its thread."""
+        return f"{self._array}@{self._thread}"
+
+    def touch(self, lo: int, hi: int, writes: bool, known: int, bit: int, place: Place) -> None:
+        """Note an access inside the array by somebody who knows `known`.
+
+        `bit` will say that it has ended.
+        """
+        if lo == hi:
+            return
+        starts, pieces = self._starts, self._pieces
+        first = bisect_left(starts, lo)
+        if starts[first] != lo:
+            starts.insert(first, lo)
+            pieces.insert(first, pieces[first - 1])
+        end = first + 1
+        if starts[end] != hi:
+            end = bisect_left(starts, hi, end)
+            if starts[end] != hi:
+                starts.insert(end, hi)
+                pieces.insert(end, pieces[end - 1])
+        access = bit, writes, lo, hi, place
+        whole = writes
+        for i in range(first, end):
+            kept = []
+            for before in pieces[i]:
+                if not known & before[0]:
+                    if writes or before[1]:
+                        self._race(before, access)
+                    kept.append(before)
+                    whole = False
+                elif before[1] and not writes:
+                    kept.append(before)
+            kept.append(access)
+            pieces[i] = kept  # a new list, since pieces that were cut share theirs
+        if whole and end - first > 1:
+            starts[first:end] = [lo]
+            pieces[first:end] = [kept]
+
+    def _race(self, first: _Access, second: _Access) -> None:
+        _, first_writes, first_lo, first_hi, first_place = first
+        _, second_writes, second_lo, second_hi, second_place = second
+        a, b = Where.of(first_place), Where.of(second_place)
+        lo, hi = max(first_lo, second_lo), min(first_hi, second_hi)
+        race = Race(self._array, self._thread, lo, hi, a, first_writes, b, second_writes)
+        self._found.setdefault((a, b), race)

@@ -31,14 +31,15 @@ program and the call know nothing of each other.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..plan.steps import Part, Ranks
+from ..plan.steps import Part
 from ..topology import Tree
 from .folding import carry_out
 from .programs import (
@@ -64,7 +65,7 @@ from .programs import (
     Swaps,
     Work,
 )
-from .races import Race, Shadow, Where
+from .races import Head, Place, Race, Shadow, Where
 
 __all__ = [
     "Await",
@@ -124,8 +125,7 @@ class Await:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class UserWrite:
+class UserWrite(NamedTuple):
     """The thread's own program stores bytes into an array on any thread."""
 
     array: str
@@ -138,8 +138,7 @@ class UserWrite:
         return f"user writes {self.array}@{self.thread}[{self.lo}:{hi}]"
 
 
-@dataclass(frozen=True, slots=True)
-class UserRead:
+class UserRead(NamedTuple):
     """The thread's own program reads bytes, and expects these."""
 
     array: str
@@ -167,13 +166,15 @@ Memory = Mapping[str, Sequence[bytearray]]
 class _Lane:
     """An actor: one lane of the call that a thread is in."""
 
-    __slots__ = ("at", "epoch", "known", "lane", "owner", "steps", "sub")
+    __slots__ = ("at", "end", "epoch", "head", "known", "lane", "owner", "steps", "sub")
 
     def __init__(self, owner: _Stream, lane: int) -> None:
         self.owner = owner
         self.lane = lane
+        self.head: Head = (-1, -1, -1, (), "")  # of the places of its steps
         self.steps: list[tuple[int, Any]] = []
         self.at = 0
+        self.end = 0
         self.sub = 0  # how many of a Wait's threads have been seen
         self.known = 0
         self.epoch = 0  # the bit of my accesses since I last told anybody anything
@@ -196,6 +197,8 @@ class _Thread:
 
 
 Team = tuple[int, ...]
+Bound = list[tuple[int, list[Shadow]]]
+"""Where each operand of a call is: its base, and by rank the array that it is in."""
 
 
 class _Stream:
@@ -210,13 +213,13 @@ class _Stream:
     """
 
     __slots__ = (
+        "bound",
         "call",
         "calls",
         "known",
         "lanes",
         "name",
         "open",
-        "program",
         "queue",
         "rank",
         "running",
@@ -224,6 +227,7 @@ class _Stream:
         "thread",
         "tickets",
         "told",
+        "traffic",
         "unset",
         "waiting",
     )
@@ -237,38 +241,73 @@ class _Stream:
         self.calls = 0
         self.known = 0
         self.call: Call | None = None
-        self.program: Program | None = None
-        self.lanes = (_Lane(self, 0), _Lane(self, 1))
+        self.bound: Bound = []
+        self.traffic = _Traffic(team, -1)
+        self.lanes: tuple[_Lane, ...] = (_Lane(self, 0), _Lane(self, 1))
         self.running = 0  # lanes not at their end
         self.unset = 0  # tickets not set
         self.tickets: list[int] = []  # messages to come before it is set; 0: set; -1: not begun
         self.told: list[int] = []  # what a ticket tells
         self.waiting: dict[int, _Lane] = {}
-        self.open: dict[int, Where] = {}  # who will set the ticket
+        self.open: dict[int, Place] = {}  # who will set the ticket
 
 
-class _Posted:
-    """A message posted by one side."""
+class _Channel:
+    """What one thread signals on one channel in a call, and who waits for it.
 
-    __slots__ = ("known", "message", "thread", "ticket", "where")
+    Attributes
+    ----------
+    stands, known
+        Where the channel stood after each signal, and what the thread knew then.
+    named
+        For each rank what the thread knew at the signals that name it.
+    heard
+        How many signals a rank has waited for.
+    """
 
-    def __init__(
-        self, thread: _Stream, ticket: int, message: Message, known: int, where: Where
-    ) -> None:
-        self.thread = thread
-        self.ticket = ticket
-        self.message = message
-        self.known = known
-        self.where = where
+    __slots__ = ("heard", "known", "listening", "named", "stands")
+
+    def __init__(self) -> None:
+        self.stands: list[int] = []
+        self.known: list[int] = []
+        self.named: dict[int, list[int]] = {}
+        self.heard: dict[int, int] = {}
+        self.listening: list[_Lane] = []
+
+
+Ends = tuple[int, int, int]
+"""Sender, receiver and channel of a message."""
+Posted = tuple[_Stream, int, Message, int, Place]
+"""A message posted by one side: that thread, its ticket, what it knew."""
+
+
+class _Traffic:
+    """All signals and messages of one call."""
+
+    __slots__ = ("call", "channels", "recvs", "sends", "team")
+
+    def __init__(self, team: Team, call: int) -> None:
+        self.team = team
+        self.call = call
+        self.channels: dict[tuple[int, int], _Channel] = {}
+        self.sends: dict[Ends, deque[Posted]] = {}
+        self.recvs: dict[Ends, deque[Posted]] = {}
+
+    def channel(self, rank: int, number: int) -> _Channel:
+        """A rank's channel."""
+        found = self.channels.get((rank, number))
+        if found is None:
+            found = self.channels[rank, number] = _Channel()
+        return found
 
 
 class _Transfer:
     """A matched pair of messages, under way."""
 
-    __slots__ = ("key", "recv", "send")
+    __slots__ = ("channel", "recv", "send")
 
-    def __init__(self, key: tuple[Any, ...], send: _Posted, recv: _Posted) -> None:
-        self.key = key
+    def __init__(self, channel: int, send: Posted, recv: Posted) -> None:
+        self.channel = channel
         self.send = send
         self.recv = recv
 
@@ -315,21 +354,21 @@ class Simulation:
         if len(scripts) != tree.size:
             raise ValueError(f"{tree.size} threads, {len(scripts)} scripts")
         self._everybody = tuple(range(tree.size))
-        self._memory = memory
         self._threads = [_Thread(number, script) for number, script in enumerate(scripts)]
         self._random = None if seed is None else random.Random(seed)
         self._queue: deque[_Actor] = deque()
         self._pool: list[_Actor] = []
+        self._push: Callable[[_Actor], None] = (
+            self._queue.append if seed is None else self._pool.append
+        )
         self._bit = 1
         self._races: dict[tuple[Where, Where], Race] = {}
         self._shadows = {
-            array: [Shadow(array, t, self._races) for t in range(tree.size)] for array in memory
+            array: [Shadow(array, t, row, self._races) for t, row in enumerate(rows)]
+            for array, rows in memory.items()
         }
-        self._signals: dict[tuple[Team, int, int, int], list[tuple[int, Ranks, int]]] = {}
-        self._heard: dict[tuple[Team, int, int, int, int], int] = {}
-        self._listening: dict[tuple[Team, int, int, int], list[_Lane]] = {}
-        self._sends: dict[tuple[Any, ...], deque[_Posted]] = {}
-        self._recvs: dict[tuple[Any, ...], deque[_Posted]] = {}
+        self._bound: dict[tuple[Any, ...], Bound] = {}
+        self._traffic: dict[tuple[Team, int], _Traffic] = {}
         self._arrived: dict[Team, list[tuple[_Stream, str]]] = {}
         self._at_barrier: list[_Thread] = []  # of the user's own
         self._protocol: list[str] = []
@@ -338,38 +377,31 @@ class Simulation:
     # -- running ---------------------------------------------------------------------
     def run(self) -> None:
         """Run everything; ProtocolError, RaceError, DeadlockError or WrongBytesError, or none."""
+        try:
+            self._carry_out()
+            self._judge()
+        finally:
+            # cut the circles, so that all is freed at once: plans are large
+            for thread in self._threads:
+                for stream in thread.streams.values():
+                    stream.lanes = ()
+                thread.streams.clear()
+
+    def _carry_out(self) -> None:
         for thread in self._threads:
             self._push(thread)
         if self._random is None:
             queue = self._queue
             while queue:
-                self._turn(queue.popleft())
+                actor = queue.popleft()
+                _TURNS[type(actor)](self, actor)
         else:
-            pool = self._pool
+            pool, chance = self._pool, self._random.random
             while pool:
-                i = self._random.randrange(len(pool))
+                i = int(chance() * len(pool))
                 pool[i], pool[-1] = pool[-1], pool[i]
-                self._turn(pool.pop())
-        self._judge()
-
-    def _push(self, actor: _Actor) -> None:
-        if self._random is None:
-            self._queue.append(actor)
-        else:
-            self._pool.append(actor)
-
-    def _turn(self, actor: _Actor) -> None:
-        if isinstance(actor, _Lane):
-            self._advance(actor)
-        elif isinstance(actor, _Thread):
-            self._user(actor)
-        elif isinstance(actor, _Transfer):
-            self._deliver(actor)
-        else:
-            thread = actor.thread
-            assert thread.call is not None
-            self._move(thread.call, actor.moves)
-            self._complete(thread, actor.ticket, actor.known)
+                actor = pool.pop()
+                _TURNS[type(actor)](self, actor)
 
     def _judge(self) -> None:
         stuck = self._stuck()
@@ -387,18 +419,16 @@ class Simulation:
 
     def _check_signals(self) -> None:
         """Nobody was told anything that he did not wait for: engines may have to send it."""
-        for (team, call, of, channel), given in self._signals.items():
-            told: dict[int, int] = {}
-            for _, to, _ in given:
-                for rank in to:
-                    told[rank] = told.get(rank, 0) + 1
-            for rank, times in told.items():
-                heard = self._heard.get((team, call, of, channel, rank), 0)
-                if rank != of and times > heard:
-                    self._protocol.append(
-                        f"call {call}: thread {team[of]} signals channel {channel} {times} times "
-                        f"for thread {team[rank]}, which waits for {heard}"
-                    )
+        for traffic in self._traffic.values():
+            team = traffic.team
+            for (of, number), channel in traffic.channels.items():
+                for rank, told in channel.named.items():
+                    heard = channel.heard.get(rank, 0)
+                    if rank != of and len(told) > heard:
+                        self._protocol.append(
+                            f"call {traffic.call}: thread {team[of]} signals channel {number} "
+                            f"{len(told)} times for thread {team[rank]}, which waits for {heard}"
+                        )
 
     def _new_bit(self) -> int:
         self._bit <<= 1
@@ -407,44 +437,64 @@ class Simulation:
     # -- the user between calls --------------------------------------------------------
     def _user(self, thread: _Thread) -> None:
         """The next action of the script; calls start here."""
-        while thread.next < len(thread.script):
-            action = thread.script[thread.next]
+        script = thread.script
+        head = thread.number, thread.calls, -1, script, ""
+        while thread.next < len(script):
+            action = script[thread.next]
+            at = thread.next
             thread.next += 1
-            if isinstance(action, Call | Post | Await):
-                if self._call(thread, action):
-                    continue
-                return
-            if isinstance(action, UserBarrier):
+            if isinstance(action, UserWrite):
+                array, number, lo, data = action
+                shadow = self._shadows[array][number]
+                self._access(thread, shadow, lo, lo + len(data), True, (head, at))
+                shadow.memory[lo : lo + len(data)] = data
+            elif isinstance(action, UserRead):
+                array, number, lo, data = action
+                shadow = self._shadows[array][number]
+                self._access(thread, shadow, lo, lo + len(data), False, (head, at))
+                if shadow.memory[lo : lo + len(data)] != data:
+                    self._find_wrong(shadow.memory, lo, data, Where.of((head, at)))
+            elif isinstance(action, UserBarrier):
                 self._user_barrier(thread)
                 return
-            writes = isinstance(action, UserWrite)
-            data = action.data if isinstance(action, UserWrite) else action.expected
-            where = Where(thread.number, thread.calls, -1, thread.next - 1, action, "")
-            lo, hi = action.lo, action.lo + len(data)
-            bit = self._new_bit()
-            shadow = self._shadows[action.array][action.thread]
-            shadow.touch(lo, hi, writes, thread.known, bit, where)
-            thread.known |= bit
-            memory = self._memory[action.array][action.thread]
-            if writes:
-                memory[lo:hi] = data
-            elif memory[lo:hi] != data:
-                odd = [i for i in range(lo, hi) if memory[i] != data[i - lo]]
-                self._wrong.append(
-                    f"{where}: {len(odd)} of {hi - lo} bytes are wrong, the first at {odd[0]}: "
-                    f"expected {data[odd[0] - lo]:#04x}, found {memory[odd[0]]:#04x}"
-                )
+            else:
+                if not self._call(thread, action):
+                    return
+                head = thread.number, thread.calls, -1, script, ""
+                continue
             if self._random is not None:
                 self._push(thread)
                 return
 
+    def _access(
+        self, thread: _Thread, shadow: Shadow, lo: int, hi: int, writes: bool, place: Place
+    ) -> None:
+        """The thread's own, of some bytes of an array."""
+        if lo < 0 or hi > shadow.size:
+            self._beyond(shadow, lo, hi, place)
+            return
+        bit = self._new_bit()
+        shadow.touch(lo, hi, writes, thread.known, bit, place)
+        thread.known |= bit
+
+    def _find_wrong(self, memory: bytearray, lo: int, data: bytes, where: Where) -> None:
+        """Say where memory is not what it should be."""
+        odd = [i for i, x in enumerate(data) if memory[lo + i : lo + i + 1] != bytes([x])]
+        found = memory[lo + odd[0] : lo + odd[0] + 1].hex() or "nothing"
+        self._wrong.append(
+            f"{where}: {len(odd)} of {len(data)} bytes are wrong, the first at {lo + odd[0]}: "
+            f"expected {data[odd[0]]:#04x}, found 0x{found}"
+        )
+
     def _call(self, thread: _Thread, action: Call | Post | Await) -> bool:
         """A call, posted or not, or the waiting for one; True if the thread can go on."""
-        name = action.name if isinstance(action, Post | Await) else ""
+        name = "" if isinstance(action, Call) else action.name
         if not isinstance(action, Await):
             call = action.call if isinstance(action, Post) else action
             team = self._everybody if call.threads is None else call.threads
-            stream = thread.streams.setdefault(team, _Stream(thread, team))
+            stream = thread.streams.get(team)
+            if stream is None:
+                stream = thread.streams[team] = _Stream(thread, team)
             thread.over.pop(name, None)
             thread.calls += 1
             stream.queue.append((call, thread.known, name))
@@ -462,34 +512,54 @@ class Simulation:
         """Begin the first call of a stream's queue."""
         call, known, thread.name = thread.queue.popleft()
         program = call.programs[thread.rank]
+        plan = program.plan
         thread.call = call
-        thread.program = program
         thread.known |= known
-        thread.tickets = [-1] * program.plan.tickets
-        thread.told = [0] * program.plan.tickets
-        thread.unset = program.plan.tickets
+        thread.bound = self._bind(call, thread.team)
+        key = thread.team, thread.calls
+        if key not in self._traffic:
+            self._traffic[key] = _Traffic(*key)
+        thread.traffic = self._traffic[key]
+        thread.tickets = [-1] * plan.tickets
+        thread.told = [0] * plan.tickets
+        thread.unset = plan.tickets
         thread.running = 2
-        for lane, steps in zip(thread.lanes, program.lanes, strict=True):
-            lane.steps = steps
+        for lane in thread.lanes:
+            which = lane.lane
+            number = thread.thread.number
+            lane.head = number, thread.calls, which, plan.lanes[which], program.name
+            lane.steps = program.lanes[which]
+            lane.end = len(lane.steps)
             lane.at = lane.sub = lane.epoch = 0
             lane.known = thread.known
             self._push(lane)
+
+    def _bind(self, call: Call, team: Team) -> Bound:
+        """Find the operands of a call."""
+        key = call.operands, team
+        if key not in self._bound:
+            self._bound[key] = [
+                (base, [self._shadows[array][number] for number in team])
+                for array, base in call.operands
+            ]
+        return self._bound[key]
 
     def _maybe_over(self, thread: _Stream) -> None:
         """An operation is over when both lanes are at their end and every ticket is set."""
         if thread.running or thread.unset:
             return
-        thread.known |= thread.lanes[0].known | thread.lanes[1].known
+        known = thread.known | thread.lanes[0].known | thread.lanes[1].known
         for told in thread.told:
-            thread.known |= told
+            known |= told
+        thread.known = known
         thread.call = None
         thread.calls += 1
         thread.open.clear()
         user = thread.thread
-        user.over[thread.name] = thread.known
+        user.over[thread.name] = known
         if user.awaits == thread.name:
             user.awaits = None
-            user.known |= thread.known
+            user.known |= known
             self._push(user)
         if thread.queue:
             self._start(thread)
@@ -497,146 +567,137 @@ class Simulation:
     # -- steps ---------------------------------------------------------------------
     def _advance(self, lane: _Lane) -> None:
         """Steps of a lane until one blocks (or, at random, one step)."""
-        thread = lane.owner
-        steps = lane.steps
-        while lane.at < len(steps):
-            kind, arg = steps[lane.at]
-            if kind in (COPY, WORK):
-                self._by_hand(lane, arg)
-            elif kind == SIGNAL:
-                self._signal(lane, arg)
-            elif kind == WAIT:
-                if not self._wait(lane, arg):
-                    return
-            elif kind == NEED:
-                if thread.tickets[arg]:
-                    thread.waiting[arg] = lane
-                    return
-                lane.known |= thread.told[arg]
-            elif kind == POST:
-                self._begin(thread, arg, 1, self._where(lane))
-                lane.epoch = 0
-                self._complete(thread, arg, lane.known)
-            elif kind in (SEND, RECV):
-                self._exchange(lane, arg, kind == SEND)
-            elif kind == GET:
-                self._get(lane, arg)
-            else:
-                self._arrive(thread, f"call {thread.calls}")
+        steps, end = lane.steps, lane.end
+        while lane.at < end:
+            kind, what = steps[lane.at]
+            if not _STEPS[kind](self, lane, what):
                 return
             lane.at += 1
             if self._random is not None:
                 self._push(lane)
                 return
-        thread.running -= 1
-        self._maybe_over(thread)
-
-    def _where(self, lane: _Lane) -> Where:
-        thread = lane.owner
-        assert thread.program is not None
-        step = thread.program.plan.lanes[lane.lane][lane.at]
-        number = thread.thread.number
-        return Where(number, thread.calls, lane.lane, lane.at, step, thread.program.name)
-
-    def _touch(
-        self, call: Call, spans: Sequence[Span], writes: bool, known: int, bit: int, where: Where
-    ) -> None:
-        for operand, rank, lo, hi in spans:
-            array, base = call.operands[operand]
-            number = self._number(call, rank)
-            size = len(self._memory[array][number])
-            if lo + base < 0 or hi + base > size:
-                text = f"{array}@{number}[{lo + base}:{hi + base}] is beyond its {size} bytes"
-                self._protocol.append(f"{where}: {text}")
-            self._shadows[array][number].touch(lo + base, hi + base, writes, known, bit, where)
+        lane.owner.running -= 1
+        self._maybe_over(lane.owner)
 
     @staticmethod
-    def _number(call: Call, rank: int) -> int:
-        """The thread of a rank."""
-        return rank if call.threads is None else call.threads[rank]
+    def _where(lane: _Lane) -> Where:
+        return Where.of((lane.head, lane.at))
 
-    def _bytes(self, call: Call, operand: int, rank: int) -> tuple[bytearray, int]:
-        """The memory that an operand is in on a thread, and where it begins there."""
-        array, base = call.operands[operand]
-        return self._memory[array][self._number(call, rank)], base
+    def _touch(
+        self, bound: Bound, spans: Sequence[Span], writes: bool, known: int, bit: int, place: Place
+    ) -> None:
+        for operand, rank, lo, hi in spans:
+            base, shadows = bound[operand]
+            shadow = shadows[rank]
+            lo += base
+            hi += base
+            if lo < 0 or hi > shadow.size:
+                self._beyond(shadow, lo, hi, place)
+            else:
+                shadow.touch(lo, hi, writes, known, bit, place)
 
-    def _move(self, call: Call, moves: Moves) -> None:
-        for (op, rank, lo, hi), (from_op, from_rank, from_lo, from_hi) in moves.blocks:
-            target, base = self._bytes(call, op, rank)
-            source, from_base = self._bytes(call, from_op, from_rank)
-            target[lo + base : hi + base] = source[from_lo + from_base : from_hi + from_base]
+    def _beyond(self, shadow: Shadow, lo: int, hi: int, place: Place) -> None:
+        self._protocol.append(
+            f"{Where.of(place)}: {shadow.name}[{lo}:{hi}] is beyond its {shadow.size} bytes"
+        )
 
-    def _swap(self, call: Call, what: Swaps) -> None:
-        for pair in what.pairs:
-            kept = []
-            for operand, rank, lo, hi in pair:
-                memory, base = self._bytes(call, operand, rank)
-                kept.append(bytes(memory[lo + base : hi + base]))
-            for (operand, rank, lo, hi), data in zip(pair, reversed(kept), strict=True):
-                memory, base = self._bytes(call, operand, rank)
-                memory[lo + base : hi + base] = data
-
-    def _by_hand(self, lane: _Lane, what: Moves | Swaps | Work) -> None:
+    def _by_hand(self, lane: _Lane, what: Moves | Swaps | Work) -> bool:
         """A step by loads and stores."""
-        call = lane.owner.call
-        assert call is not None
-        if not lane.epoch:
-            lane.epoch = self._new_bit()
-            lane.known |= lane.epoch
-        self._do(call, what, lane.known, lane.epoch, self._where(lane))
+        epoch = lane.epoch
+        if not epoch:
+            epoch = lane.epoch = self._new_bit()
+            lane.known |= epoch
+        self._do(lane.owner, what, lane.known, epoch, (lane.head, lane.at))
+        return True
 
     def _do(
-        self, call: Call, what: Moves | Swaps | Work, known: int, bit: int, where: Where
+        self, thread: _Stream, what: Moves | Swaps | Work, known: int, bit: int, place: Place
     ) -> None:
-        self._touch(call, what.reads, False, known, bit, where)
-        self._touch(call, what.writes, True, known, bit, where)
-        if isinstance(what, Moves):
-            self._move(call, what)
-            return
-        if isinstance(what, Swaps):
-            self._swap(call, what)
-            return
-        dtype = call.kernel.dtype
+        self._touch(thread.bound, what.reads, False, known, bit, place)
+        self._touch(thread.bound, what.writes, True, known, bit, place)
+        _BY_HAND[type(what)](self, thread, what)
+
+    def _move(self, thread: _Stream, moves: Moves) -> None:
+        bound = thread.bound
+        for (operand, rank, lo, hi), (from_operand, from_rank, from_lo, from_hi) in moves.blocks:
+            base, shadows = bound[operand]
+            from_base, from_shadows = bound[from_operand]
+            source = from_shadows[from_rank].memory
+            shadows[rank].memory[lo + base : hi + base] = source[
+                from_lo + from_base : from_hi + from_base
+            ]
+
+    def _swap(self, thread: _Stream, what: Swaps) -> None:
+        for a, b in what.pairs:
+            kept = _load(thread.bound, (a,)), _load(thread.bound, (b,))
+            _store(thread.bound, (a,), kept[1])
+            _store(thread.bound, (b,), kept[0])
+
+    def _reduce(self, thread: _Stream, what: Work) -> None:
+        assert thread.call is not None
+        kernel = thread.call.kernel
+        bound = thread.bound
 
         def view(part: Part, nelems: int) -> Any:
-            memory, base = self._bytes(call, part.operand, part.thread)
-            return np.frombuffer(memory, dtype, nelems, part.offset + base)
+            base, shadows = bound[part.operand]
+            memory = shadows[part.thread].memory
+            return np.frombuffer(memory, kernel.dtype, nelems, part.offset + base)
 
-        carry_out(what.step, call.kernel, view)
+        carry_out(what.step, kernel, view)
 
-    def _signal(self, lane: _Lane, arg: tuple[int, int, Ranks]) -> None:
-        channel, value, to = arg
-        thread = lane.owner
-        key = (thread.team, thread.calls, thread.rank, channel)
-        given = self._signals.setdefault(key, [])
-        if given and given[-1][0] > value:
+    def _signal(self, lane: _Lane, arg: tuple[int, int, tuple[int, ...]]) -> bool:
+        number, value, to = arg
+        channel = lane.owner.traffic.channel(lane.owner.rank, number)
+        if channel.stands and channel.stands[-1] > value:
             self._protocol.append(
-                f"{self._where(lane)}: the channel stood at {given[-1][0]} already"
+                f"{self._where(lane)}: the channel stood at {channel.stands[-1]} already"
             )
-        given.append((value, to, lane.known))
+        channel.stands.append(value)
+        channel.known.append(lane.known)
+        for rank in to:
+            if rank in channel.named:
+                channel.named[rank].append(lane.known)
+            else:
+                channel.named[rank] = [lane.known]
         lane.epoch = 0
-        for listener in self._listening.pop(key, ()):
+        listening, channel.listening = channel.listening, []
+        for listener in listening:
             self._push(listener)
+        return True
 
     def _wait(self, lane: _Lane, arg: tuple[int, int, tuple[int, ...]]) -> bool:
-        channel, value, of = arg
+        number, value, of = arg
+        if value <= 0:
+            return True
         thread = lane.owner
-        while lane.sub < len(of) and value > 0:
-            key = (thread.team, thread.calls, of[lane.sub], channel)
-            given = self._signals.get(key, ())
-            enough = [known for stands, _, known in given if stands >= value]
-            named = [known for _, to, known in given if thread.rank in to]
-            if not enough or len(named) < value:
-                self._listening.setdefault(key, []).append(lane)
+        while lane.sub < len(of):
+            channel = thread.traffic.channel(of[lane.sub], number)
+            named = channel.named.get(thread.rank, ())
+            if len(named) < value or channel.stands[-1] < value:
+                channel.listening.append(lane)
                 return False
-            lane.known |= enough[0] & named[value - 1]
-            heard = (*key, thread.rank)
-            self._heard[heard] = max(self._heard.get(heard, 0), value)
+            first = bisect_left(channel.stands, value)
+            lane.known |= channel.known[first] & named[value - 1]
+            channel.heard[thread.rank] = max(channel.heard.get(thread.rank, 0), value)
             lane.sub += 1
         lane.sub = 0
         return True
 
     # -- tickets, messages, one-sided reads -------------------------------------------
+    def _need(self, lane: _Lane, ticket: int) -> bool:
+        thread = lane.owner
+        if thread.tickets[ticket]:
+            thread.waiting[ticket] = lane
+            return False
+        lane.known |= thread.told[ticket]
+        return True
+
+    def _post(self, lane: _Lane, ticket: int) -> bool:
+        self._begin(lane, ticket, 1)
+        lane.epoch = 0
+        self._complete(lane.owner, ticket, lane.known)
+        return True
+
     def _complete(self, thread: _Stream, ticket: int, told: int) -> None:
         """One of the things that the ticket waits for is done."""
         thread.told[ticket] |= told
@@ -650,71 +711,78 @@ class Simulation:
             self._push(waiter)
         self._maybe_over(thread)
 
-    def _begin(self, thread: _Stream, ticket: int, parts: int, where: Where) -> None:
+    def _begin(self, lane: _Lane, ticket: int, parts: int) -> None:
+        thread = lane.owner
         if thread.tickets[ticket] != -1:
-            self._protocol.append(f"{where}: ticket t{ticket} was in use already")
+            self._protocol.append(f"{self._where(lane)}: ticket t{ticket} was in use already")
             thread.unset += thread.tickets[ticket] == 0
         thread.tickets[ticket] = parts
-        thread.open[ticket] = where
+        thread.open[ticket] = lane.head, lane.at
 
-    def _exchange(self, lane: _Lane, arg: Exchange, sends: bool) -> None:
-        thread = lane.owner
-        call = thread.call
-        assert call is not None
-        where = self._where(lane)
+    def _send(self, lane: _Lane, arg: Exchange) -> bool:
+        thread, known = lane.owner, self._exchange(lane, arg, False)
+        sends, recvs = thread.traffic.sends, thread.traffic.recvs
+        for message in arg.messages:
+            ends = thread.rank, message.peer, arg.channel
+            posted = thread, arg.ticket, message, known, (lane.head, lane.at)
+            if theirs := recvs.get(ends):
+                self._push(_Transfer(arg.channel, posted, theirs.popleft()))
+            else:
+                sends.setdefault(ends, deque()).append(posted)
+        return True
+
+    def _recv(self, lane: _Lane, arg: Exchange) -> bool:
+        thread, known = lane.owner, self._exchange(lane, arg, True)
+        sends, recvs = thread.traffic.sends, thread.traffic.recvs
+        for message in arg.messages:
+            ends = message.peer, thread.rank, arg.channel
+            posted = thread, arg.ticket, message, known, (lane.head, lane.at)
+            if theirs := sends.get(ends):
+                self._push(_Transfer(arg.channel, theirs.popleft(), posted))
+            else:
+                recvs.setdefault(ends, deque()).append(posted)
+        return True
+
+    def _exchange(self, lane: _Lane, arg: Exchange, writes: bool) -> int:
+        """What both ends of messages do; what is known when they are posted."""
+        thread, known = lane.owner, lane.known
         bit = self._new_bit()
-        self._touch(call, arg.spans, not sends, lane.known, bit, where)
-        self._begin(thread, arg.ticket, len(arg.messages), where)
-        thread.told[arg.ticket] |= lane.known | bit
+        self._touch(thread.bound, arg.spans, writes, known, bit, (lane.head, lane.at))
+        self._begin(lane, arg.ticket, len(arg.messages))
+        thread.told[arg.ticket] |= known | bit
         lane.epoch = 0
         if not arg.messages:
             self._complete(thread, arg.ticket, 0)
-        mine, theirs = (self._sends, self._recvs) if sends else (self._recvs, self._sends)
-        for message in arg.messages:
-            pair = (thread.rank, message.peer) if sends else (message.peer, thread.rank)
-            key = (thread.team, *pair, thread.calls, arg.channel)
-            posted = _Posted(thread, arg.ticket, message, lane.known, where)
-            if theirs.get(key):
-                other = theirs[key].popleft()
-                send, recv = (posted, other) if sends else (other, posted)
-                self._push(_Transfer(key, send, recv))
-            else:
-                mine.setdefault(key, deque()).append(posted)
+        return known
 
     def _deliver(self, transfer: _Transfer) -> None:
-        send, recv = transfer.send, transfer.recv
-        if send.message.nbytes != recv.message.nbytes:
+        sender, send_ticket, sent, known, send_place = transfer.send
+        receiver, recv_ticket, taken, _, recv_place = transfer.recv
+        if sent.nbytes != taken.nbytes:
             self._protocol.append(
-                f"message of {send.message.nbytes} B meets a receive of {recv.message.nbytes} B:\n"
-                f"    {send.where}\n    {recv.where}"
+                f"message of {sent.nbytes} B meets a receive of {taken.nbytes} B:\n"
+                f"    {Where.of(send_place)}\n    {Where.of(recv_place)}"
             )
-        elif transfer.key[-1] == DATA:
-            source, target = send.thread.call, recv.thread.call
-            assert source is not None
-            assert target is not None
-            data = bytearray()
-            for operand, rank, lo, hi in send.message.blocks:
-                memory, base = self._bytes(source, operand, rank)
-                data += memory[lo + base : hi + base]
-            at = 0
-            for operand, rank, lo, hi in recv.message.blocks:
-                memory, base = self._bytes(target, operand, rank)
-                memory[lo + base : hi + base] = data[at : at + hi - lo]
-                at += hi - lo
-        self._complete(recv.thread, recv.ticket, send.known)
-        self._complete(send.thread, send.ticket, 0)
+        elif transfer.channel == DATA:
+            _store(receiver.bound, taken.blocks, _load(sender.bound, sent.blocks))
+        self._complete(receiver, recv_ticket, known)
+        self._complete(sender, send_ticket, 0)
 
-    def _get(self, lane: _Lane, arg: tuple[int, Moves]) -> None:
+    def _get(self, lane: _Lane, arg: tuple[int, Moves]) -> bool:
         ticket, moves = arg
         thread = lane.owner
-        assert thread.call is not None
-        where = self._where(lane)
+        place = lane.head, lane.at
         bit = self._new_bit()
-        self._touch(thread.call, moves.reads, False, lane.known, bit, where)
-        self._touch(thread.call, moves.writes, True, lane.known, bit, where)
-        self._begin(thread, ticket, 1, where)
+        self._touch(thread.bound, moves.reads, False, lane.known, bit, place)
+        self._touch(thread.bound, moves.writes, True, lane.known, bit, place)
+        self._begin(lane, ticket, 1)
         lane.epoch = 0
         self._push(_Reading(thread, ticket, moves, lane.known | bit))
+        return True
+
+    def _read(self, reading: _Reading) -> None:
+        self._move(reading.thread, reading.moves)
+        self._complete(reading.thread, reading.ticket, reading.known)
 
     # -- barriers --------------------------------------------------------------------
     def _user_barrier(self, thread: _Thread) -> None:
@@ -740,12 +808,18 @@ class Simulation:
             seen += [f"thread {t.number} in user barrier before call {t.calls}" for t in users]
             self._protocol.append(f"different calls at a barrier: {', '.join(seen)}")
 
-    def _arrive(self, thread: _Stream, what: str) -> None:
+    def _barrier(self, lane: _Lane, arg: Any) -> bool:
+        """The last one to arrive has all go on."""
+        thread = lane.owner
         arrived = self._arrived.setdefault(thread.team, [])
-        arrived.append((thread, what))
+        arrived.append((thread, f"call {thread.calls}"))
         if len(arrived) < len(thread.team):
             self._compare_barriers()
-            return
+        else:
+            self._release(arrived)
+        return False
+
+    def _release(self, arrived: list[tuple[_Stream, str]]) -> None:
         first, expected = arrived[0]
         if any(what != expected for _, what in arrived):
             seen = ", ".join(f"thread {t.thread.number} in {what}" for t, what in arrived)
@@ -760,7 +834,7 @@ class Simulation:
             return
         if kinds == {FUSED}:
             known |= self._fused(arrived, known)
-        del self._arrived[thread.team]
+        del self._arrived[first.team]
         for t, _ in arrived:
             lane = t.lanes[0]
             lane.known |= known
@@ -778,11 +852,9 @@ class Simulation:
                 self._protocol.append(f"fused differently: {self._where(t.lanes[0])}")
         executor = last if by is None else next(t for t, _ in arrived if t.rank == by)
         lane = executor.lanes[0]
-        call = executor.call
-        assert call is not None
         bit = self._new_bit()
         for _kind, what in lane.steps[lane.at][1][1]:
-            self._do(call, what, known | bit, bit, self._where(lane))
+            self._do(executor, what, known | bit, bit, (lane.head, lane.at))
         return bit
 
     # -- the end ---------------------------------------------------------------------
@@ -812,7 +884,7 @@ class Simulation:
             out.append(
                 f"thread {thread.thread.number}, call {thread.calls}: at the end of both lanes"
                 + "".join(
-                    f", t{i} is not set ({thread.open.get(i, 'nobody sets it')})"
+                    f", t{i} is not set ({_opener(thread, i) or 'nobody sets it'})"
                     for i, left in enumerate(thread.tickets)
                     if left
                 )
@@ -823,20 +895,74 @@ class Simulation:
         thread = lane.owner
         kind, arg = lane.steps[lane.at]
         if kind == NEED:
-            where = thread.open.get(arg)
+            where = _opener(thread, arg)
             return f" (set by {where})" if where is not None else " (which nobody has begun)"
         if kind == WAIT:
-            channel, value, of = arg
+            number, value, of = arg
             of_whom = of[lane.sub]
-            given = self._signals.get((thread.team, thread.calls, of_whom, channel), ())
-            if any(v >= value for v, _, _ in given):
+            stands = max(thread.traffic.channel(of_whom, number).stands, default=0)
+            if stands >= value:
                 text = (
                     f"{self._where(lane)}: thread {of_whom} has signalled {value}, "
                     f"but not {value} times for thread {thread.rank}"
                 )
                 self._protocol.append(text)
-            return f" (thread {of_whom} stands at {max((v for v, _, _ in given), default=0)})"
+            return f" (thread {of_whom} stands at {stands})"
         if kind in (BARRIER, FUSED):
             here = sorted(t.thread.number for t, _ in self._arrived.get(thread.team, ()))
             return f" (here: {here})"
         return ""
+
+
+def _opener(thread: _Stream, ticket: int) -> Where | None:
+    """Who will set a ticket."""
+    place = thread.open.get(ticket)
+    return None if place is None else Where.of(place)
+
+
+def _load(bound: Bound, blocks: Sequence[Span]) -> bytes:
+    """The bytes of blocks, one after the other."""
+    data = []
+    for operand, rank, lo, hi in blocks:
+        base, shadows = bound[operand]
+        data.append(shadows[rank].memory[lo + base : hi + base])
+    return b"".join(data)
+
+
+def _store(bound: Bound, blocks: Sequence[Span], data: bytes) -> None:
+    """Bytes to blocks, one after the other."""
+    at = 0
+    for operand, rank, lo, hi in blocks:
+        base, shadows = bound[operand]
+        shadows[rank].memory[lo + base : hi + base] = data[at : at + hi - lo]
+        at += hi - lo
+
+
+_TURNS: Final[dict[type[Any], Callable[[Simulation, Any], None]]] = {
+    _Lane: Simulation._advance,
+    _Thread: Simulation._user,
+    _Transfer: Simulation._deliver,
+    _Reading: Simulation._read,
+}
+"""What actors do when it is their turn."""
+
+_STEPS: Final[dict[int, Callable[[Simulation, _Lane, Any], bool]]] = {
+    COPY: Simulation._by_hand,
+    WORK: Simulation._by_hand,
+    SIGNAL: Simulation._signal,
+    WAIT: Simulation._wait,
+    SEND: Simulation._send,
+    RECV: Simulation._recv,
+    GET: Simulation._get,
+    NEED: Simulation._need,
+    POST: Simulation._post,
+    BARRIER: Simulation._barrier,
+    FUSED: Simulation._barrier,
+}
+"""How a lane carries out each kind of step: True if it goes on."""
+
+_BY_HAND: Final[dict[type[Any], Callable[[Simulation, _Stream, Any], None]]] = {
+    Moves: Simulation._move,
+    Swaps: Simulation._swap,
+    Work: Simulation._reduce,
+}

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
@@ -112,10 +111,12 @@ class Recorder:
         self.sync = sync
         self.my_node = tree.node_of(me)
         self.node_root = tree.node_root(self.my_node)
+        self._mates = _ranks(tree.runs(self.my_node))
         self._lanes: tuple[list[Step], list[Step]] = ([], [])
         self._lane = 0
         self._tickets = 0
-        self._outstanding: tuple[list[int], list[int]] = ([], [])
+        # dicts as sets that keep their order
+        self._outstanding: tuple[dict[int, None], dict[int, None]] = ({}, {})
         self._windows: dict[tuple[int, str], list[int]] = {}
         self._channels = 0
         self._forked = False
@@ -123,6 +124,7 @@ class Recorder:
         self._one_sided = False
         self._led = False
         self._scratch = kernel is not None
+        self._fused = False
         self._meeting: int | None = None
         self._met = 0
         self._known: dict[Any, Any] = {}
@@ -143,10 +145,6 @@ class Recorder:
             return self._mates
         return _ranks(self.tree.runs(node))
 
-    @cached_property
-    def _mates(self) -> tuple[Ranks, ...]:
-        return _ranks(self.tree.runs(self.my_node))
-
     def mates_but(self, rank: int | None) -> list[Ranks]:
         """My node's threads without one of them; all of them if that is None."""
         return [part for run in self.mates() for part in run.without(rank)]
@@ -155,10 +153,10 @@ class Recorder:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
         return root if self.tree.node_of(root) == node else self.tree.node_root(node)
 
-    @cached_property
+    @property
     def largest_node(self) -> int:
         """How many threads the largest node has."""
-        return max(self.tree.node_size(node) for node in range(self.tree.node_count))
+        return self.tree.largest_node
 
     def others(self) -> tuple[Ranks, ...]:
         """My node's threads without me, who am their node root: the first of them."""
@@ -203,7 +201,7 @@ class Recorder:
         """A ticket that the step recorded next will set."""
         ticket = self._tickets
         self._tickets += 1
-        self._outstanding[self._lane].append(ticket)
+        self._outstanding[self._lane][ticket] = None
         self._joined = False
         return ticket
 
@@ -325,8 +323,7 @@ class Recorder:
         for ticket in tickets:
             self._add(Need(ticket))
             for open_here in self._outstanding:
-                if ticket in open_here:
-                    open_here.remove(ticket)
+                open_here.pop(ticket, None)
 
     def post(self) -> int:
         """A ticket that is set when this lane has come here: for the other lane."""
@@ -552,18 +549,20 @@ class Recorder:
         if fused:
             assert all(isinstance(s, Copy | Swap | Fold | Scan) for s in body)
             self._add(Fused(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
+            self._fused = True
         else:
             self._lanes[0].extend(mine)
         self.done(by, owners)
 
     # -- the end ---------------------------------------------------------------------
-    def plan(self, collective: str, algorithm: str) -> Plan:
+    def plan(self, collective: str, algorithm: str, *, private: bool = False) -> Plan:
         """What was recorded, with the barriers of ALLSYNC around it."""
         node, net = self._lanes
         if self.sync[1] == "all":
             self.join()
-        if not (len(node) == 1 and isinstance(node[0], Fused)) and self.size > 1:
-            assert not any(isinstance(s, Fused) for s in node)
+        if self._fused:
+            assert len(node) == 1
+        elif self.size > 1:
             if self.sync[0] == "all":
                 node.insert(0, Barrier())
             if self.sync[1] == "all":
@@ -580,6 +579,7 @@ class Recorder:
             self._led,
             self.kernel,
             self._scratch,
+            private,
         )
 
 
@@ -610,5 +610,4 @@ def trace(
     """
     recorder = Recorder(me, tree, sync, tuning, kernel)
     algorithm(recorder, *arguments)
-    plan = recorder.plan(collective, name)
-    return replace(plan, private=True) if private else plan
+    return recorder.plan(collective, name, private=private)

@@ -137,7 +137,10 @@ class Part(NamedTuple):
 
     def __add__(self, nbytes: object) -> Part:
         assert isinstance(nbytes, int)
-        return self._replace(offset=self.offset + nbytes) if nbytes else self
+        if not nbytes:
+            return self
+        operand, thread, offset, thread_step, offset_step = self
+        return Part(operand, thread, offset + nbytes, thread_step, offset_step)
 
 
 class Blocks(NamedTuple):
@@ -159,13 +162,15 @@ class Blocks(NamedTuple):
 
     def each(self) -> Iterator[Part]:
         """The blocks one by one, row after row."""
+        operand, thread, offset, thread_step, offset_step = self.part
         threads, nbytes = self.row_step
         for k in range(self.rows):
-            row = self.part._replace(
-                thread=self.part.thread + k * threads, offset=self.part.offset + k * nbytes
-            )
             for i in range(self.columns):
-                yield row.block(i)
+                yield Part(
+                    operand,
+                    thread + k * threads + i * thread_step,
+                    offset + k * nbytes + i * offset_step,
+                )
 
 
 class Step:

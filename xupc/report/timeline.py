@@ -349,14 +349,14 @@ class _Clock:
         """Blocks of other nodes one after the other."""
         ticket = self.tickets[lane.rank][number]
         time = lane.now
-        for dst, src in moves.blocks:
-            nbytes = dst.hi - dst.lo
+        for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
+            nbytes = hi - lo
             asked = lane.now + self.rates.latency
             begin, left = self._on_the_wire(
-                asked, self.node[src.thread], self.node[lane.rank], nbytes
+                asked, self.node[thread], self.node[lane.rank], nbytes
             )
             arrived = left + self.rates.latency
-            self._act("get", lane.rank, begin, arrived, nbytes, src.thread)
+            self._act("get", lane.rank, begin, arrived, nbytes, thread)
             time = max(time, arrived)
         self._at(time, self._set, ticket, 1, time)
 
@@ -364,7 +364,7 @@ class _Clock:
 def _weight(what: Any) -> int:
     """Bytes that work by hand takes: what is written of a copy, what is read of a reduction."""
     spans = what.reads if isinstance(what, Work) else what.writes
-    return sum(span.hi - span.lo for span in spans)
+    return sum(hi - lo for _, _, lo, hi in spans)
 
 
 def _name(what: Any) -> str:
