@@ -284,8 +284,9 @@ class Collective(_HotCall):  # type: ignore[misc]
     def _plan(self, call: Prepared, **operands: Any) -> BoundPlan:
         """Agree with all threads on the instance, and give it to the user."""
         operands = {name: x for name, x in operands.items() if x is not None}
-        team, instance = call.opened.team, call.last()
-        team.enter(f"{self.__name__}.plan")
+        team = call.opened.team
+        team.enter(f"{self.__name__}.plan")  # all meet, also if it is to be run by ASYNC
+        instance = call.last()
         record = Record(f"{self.__name__}.plan", instance.record.arguments)
         team.meet(fingerprint("plan", instance.hash), record)
         return BoundPlan(self, instance, operands, call)

@@ -260,6 +260,7 @@ class Relocation(Collective):
     def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
         """A plan bound to these arguments and to what the lists hold now; collective itself."""
         call = self._check(self.arguments(*args, **kwargs))
+        call.team.enter(f"{self.__name__}.plan")
         last = self._prepared(call, frozen=True).last()
         given = call.given
         prepared = Prepared(call, call.allocations, last)

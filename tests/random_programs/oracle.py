@@ -455,9 +455,15 @@ def part_of(array: Alloc, *, writes: bool) -> list[Touch]:
 
 def lists_of(op: Any) -> list[str]:
     """The shared arrays that hold a call's lists."""
+    return [name for _, name in shared_lists(op)]
+
+
+def shared_lists(op: Any) -> Sequence[tuple[str, str]]:
+    """Of a call: (argument, shared array that holds it)."""
     if isinstance(op, Move):
-        return [op.listed] if op.listed else []
-    return [name for _, name in getattr(op, "shared", ())]
+        return [("perm", op.listed)] if op.listed else []
+    found: Sequence[tuple[str, str]] = getattr(op, "shared", ())
+    return found
 
 
 def other(array: Alloc, thread: int, by: int) -> int:
@@ -475,12 +481,15 @@ class State:
     ----------
     memory
         ``memory[array][thread]``: its bytes.
+    lists
+        What was put into arrays that hold lists.
     """
 
     program: Program
     world: World = field(init=False)
     order: Order = field(init=False)
     memory: dict[str, list[Array]] = field(default_factory=dict)
+    lists: dict[str, tuple[int | At | None, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.world = World(self.program.threads)
@@ -578,6 +587,9 @@ class State:
             case Alone(name="memput" | "memset" | "memget"):
                 return self._copy_alone(op)
             case Move() | ListedX() | ListedV() | Alone():
+                for argument, name in shared_lists(op):
+                    if self.lists.get(name) != getattr(op, argument):
+                        raise Invalid(f"{name} does not hold {argument}")
                 moved = [(to, self._bytes(of, n).copy()) for to, of, n in blocks(op, self.arrays)]
                 for to, data in moved:
                     self._bytes(to, len(data))[:] = data
@@ -618,6 +630,7 @@ class State:
 
     def _put(self, op: Put) -> None:
         array = self.arrays[op.name]
+        self.lists[op.name] = op.values
         if array.dtype == "pointer":
             return
         at = At(op.name, array.team.threads[0], 0)
