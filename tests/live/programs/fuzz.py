@@ -183,7 +183,7 @@ class Fuzz:
             self._end_split_phase()
             xupc.barrier()
             self.world.part.barrier()
-        except CollectiveMismatchError as e:
+        except (CollectiveMismatchError, xupc.HeapError) as e:
             assert odd >= 0 or not p.function.startswith(SYNCHRONISES), "heard of late"
             late = e
             xupc.barrier()
