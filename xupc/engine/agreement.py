@@ -83,7 +83,8 @@ class Agreement:
         `whole`: take all its pages now. HeapError on every thread of the link if it cannot be.
         """
         segment: Segment | None = None
-        offer: tuple[str, str] = ("", "")
+        maker = f"thread {self.job.me} (host {self.job.host}, pid {self.job.pid})"
+        offer: tuple[str, str, str] = ("", "", maker)
         if comm.Get_rank() == 0:
             try:
                 if whole and nbytes > free_space():
@@ -94,17 +95,18 @@ class Agreement:
                 segment = create(nbytes)
                 if whole:
                     segment.reserve(0, nbytes)
-                offer = (segment.path, "")
+                offer = (segment.path, "", maker)
             except HeapError as e:
-                offer = ("", str(e))
-        path, why = self._share(comm, offer)
+                offer = ("", str(e), maker)
+        path, why, maker = self._share(comm, offer)
         self.agree_room(why)
         if segment is None:
             try:
                 segment = attach(path, nbytes)
-            except OSError as e:  # who made it has ended, as a rule
+            except OSError as e:  # a file without a name is gone with its maker
                 wait = Waiting(self.job, None, "the making of a shared segment")
-                raise self.job.guard.mpi_failed(e, wait, "mapping failed") from e
+                what = f"{maker} died" if isinstance(e, FileNotFoundError) else "mapping failed"
+                raise self.job.guard.mpi_failed(e, wait, what) from e
         request = comm.Ibarrier()
         self.job.engine.wait_for(request.Test, "the making of a shared segment")
         segment.settle()
