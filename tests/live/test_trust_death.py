@@ -33,7 +33,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
 
     # other draws on each MPI and engine
     own = seed() * 7 + {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
-    ledger, reports = trials(amount(17, 80), own, run)
+    ledger, reports = trials(amount(12, 80), own, run)
     figure(f"deaths, {mpi_family()}, {ENGINE} engine", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
 
