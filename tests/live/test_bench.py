@@ -91,7 +91,7 @@ def test_launches_are_added(tmp_path: Path) -> None:
 def test_a_suite_within_a_budget(tmp_path: Path) -> None:
     """Fewer runs than the document has, and every cell."""
     file = tmp_path / "r.json.gz"
-    done = bench("--suite", "mtu", "-n", "2", "--budget", "8", "--json", str(file))
+    done = bench("--suite", "mtu", "-n", "4", "--budget", "5", "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
     job = Measurement.load(file).jobs[0]
     assert len(job.launches) == 1
