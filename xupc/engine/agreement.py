@@ -83,8 +83,7 @@ class Agreement:
         `whole`: take all its pages now. HeapError on every thread of the link if it cannot be.
         """
         segment: Segment | None = None
-        maker = f"thread {self.job.me} (host {self.job.host}, pid {self.job.pid})"
-        offer: tuple[str, str, str] = ("", "", maker)
+        path = why = ""
         if comm.Get_rank() == 0:
             try:
                 if whole and nbytes > free_space():
@@ -95,10 +94,10 @@ class Agreement:
                 segment = create(nbytes)
                 if whole:
                     segment.reserve(0, nbytes)
-                offer = (segment.path, "", maker)
+                path = segment.path
             except HeapError as e:
-                offer = ("", str(e), maker)
-        path, why, maker = self._share(comm, offer)
+                why = str(e)
+        path, why, maker = self._share(comm, (path, why, self.job.who))
         self.agree_room(why)
         if segment is None:
             try:

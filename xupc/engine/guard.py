@@ -239,7 +239,7 @@ class Guard:
 
     def interrupted(self, what: str) -> None:
         """A KeyboardInterrupt inside a call: no half call is ever resumed."""
-        text = f"{self._me} was interrupted inside {what}; the team is unusable"
+        text = f"{self.job.who} was interrupted inside {what}; the team is unusable"
         self.control.post(INTERRUPTED, text)
         self.job.break_with(XupcError(text))
 
@@ -254,17 +254,13 @@ class Guard:
                 time.sleep(0.02)
         except XupcError as known:
             return known
-        text = f"{self._me}: {what} in {waiting.name}: {error}"
+        text = f"{self.job.who}: {what} in {waiting.name}: {error}"
         self.control.post(BROKEN, text)
         ours = XupcError(text)
         self.job.break_with(ours)
         return ours
 
     # -- words ---------------------------------------------------------------------------
-    @property
-    def _me(self) -> str:
-        return f"thread {self.job.me} (host {self.job.host}, pid {self.job.pid})"
-
     def _name(self, index: int) -> str:
         pid, thread, host = self.control.who(index)
         return f"thread {thread} (host {host}, pid {pid})"
@@ -274,7 +270,7 @@ class Guard:
         return f"{waiting.name}: no word from {', '.join(far)}" if far else waiting.name
 
     def _hang_text(self, waiting: Waiting, waited: float) -> str:
-        text = f"{self._me} has waited {waited:.1f} s in {waiting.name}"
+        text = f"{self.job.who} has waited {waited:.1f} s in {waiting.name}"
         missing = self._missing(waiting)
         return f"{text}; not there: {'; '.join(missing)}" if missing else text
 

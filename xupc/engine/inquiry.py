@@ -47,7 +47,6 @@ class Inquiry:
     def __init__(self, job: Job) -> None:
         self.control = job.control
         self.lifeline = job.lifeline
-        self.me = f"thread {job.me} (host {job.host}, pid {job.pid})"
         self._program = threading.get_ident()
         self._answered = 0  # the last question that I have answered
         self._relayed = 0  # and the last that other machines know of

@@ -222,8 +222,12 @@ class Job:
 
     # -- start-up ----------------------------------------------------------------------
     def _deadline(self, call: str) -> Deadline:
-        who = f"thread {self.me} (host {self.host}, pid {self.pid})"
-        return Deadline(self.timeout, call, who)
+        return Deadline(self.timeout, call, self.who)
+
+    @property
+    def who(self) -> str:
+        """This thread in words."""
+        return f"thread {self.me} (host {self.host}, pid {self.pid})"
 
     def _start(self, prepare: Callable[[Link], Any], deadline: Deadline) -> None:
         """When all threads have called init."""

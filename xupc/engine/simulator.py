@@ -720,40 +720,37 @@ class Simulation:
         thread.open[ticket] = lane.head, lane.at
 
     def _send(self, lane: _Lane, arg: Exchange) -> bool:
-        thread, known = lane.owner, self._exchange(lane, arg, False)
-        sends, recvs = thread.traffic.sends, thread.traffic.recvs
-        for message in arg.messages:
-            ends = thread.rank, message.peer, arg.channel
-            posted = thread, arg.ticket, message, known, (lane.head, lane.at)
-            if theirs := recvs.get(ends):
-                self._push(_Transfer(arg.channel, posted, theirs.popleft()))
-            else:
-                sends.setdefault(ends, deque()).append(posted)
+        self._exchange(lane, arg, True)
         return True
 
     def _recv(self, lane: _Lane, arg: Exchange) -> bool:
-        thread, known = lane.owner, self._exchange(lane, arg, True)
-        sends, recvs = thread.traffic.sends, thread.traffic.recvs
-        for message in arg.messages:
-            ends = message.peer, thread.rank, arg.channel
-            posted = thread, arg.ticket, message, known, (lane.head, lane.at)
-            if theirs := sends.get(ends):
-                self._push(_Transfer(arg.channel, theirs.popleft(), posted))
-            else:
-                recvs.setdefault(ends, deque()).append(posted)
+        self._exchange(lane, arg, False)
         return True
 
-    def _exchange(self, lane: _Lane, arg: Exchange, writes: bool) -> int:
-        """What both ends of messages do; what is known when they are posted."""
-        thread, known = lane.owner, lane.known
+    def _exchange(self, lane: _Lane, arg: Exchange, sends: bool) -> None:
+        """Post messages at one end; those that the other end has posted are under way."""
+        thread, known, place = lane.owner, lane.known, (lane.head, lane.at)
         bit = self._new_bit()
-        self._touch(thread.bound, arg.spans, writes, known, bit, (lane.head, lane.at))
+        self._touch(thread.bound, arg.spans, not sends, known, bit, place)
         self._begin(lane, arg.ticket, len(arg.messages))
         thread.told[arg.ticket] |= known | bit
         lane.epoch = 0
         if not arg.messages:
             self._complete(thread, arg.ticket, 0)
-        return known
+        traffic, me = thread.traffic, thread.rank
+        mine, theirs = traffic.sends, traffic.recvs
+        if not sends:
+            mine, theirs = theirs, mine
+        for message in arg.messages:
+            peer = message.peer
+            ends = (me, peer, arg.channel) if sends else (peer, me, arg.channel)
+            posted = thread, arg.ticket, message, known, place
+            if waiting := theirs.get(ends):
+                other = waiting.popleft()
+                send, recv = (posted, other) if sends else (other, posted)
+                self._push(_Transfer(arg.channel, send, recv))
+            else:
+                mine.setdefault(ends, deque()).append(posted)
 
     def _deliver(self, transfer: _Transfer) -> None:
         sender, send_ticket, sent, known, send_place = transfer.send
