@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from xupc.engine.job import START_LEAST
+
 __all__ = ["HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
 
-HANG = 1.5  # XUPC_TIMEOUT of a job in which a thread is stopped
+HANG = 1.5  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
 ALL_GONE = 5.0  # seconds after the blow
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
@@ -27,6 +29,7 @@ INSIDE = (
 )  # fmt: skip
 BETWEEN = ("one-sided", "MPI step", "node roots' barrier")  # if there are nodes
 TIMED = ("native wait", "chunks", "computes", "notified")
+ROOTS = {"2x2": (0, 2), "3,1": (0, 3), "hosts": (0, 3)}  # of the nodes, where there are several
 DEADLY = ("SIGKILL", "SIGSEGV", "exit 0", "exit 5")
 # Where an exception comes out of a call of the program's, in its main thread.
 RAISING = (
@@ -60,14 +63,26 @@ class Death:
         )  # fmt: skip
 
     @property
+    def patience(self) -> float:
+        """Seconds until a timeout tells; 0 where something else does.
+
+        It does for a thread that is stopped; that leaves before MPI knows it; that leaves the
+        start and says that all is well.
+        """
+        if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
+            return START_LEAST
+        late = self.how == "SIGSTOP" or (self.how == "exit 0" and self.phase in STARTING)
+        return HANG if late else 0.0
+
+    @property
     def environment(self) -> Mapping[str, str]:
-        """A stopped thread is found by the timeout."""
-        return {"XUPC_TIMEOUT": str(HANG)} if self.how == "SIGSTOP" else {}
+        """The timeout, where it matters."""
+        return {"XUPC_TIMEOUT": str(HANG)} if self.patience else {}
 
     @property
     def seconds(self) -> float:
         """From the blow to the end of everything, at most."""
-        return ALL_GONE + (HANG if self.how == "SIGSTOP" else 0.0)
+        return ALL_GONE + self.patience
 
     @property
     def must_be_reported(self) -> bool:
@@ -92,19 +107,17 @@ def draw(
     if how in ("raise", "leave"):
         phases = [*(RAISING if how == "raise" else LEAVING)]
     phase = rng.choice(phases)
-    if how in ("exit 0", "exit 5", "SIGSTOP") and phase in BEFORE_MPI:
-        phase = "settings"  # before that the others are in MPI's start, whatever happens
-    if how == "exit 0" and phase in (*STARTING, *ENDING):
-        how = "exit 5"  # nor of one that says that all is well, while MPI alone waits for it
+    if how == "exit 0" and phase in ENDING:
+        how = "exit 5"  # the others may be in MPI's own end, which has no limit
     once = phase in (*STARTING, *ENDING, "one-sided", "outside", "function")
     if how == "SIGSTOP" and phase in ENDING:
-        phase = "native wait"  # the others may be in MPI's own end by then, which has no limit
+        phase = "native wait"  # the same
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(
         how=how,
         phase=phase,
-        victim=rng.randrange(4),
+        victim=rng.choice(ROOTS[where] if phase == "node roots' barrier" else range(4)),
         hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team", "posted") else 3),
         after=not once and phase not in TIMED and rng.random() < 0.5,
         nodes=where,
@@ -142,8 +155,7 @@ class Ledger:
         self.trials += 1
         self.clean += not wrong
         self.reported += spoke
-        late = seconds - (HANG if death.how == "SIGSTOP" else 0.0)
-        self.slowest = max(self.slowest, late)
+        self.slowest = max(self.slowest, seconds - death.patience)
         self.wrong += [f"{death}: {what}" for what in wrong]
 
     def __str__(self) -> str:

@@ -71,6 +71,7 @@ def init(
     timeout : float, optional
         Seconds before a wait raises HangError (``XUPC_TIMEOUT``), which shows where all
         threads are. Default none, with a warning that names the missing threads after 60 s.
+        MPI's start, if it is here that mpi4py is loaded, has at least 10 s.
 
     Returns
     -------

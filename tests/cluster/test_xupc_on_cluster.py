@@ -283,7 +283,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: st
     def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
-            survivors=death.via == "xupc run" and death.how != "SIGSTOP", timeout=25,
+            survivors=death.via == "xupc run" and death.how != "SIGSTOP", timeout=40,
         )  # fmt: skip
         now = time.monotonic()
         left = [f"file {name} on host {host}" for host in range(len(HOSTS))

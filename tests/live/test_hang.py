@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from ends import bring_about
+from launch import launch
+
+from xupc.engine.native_core import core
 
 ONCE = pytest.mark.once
 TIMEOUT = {"XUPC_TIMEOUT": "1"}
@@ -34,6 +37,24 @@ def test_every_waiting_thread_names_who_is_missing(
     assert end.said("HangError: thread ") == 3, end.result.report()
     assert end.said(words) >= 3, end.result.report()
     assert end.said(LATE) == 3, end.result.report()
+
+
+@ONCE
+@pytest.mark.skipif(core is None, reason="nobody else can look at the clock meanwhile")
+@pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
+def test_mpi_s_start_has_a_limit(via: str) -> None:
+    program = """
+        import os, signal, xupc
+        if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        xupc.init()
+    """
+    result = launch(3, program, env=TIMEOUT, via=via, timeout=40, grace=5)
+    assert result.clean, result.report()
+    assert result.returncode != 0
+    words = "s for other threads in MPI's start"
+    said = result.stderr.count(words)
+    assert said == 2 if via == "xupc run" else said, result.report()
 
 
 @ONCE

@@ -22,7 +22,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
     def run(death: Death, folder: str) -> tuple[Result, list[str], float]:
         environment = {**death.environment, "XUPC_SHM_DIR": folder}
         result = launch(
-            4, PROGRAM, nodes=death.nodes, env=environment, timeout=25, via=death.via,
+            4, PROGRAM, nodes=death.nodes, env=environment, timeout=40, via=death.via,
             args=[death.arguments], grace=death.seconds,
         )  # fmt: skip
         now, left = time.monotonic(), list(result.leftovers)
@@ -33,7 +33,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
 
     # other draws on each MPI and engine
     own = seed() * 7 + {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
-    ledger, reports = trials(amount(12, 80), own, run)
+    ledger, reports = trials(amount(17, 80), own, run)
     figure(f"deaths, {mpi_family()}, {ENGINE} engine", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
 

@@ -115,6 +115,10 @@ cdef extern from "asked.h" nogil:
     int xq_listen(int, uint64_t *)
     void xq_leave(int)
 
+cdef extern from "last_resort.h" nogil:
+    int xl_end_in(double, uint64_t, const char *, size_t)
+    void xl_call_off()
+
 cdef extern from "arrays.h":
     ctypedef struct xa_array:
         char *data
@@ -207,6 +211,24 @@ def listen(int number, uintptr_t word):
 def leave(int number):
     """The signal is as it was before `listen`, unless somebody else has taken it since."""
     xq_leave(number)
+
+
+cdef uint64_t _ends = 0
+
+
+def end_in(double seconds, bytes text):
+    """End this process with these words on stderr in so many seconds, unless called off before.
+
+    Whatever keeps the interpreter meanwhile. A later call takes the place of an earlier one.
+    """
+    global _ends
+    _ends += 1
+    return bool(xl_end_in(seconds, _ends, text, len(text)))
+
+
+def call_off():
+    """The process shall not end."""
+    xl_call_off()
 
 
 def fence():

@@ -33,6 +33,7 @@ from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
+from .native_core import core
 
 if TYPE_CHECKING:
     from .job import Job
@@ -51,6 +52,7 @@ OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' repor
 FAR_SPEAK = 0.7  # the least, where they are on other machines
 ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
 OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
+CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 OTHERS_END = 1.0  # for threads to end with the job by themselves
 ABORT = 4  # whole seconds for MPI to end the job
@@ -77,7 +79,8 @@ class Deadline:
     """A limit on blocking calls of MPI, in which nobody looks round.
 
     Where threads start and end together they have no wait of ours: if one of them stops there, the
-    others end when they have been in one `stage` for longer than the timeout.
+    others end when they have been in one `stage` for longer than the timeout. A thread of Python's
+    does that, so that what was printed is not lost; where MPI keeps the interpreter, the core.
     """
 
     def __init__(self, timeout: float | None, call: str, who: str) -> None:
@@ -91,15 +94,25 @@ class Deadline:
     def stage(self, name: str) -> None:
         """What is next, in words."""
         self._stage, self._since = name, time.monotonic()
+        if self.timeout is not None and core is not None:
+            limit = self.timeout + OURS_FIRST + CORE_LAST
+            core.end_in(limit, self._words(limit).encode())
 
     def __enter__(self) -> Deadline:
-        self.stage(self._stage)
         if self.timeout is not None:
             threading.Thread(target=self._watch, name="xupc-deadline", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        if core is not None:
+            core.call_off()
+
+    def _words(self, waited: float) -> str:
+        return (
+            f"xupc: HangError: {self.call}: {self.who} has waited {waited:.1f} s for other threads "
+            f"in {self._stage}\n"
+        )
 
     def _watch(self) -> None:
         assert self.timeout is not None
@@ -107,12 +120,8 @@ class Deadline:
         while (left := self._since + limit - time.monotonic()) > 0:
             if self._over.wait(left):
                 return
-        waited = time.monotonic() - self._since
         with contextlib.suppress(Exception):  # nobody may be there to read it
-            sys.stderr.write(
-                f"xupc: HangError: {self.call}: {self.who} has waited {waited:.1f} s for other "
-                f"threads in {self._stage}\n"
-            )
+            sys.stderr.write(self._words(time.monotonic() - self._since))
         _flush()
         os._exit(1)
 

@@ -51,7 +51,7 @@ from .control import Control, control_bytes
 from .guard import Deadline, Guard, Unguarded
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
-from .mpi import Link, Network, Window
+from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate
 from .pending import Pending, Progress
 from .reports import Record, compare
@@ -60,6 +60,7 @@ __all__ = ["Job", "Settings"]
 
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
+START_LEAST = 10.0  # seconds for MPI's start, whatever the timeout: programs load at their own pace
 
 
 def _affinity() -> set[int]:
@@ -212,6 +213,10 @@ class Job:
         self._progressing = False
         self.host = socket.gethostname()
         sweep_stale()
+        patience = None if self.timeout is None else max(self.timeout, START_LEAST)
+        with Deadline(patience, "init", self._nobody_yet) as deadline:
+            deadline.stage("MPI's start")
+            start_mpi()
         self.network = Network(comm, self._await_all)
         self.link = self.network.link
         self._ignore_signals()  # after MPI's start, which may install handlers
@@ -223,6 +228,11 @@ class Job:
     # -- start-up ----------------------------------------------------------------------
     def _deadline(self, call: str) -> Deadline:
         return Deadline(self.timeout, call, self.who)
+
+    @property
+    def _nobody_yet(self) -> str:
+        """This thread in words before it has a number."""
+        return f"a thread on host {self.host} (pid {self.pid})"
 
     @property
     def who(self) -> str:
@@ -261,8 +271,8 @@ class Job:
             waited = time.monotonic() - since
             if self.timeout is not None and waited > self.timeout:
                 raise HangError(
-                    f"init: a thread on host {self.host} (pid {self.pid}) has waited "
-                    f"{waited:.1f} s for all threads of the communicator to call init"
+                    f"init: {self._nobody_yet} has waited {waited:.1f} s for all threads of the "
+                    "communicator to call init"
                 )
             time.sleep(min(1e-3, waited / 10))
 

@@ -38,6 +38,7 @@ __all__ = [
     "Window",
     "abort_all",
     "place_in_mpi",
+    "start_mpi",
     "tag_of",
 ]
 
@@ -102,9 +103,6 @@ class Network:
     """
 
     def __init__(self, comm: Any, wait: Callable[[Any], None]) -> None:
-        if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
-            # Open MPI's UCX windows complain on stdout where there is no such device
-            os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         from mpi4py import MPI
 
         self.mpi = MPI
@@ -422,6 +420,14 @@ class Window:
         """Blocking: all threads together."""
         self.win.Unlock_all()
         self.win.Free()
+
+
+def start_mpi() -> None:
+    """Load mpi4py, which starts MPI; blocking, without a limit, and it keeps the interpreter."""
+    if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
+        # Open MPI's UCX windows complain on stdout where there is no such device
+        os.environ.setdefault("OMPI_MCA_osc", "^ucx")
+    import mpi4py.MPI  # noqa: F401
 
 
 def place_in_mpi() -> tuple[int, int]:
