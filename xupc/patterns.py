@@ -5,13 +5,15 @@ Positions are virtual ranks ``0 .. n-1`` with the root at 0; callers rotate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 __all__ = [
     "binomial",
     "chain",
     "chunks",
     "dissemination",
+    "grouped",
     "mirrored",
     "pieces",
     "prefix_joins",
@@ -19,6 +21,8 @@ __all__ = [
     "star",
     "tree_joins",
 ]
+
+T = TypeVar("T")
 
 
 def rotate(rank: int, root: int, n: int) -> int:
@@ -89,6 +93,19 @@ def pieces(count: int, nbytes: int, chunk: int) -> Iterator[tuple[int, int, int,
         for block in range(count):
             for offset, size in chunks(nbytes, chunk):
                 yield block, 1, offset, size
+
+
+def grouped(items: Iterable[T], nbytes: Callable[[T], int], least: int) -> list[list[T]]:
+    """Neighbours in groups that each have at least so many bytes, but for the last."""
+    groups: list[list[T]] = []
+    room = 0
+    for item in items:
+        if room <= 0:
+            groups.append([])
+            room = least
+        groups[-1].append(item)
+        room -= nbytes(item)
+    return groups
 
 
 def tree_joins(n: int) -> list[int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..patterns import chunks, grouped, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Part, Ranks
 from .registry import algorithm
@@ -92,20 +92,27 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.ready(NODE, NODE, node_only=True)
     few = t.tree.node_count <= t.tuning["flat"]
     small = few and nbytes * t.largest_node <= t.tuning["chain"]
+    words = _words(t, dst, nbytes, 1 if small else t.tuning["tell"])
     if t.me == t.node_root:
         with t.net():
             if small:
                 _flat(t, dst, src, nbytes, arrived)
             else:
-                _ring(t, dst, src, nbytes, arrived)
+                _ring(t, dst, src, nbytes, arrived, words)
     _copy_mates(t, dst, src, nbytes)
     if t.me != t.node_root:
-        _pull_arrivals(t, dst, nbytes, arrived)
+        _pull_arrivals(t, words, arrived)
     t.done(NODE, NODE, node_only=True)
 
 
 Message = tuple[Part, int, int]
 """A row of blocks, the bytes of one, how many."""
+
+
+def _words(t: Recorder, dst: Operand, nbytes: int, least: int) -> list[list[Message]]:
+    """What comes from other nodes, as my node's threads are told of it."""
+    coming = [m for n in _arrival_order(t) for m in _messages(t, dst, n, nbytes, home=False)]
+    return grouped(coming, lambda message: message[1] * message[2], least)
 
 
 def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) -> list[Message]:
@@ -161,19 +168,20 @@ def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[in
     return tickets
 
 
-def _ring(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
+def _ring(
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+) -> None:
     """What came last round goes on this round, message by message."""
     nodes = t.tree.node_count
-    order = _arrival_order(t)
     to = t.tree.node_root((t.my_node + 1) % nodes)
     of = t.tree.node_root((t.my_node - 1) % nodes)
-    incoming = [(n, m) for n in order for m in _messages(t, dst, n, nbytes, home=False)]
+    incoming = [message for word in words for message in word]
     window = t.tuning["window"]
     tickets: list[int] = []
 
     def post(most: int) -> None:
         while len(tickets) < min(most, len(incoming)):
-            row, size, count = incoming[len(tickets)][1]
+            row, size, count = incoming[len(tickets)]
             tickets.append(t.recv(of, row, size, count, bounded=False))
 
     # Always as many receives open as messages sent: a ring whose nodes all waited for
@@ -182,12 +190,16 @@ def _ring(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) ->
     for i, (row, size, count) in enumerate(own):
         post(i + window)
         t.send(to, row, size, count)
-    for i, (node, (row, size, count)) in enumerate(incoming):
-        post(len(own) + i + window)
-        t.need(tickets[i])
-        t.signal(arrived, t.mates(), i + 1)
-        if node != order[-1]:
-            t.send(to, row, size, count)
+    passed_on = len(incoming) - len(_messages(t, dst, _arrival_order(t)[-1], nbytes, home=False))
+    i = 0
+    for number, word in enumerate(words, 1):
+        for row, size, count in word:
+            post(len(own) + i + window)
+            t.need(tickets[i])
+            if i < passed_on:
+                t.send(to, row, size, count)
+            i += 1
+        t.signal(arrived, t.mates(), number)
 
 
 def _arrival_order(t: Recorder) -> list[int]:
@@ -196,13 +208,11 @@ def _arrival_order(t: Recorder) -> list[int]:
     return [(t.my_node - k) % nodes for k in range(1, nodes)]
 
 
-def _pull_arrivals(t: Recorder, dst: Operand, nbytes: int, arrived: int) -> None:
-    """Copy what the node root has received, message by message."""
-    i = 0
-    for node in _arrival_order(t):
-        for row, size, count in _messages(t, dst, node, nbytes, home=False):
-            i += 1
-            t.wait(arrived, t.node_root, i)
+def _pull_arrivals(t: Recorder, words: list[list[Message]], arrived: int) -> None:
+    """Copy what the node root has received, word by word."""
+    for number, word in enumerate(words, 1):
+        t.wait(arrived, t.node_root, number)
+        for row, size, count in word:
             t.copy(row, row._replace(thread=t.node_root), size, count)
 
 

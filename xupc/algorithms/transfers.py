@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial, chain, chunks, rotate, star
+from ..patterns import binomial, chain, chunks, grouped, rotate, star
 from ..plan.recorder import MOST_BYTES, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
@@ -525,17 +525,11 @@ class Work:
 
 def _words(t: Recorder, crossing: _Crossing, events: list[Event]) -> list[list[Event]]:
     """What arrives for several threads, in groups of so many bytes."""
-    words: list[list[Event]] = []
-    room = 0
-    for event in events:
-        if not (event.takes and any(crossing.follows[p.block] for p in event.pieces)):
-            continue
-        if room <= 0:
-            words.append([])
-            room = t.tuning["tell"]
-        words[-1].append(event)
-        room -= sum(piece.nbytes for piece in event.pieces)
-    return words
+    shared = [
+        event for event in events
+        if event.takes and any(crossing.follows[p.block] for p in event.pieces)
+    ]  # fmt: skip
+    return grouped(shared, lambda event: sum(p.nbytes for p in event.pieces), t.tuning["tell"])
 
 
 def _divided(t: Recorder, local: Transfers) -> tuple[Transfers, Ints]:
