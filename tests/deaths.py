@@ -86,9 +86,8 @@ class Death:
 
     @property
     def must_be_reported(self) -> bool:
-        """Whether survivors are there to speak, in xupc's words."""
-        watched = self.phase not in (*STARTING, *ENDING)
-        return self.via == "xupc run" and watched and self.how != "launcher"
+        """Whether survivors are there to speak, in xupc's words, once init is over."""
+        return self.via == "xupc run" and self.phase not in ENDING and self.how != "launcher"
 
 
 def draw(
@@ -187,7 +186,7 @@ def judge(
     who = re.search(r"^victim (\d+) (\d+) (\S+)", out, re.MULTILINE)
     assert who is not None
     name = f"thread {who[1]} (host {who[3]}, pid {who[2]})"
-    if death.must_be_reported:
+    if death.must_be_reported and re.search("^begun", out, re.MULTILINE):
         expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
                     "leave": f"thread {death.victim}"}  # fmt: skip
         words = expected.get(death.how, f"{name} died")

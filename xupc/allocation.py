@@ -40,7 +40,7 @@ __all__ = [
 
 
 def _nelems(value: Any, call: str) -> int:
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+    if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{call}: nelems: expected an int, got {show(value)}")
     n = int(value.__index__())
     if n < 0 or n >= 1 << 60:

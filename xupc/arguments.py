@@ -40,7 +40,7 @@ def as_integer(value: Any, call: str, argument: str) -> int:
         If it is so large that nothing can be that many.
     """
     try:
-        if not isinstance(value, bool):
+        if not isinstance(value, bool | np.bool_):
             number = operator.index(value)
             if number.bit_length() > _BITS:  # Python refuses to print the longest ones
                 raise ValueError(f"{call}: {argument}: expected 64 bits, got {show(number)}")

@@ -1112,7 +1112,7 @@ def _is_integer(value: object) -> bool:
     """Whether `value` counts as an integer; of arrays those without a dimension; never a bool."""
     if type(value) is int:
         return True
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_):
         return False
     return not isinstance(value, np.ndarray) or (value.ndim == 0 and value.dtype.kind in "iu")
 

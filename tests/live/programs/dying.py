@@ -4,8 +4,8 @@
 
 `phase` is "outside", where it is in no call; or a key of MOMENTS: a function of the library, in
 which the victim strikes when it is called for the `hits`-th time (`after`: when it returns); or of
-TIMED: a scene in which it strikes from a timer. Prints ``victim THREAD PID HOST`` and, right before
-the blow, ``struck TIME``.
+TIMED: a scene in which it strikes from a timer. The victim prints ``victim THREAD PID HOST``,
+``begun`` when init is over and, right before the blow, ``struck TIME``.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def timed(phase: str, seconds: float) -> bool:
 
 def main() -> None:
     team = xupc.init()
+    if IS_VICTIM:
+        say("begun")
     T, n = team.size, 1 << 20
     late = (options["victim"] + 1) % T
     dst = xupc.all_alloc(n * T, "u1", n)
