@@ -66,13 +66,12 @@ class Death:
     def patience(self) -> float:
         """Seconds until a timeout tells; 0 where something else does.
 
-        It does for a thread that is stopped; that leaves before MPI knows it; that leaves the
-        start and says that all is well.
+        It does for a thread that is stopped; that leaves before MPI knows it; that leaves while
+        init goes on, perhaps, and says that all is well.
         """
         if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
             return START_LEAST
-        late = self.how == "SIGSTOP" or (self.how == "exit 0" and self.phase in STARTING)
-        return HANG if late else 0.0
+        return HANG if self.how in ("exit 0", "SIGSTOP") else 0.0
 
     @property
     def environment(self) -> Mapping[str, str]:
