@@ -12,6 +12,7 @@ In place thread i's block is the i-th one at dst already, and stays there::
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, grouped, pieces
@@ -191,15 +192,14 @@ def _ring(
         post(i + window)
         t.send(to, row, size, count)
     passed_on = len(incoming) - len(_messages(t, dst, _arrival_order(t)[-1], nbytes, home=False))
-    i = 0
-    for number, word in enumerate(words, 1):
-        for row, size, count in word:
-            post(len(own) + i + window)
-            t.need(tickets[i])
-            if i < passed_on:
-                t.send(to, row, size, count)
-            i += 1
-        t.signal(arrived, t.mates(), number)
+    complete = {end: word for word, end in enumerate(accumulate(map(len, words)), 1)}
+    for i, (row, size, count) in enumerate(incoming):
+        post(len(own) + i + window)
+        t.need(tickets[i])
+        if i + 1 in complete:
+            t.signal(arrived, t.mates(), complete[i + 1])
+        if i < passed_on:
+            t.send(to, row, size, count)
 
 
 def _arrival_order(t: Recorder) -> list[int]:
