@@ -33,6 +33,7 @@ from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
+from .mpi import ABORT, end_in
 from .native_core import core
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of 
 CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 OTHERS_END = 1.0  # for threads to end with the job by themselves
-ABORT = 4  # whole seconds for MPI to end the job
 ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
 
 
@@ -437,9 +437,7 @@ class Guard:
         if self.lifeline is not None:
             self.lifeline.explain_end(why)
         self.control.say()
-        with contextlib.suppress(ValueError):  # whatever MPI does now, this process ends
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(int(OTHERS_SPEAK) + ABORT)
+        end_in(int(OTHERS_SPEAK) + ABORT)
         with contextlib.suppress(BaseException):
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):

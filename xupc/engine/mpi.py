@@ -12,7 +12,9 @@ never meet, so a mismatch cannot truncate or corrupt anything.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = [
+    "ABORT",
     "AGAIN",
     "BARRIER",
     "CONTROL",
@@ -37,6 +40,7 @@ __all__ = [
     "Network",
     "Window",
     "abort_all",
+    "end_in",
     "place_in_mpi",
     "start_mpi",
     "tag_of",
@@ -48,6 +52,7 @@ LOW_BITS = 15
 RESYNC = 2048 * 8  # added to CONTROL: accounts of a mismatch, and the verdict
 STALL = RESYNC + 2048 * 8 - 2
 TYPES = 256  # datatypes that are kept
+ABORT = 4  # whole seconds for MPI to end the job
 
 
 def tag_of(operation: int, kind: int) -> int:
@@ -443,7 +448,15 @@ def abort_all(status: int) -> None:
     from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized() and MPI.COMM_WORLD.Get_size() > 1:
+        end_in(ABORT)
         MPI.COMM_WORLD.Abort(status)
+
+
+def end_in(seconds: int) -> None:
+    """This process ends by then, whatever becomes of MPI's abort."""
+    with contextlib.suppress(ValueError):  # only the main thread may
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
 
 
 def _family(version: str) -> str:
