@@ -15,7 +15,7 @@ from typing import Any
 
 from xupc.engine.job import START_LEAST
 
-__all__ = ["HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
+__all__ = ["ENDING", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
 
 HANG = 1.5  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
 ALL_GONE = 5.0  # seconds after the blow
