@@ -283,8 +283,9 @@ class NetContext:
                 self.posted.pop(ticket, None)
                 instance.set_ticket(ticket)
 
+        receives = isinstance(step, Recv | NetWait)
         for request in requests:
-            self.link.track(request, finished)
+            self.link.track(request, finished, receives=receives)
 
     def awaited(self, instance: Any) -> set[int]:
         """Threads off my node whose message or answer is still to come."""

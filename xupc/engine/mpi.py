@@ -119,7 +119,7 @@ class Network:
         wide = int(source.Get_attr(MPI.TAG_UB) or 32767)
         self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
         self._requests: list[MPI.Request] = []
-        self._whose: list[tuple[Link, Callable[[], None]]] = []
+        self._whose: list[tuple[Link, Callable[[], None], bool]] = []
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
 
@@ -140,10 +140,12 @@ class Network:
         """Requests not yet done."""
         return len(self._requests)
 
-    def track(self, link: Link, request: Any, finished: Callable[[], None]) -> None:
-        """Call `finished` when a request of the link's is done."""
+    def track(
+        self, link: Link, request: Any, finished: Callable[[], None], receives: bool = False
+    ) -> None:
+        """Call `finished` when a request of the link's is done; whether it `receives` a message."""
         self._requests.append(request)
-        self._whose.append((link, finished))
+        self._whose.append((link, finished, receives))
 
     def enter(self) -> None:
         """Let MPI do what it has to; any thread may at any time, if MPI allows several."""
@@ -175,25 +177,22 @@ class Network:
         return bool(self.mpi.Request.Testall(requests))
 
     def forget(self, link: Link) -> None:
-        """Give up on everything of a link that is in flight (after a mismatch).
+        """Wait for nothing of a link's that is in flight any more (after a mismatch).
 
-        Messages to which nobody listens any more are left to `discard`. One-sided
-        requests cannot be cancelled; they finish by themselves.
+        Memory is written and read until `quiet` all the same: only messages that have not met
+        their receiver yet can be called off there. Whoever sent them has them taken by `discard`.
         """
-        still: list[tuple[Any, tuple[Link, Callable[[], None]]]] = []
-        for request, (whose, finished) in zip(self._requests, self._whose, strict=True):
-            if whose is not link:
-                still.append((request, (whose, finished)))
-                continue
-            if request.Test():
-                continue
-            try:
-                request.Cancel()
-                request.Free()
-            except self.mpi.Exception:
-                still.append((request, (link, lambda: None)))
-        self._requests = [request for request, _ in still]
-        self._whose = [whose for _, whose in still]
+        for i, (request, (whose, _, receives)) in enumerate(
+            zip(self._requests, self._whose, strict=True)
+        ):
+            if whose is link:
+                self._whose[i] = link, lambda: None, receives
+                if receives:
+                    request.Cancel()
+
+    def quiet(self, link: Link) -> bool:
+        """Whether nothing of a link's is in flight."""
+        return all(whose is not link for whose, _, _ in self._whose)
 
     # -- datatypes -----------------------------------------------------------------
     def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
@@ -276,9 +275,11 @@ class Link:
         everybody.Free()
         return link
 
-    def track(self, request: Any, finished: Callable[[], None]) -> None:
-        """Call `finished` when a request is done."""
-        self.network.track(self, request, finished)
+    def track(
+        self, request: Any, finished: Callable[[], None], *, receives: bool = False
+    ) -> None:
+        """Call `finished` when a request is done; whether it `receives` a message."""
+        self.network.track(self, request, finished, receives)
 
     # -- messages ----------------------------------------------------------------------
     def discard(self) -> None:
@@ -293,7 +294,10 @@ class Link:
             low = status.Get_tag() & ((1 << LOW_BITS) - 1)
             if low >= RESYNC and low != STALL:
                 return
-            self.take(status.Get_source(), status.Get_tag())
+            message = self.comm.Mprobe(status.Get_source(), status.Get_tag(), status)
+            room = bytearray(status.Get_count(self.mpi.BYTE))
+            request = message.Irecv([room, len(room), self.mpi.BYTE])  # which keeps the room
+            self.track(request, lambda: None)
         self.early.clear()
 
     def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:

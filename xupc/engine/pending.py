@@ -156,7 +156,7 @@ class Progress:
 
     def _run(self) -> None:
         job = self.job
-        while not self._stop:
+        while not self._stop and job.broken is None:
             if not job.pending and time.monotonic() > self._until:
                 self._wake.wait()
                 self._wake.clear()

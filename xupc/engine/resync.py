@@ -18,6 +18,8 @@ __all__ = ["raise_difference"]
 def raise_difference(instance: Any) -> None:
     """All threads come here together: exchange records, name the odd ones, go on.
 
+    When it raises nothing is under way any more, so the caller may do as he likes with his memory.
+
     Raises CollectiveMismatchError, or what the odd thread itself did wrong.
     """
     team: Team = instance.owner
@@ -52,7 +54,7 @@ def _resync(team: Team, instance: Any, last: int, record: Record) -> Verdict:
         then = [None if then is None else Record.from_data(then) for _, then in rows]
         return compare(now, team.threads, then if apart["earlier"] else None)
 
-    verdict = Verdict(talk.round(told, judge))
+    verdict = Verdict(talk.round(told, judge, last=True))
     core.restart(apart["op"], core.epoch)
     team.link.discard()
     team.agreement.agree([0])  # nobody begins another call before all have discarded
@@ -80,34 +82,41 @@ class _Talk:
         self.tag = tag
         self.record = record
 
-    def round(self, mine: Any, judge: Callable[[list[Any]], Any]) -> Any:
-        """`judge` makes the answer of all words, by rank; on the first thread alone."""
+    def round(self, mine: Any, judge: Callable[[list[Any]], Any], *, last: bool = False) -> Any:
+        """`judge` makes the answer of all words, by rank; on the first thread alone.
+
+        In the `last` one nobody gives his word, or the answer, before what he sent has arrived.
+        """
         team, tag = self.team, self.tag
         link, engine = team.link, team.job.engine
         if team.rank == 0:
             rows = {0: json.dumps(mine).encode()}
-            self._collect(rows)
+            self._collect(rows, last)
             words = [json.loads(rows[rank]) for rank in range(team.size)]
             answer = json.dumps(judge(words)).encode()
-            sends = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
-            engine.wait_for(lambda: all(bool(s.Test()) for s in sends), "the team's resync")
+            answers = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
+            engine.wait_for(lambda: all(bool(a.Test()) for a in answers), "the team's resync")
             return json.loads(answer)
-        send = link.send_bytes(0, tag, json.dumps(mine).encode())
+        sends: list[Any] = []
         got: list[bytes] = []
 
         def arrived() -> bool:
             link.discard()
+            if not sends and self._ready(last):
+                sends.append(link.send_bytes(0, tag, json.dumps(mine).encode()))
             data = None if got else link.take(0, tag)
             if data is not None:
                 got.append(data)
-            sent: bool = send.Test()
-            return sent and bool(got)
+            return bool(sends) and bool(sends[0].Test()) and bool(got)
 
         what = f"the verdict of thread {team.threads[0]} on {self.record.call}"
         engine.wait_for(arrived, what, threads=team.threads[:1], place=self.place)
         return json.loads(got[0])
 
-    def _collect(self, rows: dict[int, bytes]) -> None:
+    def _ready(self, last: bool) -> bool:
+        return not last or self.team.job.network.quiet(self.team.link)
+
+    def _collect(self, rows: dict[int, bytes], last: bool) -> None:
         """All others' words, by rank."""
         team = self.team
         missing = list(team.threads[1:])
@@ -120,7 +129,7 @@ class _Talk:
                     if data is not None:
                         rows[rank] = data
                         missing.remove(team.threads[rank])
-            return not missing
+            return not missing and self._ready(last)
 
         what = "the other threads' accounts of a mismatch"
         team.job.engine.wait_for(arrived, what, threads=missing, place=self.place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import xupc
@@ -117,13 +119,28 @@ for _ in range(2):
     xupc.allav_gather_all(np.ones(0), empty)
 
 # --- calls that differ ---------------------------------------------------------------------------
+def large(blocks, more):
+    """An array of its own mapping: who touches it when it is gone crashes."""
+    return np.full((400000 + more) * blocks, float(me))
+
+
+def exchange(flag):
+    xupc.allav_exchange(large(t, last), large(t, last), flags=flag)
+
+
+def gather_all(flag):
+    xupc.allav_gather_all(large(t, last), large(1, last), flags=flag)
+
+
+last = me == t - 1
 if t > 1:
-    last = me == t - 1
+    flags = (xupc.PULL, xupc.PUSH, xupc.MULTICORE)
     for call in (
+        *(partial(exchange, flag) for flag in 2 * flags),
+        *(partial(gather_all, flag) for flag in flags),
         lambda: xupc.allav_reduce_all(np.ones(2 + last), np.ones(2 + last), ADD),
         lambda: xupc.allav_gather_all(np.ones((2 + last) * t), np.ones(2 + last)),
         lambda: xupc.allav_reduce_all(np.ones(2), np.ones(2), xupc.MAX if last else ADD),
-        lambda: xupc.allav_exchange(np.ones(400000 * t + last * t), np.ones(400000 * t + last * t)),
         lambda: xupc.allv_reduce_all(1.0 if last else 1, ADD),
         lambda: xupc.allav_gather_all(np.ones(2 * t), "no" if last else np.ones(2)),
     ):
@@ -134,6 +151,9 @@ if t > 1:
         except (xupc.CollectiveMismatchError, TypeError) as e:
             raised = e
         assert raised is not None, f"thread {me}: nothing raised"
+        after = large(t, 0)
+        xupc.barrier()
+        assert (after == me).all(), "what was under way went on"
         if not isinstance(raised, xupc.CollectiveMismatchError):
             assert last
             assert "expected an ndarray" in str(raised), raised
