@@ -12,10 +12,9 @@ other, before they take anything, and by all others at the next call that synchr
 from __future__ import annotations
 
 import inspect
-import itertools
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,6 +99,13 @@ class Given:
     root: Any
     func: Any
     flags: Any
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Given:
+        """By their names."""
+        get = values.get
+        dst, root = get("dst", get("values")), get("root", get("to"))
+        return cls(dst, get("src"), get("op"), root, get("func"), get("flags", 0))
 
     @property
     def posted(self) -> bool:
@@ -221,8 +227,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return ArrayPlan(self, team, ready, given)
 
     def _remember(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: Given
-    ) -> None:
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: Given,
+        note: Any = None,
+    ) -> None:  # fmt: skip
         """Only where the arrays given are those that the instance works on."""
         if (
             ready.into is None
@@ -231,17 +238,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             and ready.instance.owner.job.native
         ):
             src = given.src if ready.in_place else ready.src
-            self.remember(args, kwargs, ready.instance, ready.dst, src, ready.in_place)
+            self.remember(args, kwargs, ready.instance, ready.dst, src, ready.in_place, note)
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Team, Given]:
         """The team and the arguments by name."""
         values, wrong = self._by_name(args, kwargs)
         team, foreign = resolve(values.get("team"), self.__name__)
-        dst = values.get("dst", values.get("values"))
-        given = Given(
-            dst, values.get("src"), values.get("op"), values.get("root", values.get("to")),
-            values.get("func"), values.get("flags", 0),
-        )  # fmt: skip
+        given = Given.of(values)
         team.enter(self.__name__, posted=given.posted)
         if (error := foreign or wrong) is not None:
             team.fail(error, Record(self.__name__), posted=given.posted)
@@ -632,6 +635,36 @@ class ArrayPlan(_HotPlan):  # type: ignore[misc]
         return f"<xupc plan of {self.call.__name__} by {self.algorithm}>"
 
 
+@dataclass(slots=True)
+class Telling:
+    """What comes before a permute: everybody hears of everybody's `to`.
+
+    Attributes
+    ----------
+    instance
+        What tells them, from `mine` to `every`.
+    kind, full, record
+        The permute itself, of an unknown permutation.
+    work, last
+        Its instance when `every` was this.
+    """
+
+    team: Team
+    instance: Any
+    mine: Array
+    every: Array
+    kind: Kind
+    full: int
+    record: Record
+    work: Any = None
+    last: bytes = b""
+
+    def bound(self) -> Any:
+        """The instance, which others may have used for their own."""
+        self.instance.rebind(self.every.ctypes.data, self.mine.ctypes.data)
+        return self.instance
+
+
 class Permute(ArrayCall):
     """As the others; `to` differs from thread to thread, so all are told of it first."""
 
@@ -639,74 +672,92 @@ class Permute(ArrayCall):
         super().__init__(name, doc, form, prefix, kind)
         self._tell = ArrayCall("gather_all", "", FORMS["gather_all"], prefix)
         self._tell.__name__ = self.__name__
+        self._tell.kind = kind
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Handle | None:
+        telling: Telling | None = self.note_of(args, kwargs)
+        if telling is None:
+            return self.slow(args, kwargs)
+        telling.bound().execute()
+        if telling.every.tobytes() == telling.last:
+            telling.work.execute()
+        else:
+            given = Given.of(self._by_name(args, kwargs)[0])
+            self._run(telling, given, args, kwargs)
+        return None
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """Every call: `to` is data, so nothing is remembered."""
+        """A call of a kind that is not in the cache."""
         team, given = self._given(args, kwargs)
-        ready: list[Ready] = []
-        steps = self._steps(team, given, ready, own=given.posted)
-        first = next(steps)  # checks what can be checked here
-        every = itertools.chain([first], steps)
+        telling = self._first(team, given, own=given.posted)
         if given.posted:
-            return post(Pending(team, every, self._record(given, None)))
-        for instance in every:
-            instance.execute()
+            return post(Pending(team, self._steps(telling, given), telling.record))
+        telling.bound().execute()
+        self._run(telling, given, args, kwargs)
         return None
 
     def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
         """Check everything, hear of all threads' `to`; a bound instance."""
-        ready: list[Ready] = []
-        steps = self._steps(team, given, ready, own=own)
-        next(steps).execute()
-        next(steps, None)
-        return ready[0]
+        telling = self._first(team, given, own=own)
+        telling.bound().execute()
+        return self._work(telling, given, own=own)
 
-    def _steps(
-        self, team: Team, given: Given, ready: list[Ready], *, own: bool
-    ) -> Iterator[Any]:
-        """What tells all of everybody's `to`, then the work; `ready` gets that."""
+    def _steps(self, telling: Telling, given: Given) -> Iterator[Any]:
+        """What is to be run of a posted call."""
+        yield telling.bound()
+        yield from self._work(telling, given, own=True).steps()
+
+    def _first(self, team: Team, given: Given, *, own: bool) -> Telling:
+        """Check what can be checked here."""
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
-            dst, src, in_place, n, dtype = self._arrays(team, given, full)
+            _, _, in_place, n, dtype = self._arrays(team, given, full)
             to = self._rank(given.root, team, "to")
         except Exception as e:
             team.fail(e, record, posted=given.posted)
             raise
         record = self._record(given, (n, dtype))
-        mine, every = np.array([to], np.int64), np.empty(team.size, np.int64)
         flags = operator.index(given.flags)
         kind = Kind(n * dtype.itemsize, _dtype_name(dtype), 0, -1, None, flags, in_place)
-        yield self._telling(team, kind, full, mine, every, record, own=own)
-        targets = every.tolist()
-        for rank, target in enumerate(targets):
-            if targets.index(target) < rank:
-                text = f"threads {targets.index(target)} and {rank} both give to {target}"
-                error = ValueError(f"{self.__name__}: to: {text}: expected a permutation")
-                team.fail(error, record)
-        kind = replace(kind, perm=every.tobytes())
-        if not kind.nbytes:
-            ready.append(Ready(None))
-            return
-        try:
-            kind = self._in_place_or_not(team, kind, full)
-            ready.append(self._bind(team, kind, full, None, dst, src, record, own=own))
-        except HeapError as e:
-            record.shared_error = True
-            team.fail(e, record)
-        yield from ready[0].steps()
-
-    def _telling(
-        self, team: Team, kind: Kind, full: int, mine: Array, every: Array, record: Record,
-        *, own: bool,
-    ) -> Any:  # fmt: skip
-        """Everybody's `to`, from `mine` to `every`; all else is in the fingerprint of this, too."""
+        # all else that has to be equal is in the fingerprint of this
         told = Kind(8, f"{kind.nbytes} {kind.dtype}", 0, -1, None, kind.flags, False)
-        self._tell.kind = self.kind
         make = self._tell._new_instance if own else self._tell._instance
         instance = make(team, told, full & ~ASYNC, None, record)
-        instance.rebind(every.ctypes.data, mine.ctypes.data)
-        return instance
+        mine, every = np.array([to], np.int64), np.empty(team.size, np.int64)
+        return Telling(team, instance, mine, every, kind, full, record)
+
+    def _work(self, telling: Telling, given: Given, *, own: bool = False) -> Ready:
+        """When all have been told: the work, bound to these arrays."""
+        team, record, full = telling.team, telling.record, telling.full
+        givers: dict[int, int] = {}
+        for rank, target in enumerate(telling.every.tolist()):
+            if target in givers:
+                text = f"threads {givers[target]} and {rank} both give to {target}"
+                error = ValueError(f"{self.__name__}: to: {text}: expected a permutation")
+                team.fail(error, record)
+            givers[target] = rank
+        kind = replace(telling.kind, perm=telling.every.tobytes())
+        if not kind.nbytes:
+            return Ready(None)
+        try:
+            kind = self._in_place_or_not(team, kind, full)
+            src = None if telling.kind.in_place else given.src
+            return self._bind(team, kind, full, None, given.dst, src, record, own=own)
+        except HeapError as e:
+            record.shared_error = True
+            return team.fail(e, record)  # type: ignore[no-any-return]
+
+    def _run(
+        self, telling: Telling, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The work, which is remembered."""
+        ready = self._work(telling, given)
+        if ready.instance is not None:
+            note = replace(telling, work=ready.instance, last=telling.every.tobytes())
+            self._remember(args, kwargs, ready, given, note)
+            ready.instance.execute()
+            ready.finish()
 
 
 FORMS = {

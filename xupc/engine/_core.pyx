@@ -668,6 +668,7 @@ cdef class _Arrays:
     cdef int dst, src  # which arguments they are; -1: none
     cdef bint in_place
     cdef Instance instance
+    cdef object note
     cdef uint64_t generation
 
 
@@ -675,7 +676,8 @@ cdef class HotArrays:
     """A callable on private arrays with a cache of bound instances.
 
     Arrays match by dtype and number of elements, and must be contiguous; the instance is
-    bound to their memory anew. All else matches as in `HotCall`.
+    bound to their memory anew. All else matches as in `HotCall`. Where more than the instance
+    is to be done, a subclass asks for the `note` that it left with it.
     """
 
     cdef list table
@@ -699,8 +701,8 @@ cdef class HotArrays:
                 h = h * 31 + (<uintptr_t><PyObject *>a >> 4)
         return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
 
-    cdef inline Instance _find(self, tuple args):
-        """The instance of an earlier call of the kind, bound to these arrays, or None."""
+    cdef inline _Arrays _find(self, tuple args):
+        """An earlier call of the kind, its instance bound to these arrays, or None."""
         cdef _Arrays e
         cdef xa_array *x
         cdef Py_ssize_t k, size
@@ -746,18 +748,27 @@ cdef class HotArrays:
         e.instance.i.base[1] = src
         if e.instance.net is not None:
             e.instance.rebind(<uintptr_t>dst, <uintptr_t>src)
-        return e.instance
+        return e
 
     def __call__(self, *args, **kwargs):
-        cdef Instance instance
-        instance = self._find(_with_names(args, kwargs) if kwargs else args)
-        if instance is None:
+        cdef _Arrays e = self._find(_with_names(args, kwargs) if kwargs else args)
+        if e is None:
             return self.slow(args, kwargs)
-        if instance.team.t.unsynced >= RUN_AHEAD:
-            _catch_up(instance)
-        return instance.execute()
+        if e.instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(e.instance)
+        return e.instance.execute()
 
-    def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place):
+    def note_of(self, tuple args, dict kwargs):
+        """The note on an earlier call of the kind, its instance bound to these arrays, or None."""
+        cdef _Arrays e = self._find(_with_names(args, kwargs) if kwargs else args)
+        if e is None:
+            return None
+        if e.instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(e.instance)
+        return e.note
+
+    def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place,
+                 note=None):
         """`dst` and `src` are the arrays that the call works on, or None."""
         cdef _Arrays e = _Arrays()
         cdef Py_ssize_t k
@@ -783,6 +794,7 @@ cdef class HotArrays:
         e.args = tuple(known)
         e.itemsize = 0 if dst is None else dst.itemsize
         e.instance = instance
+        e.note = note
         e.generation = _generation
         e.in_place = in_place
         self.table[self._hash(args)] = e

@@ -348,6 +348,9 @@ class HotCall:
 class HotArrays(HotCall):
     """The same interface as the native cache of calls on private arrays, without the cache."""
 
+    def note_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing is cached here."""
+
     def remember(self, *args: Any) -> None:
         """Nothing is cached here."""
 

@@ -72,6 +72,21 @@ for wide in (np.zeros(3), np.zeros(9)[::3], np.zeros(200000), np.zeros(400000)[:
         assert xupc.allv_reduce_all(1, xupc.ADD) == t
 
 
+# --- permutations that change while some threads give to the same thread as before ---------------
+order = [*range(1, t), 0]
+for k in range(12):
+    if k % 4 == 3 and t > 2:
+        order[1], order[-1] = order[-1], order[1]
+    give = np.full(3, 10.0 * k + me)
+    if k % 3:
+        got = np.zeros(3)
+        xupc.allav_permute(got, give, order[me])
+    else:
+        got = give
+        xupc.allav_permute(got, None, order[me])
+    assert (got == 10 * k + order.index(me)).all(), (me, k, got)
+    assert xupc.allv_permute(me + k, order[me]) == order.index(me) + k
+
 # --- wrong arguments, on all threads ------------------------------------------------------------
 def raises(error, call, *args, **keywords):
     said = None
