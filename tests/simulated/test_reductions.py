@@ -101,6 +101,7 @@ ORDERS: list[Job] = [
 UNFUSED, FUSED, MIXED = (TUNINGS[name][0] for name in ("large", "small", "mixed"))
 SMALL = {**UNFUSED, "fold": 64, "buffer": 2048}
 NARROW = {**UNFUSED, "fold": 64, "buffer": 4096}
+DIVIDED = {**NARROW, "flat": 8, "chain": 128, "buffer": 8192}  # a part of the result at each node
 
 
 @pytest.mark.parametrize("job", ORDERS, ids=lambda j: f"{j.form}-{j.block}-{j.nelems}-{j.ordered}")
@@ -187,12 +188,15 @@ def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
     rng = random.Random(f"{form} {flag}")
     noticed: dict[tuple[object, ...], str] = {}
     missed: dict[tuple[object, ...], str] = {}
+    divided = [DIVIDED] if (form, flag) == ("reduce_mpi", MULTICORE) else []
     for labels in PLACEMENTS:
         tree = Tree(labels)
         for sync in (("no", "no"), ("my", "my"), BOTH):
-            for ordered in (False, True):
+            for ordered, tuning in (
+                (False, NARROW), (True, FUSED if sync == BOTH else NARROW),
+                *((False, tuning) for tuning in divided),
+            ):  # fmt: skip
                 job = _job(form, len(labels), ordered)
-                tuning = FUSED if ordered and sync == BOTH else NARROW
                 _run(Planner(tree), job, flag, sync, tuning)
                 plans = plans_of(job, flag, tree, sync, tuning, Symbols(ordered))
                 found = list(mutations(plans))

@@ -90,10 +90,10 @@ def multicore(t: Recorder, r: Reduction) -> None:
 
     Few nodes: node roots tell each other their threads' values at once (`nodes.table`), or
     their node's where results are long and short enough for one message (`nodes.lead`).
-    Longer ones go down a chain of nodes to dst's (`nodes.to_one`), or each node finishes a
-    part of the result for all (`nodes.to_all`), chunk by chunk. What has to keep an order
-    that is not the nodes' goes up a tree of threads, as PUSH does, and so do results for all
-    on many nodes.
+    Of longer ones each node finishes a part for dst's node (`nodes.to_one`, which has the
+    longest go down a chain of nodes), or for all (`nodes.to_all`), chunk by chunk. What has to
+    keep an order that is not the nodes' goes up a tree of threads, as PUSH does, and so do
+    results for all on many nodes.
     """
     if t.one_node:
         _one_node(t, r)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
 from .sweeps import trade_values, traded_values
 
-__all__ = ["fits", "in_order", "lead", "table", "to_all", "to_one"]
+__all__ = ["fits", "in_order", "in_parts", "lead", "table", "to_all", "to_one"]
 
 
 # --- who has what ---------------------------------------------------------------------------
@@ -62,6 +63,16 @@ def in_order(t: Recorder, r: Reduction) -> bool:
 def fits(t: Recorder, r: Reduction) -> bool:
     """Whether a result of each node fits a BUFFER."""
     return t.tree.node_count * r.nbytes <= t.tuning["buffer"]
+
+
+def in_parts(t: Recorder, nbytes: int) -> bool:
+    """Whether a result for one goes faster in parts, each joined by a node, than down a chain.
+
+    That is n (N-1)/N bytes twice, against n and N-2 units of the chain besides; and two
+    messages one after the other against N-1.
+    """
+    n = t.tree.node_count
+    return 2 < n <= t.tuning["flat"] and nbytes <= n * t.tuning["chain"]
 
 
 def targets(t: Recorder, r: Reduction) -> list[int]:
@@ -234,17 +245,19 @@ class Parts:
         self.t, self.r = t, r
         n = self.n = t.tree.node_count
         me = self.me = t.my_node
+        self.wanting = targets(t, r)
         grain = max(1, 64 // r.itemsize)
         grains = -(-r.each // grain)
         ends = [min(r.each, grains * k // n * grain) for k in range(n + 1)]
-        self.width = t.unit(r.nbytes // n, t.tuning["buffer"] // (self._DEPTH * n))
+        self.width = self._width(max(b - a for a, b in pairwise(ends)) * r.itemsize)
         self.parts = [r.pieces(ends[k], ends[k + 1], self.width) for k in range(n)]
         self.rounds = max(map(len, self.parts))
         self.others = [(me + k) % n for k in range(1, n)]
         order = [(k, j) for j in range(self.rounds) for k in (*self.others, me)]
         self.order = [(k, j) for k, j in order if j < len(self.parts[k])]
         pieces = [self.parts[k][j] for k, j in self.order]
-        self.making = Making(t, r, pieces, t.node_root)
+        self.speaker = self._root(me)
+        self.making = Making(t, r, pieces, self.speaker)
         self.made = dict(zip(self.order, self.making.number, strict=True))
         self.having = {blocks: order_of(t, r, blocks) for _, _, blocks in pieces}
         self.final = t.channel()
@@ -253,18 +266,27 @@ class Parts:
         """On every thread."""
         t = self.t
         t.ready(NODE, NODE, node_only=True)
-        if t.me == t.node_root:
+        if t.me == self.speaker:
             with t.net():
                 self._between_nodes()
         for i, piece in self.making.mine():
-            place = DST.on(t.node_root, piece[0] * self.r.itemsize)
-            self.making.make(i, piece, place)
-        if t.me != t.node_root:
-            for i, (k, j) in enumerate(self._as_they_come()):
-                t.wait(self.final, t.node_root, i + 1)
-                source, nbytes = self._place(k, j)
-                t.copy(source._replace(thread=t.me), source, nbytes)
+            self.making.make(i, piece, self._made(i, piece[0]))
+        self._take()
         t.done(NODE, NODE, node_only=True)
+
+    def _width(self, part: int) -> int:
+        """Bytes of the largest piece of a part of so many."""
+        t = self.t
+        return t.unit(self.r.nbytes // self.n, t.tuning["buffer"] // (self._DEPTH * self.n))
+
+    def _take(self) -> None:
+        """What is mine of the results."""
+        t = self.t
+        if t.me != self.speaker:
+            for i, (k, j) in enumerate(self._as_they_come()):
+                t.wait(self.final, self.speaker, i + 1)
+                source = self._result(k, j)
+                t.copy(source._replace(thread=t.me), source, self._nbytes(k, j))
 
     def _as_they_come(self) -> Iterator[tuple[int, int]]:
         """All pieces in the order in which results are there on my node."""
@@ -273,11 +295,23 @@ class Parts:
                 if j < len(self.parts[k]):
                     yield k, j
 
-    def _place(self, k: int, j: int) -> tuple[Part, int]:
-        """Where a piece is in my node root's dst, and its bytes."""
+    def _nbytes(self, k: int, j: int) -> int:
         begin, end, _ = self.parts[k][j]
-        size = self.r.itemsize
-        return DST.on(self.t.node_root, begin * size), (end - begin) * size
+        return (end - begin) * self.r.itemsize
+
+    def _made(self, i: int, begin: int) -> Part:
+        """Where my node's own value is: the i-th that there is, of results from `begin` on."""
+        return DST.on(self.speaker, begin * self.r.itemsize)
+
+    def _value(self, k: int, j: int) -> Part:
+        """Where my node's own value of a piece is."""
+        i = self.made[k, j]
+        assert i is not None
+        return self._made(i, self.parts[k][j][0])
+
+    def _result(self, k: int, j: int) -> Part:
+        """Where a result is put on my node."""
+        return DST.on(self.speaker, self.parts[k][j][0] * self.r.itemsize)
 
     def _landing(self, k: int, j: int) -> Part:
         """Where node k's value of piece j of my part arrives."""
@@ -308,29 +342,30 @@ class Parts:
         """My node's values out, the others' of my part in."""
         t, me = self.t, self.me
         if j < len(self.parts[me]):
-            nbytes = self._place(me, j)[1]
             for k in self.others:
                 if k in self.having[self.parts[me][j][2]]:
-                    ticket = t.recv(self._root(k), self._landing(k, j), nbytes, bounded=False)
-                    self._coming[k, j] = ticket
+                    place, nbytes = self._landing(k, j), self._nbytes(me, j)
+                    self._coming[k, j] = t.recv(self._root(k), place, nbytes, bounded=False)
         for k in self.others:
             i = self.made.get((k, j))
             if i is not None:
                 self.making.wait(i)
-                self._going[k, j] = t.send(self._root(k), *self._place(k, j))
+                ticket = t.send(self._root(k), self._value(k, j), self._nbytes(k, j))
+                self._going[k, j] = ticket
 
     def _join(self, j: int) -> None:
-        """My part's piece from all values, and out to all."""
+        """My part's piece from all values, and out to all who want it."""
         t, me = self.t, self.me
         for k in self.others:  # before any result is sent, or all would wait for each other
             if j < len(self.parts[k]):
                 if (k, j) in self._going:
                     t.need(self._going[k, j])
-                place, nbytes = self._place(k, j)
-                self._results[k, j] = t.recv(self._root(k), place, nbytes, bounded=False)
+                if me in self.wanting:
+                    place, nbytes = self._result(k, j), self._nbytes(k, j)
+                    self._results[k, j] = t.recv(self._root(k), place, nbytes, bounded=False)
         if j >= len(self.parts[me]):
             return
-        here, nbytes = self._place(me, j)
+        here, nbytes = self._result(me, j), self._nbytes(me, j)
         begin, end, blocks = self.parts[me][j]
         for k in self.others:
             if (k, j) in self._coming:
@@ -338,12 +373,12 @@ class Parts:
         i = self.made[me, j]
         if i is not None:
             self.making.wait(i)
-        having = self.having[blocks]
-        if having != [me]:
-            parts = [here if k == me else self._landing(k, j) for k in having]
+        parts = [self._value(k, j) if k == me else self._landing(k, j) for k in self.having[blocks]]
+        if parts != [here]:
             t.fold(here, tree_of(parts), end - begin)
         for k in self.others:
-            t.send(self._root(k), here, nbytes)
+            if k in self.wanting:
+                t.send(self._root(k), here, nbytes)
 
     def _tell(self, j: int) -> None:
         """My node's threads of the results of a round."""
@@ -356,13 +391,68 @@ class Parts:
                 t.signal(self.final, t.others(), self._told)
 
 
+class PartsToOne(Parts):
+    """The results go to one node; whatever is under way elsewhere is in BUFFERs.
+
+    A maker's: what it made. The speaker's besides: what comes for each piece of its part, and
+    their results.
+    """
+
+    _ROUNDS = 2  # pieces of a part: a part is one, or two if not all of it has equally many blocks
+
+    @classmethod
+    def fits(cls, t: Recorder, r: Reduction) -> bool:
+        """Whether results so long go to one in parts, and there is room for them."""
+        n = t.tree.node_count
+        room = cls._ROUNDS * (2 * n + 1) * (r.nbytes // n + 128)
+        long = r.nbytes >= t.tuning["chain"]
+        return long and in_parts(t, r.nbytes) and room <= t.tuning["buffer"]
+
+    def _width(self, part: int) -> int:
+        return -(-part // 64) * 64
+
+    def _made(self, i: int, begin: int) -> Part:
+        return Operand(BUFFER).on(self.making.maker(i), self.making.turn(i) * self.width)
+
+    def _landing(self, k: int, j: int) -> Part:
+        return self._behind(j * self.n + k)
+
+    def _result(self, k: int, j: int) -> Part:
+        if self.me in self.wanting:
+            return super()._result(k, j)
+        return self._behind(self._ROUNDS * self.n + j)
+
+    def _behind(self, slot: int) -> Part:
+        """A place of the speaker's BUFFER behind all that it makes."""
+        return Operand(BUFFER).on(self.speaker, (self._ROUNDS * self.n + slot) * self.width)
+
+    def _root(self, node: int) -> int:
+        assert self.r.to is not None
+        return self.t.acting_root(node, self.r.to)
+
+    def _tell(self, j: int) -> None:
+        """Results are where they are wanted; my node's makers, when I have all of their values."""
+        t = self.t
+        t.need(*(ticket for (_, round_), ticket in self._results.items() if round_ == j))
+        if j == self.rounds - 1:
+            t.signal(self.final, self.making.makers)
+
+    def _take(self) -> None:
+        if any(True for _ in self.making.mine()):
+            self.t.wait(self.final, self.speaker)
+
+
 def to_one(t: Recorder, r: Reduction) -> None:
     """Down a chain of nodes to dst's, each joining what comes with its own: n bytes a link.
 
-    Short results come from a few nodes all at once. A node's threads fold its pieces into
-    their BUFFERs, two of them ahead.
+    Short results come from a few nodes all at once, those that make only a few pieces of a
+    chain in parts, each joined by another node. A node's threads fold its pieces into their
+    BUFFERs; of a chain's, two of them ahead.
     """
-    Chain(t, r).record()
+    if PartsToOne.fits(t, r):
+        PartsToOne(t, r).record()
+    else:
+        Chain(t, r).record()
 
 
 class Chain:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..patterns import chain, tree_joins
 from ..plan.recorder import Recorder
 from ..plan.steps import Blocks, Leaf, Part
+from .reduce_across_nodes import in_parts
 from .staging import LINE
 from .values_across_nodes import Relay
 
@@ -160,11 +161,12 @@ def by_nodes(t: Recorder, r: Joining) -> None:
 class ByNodes:
     """The units of a reduction node by node.
 
-    To all: each node root joins a part of a unit and sends it to the others; 2 (N-1)/N of n
-    bytes leave a node. Short ones all at once, each to all. To one: down a chain of nodes, n
-    bytes a link, or from all at once (short, or the order of the nodes matters).
+    In parts: each node root joins a part of a unit and sends it to those that want it;
+    2 (N-1)/N of n bytes leave a node, or come to the one that wants them. Short ones all at
+    once: whoever wants the result joins it. To one, when it is long: down a chain of nodes, n
+    bytes a link.
 
-    A place for what arrives is divided: the node's own value, what comes, the result.
+    A place for what arrives is divided: the node's own value, the result, what comes.
     """
 
     def __init__(self, t: Recorder, r: Joining) -> None:
@@ -172,8 +174,9 @@ class ByNodes:
         n = self.n = t.tree.node_count
         self.order = _order(t)
         self.home = None if r.to is None else t.tree.node_of(r.to)
-        exact = r.exact or r.ordered
-        self.flat = r.nbytes < t.tuning["chain"] // n or (exact and r.to is not None)
+        parts = r.to is None or in_parts(t, r.nbytes)
+        exact = r.exact or r.ordered  # the order of a chain is not the nodes'
+        self.flat = r.nbytes < t.tuning["chain"] // n or (exact and not parts)
         self.slots = 2 + (n if self.flat else 1)
         self.relay = Relay(t, r.nbytes, self.slots * (r.nbytes + LINE))
         width = r.nbytes
@@ -182,10 +185,14 @@ class ByNodes:
             width = min(self.relay.out.width, room)
         self.units = r.units(width)
         self.stride = -(-max(size for _, size in self.units) // LINE) * LINE
+        self.chained = not self.flat and not parts
+        every = set(range(n))
+        self.homes = every if self.home is None else {self.home}
+        self.joiners = self.homes if self.flat else every
 
     def record(self) -> None:
         """On every thread."""
-        finish = self._one if self.r.to is not None else self._all
+        finish = self._pass_on if self.chained else self._finish
         self.relay.run(len(self.units), self._stage, self._post, self._take, finish)
 
     def _stage(self, u: int) -> None:
@@ -210,9 +217,11 @@ class ByNodes:
         return self._place(u, 2) + others.index(node) * (end - begin)
 
     def _part(self, u: int, node: int) -> tuple[int, int]:
-        """The bytes of a unit that a node joins for all."""
+        """The bytes of a unit that a node joins."""
         size = self.r.itemsize
         n = self.units[u][1] // size
+        if self.flat:
+            return 0, n * size
         return n * node // self.n * size, n * (node + 1) // self.n * size
 
     def _take(self, u: int) -> None:
@@ -220,8 +229,10 @@ class ByNodes:
         if self.r.wanted(self.t.me):
             self.t.copy(self.r.dst.on(self.t.me, offset), self._result(u), size)
 
-    def _others(self) -> list[int]:
-        return [(self.t.my_node + k) % self.n for k in range(1, self.n)]
+    def _others(self, of: set[int]) -> list[int]:
+        """Some nodes without mine, in an order of my own."""
+        after = ((self.t.my_node + k) % self.n for k in range(1, self.n))
+        return [node for node in after if node in of]
 
     def _root(self, node: int) -> int:
         return self.t.tree.node_root(node)
@@ -230,69 +241,54 @@ class ByNodes:
         """My node's value, and the first messages."""
         t, size = self.t, self.units[u][1]
         tickets: list[int] = []
-        if self.r.to is None or self.flat:
-            for node in self._others() if self.home in (None, t.my_node) else ():
-                begin, end = (0, size) if self.flat else self._part(u, t.my_node)
-                if begin < end:
-                    place = self._arrived(u, node)
-                    tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
-        elif (child := self._child()) is not None:
-            place = self._place(u, 2)
-            tickets.append(t.recv(self._root(child), place, size, bounded=False))
+        if self.chained:
+            if (child := self._child()) is not None:
+                place = self._place(u, 2)
+                tickets.append(t.recv(self._root(child), place, size, bounded=False))
+        elif t.my_node in self.joiners:
+            begin, end = self._part(u, t.my_node)
+            for node in self._others(set(range(self.n))) if begin < end else ():
+                place = self._arrived(u, node)
+                tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
         mates = [int(x) for x in t.tree.members(t.my_node)]
         leaves = _tree_of([self.relay.out.on(i, u) for i in mates])
         t.fold(self._mine(u), leaves, size // self.r.itemsize)
-        if self.r.to is None:
-            for node in self._others():
-                begin, end = (0, size) if self.flat else self._part(u, node)
-                if begin < end:
-                    tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
-        elif self.flat and t.my_node != self.home:
-            assert self.home is not None
-            tickets.append(t.send(self._root(self.home), self._mine(u), size))
+        for node in () if self.chained else self._others(self.joiners):
+            begin, end = self._part(u, node)
+            if begin < end:
+                tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
         return tickets
+
+    def _finish(self, u: int) -> None:
+        """When the others' values are there: my part of the result, and to whom it goes."""
+        t = self.t
+        tickets = []
+        if t.my_node in self.homes:
+            for node in () if self.flat else self._others(self.joiners):
+                begin, end = self._part(u, node)
+                if begin < end:
+                    place = self._result(u) + begin
+                    tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
+        begin, end = self._part(u, t.my_node)
+        if begin < end and t.my_node in self.joiners:
+            parts = [
+                self._mine(u) + begin if node == t.my_node else self._arrived(u, node)
+                for node in self.order
+            ]
+            t.fold(self._result(u) + begin, _tree_of(parts), (end - begin) // self.r.itemsize)
+            for node in () if self.flat else self._others(self.homes):
+                tickets.append(t.send(self._root(node), self._result(u) + begin, end - begin))
+        t.need(*tickets)
 
     def _child(self) -> int | None:
         assert self.home is not None
         _, children = chain((self.t.my_node - self.home) % self.n, self.n)
         return (children[0] + self.home) % self.n if children else None
 
-    def _join(self, u: int, begin: int, end: int) -> None:
-        """My part of the result from all nodes' values of it."""
-        t = self.t
-        parts = [
-            self._mine(u) + begin if node == t.my_node else self._arrived(u, node)
-            for node in self.order
-        ]
-        if begin < end:
-            t.fold(self._result(u) + begin, _tree_of(parts), (end - begin) // self.r.itemsize)
-
-    def _all(self, u: int) -> None:
-        """reduce_all: when the others' values are there."""
-        t = self.t
-        if self.flat:
-            self._join(u, 0, self.units[u][1])
-            return
-        tickets = []
-        for node in self._others():
-            begin, end = self._part(u, node)
-            if begin < end:
-                place = self._result(u) + begin
-                tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
-        begin, end = self._part(u, t.my_node)
-        self._join(u, begin, end)
-        for node in self._others() if begin < end else ():
-            tickets.append(t.send(self._root(node), self._result(u) + begin, end - begin))
-        t.need(*tickets)
-
-    def _one(self, u: int) -> None:
-        """reduce: when what my node waits for is there."""
+    def _pass_on(self, u: int) -> None:
+        """Down the chain, when what my node waits for is there."""
         t, size = self.t, self.units[u][1]
         assert self.home is not None
-        if self.flat:
-            if t.my_node == self.home:
-                self._join(u, 0, size)
-            return
         parts = [self._mine(u)]
         if self._child() is not None:
             parts.append(self._place(u, 2))
