@@ -24,7 +24,7 @@ class Network:
 
 @pytest.fixture
 def job() -> Any:
-    return SimpleNamespace(pending=[], network=Network())
+    return SimpleNamespace(broken=None, pending=[], network=Network())
 
 
 def threads() -> int:
