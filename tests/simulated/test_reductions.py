@@ -12,7 +12,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError
+from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError, partitions
 from simulated.mutations import Mutation, mutations
 from simulated.pool import workers
 from simulated.reductions import (
@@ -153,6 +153,16 @@ def _run(planner: Planner, job: Job, flag: int, sync: Sync, tuning: Tuning) -> N
     story.reduce(other, PUSH, sync, tuning, tight=True)
     story.reduce(job, flag, sync, tuning, tight=True)
     story.run()
+
+
+@pytest.mark.parametrize("to", [0, 3])
+def test_a_part_of_the_result_at_each_node(to: int) -> None:
+    """Every placement of five threads: a node may have nothing of the last row of blocks."""
+    for labels in partitions(5):
+        for sync in (("no", "no"), ("my", "my"), BOTH):
+            for nelems in (38 * 2, 38 * 6 + 9):
+                job = Job("reduce_mpi", 5, 1, 0, 38, nelems, to, False, (1, 0, 38))
+                _run(Planner(Tree(labels)), job, MULTICORE, sync, DIVIDED)
 
 
 def _kind(mutation: Mutation, plans: list[Plan]) -> tuple[object, ...]:
