@@ -17,7 +17,7 @@ from xupc.engine.job import START_LEAST
 
 __all__ = ["ENDING", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
 
-HANG = 1.5  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
+HANG = 3.0  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
 ALL_GONE = 5.0  # seconds after the blow
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
@@ -189,6 +189,8 @@ def judge(
         expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
                     "leave": f"thread {death.victim}"}  # fmt: skip
         words = expected.get(death.how, f"{name} died")
+        if (death.how, death.phase) == ("raise", "function"):  # on all, the first of whom ends all
+            words = f"on thread {death.victim}"
         if words not in err:
             wrong.append(f"{words!r} was not said")
     return wrong, seconds, spoke
