@@ -56,7 +56,6 @@ OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of 
 CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 OTHERS_END = 1.0  # for threads to end with the job by themselves
-APART = 0.5  # between the first machine's end of the job and another one's
 ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
 
 
@@ -443,24 +442,10 @@ class Guard:
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):
             if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
-                elsewhere = self._ended_elsewhere()
-                self._end_others(status if elsewhere is None else elsewhere)
-                if elsewhere is not None:
-                    os._exit(elsewhere)
+                self._end_others(status)
                 self.job.network.abort(status)
             time.sleep(ALIKE)
         os._exit(status)
-
-    def _ended_elsewhere(self) -> int | None:
-        """The status with which another machine's thread ends the job; the first one's has a start.
-
-        Two aborts at the same moment can leave MPICH's mpiexec waiting for a host that has no
-        process any more.
-        """
-        deadline = time.monotonic() + (APART if self.job.machine[0] else 0.0)
-        while (status := self.control.ended) is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return status
 
     def _end_others(self, status: int) -> None:
         """End the threads of all machines: not every launcher does when one aborts."""
