@@ -156,6 +156,12 @@ def test_a_wrong_result_is_told_and_is_the_exit_status() -> None:
     assert [row[-1] for row in rows(result.stdout)] == ["Pass", "Fail"]
 
 
+def test_a_mistake_in_the_arguments_is_told_once() -> None:
+    result = launch(3, "from xupc.cli import main; main()", args=["bench", "all_gahter"])
+    assert result.returncode == 2, result.report()
+    assert result.stderr.count("did you mean all_gather") == 1, result.report()
+
+
 def started(words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT

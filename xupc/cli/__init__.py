@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Sequence
 from importlib import metadata
@@ -47,7 +48,23 @@ def _version() -> str:
         return "(not installed)"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+LOCAL_RANK = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+
+
+class _OncePerHost(click.Group):
+    """In a job all threads find the same mistake of the caller's: one of each host says so."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as e:
+            if any(os.environ.get(name, "0") != "0" for name in LOCAL_RANK):
+                time.sleep(1.0)  # a launcher ends all with the first to end
+                ctx.exit(e.exit_code)
+            raise
+
+
+@click.group(cls=_OncePerHost, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(_version(), prog_name="xupc")
 def main() -> None:
     """xupc: a partitioned global address space of numpy data, and collectives over it."""
