@@ -198,13 +198,12 @@ def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
     rng = random.Random(f"{form} {flag}")
     noticed: dict[tuple[object, ...], str] = {}
     missed: dict[tuple[object, ...], str] = {}
-    divided = [DIVIDED] if (form, flag) == ("reduce_mpi", MULTICORE) else []
+    divided = [(False, DIVIDED)] if (form, flag) == ("reduce_mpi", MULTICORE) else []
     for labels in PLACEMENTS:
         tree = Tree(labels)
         for sync in (("no", "no"), ("my", "my"), BOTH):
             for ordered, tuning in (
-                (False, NARROW), (True, FUSED if sync == BOTH else NARROW),
-                *((False, tuning) for tuning in divided),
+                (False, NARROW), (True, FUSED if sync == BOTH else NARROW), *divided,
             ):  # fmt: skip
                 job = _job(form, len(labels), ordered)
                 _run(Planner(tree), job, flag, sync, tuning)
