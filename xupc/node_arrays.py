@@ -400,20 +400,20 @@ class _Relay:
         while self.arrived < n and self.here[self.arrived]:
             self.arrived += 1
         while self.parent is not None and self.asked < min(n, self.arrived + self.window):
-            request = link.recv(self.parent, self.words.tag, [self._grid(self.asked)])
+            request = link.recv(self.parent, self.words.tag, self._memory(self.asked))
             link.track(request, partial(self._came, self.asked))
             self.asked += 1
         while self.children and self.passed < self.arrived and self.open < self.window:
             for child in self.children:
                 self.open += 1
-                request = link.send(child, self.words.tag, [self._grid(self.passed)])
+                request = link.send(child, self.words.tag, self._memory(self.passed))
                 link.track(request, self._gone)
             self.passed += 1
         return self.arrived == n and not self.open and (not self.children or self.passed == n)
 
-    def _grid(self, i: int) -> Grid:
+    def _memory(self, i: int) -> list[Any]:
         offset, nbytes = self.parts[i]
-        return Grid(self.address + offset, nbytes)
+        return self.words.team.link.network.spec([Grid(self.address + offset, nbytes)])
 
     def _came(self, i: int) -> None:
         self.here[i] = True

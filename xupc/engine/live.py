@@ -75,12 +75,12 @@ SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
 STALL_NS = 500_000_000
 BURST = 50
+SERIES = 4  # messages that are posted one after the other without looking at the others
 VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of SLOT
 KEPT = 4096  # messages of an instance whose places are remembered
 _EXCHANGE = struct.Struct("<QQQQ")
 _CONFLICT, _WROTE = 1, 2
 
-Message = tuple[list[Grid], list[tuple[int, int]]]
 Pieces = dict[int, list[tuple[int, int, int]]]
 """By rank: (operand, bytes from where it is bound, bytes)."""
 
@@ -140,7 +140,8 @@ class NetContext:
         self.again = False
         self.posted: dict[int, Step] = {}
         self._bases: list[int] = []
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, list[tuple[int, Any]]] = {}
+        self._kept = self._types_freed = 0
         self._led: tuple[Pieces, Pieces] | None = None
         self.views: dict[tuple[Part, int, int], Any] = {}
 
@@ -152,7 +153,7 @@ class NetContext:
         bases = [bound.address for bound in self.bounds]
         if bases != self._bases:
             self._bases = bases
-            self._messages.clear()
+            self._forget_messages()
         self.open = 0
         self.barrier = None
         self.again = False
@@ -198,14 +199,24 @@ class NetContext:
         index = tree.node_index
         return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
 
-    def message(self, step: Send | Recv) -> Message:
-        """Where its blocks lie on my node, and (position, rank) of those at the other end."""
+    def messages(self, step: Send | Recv) -> list[tuple[int, Any]]:
+        """(rank at the other end, what MPI wants to know of the memory) of each."""
+        network = self.network
+        if self._types_freed != network.types_freed:  # perhaps one of those that are here
+            self._types_freed = network.types_freed
+            self._forget_messages()
         found = self._messages.get(step.ticket)
         if found is None:
-            found = self.grids(step.blocks), self.far(_other_ends(step))
-            if len(self._messages) < KEPT:
+            grids, ends = self.grids(step.blocks), self.far(_other_ends(step))
+            found = [(rank, network.spec(grids, i * step.peer_step)) for i, rank in ends]
+            if self._kept < KEPT and self._types_freed == network.types_freed:
                 self._messages[step.ticket] = found
+                self._kept += len(found)
         return found
+
+    def _forget_messages(self) -> None:
+        self._messages.clear()
+        self._kept = 0
 
     def post(self, step: Step, instance: Any) -> None:
         """Start an MPI step; its ticket is set when all its messages are done."""
@@ -213,16 +224,10 @@ class NetContext:
         requests: list[Any] = []
         keep: list[Any] = []
         match step:
-            case Send():
-                (grids, peers), tag = self.message(step), team.call_tag(instance, DATA)
-                for i, rank in peers:
-                    shift = i * step.peer_step
-                    requests.append(self.link.send(rank, tag, grids, shift))
-            case Recv():
-                (grids, peers), tag = self.message(step), team.call_tag(instance, DATA)
-                for i, rank in peers:
-                    shift = i * step.peer_step
-                    requests.append(self.link.recv(rank, tag, grids, shift))
+            case Send() | Recv():
+                tag = team.call_tag(instance, DATA)
+                start = self.link.send if isinstance(step, Send) else self.link.recv
+                requests += [start(rank, tag, memory) for rank, memory in self.messages(step)]
             case Get():
                 address, stride = self.row(step.dst, step.count)
                 if step.src.thread_step or step.count == 1:
@@ -316,7 +321,7 @@ class NetContext:
                     self.compute(step, instance)
                 else:
                     self.post(step, instance)
-                    if self.open > 1:
+                    if self.open % SERIES == 0:
                         self.network.progress()  # what was posted before wants to move
                 instance.advance(lane)
                 moved = True
@@ -453,7 +458,8 @@ class NetBarrier:
         self.room = _EXCHANGE.size
         n = len(group)
         if n <= tuning["flat"]:
-            self.room += tuning["lead"]  # also if another call sends it: to see the difference
+            room = max(tuning["lead"], tuning["lead_fold"])
+            self.room += room  # also if another call sends it: to see the difference
             others = [group[(me + k) % n] for k in range(1, n)]
             self.rounds = [(others, others)] if others else []
         else:

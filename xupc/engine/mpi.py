@@ -105,6 +105,8 @@ class Network:
         All threads; `meeting` is another one of them, on which teams are opened.
     family
         ``"mpich"``, ``"openmpi"`` or ``"other"``.
+    types_freed
+        How many times a datatype that a `spec` may name was given back.
     """
 
     def __init__(self, comm: Any, wait: Callable[[Any], None]) -> None:
@@ -119,8 +121,11 @@ class Network:
         wide = int(source.Get_attr(MPI.TAG_UB) or 32767)
         self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
         self._requests: list[MPI.Request] = []
-        self._whose: list[tuple[Link, Callable[[], None], bool]] = []
+        # of each request; None: it is done, and stays in its place for a while
+        self._whose: list[tuple[Link, Callable[[], None], bool] | None] = []
+        self._open = 0
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
+        self.types_freed = 0
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
 
     def _check(self, comm: Any) -> None:
@@ -138,7 +143,7 @@ class Network:
     @property
     def in_flight(self) -> int:
         """Requests not yet done."""
-        return len(self._requests)
+        return self._open
 
     def track(
         self, link: Link, request: Any, finished: Callable[[], None], receives: bool = False
@@ -146,6 +151,7 @@ class Network:
         """Call `finished` when a request of the link's is done; whether it `receives` a message."""
         self._requests.append(request)
         self._whose.append((link, finished, receives))
+        self._open += 1
 
     def enter(self) -> None:
         """Let MPI do what it has to; any thread may at any time, if MPI allows several."""
@@ -163,11 +169,16 @@ class Network:
         done = self.mpi.Request.Testsome(self._requests)
         if not done:
             return False
-        finished = [self._whose[i][1] for i in done]
-        keep = set(range(len(self._requests))) - set(done)
-        order = sorted(keep)
-        self._requests = [self._requests[i] for i in order]
-        self._whose = [self._whose[i] for i in order]
+        whose, finished = self._whose, []
+        for i in done:
+            if (entry := whose[i]) is not None:
+                finished.append(entry[1])
+                whose[i] = None
+        self._open -= len(finished)
+        if 2 * self._open <= len(whose):  # rarely, so that each request is moved once or twice
+            open_ones = [i for i, entry in enumerate(whose) if entry is not None]
+            self._requests = [self._requests[i] for i in open_ones]
+            self._whose = [whose[i] for i in open_ones]
         for call in finished:
             call()
         return True
@@ -182,17 +193,16 @@ class Network:
         Memory is written and read until `quiet` all the same: only messages that have not met
         their receiver yet can be called off there. Whoever sent them has them taken by `discard`.
         """
-        for i, (request, (whose, _, receives)) in enumerate(
-            zip(self._requests, self._whose, strict=True)
-        ):
-            if whose is link:
+        for i, entry in enumerate(self._whose):
+            if entry is not None and entry[0] is link:
+                receives = entry[2]
                 self._whose[i] = link, lambda: None, receives
                 if receives:
-                    request.Cancel()
+                    self._requests[i].Cancel()
 
     def quiet(self, link: Link) -> bool:
         """Whether nothing of a link's is in flight."""
-        return all(whose is not link for whose, _, _ in self._whose)
+        return all(entry is None or entry[0] is not link for entry in self._whose)
 
     # -- datatypes -----------------------------------------------------------------
     def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
@@ -207,6 +217,7 @@ class Network:
         if datatype is None:
             if len(self._types) >= TYPES:
                 self._types.pop(next(iter(self._types))).Free()
+                self.types_freed += 1
             datatype = self._types[key] = self._datatype(key)
         span = max(grid.address + grid.span for grid in key)
         return [self.mpi.buffer.fromaddress(low + shift, span), 1, datatype]
@@ -315,13 +326,13 @@ class Link:
             self.early[key] = data
         return self.early[key]
 
-    def send(self, to: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
-        """Start a message of all blocks of the grids."""
-        return self.comm.Isend(self.network.spec(grids, shift), to, tag)
+    def send(self, to: int, tag: int, memory: list[Any]) -> Any:
+        """Start a message of the memory that a `Network.spec` describes."""
+        return self.comm.Isend(memory, to, tag)
 
-    def recv(self, of: int, tag: int, grids: Sequence[Grid], shift: int = 0) -> Any:
-        """Start taking a message into all blocks of the grids."""
-        return self.comm.Irecv(self.network.spec(grids, shift), of, tag)
+    def recv(self, of: int, tag: int, memory: list[Any]) -> Any:
+        """Start taking a message into the memory that a `Network.spec` describes."""
+        return self.comm.Irecv(memory, of, tag)
 
     def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
         """Start a small message; the request keeps the bytes."""
