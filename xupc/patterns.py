@@ -13,6 +13,7 @@ __all__ = [
     "chain",
     "chunks",
     "dissemination",
+    "filled",
     "grouped",
     "mirrored",
     "pieces",
@@ -93,6 +94,34 @@ def pieces(count: int, nbytes: int, chunk: int) -> Iterator[tuple[int, int, int,
         for block in range(count):
             for offset, size in chunks(nbytes, chunk):
                 yield block, 1, offset, size
+
+
+def filled(
+    rows: Iterable[tuple[T, int]], nbytes: int, most: int
+) -> Iterator[list[tuple[T, int, int, int, int]]]:
+    """Cut rows of blocks, of (something, its number of blocks) each, into full messages.
+
+    Each has `most` bytes, but for the last one: where a block does not fit any more its
+    beginning goes along, and the rest with the next message. A message is a list of
+    ``(something, first block, blocks, offset in block, bytes per block)``.
+    """
+    message, left = [], most
+    for row, count in rows:
+        block = offset = 0
+        while block < count:
+            blocks, size = 1, min(nbytes - offset, left)
+            if size == nbytes:
+                blocks = min(count - block, left // nbytes)
+            message.append((row, block, blocks, offset, size))
+            left -= blocks * size
+            offset += size
+            if offset == nbytes:
+                block, offset = block + blocks, 0
+            if not left:
+                yield message
+                message, left = [], most
+    if message:
+        yield message
 
 
 def grouped(items: Iterable[T], nbytes: Callable[[T], int], least: int) -> list[list[T]]:

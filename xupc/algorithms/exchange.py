@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..patterns import chunks, filled, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
@@ -136,16 +136,17 @@ def messages(
 ) -> Iterator[Grids]:
     """Cut what one node has for another one into messages of at most `most` bytes.
 
-    Sender after sender: all blocks of several of them while they are small, else a few
-    blocks of one, or a part of one.
+    Sender after sender: all blocks of several of them while they are small, else full
+    messages that end anywhere in a block.
     """
     row = nbytes * sum(run.count for run in receivers)
-    if row > most:
-        for run in senders:
-            for of in run:
-                for to in receivers:
-                    for block, count, offset, size in pieces(to.count, nbytes, most):
-                        yield [(Ranks(of), to.cut(block, count), offset, size)]
+    if 4 * row > most:
+        rows = [((Ranks(of), to), to.count) for run in senders for of in run for to in receivers]
+        for pieces_of in filled(rows, nbytes, most):
+            yield [
+                (of, to.cut(block, count), offset, size)
+                for (of, to), block, count, offset, size in pieces_of
+            ]
         return
     message: Grids = []
     left = room = most // row

@@ -10,11 +10,11 @@ In place the root's own block is in dst already: it is neither read nor written.
 from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..patterns import chunks
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
-from .scatter import blocks_for, pieces_of_others
+from .scatter import blocks_for, messages_of_others, node_messages, spread, together
 
 
 @algorithm("gather", PULL, "the root reads every thread's block")
@@ -69,7 +69,7 @@ def multicore(
 ) -> None:
     """Each node root sends its node's blocks to the root; at home every thread writes.
 
-    One message per node (and run of ranks, and chunk), taken from the heaps of the
+    One message per node (and chunk), taken from the heaps of the
     node's threads and delivered into place: no copy at either end.
     """
     but = root if in_place else None
@@ -117,17 +117,14 @@ def _lead(
 
 def _send_all(t: Recorder, src: Operand, to: int, nbytes: int, message: int) -> None:
     """My node's blocks, straight from its threads' heaps."""
-    for run in t.mates():
-        for block, count, offset, size in pieces(run.count, nbytes, message):
-            part = src.across(run, offset).block(block)
-            t.send(to, part._replace(thread_step=run.step), size, count)
+    for shares in node_messages(t, t.my_node, nbytes, message):
+        t.send_blocks(to, [spread(src, share) for share in shares])
 
 
 def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -> None:
     """Every other node's blocks into place."""
-    for of, run, (block, count, offset, size) in pieces_of_others(t, nbytes, message):
-        row = dst.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
-        t.recv(of, row + offset, size, count)
+    for of, shares in messages_of_others(t, nbytes, message):
+        t.recv_blocks(of, [together(dst, root, share, nbytes) for share in shares])
 
 
 # --- in place -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..patterns import chunks, filled
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks
 from .exchange import trade
@@ -143,6 +143,6 @@ def _grouped(nodes: NDArray[Any], threads: NDArray[Any]) -> dict[int, list[int]]
 def _messages(
     area: Operand, threads: Sequence[int], nbytes: int, message: int
 ) -> Iterator[list[Blocks]]:
-    """The blocks of some threads: several in a message, or a part of one."""
-    for block, count, offset, size in pieces(len(threads), nbytes, message):
-        yield [Blocks(area.on(thread, offset), size) for thread in threads[block : block + count]]
+    """The blocks of some threads in full messages."""
+    for shares in filled([(thread, 1) for thread in threads], nbytes, message):
+        yield [Blocks(area.on(thread, offset), size) for thread, _, _, offset, size in shares]

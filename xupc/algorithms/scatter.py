@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..patterns import chunks, filled
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Part, Ranks
+from ..plan.steps import Blocks, Part, Ranks
 from .registry import algorithm
 
 
@@ -70,10 +71,9 @@ def multicore(
 ) -> None:
     """The root sends each node root its node's blocks; they land where they belong.
 
-    One message per node (and run of ranks, and chunk); no copy inside the other
-    nodes at all: the node root receives into the heaps of its node's threads. At
-    home every thread reads its own block. Large blocks go to all nodes in turn, a
-    piece each.
+    One message per node (and chunk); no copy inside the other nodes at all: the node root
+    receives into the heaps of its node's threads. At home every thread reads its own block.
+    Large blocks go to all nodes in turn, a message each.
     """
     but = root if in_place else None
     if t.one_node:
@@ -122,42 +122,60 @@ def _lead(
 
 def _recv_all(t: Recorder, dst: Operand, of: int, nbytes: int, message: int) -> None:
     """My node's blocks, straight into its threads' heaps."""
-    for run in t.mates():
-        for block, count, offset, size in pieces(run.count, nbytes, message):
-            part = dst.across(run, offset).block(block)
-            t.recv(of, part._replace(thread_step=run.step), size, count)
-
-
-def node_pieces(
-    t: Recorder, node: int, nbytes: int, message: int
-) -> Iterator[tuple[Ranks, tuple[int, int, int, int]]]:
-    """A node's blocks cut into messages, run after run: the order both ends keep."""
-    for run in t.mates(node):
-        for piece in pieces(run.count, nbytes, message):
-            yield run, piece
+    for shares in node_messages(t, t.my_node, nbytes, message):
+        t.recv_blocks(of, [spread(dst, share) for share in shares])
 
 
 def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -> None:
     """Every other node's blocks."""
-    for to, run, (block, count, offset, size) in pieces_of_others(t, nbytes, message):
-        row = src.row(root, (run.first + block * run.step) * nbytes, run.step * nbytes)
-        t.send(to, row + offset, size, count)
+    for to, shares in messages_of_others(t, nbytes, message):
+        t.send_blocks(to, [together(src, root, share, nbytes) for share in shares])
 
 
-def pieces_of_others(
+class Share(NamedTuple):
+    """So many bytes, from an offset on, of the block of each of some threads."""
+
+    ranks: Ranks
+    offset: int
+    nbytes: int
+
+
+def spread(operand: Operand, share: Share) -> Blocks:
+    """The share in the threads' own heaps."""
+    ranks, offset, nbytes = share
+    return Blocks(operand.across(ranks, offset), nbytes, ranks.count)
+
+
+def together(area: Operand, on: int, share: Share, nbytes: int) -> Blocks:
+    """The share in the area on thread `on`, where all threads have a block of `nbytes`."""
+    ranks, offset, size = share
+    return Blocks(blocks_for(area, on, ranks, nbytes) + offset, size, ranks.count)
+
+
+def node_messages(t: Recorder, node: int, nbytes: int, message: int) -> Iterator[list[Share]]:
+    """What is in the messages from or to a node: the order both ends keep."""
+    rows = [(run, run.count) for run in t.mates(node)]
+    for shares in filled(rows, nbytes, message):
+        yield [
+            Share(run.cut(block, count), offset, size)
+            for run, block, count, offset, size in shares
+        ]
+
+
+def messages_of_others(
     t: Recorder, nbytes: int, message: int
-) -> Iterator[tuple[int, Ranks, tuple[int, int, int, int]]]:
-    """(node root, run, piece) of other nodes' blocks, the nodes in turn: all keep busy."""
+) -> Iterator[tuple[int, list[Share]]]:
+    """(node root, message) of all other nodes, the nodes in turn: all keep busy."""
     nodes = t.tree.node_count
     waiting = [
-        (t.tree.node_root(node), node_pieces(t, node, nbytes, message))
+        (t.tree.node_root(node), node_messages(t, node, nbytes, message))
         for node in ((t.my_node + k) % nodes for k in range(1, nodes))
     ]
     while waiting:
         still = []
         for node_root, rest in waiting:
-            for run, piece in itertools.islice(rest, 1):
-                yield node_root, run, piece
+            for shares in itertools.islice(rest, 1):
+                yield node_root, shares
                 still.append((node_root, rest))
         waiting = still
 
