@@ -121,6 +121,7 @@ SIZES: dict[str, Read] = {
     "fuse": _LIMIT,
     "share": _LIMIT,
     "lead": _number(0, 1 << 22),  # there is room for so much
+    "lead_fold": _number(0, 1 << 22),
     "chain": _LIMIT,
     "flat": _number(0, 64),  # of each of so many nodes
     "nt_min": _LIMIT,

@@ -272,6 +272,7 @@ def _tuning(
         "chain": chain,
         "flat": flat,
         "lead": lead,
+        "lead_fold": lead,
         "fold": 128,
         "buffer": 8192,
         "scratch": scratch,

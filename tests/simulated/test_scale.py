@@ -28,6 +28,7 @@ TUNING = {
     "get_piece": 65536,
     "window": 16,
     "lead": 1024,
+    "lead_fold": 1024,
     "messages": 10000,
     "fuse": 4096,
     "chain": 65536,

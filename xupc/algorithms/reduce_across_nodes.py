@@ -109,7 +109,8 @@ def table(t: Recorder, r: Reduction) -> None:
         t.need(*trade_values(t, threads, size, nodes))
         return tree_of(traded_values(t, threads, size))
 
-    if t.lead(max(layout.nelems * size // t.tree.node_count, layout.positions * size)):
+    nbytes = max(layout.nelems * size // t.tree.node_count, layout.positions * size)
+    if t.lead(nbytes, folds=True):
         if t.me == t.node_root:
             for p, thread in near:
                 t.fold(Operand(SLOT).on(thread), [r.leaf(p, 0, blocks)])

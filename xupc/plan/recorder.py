@@ -399,17 +399,18 @@ class Recorder:
             self._lanes[0].append(Need(end))
         self._joined = True
 
-    def lead(self, nbytes: int) -> bool:
+    def lead(self, nbytes: int, *, folds: bool = False) -> bool:
         """Whether the node roots are to move everything, the others only arrive and leave.
 
-        Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node.
+        Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node, or
+        ``lead_fold`` that are folded.
         Waking a thread costs more than to copy a small block for it, and between node
         roots the data travels with the barrier: so no message may depend on another one.
         """
         self._led = (
             1 < self.tree.node_count <= self.tuning["flat"]
             and self.sync == ("all", "all")
-            and nbytes <= self.tuning["lead"]
+            and nbytes <= self.tuning["lead_fold" if folds else "lead"]
             and not self._may_raise
         )
         return self._led
