@@ -120,8 +120,9 @@ SIZES: dict[str, Read] = {
     "window": _number(1, 1 << 20),
     "fuse": _LIMIT,
     "share": _LIMIT,
+    "wake": _number(1),
     "lead": _number(0, 1 << 22),  # there is room for so much
-    "lead_fold": _number(0, 1 << 22),
+    "lead_block": _number(0, 1 << 22),
     "chain": _LIMIT,
     "flat": _number(0, 64),  # of each of so many nodes
     "nt_min": _LIMIT,

@@ -32,7 +32,7 @@ from simulated.reductions import (
 from xupc.engine.simulator import Call, Program, Simulation, SimulationError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan import Plan
-from xupc.plan.steps import SLOT_BYTES
+from xupc.plan.steps import SLOT_BYTES, Signal, Wait
 from xupc.topology import Tree
 
 SHARD = 200
@@ -163,6 +163,43 @@ def test_a_part_of_the_result_at_each_node(to: int) -> None:
             for nelems in (38 * 2, 38 * 6 + 9):
                 job = Job("reduce_mpi", 5, 1, 0, 38, nelems, to, False, (1, 0, 38))
                 _run(Planner(Tree(labels)), job, MULTICORE, sync, DIVIDED)
+
+
+@pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
+@pytest.mark.parametrize("wake", [1, 250, 1000], ids=["all", "some", "one"])
+def test_pieces_made_by(form: str, wake: int) -> None:
+    """All of a node's threads, or as many as it is worth to wake."""
+    for labels in ([0, 0, 0, 1, 1], [0, 1, 1, 2, 2], [0, 1, 2, 1, 1]):
+        for tuning in (NARROW, DIVIDED):
+            for sync in (("no", "no"), BOTH):
+                job = _job(form, 5, False)
+                _run(Planner(Tree(labels)), job, MULTICORE, sync, {**tuning, "wake": wake})
+
+
+@pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
+def test_nobody_is_woken_for_nothing(form: str) -> None:
+    """A thread is told only of what it waits for: every word of another thread may wake it."""
+    job = Job(form, 9, 0, 0, 120, 120 * 9, 0, False, (0, 0, 120))
+    for tuning in (NARROW, DIVIDED):
+        tree = Tree([0, 0, 0, 1, 1, 1, 2, 2, 2])
+        plans = plans_of(job, MULTICORE, tree, BOTH, {**tuning, "tell": 512}, Symbols(False))
+        awaited = {
+            (rank, step.channel, plan.rank, step.value)
+            for plan in plans
+            for step in plan.steps
+            if isinstance(step, Wait)
+            for rank in step.of
+        }
+        told = [
+            (plan.rank, step.channel, rank, step.value)
+            for plan in plans
+            for step in plan.steps
+            if isinstance(step, Signal)
+            for rank in step.to
+            if rank != plan.rank
+        ]
+        assert told
+        assert set(told) <= awaited
 
 
 def _kind(mutation: Mutation, plans: list[Plan]) -> tuple[object, ...]:

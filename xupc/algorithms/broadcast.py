@@ -94,7 +94,7 @@ def multicore(
             pull(t, dst, src, root, nbytes, in_place=in_place)
         return
 
-    if nbytes < t.tuning["chain"] and t.lead(nbytes * t.largest_node):
+    if nbytes <= t.tuning["chain"] and t.lead(nbytes * t.largest_node, one_block=True):
         if t.me == t.node_root:
             _lead(t, dst, src, root, nbytes, but)
         return

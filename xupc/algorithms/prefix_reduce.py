@@ -366,7 +366,7 @@ def _across(t: Recorder, r: Running) -> None:
     threads = [line.thread(p) for p in range(n)]
     everywhere = range(t.tree.node_count)
     nbytes = max(line.layout.nelems * size // t.tree.node_count, n * size)
-    if not r.moved and t.lead(nbytes, folds=True):
+    if not r.moved and t.lead(nbytes, one_block=True):
         if t.me == t.node_root:
             mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
             for p in mine:

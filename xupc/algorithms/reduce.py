@@ -107,7 +107,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
         nodes.table(t, r)
     elif r.exact and not (few and nodes.in_order(t, r)):
         push(t, r)
-    elif few and nodes.fits(t, r) and t.lead(r.nbytes * most, folds=True):
+    elif few and nodes.fits(t, r) and t.lead(r.nbytes * most, one_block=True):
         if t.me == t.node_root:
             nodes.lead(t, r)
     elif few and r.to is None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..patterns import chain, star, tree_joins
+from ..patterns import chain, grouped, star, tree_joins
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
@@ -110,7 +110,7 @@ def table(t: Recorder, r: Reduction) -> None:
         return tree_of(traded_values(t, threads, size))
 
     nbytes = max(layout.nelems * size // t.tree.node_count, layout.positions * size)
-    if t.lead(nbytes, folds=True):
+    if t.lead(nbytes, one_block=True):
         if t.me == t.node_root:
             for p, thread in near:
                 t.fold(Operand(SLOT).on(thread), [r.leaf(p, 0, blocks)])
@@ -171,6 +171,8 @@ def lead(t: Recorder, r: Reduction) -> None:
 class Making:
     """A node's threads fold its blocks piece by piece, in turn, for a speaker to use.
 
+    Only as many as it is worth to wake: where there is little to do, the speaker alone.
+
     Parameters
     ----------
     pieces
@@ -181,7 +183,8 @@ class Making:
 
     def __init__(self, t: Recorder, r: Reduction, pieces: list[Piece], speaker: int) -> None:
         self.t, self.r, self.pieces, self.speaker = t, r, pieces, speaker
-        self.mates = [thread for run in t.mates() for thread in run]
+        mates = [speaker, *(thread for run in t.mates_but(speaker) for thread in run)]
+        self.mates = mates[: max(1, len(mates) * r.nbytes // t.tuning["wake"])]
         self.channel = t.channel()
         has = {blocks: bool(positions_of(t, r, t.my_node, blocks)) for _, _, blocks in pieces}
         numbers = iter(range(len(pieces)))
@@ -284,10 +287,16 @@ class Parts:
         """What is mine of the results."""
         t = self.t
         if t.me != self.speaker:
-            for i, (k, j) in enumerate(self._as_they_come()):
+            for i, told in enumerate(self._told_together()):
                 t.wait(self.final, self.speaker, i + 1)
-                source = self._result(k, j)
-                t.copy(source._replace(thread=t.me), source, self._nbytes(k, j))
+                for k, j in told:
+                    source = self._result(k, j)
+                    t.copy(source._replace(thread=t.me), source, self._nbytes(k, j))
+
+    def _told_together(self) -> list[list[tuple[int, int]]]:
+        """The results of which a node's threads are told at once: it wakes them."""
+        come, least = self._as_they_come(), self.t.tuning["tell"]
+        return grouped(come, lambda piece: self._nbytes(*piece), least)
 
     def _as_they_come(self) -> Iterator[tuple[int, int]]:
         """All pieces in the order in which results are there on my node."""
@@ -330,7 +339,7 @@ class Parts:
         self._coming: dict[tuple[int, int], int] = {}
         self._going: dict[tuple[int, int], int] = {}
         self._results: dict[tuple[int, int], int] = {}
-        self._told = 0
+        self._last = {told[-1]: i + 1 for i, told in enumerate(self._told_together())}
         for j in range(self.rounds + self._AHEAD + 1):
             if j < self.rounds:
                 self._values(j)
@@ -388,8 +397,8 @@ class Parts:
             if j < len(self.parts[k]):
                 if k != self.me:
                     t.need(self._results[k, j])
-                self._told += 1
-                t.signal(self.final, t.others(), self._told)
+                if word := self._last.get((k, j)):
+                    t.signal(self.final, t.others(), word)
 
 
 class PartsToOne(Parts):
@@ -500,16 +509,32 @@ class Chain:
         if t.me == self.speaker:
             with t.net():
                 self._link()
-        last = None
-        for i, piece in making.mine():
-            before = i - self._DEPTH * len(making.mates)
-            if before >= 0:  # where this one goes
+        mine = list(making.mine())
+        for i, piece in mine:
+            if (before := making.turn(i) - self._DEPTH) >= 0:  # where this one goes
                 t.wait(self.used, self.speaker, before + 1)
             making.make(i, piece, self._made(i))
-            last = i
-        if last is not None:  # nobody reads my BUFFER any more; all words have been heard
-            t.wait(self.used, self.speaker, sum(n is not None for n in making.number))
+        if mine:  # nobody reads my BUFFER any more; all words have been heard
+            t.wait(self.used, self.speaker, self._words)
         t.done(NODE, NODE, node_only=True)
+
+    @property
+    def _words(self) -> int:
+        """How often my node's makers are told that pieces are used: it wakes them.
+
+        That is, after each turn of which somebody waits to make another one there, and at the end.
+        """
+        there = sum(n is not None for n in self.making.number)
+        return max(0, self.making.turn(there - 1) + 1 - self._DEPTH) + 1
+
+    def _tell(self, i: int) -> None:
+        """The i-th piece of my node's own is used."""
+        making, there = self.making, sum(n is not None for n in self.making.number)
+        turn = making.turn(i)
+        if i + 1 == there:
+            self.t.signal(self.used, making.makers, self._words)
+        elif making.turn(i + 1) > turn and turn + 1 < self._words:
+            self.t.signal(self.used, making.makers, turn + 1)
 
     def _made(self, i: int) -> Part:
         """Where the i-th piece of my node's own is."""
@@ -560,4 +585,4 @@ class Chain:
                 assert self.parent is not None
                 sends.append(t.send(self._root(self.parent), out, (end - begin) * size))
             if i is not None:
-                t.signal(self.used, self.making.makers, i + 1)
+                self._tell(i)

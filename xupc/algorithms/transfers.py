@@ -165,7 +165,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None
             _share(t, dst, src, Work.of(t, moves, _Crossing.none()))
         return
     crossing, near = _cross(t, moves)
-    if crossing.fanned < t.tuning["chain"] and t.lead(crossing.busiest):
+    if crossing.fanned <= t.tuning["chain"] and t.lead(crossing.busiest):
         if t.me == t.node_root:
             _lead(t, dst, src, crossing, near)
         return

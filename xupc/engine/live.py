@@ -458,7 +458,7 @@ class NetBarrier:
         self.room = _EXCHANGE.size
         n = len(group)
         if n <= tuning["flat"]:
-            room = max(tuning["lead"], tuning["lead_fold"])
+            room = max(tuning["lead"], tuning["lead_block"])
             self.room += room  # also if another call sends it: to see the difference
             others = [group[(me + k) % n] for k in range(1, n)]
             self.rounds = [(others, others)] if others else []

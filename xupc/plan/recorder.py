@@ -180,10 +180,13 @@ class Recorder:
         """In what units a reduction of so many bytes travels, of at most `most`.
 
         The tuned size; down to half of it where that would be only a few units, so that
-        one can be joined while the next one comes.
+        one can be joined while the next one comes. All of about the same size: a short last
+        one would take a message like any other.
         """
-        unit = min(self.tuning["fold"], max(self.tuning["fold"] // 2, nbytes // 8), most)
-        return max(64, unit // 64 * 64)
+        fold = self.tuning["fold"]
+        limit = max(64, min(fold, most) // 64 * 64)
+        units = max(1, -(-nbytes // limit), nbytes // min(limit, max(fold // 2, nbytes // 8)))
+        return -(-nbytes // (64 * units)) * 64 or 64
 
     def told(self, chunk: int) -> int:
         """After how many bytes of arriving chunks a node's threads are told of them.
@@ -399,18 +402,18 @@ class Recorder:
             self._lanes[0].append(Need(end))
         self._joined = True
 
-    def lead(self, nbytes: int, *, folds: bool = False) -> bool:
+    def lead(self, nbytes: int, *, one_block: bool = False) -> bool:
         """Whether the node roots are to move everything, the others only arrive and leave.
 
         Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node, or
-        ``lead_fold`` that are folded.
+        ``lead_block`` if what crosses is not more than `one_block`.
         Waking a thread costs more than to copy a small block for it, and between node
         roots the data travels with the barrier: so no message may depend on another one.
         """
         self._led = (
             1 < self.tree.node_count <= self.tuning["flat"]
             and self.sync == ("all", "all")
-            and nbytes <= self.tuning["lead_fold" if folds else "lead"]
+            and nbytes <= self.tuning["lead_block" if one_block else "lead"]
             and not self._may_raise
         )
         return self._led
