@@ -199,6 +199,7 @@ def test_nobody_is_woken_for_nothing(form: str) -> None:
             if rank != plan.rank
         ]
         assert told
+        assert len(set(told)) == len(told)
         assert set(told) <= awaited
 
 

@@ -142,10 +142,10 @@ def messages(
     row = nbytes * sum(run.count for run in receivers)
     if 4 * row > most:
         rows = [((Ranks(of), to), to.count) for run in senders for of in run for to in receivers]
-        for pieces_of in filled(rows, nbytes, most):
+        for shares in filled(rows, nbytes, most):
             yield [
                 (of, to.cut(block, count), offset, size)
-                for (of, to), block, count, offset, size in pieces_of
+                for (of, to), block, count, offset, size in shares
             ]
         return
     message: Grids = []

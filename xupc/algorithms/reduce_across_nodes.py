@@ -190,12 +190,8 @@ class Making:
         numbers = iter(range(len(pieces)))
         # the number of each piece among those that there are; None: my node has nothing
         self.number = [next(numbers) if has[blocks] else None for _, _, blocks in pieces]
-
-    @property
-    def makers(self) -> list[Ranks]:
-        """Those who make any."""
-        there = sum(i is not None for i in self.number)
-        return [Ranks(thread) for thread in self.mates[:there]]
+        self.there = len(pieces) - self.number.count(None)
+        self.makers = [Ranks(thread) for thread in self.mates[: self.there]]  # who make any
 
     def maker(self, i: int) -> int:
         """Who makes the i-th."""
@@ -487,6 +483,10 @@ class Chain:
         self.speaker = t.acting_root(t.my_node, r.to)
         self.making = Making(t, r, self.pieces, self.speaker)
         self.used = t.channel()
+        # How often my node's makers are told that pieces are used, which wakes them: after each
+        # turn of which somebody waits to make another one there, and at the end.
+        turns = self.making.turn(self.making.there - 1) + 1
+        self.words = max(0, turns - self._DEPTH) + 1
 
     @cached_property
     def _brings(self) -> dict[int, np.ndarray]:
@@ -515,25 +515,15 @@ class Chain:
                 t.wait(self.used, self.speaker, before + 1)
             making.make(i, piece, self._made(i))
         if mine:  # nobody reads my BUFFER any more; all words have been heard
-            t.wait(self.used, self.speaker, self._words)
+            t.wait(self.used, self.speaker, self.words)
         t.done(NODE, NODE, node_only=True)
-
-    @property
-    def _words(self) -> int:
-        """How often my node's makers are told that pieces are used: it wakes them.
-
-        That is, after each turn of which somebody waits to make another one there, and at the end.
-        """
-        there = sum(n is not None for n in self.making.number)
-        return max(0, self.making.turn(there - 1) + 1 - self._DEPTH) + 1
 
     def _tell(self, i: int) -> None:
         """The i-th piece of my node's own is used."""
-        making, there = self.making, sum(n is not None for n in self.making.number)
-        turn = making.turn(i)
-        if i + 1 == there:
-            self.t.signal(self.used, making.makers, self._words)
-        elif making.turn(i + 1) > turn and turn + 1 < self._words:
+        making, turn = self.making, self.making.turn(i)
+        if i + 1 == making.there:
+            self.t.signal(self.used, making.makers, self.words)
+        elif making.turn(i + 1) > turn and turn + 1 < self.words:
             self.t.signal(self.used, making.makers, turn + 1)
 
     def _made(self, i: int) -> Part:
