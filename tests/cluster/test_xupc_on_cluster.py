@@ -193,6 +193,23 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
         assert re.search(line, done.stderr), output(done)
 
 
+@pytest.mark.parametrize("survivors", [True, False], ids=["no clean-up", "plain launcher"])
+def test_a_stopped_thread_alone_on_its_host_ends_with_the_job(
+    cluster: Any, mpi_python: str, survivors: bool
+) -> None:
+    # Nobody on its host can end it: the others' abort has to reach the launcher.
+    death = Death("SIGSTOP", "native wait", 3, 1, after=False, nodes="hosts", via="mpiexec")
+    done = run(
+        cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
+        survivors=survivors, timeout=40,
+    )  # fmt: skip
+    now = time.monotonic()
+    assert done.returncode not in (0, 124), output(done)
+    blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
+    assert blow, output(done)
+    assert now - float(blow[1]) < death.seconds, output(done)
+
+
 def test_who_is_where_on_all_hosts(cluster: Any) -> None:
     # Threads 0 to 2, 3, and 4 and 5; thread 4 stops, the lowest of its host, but not for long.
     python = sys.executable
@@ -278,13 +295,12 @@ def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
 def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: str) -> None:
     family, _ = identify(Path(mpi_python).parent / "mpiexec")
 
-    # Where the launcher is told to leave survivors alone, nobody on another host could end a thread
-    # that is stopped, nor those who wait in MPI's end for one that left it.
+    # Where the launcher is told to leave survivors alone, nobody could end those who wait in MPI's
+    # end for one that left it.
     def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
-            survivors=death.via == "xupc run" and death.how != "SIGSTOP"
-            and death.phase not in ENDING, timeout=40,
+            survivors=death.via == "xupc run" and death.phase not in ENDING, timeout=40,
         )  # fmt: skip
         now = time.monotonic()
         left = [f"file {name} on host {host}" for host in range(len(HOSTS))

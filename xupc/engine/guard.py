@@ -33,7 +33,7 @@ from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
-from .mpi import ABORT, end_in
+from .mpi import ABORT, abort_all, end_in
 from .native_core import core
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ class Guard:
         with contextlib.suppress(BaseException):
             if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
                 self._end_others(status)
-                self.job.network.abort(status)
+                abort_all(status)
             time.sleep(ALIKE)
         os._exit(status)
 

@@ -243,10 +243,6 @@ class Network:
             part.Free()
         return whole
 
-    def abort(self, status: int) -> None:
-        """End the whole job at once."""
-        self.link.comm.Abort(status)
-
     def free(self) -> None:
         """Blocking: give types and communicators back."""
         for datatype in self._types.values():
@@ -459,7 +455,11 @@ def place_in_mpi() -> tuple[int, int]:
 
 
 def abort_all(status: int) -> None:
-    """End all of MPI's processes, if MPI runs and I am not the only one."""
+    """End all of MPI's processes, if MPI runs and I am not the only one.
+
+    On the world: on another communicator, a copy of it too, MPICH 5.0.2's abort does not come back
+    and its launcher hears nothing of it.
+    """
     from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized() and MPI.COMM_WORLD.Get_size() > 1:
