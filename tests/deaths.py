@@ -15,7 +15,9 @@ from typing import Any
 
 from xupc.engine.job import START_LEAST
 
-__all__ = ["ENDING", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials"]
+__all__ = [
+    "BEFORE_MPI", "ENDING", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
+]  # fmt: skip
 
 HANG = 3.0  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
 ALL_GONE = 5.0  # seconds after the blow

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deaths import ENDING, Death, trials
+from deaths import BEFORE_MPI, ENDING, Death, trials
 from launch import shared_files
 from soak import amount, figure, seed
 
@@ -193,12 +193,16 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
         assert re.search(line, done.stderr), output(done)
 
 
-@pytest.mark.parametrize("survivors", [True, False], ids=["no clean-up", "plain launcher"])
+@pytest.mark.parametrize(
+    ("phase", "survivors"),
+    [("native wait", True), ("native wait", False), ("proof", True), ("MPI's start", False)],
+    ids=["in a call, no clean-up", "in a call", "in init, no clean-up", "before MPI"],
+)
 def test_a_stopped_thread_alone_on_its_host_ends_with_the_job(
-    cluster: Any, mpi_python: str, survivors: bool
+    cluster: Any, mpi_python: str, phase: str, survivors: bool
 ) -> None:
-    # Nobody on its host can end it: the others' abort has to reach the launcher.
-    death = Death("SIGSTOP", "native wait", 3, 1, after=False, nodes="hosts", via="mpiexec")
+    # Nobody on its host can end it: the launcher has to hear of the others' end.
+    death = Death("SIGSTOP", phase, 3, 1, after=False, nodes="hosts", via="mpiexec")
     done = run(
         cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
         survivors=survivors, timeout=40,
@@ -208,6 +212,7 @@ def test_a_stopped_thread_alone_on_its_host_ends_with_the_job(
     blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
     assert blow, output(done)
     assert now - float(blow[1]) < death.seconds, output(done)
+    assert "HangError: " in done.stderr, output(done)
 
 
 def test_who_is_where_on_all_hosts(cluster: Any) -> None:
@@ -296,11 +301,13 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: st
     family, _ = identify(Path(mpi_python).parent / "mpiexec")
 
     # Where the launcher is told to leave survivors alone, nobody could end those who wait in MPI's
-    # end for one that left it.
+    # end for one that left it, nor, before MPI has begun, one that is stopped; `xupc run` itself is
+    # not at work here.
     def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
-            survivors=death.via == "xupc run" and death.phase not in ENDING, timeout=40,
+            survivors=death.via == "xupc run" and death.phase not in ENDING
+            and (death.how != "SIGSTOP" or death.phase not in BEFORE_MPI), timeout=40,
         )  # fmt: skip
         now = time.monotonic()
         left = [f"file {name} on host {host}" for host in range(len(HOSTS))

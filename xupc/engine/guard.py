@@ -55,6 +55,7 @@ ALIKE = 0.3  # the most after another error of ours, which is often raised on al
 OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
 CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
+PASSED_ON = 0.2  # for the launcher to pass on what was said last: MPI's abort ends it as well
 OTHERS_END = 1.0  # for threads to end with the job by themselves
 ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
 
@@ -80,7 +81,8 @@ class Deadline:
 
     Where threads start and end together they have no wait of ours: if one of them stops there, the
     others end when they have been in one `stage` for longer than the timeout. A thread of Python's
-    does that, so that what was printed is not lost; where MPI keeps the interpreter, the core.
+    does that, so that what was printed is not lost, and has MPI end the one that stopped, whom
+    nobody on its machine might end; where MPI keeps the interpreter, the core.
     """
 
     def __init__(self, timeout: float | None, call: str, who: str) -> None:
@@ -123,6 +125,11 @@ class Deadline:
         with contextlib.suppress(Exception):  # nobody may be there to read it
             sys.stderr.write(self._words(time.monotonic() - self._since))
         _flush()
+        if core is not None:
+            core.end_in(ALIKE + PASSED_ON + ABORT, b"")
+        time.sleep(ALIKE + PASSED_ON)  # for the others' words
+        with contextlib.suppress(BaseException):
+            abort_all(1)
         os._exit(1)
 
 
@@ -443,6 +450,7 @@ class Guard:
         with contextlib.suppress(BaseException):
             if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
                 self._end_others(status)
+                time.sleep(PASSED_ON)
                 abort_all(status)
             time.sleep(ALIKE)
         os._exit(status)

@@ -471,7 +471,7 @@ def end_in(seconds: int) -> None:
     """This process ends by then, whatever becomes of MPI's abort."""
     with contextlib.suppress(ValueError):  # only the main thread may
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(seconds)
+    signal.alarm(seconds)
 
 
 def _family(version: str) -> str:
