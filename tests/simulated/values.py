@@ -31,16 +31,17 @@ IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", "prefix_reduce", 
 GUARD = 16
 SLOT_BYTES = 256
 VALUES = {
-    # nothing fits a SLOT; units of a line; folds are never, or always, shared
-    "large": {"slot": 0, "stage": 64, "folders": 99},
+    # nothing fits a SLOT; units of a line, places that are soon taken again; folds are never, or
+    # always, shared
+    "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99},
     "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3},
-    "mixed": {"slot": 96, "stage": 192, "folders": 2},
-    "whole": {"slot": 24, "stage": 4096, "folders": 99},
+    "mixed": {"slot": 96, "stage": 192, "buffer": 2048, "folders": 2},
+    "whole": {"slot": 24, "stage": 4096, "buffer": 2048, "folders": 99},
 }
 """What the tunings of `matrix` have besides."""
 SIZES = {
-    "large": (8, 40, 64, 72, 136, 400), "small": (8, 24, 32, 48, 104),
-    "mixed": (8, 16, 40, 96, 104, 256, 320), "whole": (8, 24, 64, 320),
+    "large": (8, 40, 64, 72, 136, 400, 1400), "small": (8, 24, 32, 48, 104),
+    "mixed": (8, 16, 40, 96, 104, 256, 320, 1400), "whole": (8, 24, 64, 320, 1400),
 }  # fmt: skip
 
 

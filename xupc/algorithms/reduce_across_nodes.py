@@ -277,7 +277,7 @@ class Parts:
     def _width(self, part: int) -> int:
         """Bytes of the largest piece of a part of so many."""
         t = self.t
-        return t.unit(self.r.nbytes // self.n, t.tuning["buffer"] // (self._DEPTH * self.n))
+        return t.unit(part, t.tuning["buffer"] // (self._DEPTH * self.n))
 
     def _take(self) -> None:
         """What is mine of the results."""

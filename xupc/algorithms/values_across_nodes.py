@@ -8,7 +8,7 @@ tell their threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,17 +60,29 @@ class Relay:
         post: Callable[[int], list[int]],
         take: Callable[[int], None],
         finish: Callable[[int], None] = lambda u: None,
+        *,
+        takers: Iterable[Ranks] | None = None,
     ) -> None:
         """Record all units.
 
         `post` and `finish` are the node root's: messages, whose tickets it returns, and what
         is to be done when they are through. The next unit's are posted in between.
+
+        `takers`: the only ones of my node that `take` a unit, and only from the node root;
+        without, all do, and from each other. Who takes nothing goes ahead of the node root.
         """
         t = self.t
         assert units == 1 or not self.out.short
+        woken = t.mates() if takers is None else tuple(takers)
+        others = [] if takers is None else self._without(woken)
+        taker = any(t.me in run for run in woken)
+        sent = t.channel() if others else -1
+        ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
         tickets: dict[int, list[int]] = {}
         for u in range(units + 1):
             if u < units:
+                if u >= ahead and not taker:
+                    t.wait(sent, t.node_root, u - ahead + 1)
                 stage(u)
                 t.signal(self.given, (Ranks(t.node_root),), u + 1)
             if t.me == t.node_root:
@@ -81,12 +93,39 @@ class Relay:
                     if u:
                         t.need(*tickets.pop(u - 1))
                         finish(u - 1)
-                        t.signal(self.landed, t.mates(), u)
-            if u:
+                        t.signal(self.landed, woken, u)
+                        if u <= units - ahead:
+                            t.signal(sent, others, u)
+            if u and taker:
                 t.wait(self.landed, t.node_root, u)
                 take(u - 1)
-        if not self.out.short:
+        if self.out.short:
+            return
+        if takers is None:
             t.meet()  # nobody reads my BUFFER any more
+        else:
+            self._leave(woken, others, sent, max(0, units - ahead) + 1)
+
+    def _leave(
+        self, woken: Sequence[Ranks], others: Sequence[Ranks], sent: int, word: int
+    ) -> None:
+        """Wait until nobody reads my BUFFER any more: takers the node root's, it the others'."""
+        t, taken = self.t, self.t.channel()
+        if t.me == t.node_root:
+            t.wait(taken, [part for run in woken for part in run.without(t.me)])
+            with t.net():
+                t.signal(sent, others, word)
+        elif any(t.me in run for run in others):
+            t.wait(sent, t.node_root, word)
+        else:
+            t.signal(taken, (Ranks(t.node_root),))
+
+    def _without(self, ranks: Sequence[Ranks]) -> list[Ranks]:
+        """My node's threads but for those."""
+        left = list(self.t.mates())
+        for rank in (rank for run in ranks for rank in run):
+            left = [part for run in left for part in run.without(rank)]
+        return left
 
 
 # --- gather_all and exchange ------------------------------------------------------------------

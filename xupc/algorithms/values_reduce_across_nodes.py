@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..patterns import chain, tree_joins
 from ..plan.recorder import Recorder
-from ..plan.steps import Blocks, Leaf, Part
+from ..plan.steps import Blocks, Leaf, Part, Ranks
 from .reduce_across_nodes import in_parts
 from .staging import LINE
 from .values_across_nodes import Relay
@@ -26,7 +26,7 @@ _MOST = 32  # values that a fold keeps before it joins them
 def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:
     """Node by node, or of all threads in their order, or (many nodes) up a tree of threads."""
     few = t.tree.node_count <= t.tuning["flat"]
-    if few and (not (r.exact or r.ordered) or _in_order(t)):
+    if few and _nodes_fit(t, r) and (not (r.exact or r.ordered) or _in_order(t)):
         by_nodes(t, r)
     elif few and _table_fits(t):
         homes = range(t.tree.node_count) if r.to is None else [t.tree.node_of(r.to)]
@@ -103,6 +103,17 @@ def _table_fits(t: Recorder) -> bool:
     return t.size * LINE <= t.tuning["buffer"] // 4
 
 
+def _nodes_fit(t: Recorder, r: Joining) -> bool:
+    """Whether what `ByNodes` puts there does, in units of a line at least."""
+    most = max(2 + t.tree.node_count, 3 * (1 + _spare(t, r) // LINE))
+    return most * LINE <= t.tuning["buffer"] // 4
+
+
+def _spare(t: Recorder, r: Joining) -> int:
+    """Bytes that the parts of a unit for each node may have besides, whole lines: one element."""
+    return -(-t.tree.node_count * r.itemsize // LINE) * LINE
+
+
 # --- all threads' values ------------------------------------------------------------------------
 def table(
     t: Recorder, r: Joining, homes: set[int],
@@ -146,10 +157,9 @@ def table(
             place = starts[node] + members[node].index(thread)
             return relay.landing.on(t.node_root, u, place * size)
 
-        if t.my_node in homes:
-            take(offset, size, at)
+        take(offset, size, at)
 
-    relay.run(len(units), stage, post, out)
+    relay.run(len(units), stage, post, out, takers=None if t.my_node in homes else ())
 
 
 # --- node by node ---------------------------------------------------------------------------------
@@ -176,15 +186,17 @@ class ByNodes:
         self.home = None if r.to is None else t.tree.node_of(r.to)
         parts = r.to is None or in_parts(t, r.nbytes)
         exact = r.exact or r.ordered  # the order of a chain is not the nodes'
-        self.flat = r.nbytes < t.tuning["chain"] // n or (exact and not parts)
+        short = t.tuning["chain"] // (n if r.to is None else 1)
+        self.flat = r.nbytes < short or (exact and not parts)
         self.slots = 2 + (n if self.flat else 1)
-        self.relay = Relay(t, r.nbytes, self.slots * (r.nbytes + LINE))
+        spare = 0 if self.flat else _spare(t, r)
+        self.relay = Relay(t, r.nbytes, self.slots * (r.nbytes + spare + LINE))
         width = r.nbytes
         if not self.relay.out.short:
-            room = self.relay.landing.width // self.slots // LINE * LINE
+            room = self.relay.landing.width // self.slots // LINE * LINE - spare
             width = min(self.relay.out.width, room)
         self.units = r.units(width)
-        self.stride = -(-max(size for _, size in self.units) // LINE) * LINE
+        self.stride = -(-max(size for _, size in self.units) // LINE) * LINE + spare
         self.chained = not self.flat and not parts
         every = set(range(n))
         self.homes = every if self.home is None else {self.home}
@@ -193,7 +205,12 @@ class ByNodes:
     def record(self) -> None:
         """On every thread."""
         finish = self._pass_on if self.chained else self._finish
-        self.relay.run(len(self.units), self._stage, self._post, self._take, finish)
+        takers = self.t.mates()
+        if self.r.to is not None:
+            takers = (Ranks(self.r.to),) if self.t.on_my_node(self.r.to) else ()
+        self.relay.run(
+            len(self.units), self._stage, self._post, self._take, finish, takers=takers
+        )
 
     def _stage(self, u: int) -> None:
         offset, size = self.units[u]
@@ -226,8 +243,7 @@ class ByNodes:
 
     def _take(self, u: int) -> None:
         offset, size = self.units[u]
-        if self.r.wanted(self.t.me):
-            self.t.copy(self.r.dst.on(self.t.me, offset), self._result(u), size)
+        self.t.copy(self.r.dst.on(self.t.me, offset), self._result(u), size)
 
     def _others(self, of: set[int]) -> list[int]:
         """Some nodes without mine, in an order of my own."""
