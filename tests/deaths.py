@@ -25,6 +25,8 @@ STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip
 BEFORE_MPI = ("start", "MPI's start")
+# Before our guards stand, or perhaps: an exit there is seen by nobody but MPI, and not always.
+UNGUARDED = ("settings", "proof", "control segment", "MPI's turn")
 ENDING = ("finalize", "last memory")
 INSIDE = (
     "outside", "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
@@ -68,11 +70,13 @@ class Death:
     def patience(self) -> float:
         """Seconds until a timeout tells; 0 where something else does.
 
-        It does for a thread that is stopped; that leaves before MPI knows it; that leaves while
-        init goes on, perhaps, and says that all is well.
+        It does for a thread that is stopped; that leaves before MPI or our guards know it; that
+        leaves while init goes on, perhaps, and says that all is well.
         """
         if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
             return START_LEAST
+        if self.phase in UNGUARDED and self.how == "exit 5":
+            return HANG
         return HANG if self.how in ("exit 0", "SIGSTOP") else 0.0
 
     @property
