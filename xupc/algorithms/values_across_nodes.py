@@ -8,14 +8,14 @@ tell their threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..patterns import binomial, chain, chunks, rotate, star
-from ..plan.recorder import Operand, Recorder
+from ..plan.recorder import Operand, Recorder, Who
 from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
 from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
 
@@ -61,20 +61,21 @@ class Relay:
         take: Callable[[int], None],
         finish: Callable[[int], None] = lambda u: None,
         *,
-        takers: Iterable[Ranks] | None = None,
+        only: Who | None = None,
     ) -> None:
         """Record all units.
 
         `post` and `finish` are the node root's: messages, whose tickets it returns, and what
         is to be done when they are through. The next unit's are posted in between.
 
-        `takers`: the only ones of my node that `take` a unit, and only from the node root;
-        without, all do, and from each other. Who takes nothing goes ahead of the node root.
+        `only`: the thread, on whichever node, or ALL that `take` a unit, and only from the node
+        root; without, all do, and from each other. Who takes nothing goes ahead of the node root.
         """
         t = self.t
         assert units == 1 or not self.out.short
-        woken = t.mates() if takers is None else tuple(takers)
-        others = [] if takers is None else self._without(woken)
+        woken, others = list(t.mates()), list[Ranks]()
+        if isinstance(only, int):
+            woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.mates_but(only)
         taker = any(t.me in run for run in woken)
         sent = t.channel() if others else -1
         ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
@@ -101,7 +102,7 @@ class Relay:
                 take(u - 1)
         if self.out.short:
             return
-        if takers is None:
+        if only is None:
             t.meet()  # nobody reads my BUFFER any more
         else:
             self._leave(woken, others, sent, max(0, units - ahead) + 1)
@@ -119,13 +120,6 @@ class Relay:
             t.wait(sent, t.node_root, word)
         else:
             t.signal(taken, (Ranks(t.node_root),))
-
-    def _without(self, ranks: Sequence[Ranks]) -> list[Ranks]:
-        """My node's threads but for those."""
-        left = list(self.t.mates())
-        for rank in (rank for run in ranks for rank in run):
-            left = [part for run in left for part in run.without(rank)]
-        return left
 
 
 # --- gather_all and exchange ------------------------------------------------------------------

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..patterns import chain, tree_joins
-from ..plan.recorder import Recorder
-from ..plan.steps import Blocks, Leaf, Part, Ranks
+from ..plan.recorder import ALL, Recorder
+from ..plan.steps import Blocks, Leaf, Part
 from .reduce_across_nodes import in_parts
 from .staging import LINE
 from .values_across_nodes import Relay
@@ -159,7 +159,7 @@ def table(
 
         take(offset, size, at)
 
-    relay.run(len(units), stage, post, out, takers=None if t.my_node in homes else ())
+    relay.run(len(units), stage, post, out, only=None if t.my_node in homes else r.to)
 
 
 # --- node by node ---------------------------------------------------------------------------------
@@ -205,12 +205,8 @@ class ByNodes:
     def record(self) -> None:
         """On every thread."""
         finish = self._pass_on if self.chained else self._finish
-        takers = self.t.mates()
-        if self.r.to is not None:
-            takers = (Ranks(self.r.to),) if self.t.on_my_node(self.r.to) else ()
-        self.relay.run(
-            len(self.units), self._stage, self._post, self._take, finish, takers=takers
-        )
+        only = ALL if self.r.to is None else self.r.to
+        self.relay.run(len(self.units), self._stage, self._post, self._take, finish, only=only)
 
     def _stage(self, u: int) -> None:
         offset, size = self.units[u]
