@@ -16,7 +16,7 @@ from typing import Any
 from xupc.engine.job import START_LEAST
 
 __all__ = [
-    "BEFORE_MPI", "ENDING", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
+    "BEFORE_MPI", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
 ]  # fmt: skip
 
 HANG = 3.0  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
@@ -25,8 +25,9 @@ STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip
 BEFORE_MPI = ("start", "MPI's start")
-# Before our guards stand, or perhaps: an exit there is seen by nobody but MPI, and not always.
-UNGUARDED = ("settings", "proof", "control segment", "MPI's turn")
+# Before the threads of a machine share memory: a death there is seen by nobody but the launcher,
+# and an exit not by each.
+UNSEEN = ("settings", "proof")
 ENDING = ("finalize", "last memory")
 INSIDE = (
     "outside", "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
@@ -70,14 +71,13 @@ class Death:
     def patience(self) -> float:
         """Seconds until a timeout tells; 0 where something else does.
 
-        It does for a thread that is stopped; that leaves before MPI or our guards know it; that
-        leaves while init goes on, perhaps, and says that all is well.
+        It does for a thread that is stopped, or that ends where only the launcher could see it:
+        on several hosts the trials have none that looks.
         """
+        unseen = self.how.startswith("exit") or self.nodes == "hosts"
         if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
             return START_LEAST
-        if self.phase in UNGUARDED and self.how == "exit 5":
-            return HANG
-        return HANG if self.how in ("exit 0", "SIGSTOP") else 0.0
+        return HANG if self.how == "SIGSTOP" or (self.phase in UNSEEN and unseen) else 0.0
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -89,10 +89,10 @@ class Death:
         """From the blow to the end of everything, at most."""
         return ALL_GONE + self.patience
 
-    @property
-    def must_be_reported(self) -> bool:
-        """Whether survivors are there to speak, in xupc's words, once init is over."""
-        return self.via == "xupc run" and self.phase not in ENDING and self.how != "launcher"
+    def must_be_reported(self, *, begun: bool) -> bool:
+        """Whether survivors see it and are there to say so; `begun`: init is over."""
+        seen = begun or (self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY)
+        return self.via == "xupc run" and self.how != "launcher" and seen
 
 
 def draw(
@@ -111,11 +111,7 @@ def draw(
     if how in ("raise", "leave"):
         phases = [*(RAISING if how == "raise" else LEAVING)]
     phase = rng.choice(phases)
-    if how == "exit 0" and phase in ENDING:
-        how = "exit 5"  # the others may be in MPI's own end, which has no limit
     once = phase in (*STARTING, *ENDING, "one-sided", "outside", "function")
-    if how == "SIGSTOP" and phase in ENDING:
-        phase = "native wait"  # the same
     if phase == "one-sided" and where != "hosts":
         where = "2x2"  # what each thread reads is on the other node
     return Death(
@@ -191,7 +187,8 @@ def judge(
     who = re.search(r"^victim (\d+) (\d+) (\S+)", out, re.MULTILINE)
     assert who is not None
     name = f"thread {who[1]} (host {who[3]}, pid {who[2]})"
-    if death.must_be_reported and re.search("^begun", out, re.MULTILINE):
+    begun = re.search("^begun", out, re.MULTILINE) is not None
+    if death.must_be_reported(begun=begun):
         expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
                     "leave": f"thread {death.victim}"}  # fmt: skip
         words = expected.get(death.how, f"{name} died")

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import shared
 from .engine.job import Job, Settings
-from .engine.mpi import Link, abort_all, place_in_mpi
+from .engine.mpi import Link, place_in_mpi
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
 from .errors import NotInitializedError, XupcError, show
@@ -30,7 +30,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
 _HEAP = 1 << 46  # bytes; no heap is larger
 
 _world: Team | None = None
-_halfway = False  # init, or the end of finalize, has begun and not come to its end
+_halfway: Job | None = None  # whose start, or end, has begun and not come to its own end
 _failed: BaseException | None = None  # what nobody has caught
 _hooked = False
 
@@ -101,13 +101,13 @@ def init(
             raise ValueError("init: xupc is initialized already, with other arguments")
         return _world
     _install_hooks()
-    _halfway = True
+    job = _halfway = Job(settings)
     try:
-        job = Job(comm, settings, _agree_table)
+        job.start(comm, _agree_table)
     except SystemExit as e:  # from a signal's handler; no hook hears of it
         _failed = e
         raise
-    _halfway = False
+    _halfway = None
     _world = Team.world(job, job.prepared)
     job.heap.world = _world
     job.heap.alive = job.check
@@ -195,14 +195,14 @@ def finalize() -> None:
         team.fail(XupcError(text), Record("finalize"))
     team.meet(fingerprint("finalize"), Record("finalize"))
     _world = None
-    _halfway = True
+    _halfway = team.job
     shared.set_memory(None)
     try:
         team.job.close()
     except SystemExit as e:
         _failed = e
         raise
-    _halfway = False
+    _halfway = None
 
 
 def leave(
@@ -272,8 +272,8 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     team = _world
     if team is None:
-        if _halfway and _failed is not None:
-            abort_all(1)  # the others may wait in there, or would in MPI's end
+        if _halfway is not None and _failed is not None:
+            _halfway.end_job(1, _failed)
         return
     if os.getpid() != team.job.pid:
         return

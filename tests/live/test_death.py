@@ -7,6 +7,8 @@ first, the job must at least be gone in time.
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 
 import pytest
@@ -110,6 +112,53 @@ def test_sys_exit_on_one_thread_is_a_mismatch(via: str) -> None:
     assert said == 4 if via == "xupc run" else said, end.result.report()
 
 
+@pytest.mark.parametrize(
+    ("phase", "how", "nodes"),
+    [
+        ("control segment", "exit 5", None),
+        pytest.param("control segment", "SIGKILL", "2x2", marks=ONCE),
+        pytest.param("first heap", "exit 0", None, marks=ONCE),
+        ("last memory", "exit 0", "2x2"),
+        pytest.param("last memory", "SIGKILL", None, marks=ONCE),
+    ],
+)
+def test_a_death_while_all_start_or_end_together(phase: str, how: str, nodes: str | None) -> None:
+    death = {"victim": 2, "phase": phase, "how": how, "hits": 1, "after": False}
+    result = launch(
+        4, "tests/live/programs/dying.py", args=[json.dumps(death)], nodes=nodes, via="xupc run"
+    )
+    assert result.clean, result.report()
+    assert result.returncode != 0 or how == "exit 0"
+    found = re.search(r"^victim 2 (\d+) (\S+)", result.stdout, re.MULTILINE)
+    assert found is not None, result.report()
+    words = f"DeadThreadError: thread 2 (host {found[2]}, pid {found[1]}) died "
+    assert result.stderr.count(words) >= 3, result.report()
+
+
+@ONCE
+def test_an_error_out_of_init_on_all_is_no_death() -> None:
+    # Thread 0 is slow to raise it: its deadline looks at the others' locks meanwhile.
+    program = """
+        import os, time, xupc
+        from xupc.engine.job import Job
+        place = Job._agree_place
+        def full(job):
+            place(job)
+            if job.me == 0:
+                time.sleep(1)
+            raise xupc.HeapError("no room")
+        Job._agree_place = full
+        try:
+            xupc.init()
+        except xupc.HeapError as e:
+            print("raised", flush=True)
+        os._exit(7)
+    """
+    result = launch(3, program, via="xupc run")
+    assert result.stdout.count("raised") == 3, result.report()
+    assert "Dead" not in result.stderr, result.report()
+
+
 @ONCE
 def test_a_thread_that_has_finalized_is_not_dead() -> None:
     # Thread 1 is gone, as its lock shows, when thread 0 is still on its way out.
@@ -118,8 +167,8 @@ def test_a_thread_that_has_finalized_is_not_dead() -> None:
         team = xupc.init()
         job = team.job
         if team.rank == 0:
-            close = job.heap.close
-            job.heap.close = lambda: (time.sleep(1.8), close())
+            free = job.network.free
+            job.network.free = lambda: (time.sleep(1.8), free())
         xupc.finalize()
         if team.rank == 1:
             os.close(job.control.segment.fd)

@@ -58,6 +58,28 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
 
 
 @ONCE
+@pytest.mark.parametrize("stage", ["_agree_settings", "_prove_once"])
+def test_stages_of_init_in_which_nobody_looks_have_a_limit_of_their_own(stage: str) -> None:
+    program = f"""
+        import os, signal, xupc
+        from xupc.engine import startup
+        from xupc.engine.job import Job
+        startup.UNWATCHED = 1.0
+        stage = Job.{stage}
+        def stops(job, *args):
+            if job.me == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return stage(job, *args)
+        Job.{stage} = stops
+        xupc.init()
+    """
+    result = launch(3, program, via="xupc run")
+    assert result.clean, result.report()
+    assert result.returncode != 0
+    assert result.stderr.count("HangError: init: thread ") == 2, result.report()
+
+
+@ONCE
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 def test_the_memory_of_a_thread_that_does_not_answer(via: str) -> None:
     # Threads 0 and 1 are on the other node; thread 3 needs no answer from its neighbour.

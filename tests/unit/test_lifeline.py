@@ -54,10 +54,9 @@ class Machine:
 
     def join(self, comm: FakeComm) -> None:
         me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
-        self.line = Lifeline(
-            comm, me, lambda: f"in call {self.rank}", self.hear, self.ended.append, self.serve
-        )
-
+        self.line = Lifeline(comm, me)
+        self.line.doing = lambda: f"in call {self.rank}"
+        self.line.heard, self.line.end, self.line.serve = self.hear, self.ended.append, self.serve
         self.line.asked = self.ask
         self.line.places = lambda machine, places: self.places.append((machine, places))
 

@@ -34,13 +34,13 @@ from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
 from .mpi import ABORT, abort_all, end_in
-from .native_core import core
 
 if TYPE_CHECKING:
     from .job import Job
+    from .lifeline import Lifeline
     from .live import Waiting
 
-__all__ = ["Deadline", "Guard", "Unguarded"]
+__all__ = ["Guard"]
 
 SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
 TICK = 0.25  # seconds between two looks of the daemon thread
@@ -52,85 +52,10 @@ LAST_WORD = 3.0  # from a death to the end of a thread that has raised
 OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
 FAR_SPEAK = 0.7  # the least, where they are on other machines
 ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
-OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
-CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
-PASSED_ON = 0.2  # for the launcher to pass on what was said last: MPI's abort ends it as well
+PASSED_ON = 0.5  # for the launcher to pass on what was said last: MPI's abort ends it as well
 OTHERS_END = 1.0  # for threads to end with the job by themselves
 ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
-
-
-class Unguarded:
-    """What stands in until the job has got far enough to be watched."""
-
-    def look(self, waiting: Waiting) -> None:
-        """There is nothing to see yet."""
-
-    def interrupted(self, what: str) -> None:
-        """Nothing can be called yet."""
-
-    def mpi_failed(
-        self, error: Exception, waiting: Waiting, what: str = "MPI failed"
-    ) -> XupcError:
-        """The error to raise for one of MPI's."""
-        return XupcError(f"init: {what} in {waiting.name}: {error}")
-
-
-class Deadline:
-    """A limit on blocking calls of MPI, in which nobody looks round.
-
-    Where threads start and end together they have no wait of ours: if one of them stops there, the
-    others end when they have been in one `stage` for longer than the timeout. A thread of Python's
-    does that, so that what was printed is not lost, and has MPI end the one that stopped, whom
-    nobody on its machine might end; where MPI keeps the interpreter, the core.
-    """
-
-    def __init__(self, timeout: float | None, call: str, who: str) -> None:
-        self.timeout = timeout
-        self.call = call
-        self.who = who
-        self._stage = ""
-        self._since = time.monotonic()
-        self._over = threading.Event()
-
-    def stage(self, name: str) -> None:
-        """What is next, in words."""
-        self._stage, self._since = name, time.monotonic()
-        if self.timeout is not None and core is not None:
-            limit = self.timeout + OURS_FIRST + CORE_LAST
-            core.end_in(limit, self._words(limit).encode())
-
-    def __enter__(self) -> Deadline:
-        if self.timeout is not None:
-            threading.Thread(target=self._watch, name="xupc-deadline", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if core is not None:
-            core.call_off()
-
-    def _words(self, waited: float) -> str:
-        return (
-            f"xupc: HangError: {self.call}: {self.who} has waited {waited:.1f} s for other threads "
-            f"in {self._stage}\n"
-        )
-
-    def _watch(self) -> None:
-        assert self.timeout is not None
-        limit = self.timeout + OURS_FIRST
-        while (left := self._since + limit - time.monotonic()) > 0:
-            if self._over.wait(left):
-                return
-        with contextlib.suppress(Exception):  # nobody may be there to read it
-            sys.stderr.write(self._words(time.monotonic() - self._since))
-        _flush()
-        if core is not None:
-            core.end_in(ALIKE + PASSED_ON + ABORT, b"")
-        time.sleep(ALIKE + PASSED_ON)  # for the others' words
-        with contextlib.suppress(BaseException):
-            abort_all(1)
-        os._exit(1)
 
 
 class Guard:
@@ -145,9 +70,20 @@ class Guard:
         self._suspected: tuple[Any, list[int]] | None = None
         self.asked = 0.0  # when other machines were last told that this one's threads read theirs
         self.inquiry = Inquiry(job)
+        if self.lifeline is not None:
+            self._listen(self.lifeline)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
         self._thread.start()
+
+    def _listen(self, lifeline: Lifeline) -> None:
+        """Whatever comes from other machines is for the control segment."""
+        control = self.control
+        lifeline.doing = lambda: control.doing(control.index)
+        lifeline.heard, lifeline.end = control.post, control.end_all
+        lifeline.serve = control.hear_to_serve
+        for trouble, text in lifeline.news:
+            control.post(trouble, text)
 
     # -- in a wait -----------------------------------------------------------------------
     def look(self, waiting: Waiting) -> None:

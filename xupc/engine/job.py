@@ -48,13 +48,14 @@ from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
 from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
 from .agreement import Agreement
 from .control import Control, control_bytes
-from .guard import Deadline, Guard, Unguarded
+from .guard import Guard
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate
 from .pending import Pending, Progress
 from .reports import Record, compare
+from .startup import Deadline, Lookout, Unguarded
 
 __all__ = ["Job", "Settings"]
 
@@ -186,19 +187,13 @@ class Job:
         Whether my machine has more threads than cores; `crowded`: whether any has.
     transport
         ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
-
-    Parameters
-    ----------
-    prepare
-        Called when all threads have come and nothing is made yet that would have to be given
-        back; `prepared` is what it returned. What it raises must be raised on all threads.
     """
 
     control: Control
-    guard: Guard | Unguarded
 
-    def __init__(self, comm: Any, settings: Settings, prepare: Callable[[Link], Any]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.guard: Guard | Unguarded = Unguarded()
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
         self.pid = os.getpid()
@@ -212,6 +207,14 @@ class Job:
         self.background = Progress(self)
         self._progressing = False
         self.host = socket.gethostname()
+
+    # -- start-up ----------------------------------------------------------------------
+    def start(self, comm: Any, prepare: Callable[[Link], Any]) -> None:
+        """Wait for all threads of the communicator, and make everything with them.
+
+        `prepare` is called when all have come and nothing is made yet that would have to be given
+        back; `prepared` is what it returned. What it raises must be raised on all threads.
+        """
         sweep_stale()
         patience = None if self.timeout is None else max(self.timeout, START_LEAST)
         with Deadline(patience, "init", self._nobody_yet) as deadline:
@@ -225,7 +228,6 @@ class Job:
             self._start(prepare, deadline)
         self.settings_comm = comm
 
-    # -- start-up ----------------------------------------------------------------------
     def _deadline(self, call: str) -> Deadline:
         return Deadline(self.timeout, call, self.who)
 
@@ -241,23 +243,25 @@ class Job:
 
     def _start(self, prepare: Callable[[Link], Any], deadline: Deadline) -> None:
         """When all threads have called init."""
-        deadline.stage("the comparison of settings")
+        deadline.stage("the comparison of settings", unwatched=True)
         self._agree_settings()
         self.prepared = prepare(self.link)
-        deadline.stage("the proof of shared memory")
+        deadline.stage("the proof of shared memory", unwatched=True)
         self._no_segment = ""  # why the proof had none
-        self.machine, self.warnings = self._find_machine()
+        self.machine, self.warnings = self._find_machine(deadline)
         self._agree_segments()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
+        deadline.stage("the joining of machines", unwatched=True)
+        self.lifeline = self._join_machines()
+        deadline.hear(self.lifeline)
         self.native = self._agree_engine()
-        self.guard = Unguarded()
         self.engine = Engine(self)
         self.agreement = Agreement(self, self.link, range(self.threads))
-        deadline.stage("the making of the control segment")
+        deadline.stage("the making of the control segment", unwatched=True)
         self.control = self._map_control()
         self.crowded, self.transport = self._agree_place()
-        self.lifeline = self._join_machines()
+        deadline.hand_over()
         self.guard = Guard(self)
         deadline.stage("the making of the heap")
         self.node_comm = self.link.split(self.node)
@@ -290,7 +294,7 @@ class Job:
         records = [Record("init", theirs) for theirs in comm.allgather(arguments)]
         raise CollectiveMismatchError(compare(records, range(self.threads))["text"])
 
-    def _find_machine(self) -> tuple[list[int], list[str]]:
+    def _find_machine(self, deadline: Deadline) -> tuple[list[int], list[str]]:
         """Threads that proved to share memory with me, and what is odd about host ids."""
         record = read_host_record(shm_dir())
         group = self.link.split(record.digest() & 0x3FFFFFFF)
@@ -298,10 +302,11 @@ class Job:
         alike = [rank for rank, packed in rows if packed == record.pack()]
         color = next(i for i, (_, packed) in enumerate(rows) if packed == record.pack())
         candidates = group.Split(color, self.me)
-        machine = self._prove(candidates, alike)
+        machine, lookout = self._prove(candidates, alike)
+        if lookout is not None:
+            deadline.look_out(lookout)
         group.Free()
-        odd = self._odd_records(record, machine)
-        return machine, odd
+        return machine, self._odd_records(record, machine)
 
     def _agree_segments(self) -> None:
         """HeapError on every thread if segments cannot be made somewhere."""
@@ -310,46 +315,49 @@ class Job:
         if first < self.threads:
             raise HeapError(f"init: {comm.bcast(self._no_segment, root=first)} (thread {first})")
 
-    def _prove(self, comm: Any, ranks: list[int]) -> list[int]:
-        """Map the lowest candidate's nonce; those who cannot try again among themselves."""
+    def _prove(self, comm: Any, ranks: list[int]) -> tuple[list[int], Lookout | None]:
+        """Map the lowest candidate's nonce; those who cannot try again among themselves.
+
+        The lookout is None if no segment can be made.
+        """
         while True:
-            proven, segment = self._prove_once(comm)
-            together = [rank for rank, ok in zip(ranks, comm.allgather(proven), strict=True) if ok]
-            if segment is not None:
-                segment.settle()
-                segment.close_fd()
+            lookout, proven = self._prove_once(comm)
+            rows = comm.allgather((proven, self.who))
+            together = [rank for rank, (ok, _) in zip(ranks, rows, strict=True) if ok]
+            if lookout is not None:
+                lookout.segment.settle()
+                lookout.names = [who if ok else "" for ok, who in rows]
             others = [rank for rank in ranks if rank not in together]
             rest = comm.Split(0 if proven else 1, self.me)
             comm.Free()
             if proven:
                 rest.Free()
-                return together
+                return together, lookout
             comm, ranks = rest, others
 
-    def _prove_once(self, comm: Any) -> tuple[bool, Segment | None]:
-        nonce = secrets.token_bytes(16)
-        segment: Segment | None = None
+    def _prove_once(self, comm: Any) -> tuple[Lookout | None, bool]:
+        nonce, size = secrets.token_bytes(16), Lookout.bytes_for(comm.Get_size())
+        lookout: Lookout | None = None
         offer: tuple[str, bytes] | None = None
         if comm.Get_rank() == 0:
             try:
-                segment = create(4096)
+                segment = create(size)
                 segment.map[:16] = nonce
-                offer = (segment.path, nonce)
+                lookout, offer = Lookout(segment, 0), (segment.path, nonce)
             except HeapError as e:
                 self._no_segment, offer = str(e), ("", b"")
         path, nonce = comm.bcast(offer)
-        if not path:  # nothing can be proven; `_agree_segments` ends it
-            return True, None
-        if segment is not None:
+        if path and lookout is None:
+            # a peer out of reach, or another file under the same name: not my machine
+            with contextlib.suppress(OSError, ValueError):
+                segment = attach(path, size)
+                if segment.map[:16] == nonce:
+                    lookout = Lookout(segment, comm.Get_rank())
+                else:
+                    segment.close_fd()
+        if path:
             comm.Barrier()
-            return True, segment
-        proven = False
-        # a peer out of reach, or another file under the same name: not my machine
-        with contextlib.suppress(OSError, ValueError):
-            segment = attach(path, 4096)
-            proven = segment.map[:16] == nonce
-        comm.Barrier()
-        return proven, segment
+        return lookout, lookout is not None or not path  # without one `_agree_segments` ends it
 
     def _odd_records(self, record: HostRecord, machine: list[int]) -> list[str]:
         """Warnings about gethostid, from one record per machine (thread 0 gets them)."""
@@ -400,6 +408,8 @@ class Job:
         number = self.link.comm.bcast(secrets.randbits(63) if self.me == 0 else None)
         if index == 0:
             control.describe(number, self.machine_of(self.me), self.threads)
+            rows = self.lifeline.rows if self.lifeline is not None else [self._row]
+            control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in rows])
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
         comm.Barrier()
@@ -419,21 +429,19 @@ class Job:
     def _join_machines(self) -> Lifeline | None:
         """The lowest threads of all machines hold on to each other."""
         if self.machines == 1:
-            self.control.note_hosts([(self.pid, self.me, self.host)])
             return None
         lowest = self.me == self.machine[0]
         comm = self.link.split(0 if lowest else 1)
         line = None
         if lowest:
-            me = {"thread": self.me, "host": self.host, "pid": self.pid}
-            control = self.control
-            doing = lambda: control.doing(control.index)  # noqa: E731
-            line = Lifeline(
-                comm, me, doing, control.post, control.end_all, control.hear_to_serve
-            )
-            control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in line.rows])
+            line = Lifeline(comm, self._row)
         comm.Free()
         return line
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        """This thread for threads of other machines."""
+        return {"thread": self.me, "host": self.host, "pid": self.pid}
 
     def _sync_bytes(self, n: int) -> int:
         return int(core.sync_bytes(n)) if core is not None else 0
@@ -598,10 +606,12 @@ class Job:
 
     # -- the end -----------------------------------------------------------------------
     def close(self) -> None:
-        """After the last barrier: give everything back."""
+        """After the last barrier: give everything back.
+
+        The guards stay until all have done so. What comes then, MPI's own, can only be waited for.
+        """
         guard = self.guard
         assert isinstance(guard, Guard)
-        guard.finished()
         invalidate()
         self.background.stop()
         with self._deadline("finalize") as deadline:
@@ -611,6 +621,10 @@ class Job:
             self.heap.close()
             self.release(self.heap)
             self.node_comm.Free()
+        self.agreement.agree([0])  # of nothing, Open MPI would not wait
+        guard.finished()
+        with self._deadline("finalize") as deadline:
+            deadline.stage("giving communicators back")
             self.network.free()
         guard.stop()
 
@@ -623,10 +637,12 @@ class Job:
             segment.segment.close_fd()
 
     def end_job(self, status: int, error: BaseException | None = None) -> None:
-        """End the whole job without waiting for anybody, because of an error."""
+        """End the whole job without waiting for anybody, because of an error.
+
+        Returns where there is nobody else.
+        """
         why = ""
         if error is not None:
             kind = type(error).__name__
             why = f"{kind}: {error}" if str(error) else kind
-        assert isinstance(self.guard, Guard)
         self.guard.end_job(status, why, ours=isinstance(error, XupcError))

@@ -57,7 +57,7 @@ class Peer:
     def __init__(self, connection: socket.socket, who: dict[str, Any]) -> None:
         self.socket = connection
         self.who = who
-        self.doing = "before its first word"
+        self.doing = "in init"
         self.ending = ""
         self.left = False
         self.rest = b""
@@ -109,17 +109,17 @@ class Lifeline:
         The machines' lowest threads; used here only.
     me : dict
         ``thread``, ``host`` and ``pid`` of this one.
+
+    Attributes
+    ----------
     doing : callable
         What this thread is doing, in words.
     heard : callable
-        Told (trouble, text) when something is wrong elsewhere.
+        Told (trouble, text) when something is wrong elsewhere; at first `news` takes it.
     end : callable
         Told the exit status when all have to end.
     serve : callable
         Told that a thread elsewhere accesses memory one-sided.
-
-    Attributes
-    ----------
     asked : callable
         Told that a thread elsewhere wants to know where all are.
     places : callable
@@ -128,19 +128,12 @@ class Lifeline:
         ``thread``, ``host`` and ``pid`` of all machines' lowest threads.
     """
 
-    def __init__(
-        self,
-        comm: Any,
-        me: dict[str, Any],
-        doing: Callable[[], str],
-        heard: Callable[[int, str], None],
-        end: Callable[[int], None],
-        serve: Callable[[], None],
-    ) -> None:
-        self.doing = doing
-        self.heard = heard
-        self.end = end
-        self.serve = serve
+    def __init__(self, comm: Any, me: dict[str, Any]) -> None:
+        self.news: list[tuple[int, str]] = []
+        self.doing: Callable[[], str] = lambda: "in init"
+        self.heard: Callable[[int, str], None] = lambda *news: self.news.append(news)
+        self.end: Callable[[int], None] = lambda status: None
+        self.serve: Callable[[], None] = lambda: None
         self.asked: Callable[[], None] = lambda: None
         self.places: Callable[[int, Any], None] = lambda machine, places: None
         self.told = False

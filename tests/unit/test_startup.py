@@ -1,0 +1,74 @@
+"""Who sees a death in init: a lookout, with a process for the other thread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from xupc.engine.startup import Lookout
+from xupc.memory.segment import create
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks cannot be asked for")
+
+PROGRAM = """
+    import sys
+    from xupc.engine.startup import Lookout
+    from xupc.memory.segment import attach
+    lookout = Lookout(attach(sys.argv[1], int(sys.argv[2])), 2)
+    print("here", flush=True)
+    for line in sys.stdin:
+        lookout.close()
+        print("left", flush=True)
+"""
+Start = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def lookout() -> Iterator[Lookout]:
+    found = Lookout(create(Lookout.bytes_for(3)), 0)
+    found.names = ["thread 0", "", "thread 5"]
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def other(lookout: Lookout) -> Iterator[subprocess.Popen[str]]:
+    """Thread 5, with index 2."""
+    segment = lookout.segment
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), segment.path, str(segment.nbytes)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        yield process
+        process.kill()
+
+
+def test_who_dies_is_named(lookout: Lookout, other: subprocess.Popen[str]) -> None:
+    assert lookout.deaths() == []
+    other.kill()
+    other.wait()
+    assert lookout.deaths() == ["thread 5 died in init"]
+
+
+def test_who_says_that_it_leaves_has_not_died(
+    lookout: Lookout, other: subprocess.Popen[str]
+) -> None:
+    print("leave", file=other.stdin, flush=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "left\n"
+    assert lookout.deaths() == []
+    other.kill()
+    other.wait()
+    assert lookout.deaths() == []
+
+
+def test_there_is_room_for_every_thread_of_a_machine() -> None:
+    assert Lookout.bytes_for(1) == 4096
+    for threads in (4032, 4033, 100_000):
+        assert Lookout.bytes_for(threads) >= 64 + threads
