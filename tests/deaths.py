@@ -92,7 +92,8 @@ class Death:
     def must_be_reported(self, *, begun: bool) -> bool:
         """Whether survivors see it and are there to say so; `begun`: init is over."""
         seen = begun or (self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY)
-        return self.via == "xupc run" and self.how != "launcher" and seen
+        quiet = self.how == "launcher" or (self.how == "leave" and self.phase in ENDING)
+        return self.via == "xupc run" and seen and not quiet
 
 
 def draw(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import XupcError
 from ..memory.segment import Segment, hold_lock, lock_holder
-from .mpi import ABORT, abort_all, place_in_mpi
+from .mpi import ABORT, abort_all, place_in_mpi, start_mpi
 from .native_core import core
 
 if TYPE_CHECKING:
@@ -48,9 +48,14 @@ class Unguarded:
         return XupcError(f"init: {what} in {waiting.name}: {error}")
 
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
-        """End the whole job, if there are others: they may wait in init, or would in MPI's end."""
+        """End the whole job, if there are others: they may wait in init, or would in MPI's end.
+
+        Where MPI has not begun here they wait in its start, and only there they can be told.
+        """
         if place_in_mpi()[1] > 1:
             time.sleep(OTHERS_WORDS)
+        with contextlib.suppress(ImportError):
+            start_mpi()
             abort_all(status)
 
 

@@ -29,7 +29,7 @@ import xupc
 
 # phase: module, class or module in it, function
 MOMENTS = {
-    "start": ("xupc.engine.job", "Job", "__init__"),
+    "start": ("xupc.engine.job", "Job", "start"),
     "MPI's start": ("xupc.engine", "job", "start_mpi"),
     "settings": ("xupc.engine.job", "Job", "_agree_settings"),
     "proof": ("xupc.engine.job", "Job", "_prove_once"),
