@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -58,6 +59,23 @@ def test_small_directory(
     result = live(threads, PROGRAM, args=[case, str(MIB)], nodes=nodes, env=env)
     assert "done: " in result.stdout
     assert list(small_directory.iterdir()) == []
+
+
+@ONCE
+def test_a_directory_without_a_page(live: Callable[..., Any], small_directory: Path) -> None:
+    full = small_directory / "full"
+    with contextlib.suppress(OSError):
+        full.write_bytes(b"\1" * (2 * MIB))
+    program = """
+        import xupc
+        try:
+            xupc.init()
+        except xupc.HeapError as e:
+            print("done: " + str(e), flush=True)
+    """
+    result = live(3, program, env={"XUPC_SHM_DIR": str(small_directory)})
+    assert result.stdout.count("done: init: no space for ") == 3, result.report()
+    assert list(small_directory.iterdir()) == [full]
 
 
 @pytest.fixture

@@ -342,6 +342,7 @@ class Job:
         if comm.Get_rank() == 0:
             try:
                 segment = create(size)
+                segment.reserve(0, size)
                 segment.map[:16] = nonce
                 lookout, offer = Lookout(segment, 0), (segment.path, nonce)
             except HeapError as e:
