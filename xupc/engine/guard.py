@@ -55,6 +55,7 @@ ALIKE = 0.3  # the most after another error of ours, which is often raised on al
 MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 PASSED_ON = 0.5  # for the launcher to pass on what was said last: MPI's abort ends it as well
 OTHERS_END = 1.0  # for threads to end with the job by themselves
+ABORTED = OTHERS_END + PASSED_ON + 0.3  # for whoever ends the job to have it ended by MPI, too
 ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
 
 
@@ -364,13 +365,20 @@ class Guard:
         self.control.say()
         fd = self.control.segment.fd
         if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
-            # nobody on this machine does it
+            # nobody on this machine ends it
             self._end_others(status)
-            os._exit(status)
-        deadline = time.monotonic() + OTHERS_END
+            time.sleep(ABORTED)
+        self._await_abort()
+        os._exit(status)
+
+    def _await_abort(self) -> None:
+        """Until another thread of this machine has had time to call MPI_Abort.
+
+        An exit before that, and MPICH's launcher would not hear it.
+        """
+        fd, deadline = self.control.segment.fd, time.monotonic() + ABORTED
         while lock_holder(fd, ABORT_BYTE) is not None and time.monotonic() < deadline:
             time.sleep(0.01)
-        os._exit(status)
 
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
         """End the whole job and this process; `ours`: for an error that others may have too."""
@@ -388,7 +396,7 @@ class Guard:
                 self._end_others(status)
                 time.sleep(PASSED_ON)
                 abort_all(status)
-            time.sleep(ALIKE)
+            self._await_abort()
         os._exit(status)
 
     def _end_others(self, status: int) -> None:
