@@ -91,7 +91,9 @@ class Death:
 
     def must_be_reported(self, *, begun: bool) -> bool:
         """Whether survivors see it and are there to say so; `begun`: init is over."""
-        seen = begun or (self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY)
+        early = self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY
+        # between hosts Open MPI, told to go on after a death, may crash another thread in init
+        seen = begun or (early and self.nodes != "hosts")
         quiet = self.how == "launcher" or (self.how == "leave" and self.phase in ENDING)
         return self.via == "xupc run" and seen and not quiet
 

@@ -29,6 +29,7 @@ TICK = 0.25  # seconds between two looks
 UNWATCHED = 60.0  # for a stage of init in which a death may not be seen, whatever the timeout
 OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
 CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
+MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 OTHERS_WORDS = 0.8  # for others' words, and for the launcher to pass them on: it ends with the job
 
 
@@ -162,6 +163,8 @@ class Deadline:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._looks and kind is not None and _is_of_mpi(kind):
+            time.sleep(MPI_TELLS)  # a death behind it is told meanwhile, which ends the job
         self._over.set()
         if kind is not None and self._looks and self._lifeline is not None:
             self._lifeline.farewell()
@@ -218,3 +221,8 @@ class Deadline:
                 return self._lookout.deaths()
             self._lifeline.turn(0)
             return self._lookout.deaths() + [text for _, text in self._lifeline.news]
+
+
+def _is_of_mpi(kind: type[BaseException]) -> bool:
+    """Whether this comes of an error of MPI's, as it is or as `Unguarded` says it."""
+    return kind is XupcError or kind.__module__.startswith("mpi4py")
