@@ -131,6 +131,7 @@ SIZES: dict[str, Read] = {
     "slot": _number(0, SLOT_BYTES),
     "stage": _UNIT,
     "folders": _number(1),
+    "yields": _number(0, 1 << 20),
 }
 """The keys of a ``[tuning.*]`` section; what they mean stands in the built-in table."""
 

@@ -143,7 +143,7 @@ class Team:
         n = self.rank_tree.node_size(self.node_number)
         spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
         if self.spans_nodes:
-            spins, yields = (0, 0) if job.oversubscribed else (200, 1)
+            spins, yields = (0, self.tuning["yields"]) if job.oversubscribed else (200, 1)
         counter_mode = job.oversubscribed or n > 16
         return core.Team(
             ground.sync_address,
