@@ -55,6 +55,10 @@ def calls(collective: str, nbytes: int, dst: Any, src: Any) -> Pair:
             lambda: xupc.all_reduce_mpi_all(to, of, xupc.ADD, n * threads, n),
             lambda: comm.Allreduce(floats, sums),
         ),
+        "prefix_reduce": (
+            lambda: xupc.all_prefix_reduce(to, of, xupc.ADD, n * threads, n),
+            lambda: comm.Scan(floats, sums),
+        ),
         "allav_broadcast": (lambda: xupc.allav_broadcast(floats, 0), lambda: comm.Bcast(floats)),
         "allav_reduce": (
             lambda: xupc.allav_reduce(sums, floats, xupc.ADD, 0),

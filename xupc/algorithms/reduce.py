@@ -99,7 +99,8 @@ def multicore(t: Recorder, r: Reduction) -> None:
         _one_node(t, r)
         return
     few = t.tree.node_count <= t.tuning["flat"]
-    most = max(t.largest_node, t.tree.node_count - 1)  # values that a node root joins
+    only_so = r.exact and r.to is not None  # else it would go up a tree of threads
+    into_a_node = r.nbytes * (t.tree.node_count - 1)
     fits = r.layout.positions * r.itemsize <= t.tuning["buffer"]
     if r.by_row or (not r.element_wise and not (few and fits)):
         push(t, r)
@@ -107,7 +108,12 @@ def multicore(t: Recorder, r: Reduction) -> None:
         nodes.table(t, r)
     elif r.exact and not (few and nodes.in_order(t, r)):
         push(t, r)
-    elif few and nodes.fits(t, r) and t.lead(r.nbytes * most, one_block=True):
+    elif (
+        few
+        and nodes.fits(t, r)
+        and (only_so or into_a_node <= t.tuning["lead"])
+        and t.lead(r.nbytes * t.largest_node, one_block=True)
+    ):
         if t.me == t.node_root:
             nodes.lead(t, r)
     elif few and r.to is None:
