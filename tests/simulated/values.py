@@ -36,12 +36,13 @@ VALUES = {
     "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99},
     "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3},
     "mixed": {"slot": 96, "stage": 192, "buffer": 2048, "folders": 2},
-    "whole": {"slot": 24, "stage": 4096, "buffer": 2048, "folders": 99},
+    # led by node roots: all in the SLOT, what is staged only, or nothing
+    "whole": {"slot": 160, "stage": 4096, "buffer": 4096, "folders": 99},
 }
 """What the tunings of `matrix` have besides."""
 SIZES = {
     "large": (8, 40, 64, 72, 136, 400, 1400), "small": (8, 24, 32, 48, 104),
-    "mixed": (8, 16, 40, 96, 104, 256, 320, 1400), "whole": (8, 24, 64, 320, 1400),
+    "mixed": (8, 16, 40, 96, 104, 256, 320, 1400), "whole": (8, 24, 64, 104, 320, 1400),
 }  # fmt: skip
 
 

@@ -33,25 +33,28 @@ class Relay:
 
     A unit is put into its place while the one before is on the wire. A place for what is
     staged is taken again four units later, one for what arrives two units later.
+    A single unit that all wait for is led: it travels with a barrier of node roots.
 
     Parameters
     ----------
     out, landing
-        Bytes that a thread stages in a unit, and that arrive at a node root; if they are too
-        many, the caller cuts its units to what `out` and `landing` of this object are then.
+        Bytes that a thread stages in a unit, and that arrive at a node root. If they are too
+        many, the caller cuts its units to what `out` and `landing` of this object are then;
+        if what is staged fits a SLOT, there is one unit.
+    crossing
+        What a node would send and get in all, for `Recorder.lead`; None: not to be led.
     """
 
-    def __init__(self, t: Recorder, out: int, landing: int) -> None:
+    def __init__(self, t: Recorder, out: int, landing: int, crossing: int | None = None) -> None:
         self.t = t
+        self.crossing = crossing
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
-        if out + landing <= t.tuning["slot"]:
-            self.out = Places(SLOT, out)
-            self.landing = Places(SLOT, landing, 1, out)
-        else:
-            room = t.tuning["buffer"] // 8 // LINE * LINE
+        slot, room = t.tuning["slot"], t.tuning["buffer"] // 8 // LINE * LINE
+        self.out, self.landing = Places(SLOT, out), Places(BUFFER, 2 * room, 2, 4 * room)
+        if out > slot or landing > 2 * room:
             self.out = Places(BUFFER, room, 4)
-            self.landing = Places(BUFFER, 2 * room, 2, 4 * room)
-        self.given, self.landed = t.channel(), t.channel()
+        elif out + landing <= slot:
+            self.landing = Places(SLOT, landing, 1, out)
 
     def run(
         self,
@@ -73,6 +76,17 @@ class Relay:
         """
         t = self.t
         assert units == 1 or not self.out.short
+        if units == 1 and not isinstance(only, int) and self._led():
+            stage(0)
+            t.barrier()
+            if t.me == t.node_root:
+                t.need(*post(0))
+                finish(0)
+            t.barrier()
+            take(0)
+            self._leave(only, t.mates())
+            return
+        given, landed = t.channel(), t.channel()
         woken, others = list(t.mates()), list[Ranks]()
         if isinstance(only, int):
             woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.mates_but(only)
@@ -85,40 +99,48 @@ class Relay:
                 if u >= ahead and not taker:
                     t.wait(sent, t.node_root, u - ahead + 1)
                 stage(u)
-                t.signal(self.given, (Ranks(t.node_root),), u + 1)
+                t.signal(given, (Ranks(t.node_root),), u + 1)
             if t.me == t.node_root:
                 with t.net():
                     if u < units:
-                        t.wait(self.given, t.mates(), u + 1)
+                        t.wait(given, t.mates(), u + 1)
                         tickets[u] = post(u)
                     if u:
                         t.need(*tickets.pop(u - 1))
                         finish(u - 1)
-                        t.signal(self.landed, woken, u)
+                        t.signal(landed, woken, u)
                         if u <= units - ahead:
                             t.signal(sent, others, u)
             if u and taker:
-                t.wait(self.landed, t.node_root, u)
+                t.wait(landed, t.node_root, u)
                 take(u - 1)
-        if self.out.short:
-            return
-        if only is None:
-            t.meet()  # nobody reads my BUFFER any more
-        else:
-            self._leave(woken, others, sent, max(0, units - ahead) + 1)
+        self._leave(only, woken, others, sent, max(0, units - ahead) + 1)
+
+    def _led(self) -> bool:
+        return self.crossing is not None and self.t.lead(self.crossing, meets=True)
 
     def _leave(
-        self, woken: Sequence[Ranks], others: Sequence[Ranks], sent: int, word: int
+        self, only: Who | None, woken: Sequence[Ranks], others: Sequence[Ranks] = (),
+        sent: int = -1, word: int = 0,
     ) -> None:
         """Wait until nobody reads my BUFFER any more: takers the node root's, it the others'."""
-        t, taken = self.t, self.t.channel()
+        t = self.t
+        if self.landing.short:
+            return
+        if self.out.short:
+            others = ()
+        elif only is None:
+            t.meet()
+            return
+        taken = t.channel()
         if t.me == t.node_root:
             t.wait(taken, [part for run in woken for part in run.without(t.me)])
-            with t.net():
-                t.signal(sent, others, word)
+            if others:
+                with t.net():
+                    t.signal(sent, others, word)
         elif any(t.me in run for run in others):
             t.wait(sent, t.node_root, word)
-        else:
+        elif any(t.me in run for run in woken):
             t.signal(taken, (Ranks(t.node_root),))
 
 
@@ -135,7 +157,8 @@ def all_to_all(t: Recorder, m: Move) -> None:
     n, most = t.tree.node_count, t.largest_node
     each = most if m.by_target else 1  # blocks that a thread has for a node
     block = each * m.nbytes
-    relay = Relay(t, block * (n if m.by_target else 1), block * n * most)
+    crossing = m.nbytes * t.size * most
+    relay = Relay(t, block * (n if m.by_target else 1), block * n * most, crossing)
     width = block * n
     if not relay.out.short:
         width = min(relay.out.width, relay.landing.width // most)
@@ -214,7 +237,7 @@ def permute(t: Recorder, perm: NDArray[Any], dst: Operand, src: Operand, nbytes:
     }
     order = [i for node in sorted(coming) if node != t.my_node for i in coming[node]]
     most = t.largest_node
-    relay = Relay(t, nbytes, most * nbytes)
+    relay = Relay(t, nbytes, most * nbytes, most * nbytes)
     width = relay.out.width
     if not relay.out.short:
         width = min(width, relay.landing.width // most)

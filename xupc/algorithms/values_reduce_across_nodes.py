@@ -123,7 +123,8 @@ def table(
 
     All values are joined in one order, whoever is on which node; T n bytes come to a node.
     """
-    relay = Relay(t, r.nbytes, t.size * r.nbytes)
+    every = len(homes) == t.tree.node_count
+    relay = Relay(t, r.nbytes, t.size * r.nbytes, t.size * r.nbytes if every else None)
     width = r.nbytes
     if not relay.out.short:
         width = min(relay.out.width, relay.landing.width // t.size)
@@ -190,7 +191,8 @@ class ByNodes:
         self.flat = r.nbytes < short or (exact and not parts)
         self.slots = 2 + (n if self.flat else 1)
         spare = 0 if self.flat else _spare(t, r)
-        self.relay = Relay(t, r.nbytes, self.slots * (r.nbytes + spare + LINE))
+        landing = self.slots * (r.nbytes + spare + LINE)
+        self.relay = Relay(t, r.nbytes, landing, r.nbytes * t.largest_node if self.flat else None)
         width = r.nbytes
         if not self.relay.out.short:
             room = self.relay.landing.width // self.slots // LINE * LINE - spare

@@ -723,6 +723,13 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
     return n;
 }
 
+/* Whether to yield before a sleep.  Across nodes a barrier is worth it, whose end is the node
+ * root's work: who yields is out of its way.  Those who wait for a signal would be in each other's. */
+static inline int xu_yields(const xu_team *t, const xu_blocked *b) {
+    return !t->several || (b->word && (b->sleepers == &t->release->sleepers ||
+                                       b->sleepers == &t->counter->sleepers));
+}
+
 /* Run what can be run.  Spins and yields as the team's policy says; sleeps only if
  * sleep_ns > 0, in slices, until about that much time has passed. */
 static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
@@ -743,7 +750,7 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
     }
-    for (int i = 0; i < t->yields; i++) {
+    for (int i = 0; i < t->yields && xu_yields(t, &b); i++) {
         sched_yield();
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;

@@ -154,24 +154,24 @@ class Lowering:
         last barrier of the plan promises of other nodes is asked for when somebody looks
         there: see `Team.settle`.
         """
-        first, *body, last = steps
-        assert isinstance(first, Barrier)
-        assert isinstance(last, Barrier)
+        barriers = [i for i, step in enumerate(steps) if isinstance(step, Barrier)]
+        first, last = barriers  # what node roots do between them
+        prologue, body, epilogue = steps[:first], steps[first + 1 : last], steps[last + 1 :]
+        begin, end = self.lane(prologue), self.lane(epilogue)
         if self.me != self.node_root:
             assert not body
-            return [_row(ARRIVE), _row(AWAIT, count=1)]
+            return [*begin, _row(ARRIVE), _row(AWAIT, count=1), *end]
         sends = tuple(step for step in body if isinstance(step, Send))
         recvs = tuple(step for step in body if isinstance(step, Recv))
         assert all(isinstance(s, Send | Recv | Copy | Swap | Fold | Scan | Need) for s in body)
-        messages = [i for i, step in enumerate(body) if isinstance(step, Send | Recv)]
-        cut = messages[0] if messages else 0
+        cut = max((i for i, step in enumerate(body) if isinstance(step, Send)), default=0)
         own = (Copy, Swap, Fold, Scan)
         before = [row for s in body[:cut] if isinstance(s, own) for row in self.step(s)]
         after = [row for s in body[cut:] if isinstance(s, own) for row in self.step(s)]
         exchange = self.to_python(Exchange(sends, recvs, len(before)))
         return [
-            _row(ARRIVE), _row(GATHER), *before, exchange, _row(CHECK), *after,
-            _row(RELEASE, count=1),
+            *begin, _row(ARRIVE), _row(GATHER), *before, exchange, _row(CHECK), *after,
+            _row(RELEASE, count=1), *end,
         ]  # fmt: skip
 
     def to_python(self, step: Step) -> Row:

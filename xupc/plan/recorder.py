@@ -402,17 +402,18 @@ class Recorder:
             self._lanes[0].append(Need(end))
         self._joined = True
 
-    def lead(self, nbytes: int, *, one_block: bool = False) -> bool:
+    def lead(self, nbytes: int, *, one_block: bool = False, meets: bool = False) -> bool:
         """Whether the node roots are to move everything, the others only arrive and leave.
 
         Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node, or
-        ``lead_block`` if what crosses is not more than `one_block`.
+        ``lead_block`` if what crosses is not more than `one_block`. `meets`: under any mode, since
+        the algorithm has all threads meet before and after what the node roots do.
         Waking a thread costs more than to copy a small block for it, and between node
         roots the data travels with the barrier: so no message may depend on another one.
         """
         self._led = (
             1 < self.tree.node_count <= self.tuning["flat"]
-            and self.sync == ("all", "all")
+            and (meets or self.sync == ("all", "all"))
             and nbytes <= self.tuning["lead_block" if one_block else "lead"]
             and not self._may_raise
         )
