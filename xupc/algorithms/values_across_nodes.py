@@ -21,6 +21,8 @@ from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
 
 __all__ = ["Relay", "all_to_all", "broadcast", "from_root", "permute", "to_root"]
 
+_PIECE = 4096  # what a thread has for all nodes goes to some of them at a time before it is cut smaller
+
 
 class Relay:
     """Units that all threads of a node hand to their node root, and back what it received.
@@ -32,7 +34,8 @@ class Relay:
                                [1 ----------------------------------|
 
     A unit is put into its place while the one before is on the wire. A place for what is
-    staged is taken again four units later, one for what arrives two units later.
+    staged is taken again four units later, one for what arrives two units later; the BUFFER
+    is divided in proportion.
     A single unit that all wait for is led: it travels with a barrier of node roots.
 
     Parameters
@@ -49,10 +52,14 @@ class Relay:
         self.t = t
         self.crossing = crossing
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
-        slot, room = t.tuning["slot"], t.tuning["buffer"] // 8 // LINE * LINE
-        self.out, self.landing = Places(SLOT, out), Places(BUFFER, 2 * room, 2, 4 * room)
-        if out > slot or landing > 2 * room:
-            self.out = Places(BUFFER, room, 4)
+        slot, buffer = t.tuning["slot"], t.tuning["buffer"]
+        depth, deep = 4, 2
+        share = buffer / (depth * out + deep * landing)
+        staged, arriving = (int(n * share) // LINE * LINE for n in (out, landing))
+        self.out = Places(SLOT, out)
+        self.landing = Places(BUFFER, arriving, deep, depth * staged)
+        if out > slot or landing > arriving:
+            self.out = Places(BUFFER, staged, depth)
         elif out + landing <= slot:
             self.landing = Places(SLOT, landing, 1, out)
 
@@ -157,13 +164,20 @@ def all_to_all(t: Recorder, m: Move) -> None:
     n, most = t.tree.node_count, t.largest_node
     each = most if m.by_target else 1  # blocks that a thread has for a node
     block = each * m.nbytes
-    crossing = m.nbytes * t.size * most
-    relay = Relay(t, block * (n if m.by_target else 1), block * n * most, crossing)
-    width = block * n
+    out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
+    relay = Relay(t, out, landing, m.nbytes * t.size * most)
+    rounds, width = n, block
     if not relay.out.short:
-        width = min(relay.out.width, relay.landing.width // most)
-    rounds = max(1, min(n, width // block))
-    parts = units_of(each, m.nbytes, width) if rounds == 1 else [(0, each, 0, m.nbytes)]
+        room = relay.landing.width // most
+        if m.by_target:
+            width = min(relay.out.width, room)
+            rounds = max(1, min(n, width // block))
+        else:  # what is staged serves all rounds
+            width = max(room // (n - 1) // LINE * LINE, min(room, _PIECE))
+            width = min(width, relay.out.width, block)
+            rounds = n if width * (n - 1) <= room else room // width
+    whole = rounds > 1 and m.by_target
+    parts = [(0, each, 0, m.nbytes)] if whole else units_of(each, m.nbytes, width)
     units = [(range(k, min(k + rounds, n)), part) for part in parts for k in range(0, n, rounds)]
 
     def count(node: int, part: Unit) -> int:
@@ -190,7 +204,7 @@ def all_to_all(t: Recorder, m: Move) -> None:
         for k in real:
             node = (t.my_node - k) % n
             nbytes = count(t.my_node, part) * size * t.tree.node_size(node)
-            place = relay.landing.on(t.me, u, (k - ks[0]) * most * part[1] * size)
+            place = relay.landing.on(t.me, u, (k - real[0]) * most * part[1] * size)
             if nbytes:
                 tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
         for k in real:
@@ -211,7 +225,7 @@ def all_to_all(t: Recorder, m: Move) -> None:
             return
         for k in ks:
             node = (t.my_node - k) % n
-            at = (k - ks[0]) * most * part[1] * size + place * size
+            at = (k - max(ks[0], 1)) * most * part[1] * size + place * size
             for run in t.mates(node):
                 row = relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
                 if not k:
