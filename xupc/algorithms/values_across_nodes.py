@@ -21,7 +21,8 @@ from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
 
 __all__ = ["Relay", "all_to_all", "broadcast", "from_root", "permute", "to_root"]
 
-_PIECE = 4096  # what a thread has for all nodes goes to some of them at a time before it is cut smaller
+_PIECE = 4096
+"""Smaller pieces of what is for all nodes are not cut: they go to some of the nodes at a time."""
 
 
 class Relay:
