@@ -144,6 +144,8 @@ class Team:
         spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
         if self.spans_nodes:
             spins, yields = (0, self.tuning["yields"]) if job.oversubscribed else (200, 1)
+            if self.rank == self.rank_tree.node_root(self.node_number):
+                yields = 0  # the others give way to it; it has MPI to look at
         counter_mode = job.oversubscribed or n > 16
         return core.Team(
             ground.sync_address,

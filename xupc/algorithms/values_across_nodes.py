@@ -122,32 +122,28 @@ class Relay:
             if u and taker:
                 t.wait(landed, t.node_root, u)
                 take(u - 1)
-        self._leave(only, woken, others, sent, max(0, units - ahead) + 1)
+        self._leave(only, woken)
+        if others and not self.out.short:
+            if t.me == t.node_root:
+                with t.net():
+                    t.signal(sent, others, max(0, units - ahead) + 1)
+            elif not taker:
+                t.wait(sent, t.node_root, max(0, units - ahead) + 1)
 
     def _led(self) -> bool:
         return self.crossing is not None and self.t.lead(self.crossing, meets=True)
 
-    def _leave(
-        self, only: Who | None, woken: Sequence[Ranks], others: Sequence[Ranks] = (),
-        sent: int = -1, word: int = 0,
-    ) -> None:
-        """Wait until nobody reads my BUFFER any more: takers the node root's, it the others'."""
+    def _leave(self, only: Who | None, woken: Sequence[Ranks]) -> None:
+        """Wait until those `woken` read no BUFFER of mine any more."""
         t = self.t
         if self.landing.short:
             return
-        if self.out.short:
-            others = ()
-        elif only is None:
+        if only is None and not self.out.short:
             t.meet()
             return
         taken = t.channel()
         if t.me == t.node_root:
             t.wait(taken, [part for run in woken for part in run.without(t.me)])
-            if others:
-                with t.net():
-                    t.signal(sent, others, word)
-        elif any(t.me in run for run in others):
-            t.wait(sent, t.node_root, word)
         elif any(t.me in run for run in woken):
             t.signal(taken, (Ranks(t.node_root),))
 

@@ -619,7 +619,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
 }
 
 /* Every lane as far as it goes, the net lane first; a copy gives the net lane a
- * turn. XU_PENDING: *b is what the last blocked lane waits for (word NULL: a ticket). */
+ * turn. XU_PENDING: *b is what a blocked lane waits for (word NULL: one waits for a ticket). */
 static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
     int python, moved, blocked;
     do {
@@ -643,7 +643,7 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
                 if (r == XT_PYTHON) {
                     python = 1;
                 } else {
-                    *b = here;
+                    if (!blocked || b->word) *b = here;
                     blocked++;
                 }
                 break;
@@ -723,13 +723,6 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
     return n;
 }
 
-/* Whether to yield before a sleep.  Across nodes a barrier is worth it, whose end is the node
- * root's work: who yields is out of its way.  Those who wait for a signal would be in each other's. */
-static inline int xu_yields(const xu_team *t, const xu_blocked *b) {
-    return !t->several || (b->word && (b->sleepers == &t->release->sleepers ||
-                                       b->sleepers == &t->counter->sleepers));
-}
-
 /* Run what can be run.  Spins and yields as the team's policy says; sleeps only if
  * sleep_ns > 0, in slices, until about that much time has passed. */
 static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
@@ -750,7 +743,7 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
     }
-    for (int i = 0; i < t->yields && xu_yields(t, &b); i++) {
+    for (int i = 0; i < t->yields && b.word; i++) {
         sched_yield();
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;

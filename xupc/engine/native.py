@@ -150,9 +150,9 @@ class Lowering:
         """All rows of a plan that the node roots lead.
 
         One barrier: the others arrive and are released when their node root has done
-        everything; between node roots the data travels with the fingerprints. What the
-        last barrier of the plan promises of other nodes is asked for when somebody looks
-        there: see `Team.settle`.
+        everything; between node roots the data travels with the fingerprints. All may have
+        steps of their own before and after it. What the last barrier of the plan promises of
+        other nodes is asked for when somebody looks there: see `Team.settle`.
         """
         barriers = [i for i, step in enumerate(steps) if isinstance(step, Barrier)]
         first, last = barriers  # what node roots do between them
