@@ -48,6 +48,8 @@ class Result:
         How long it ran.
     leftovers : tuple of str
         What was still there some seconds after its end: processes and shared-memory files.
+    stacks : str
+        Where each thread was shortly before its time was up.
     command : tuple of str
         What was executed.
     """
@@ -58,6 +60,7 @@ class Result:
     timed_out: bool
     seconds: float
     leftovers: tuple[str, ...] = ()
+    stacks: str = ""
     command: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -70,7 +73,8 @@ class Result:
         end = "killed, its time was up" if self.timed_out else f"exit status {self.returncode}"
         lines = [f"{end} after {self.seconds:.1f} s: {shlex.join(self.command)}"]
         lines += [f"left behind: {leftover}" for leftover in self.leftovers]
-        for name, text in (("stdout", self.stdout), ("stderr", self.stderr)):
+        said = {"stdout": self.stdout, "stderr": self.stderr, "stacks": self.stacks}
+        for name, text in said.items():
             lines += [f"--- {name}", text.rstrip()] if text.strip() else [f"--- {name}: empty"]
         return "\n".join(lines)
 
@@ -167,6 +171,7 @@ def launch(
     mpi = _mpi(python)
     environment = _environment(mpi.family, tag, timeout, env)
     with tempfile.TemporaryDirectory(prefix="xupc-test-") as directory:
+        environment["XUPC_TEST_STACKS"] = directory
         file = _program_file(program, Path(directory))
         threads = [python, str(file), *args]
         if via == "mpiexec":
@@ -246,5 +251,6 @@ def _run(
         timed_out=outcome.timed_out,
         seconds=outcome.seconds,
         leftovers=tuple(left),
+        stacks="".join(file.read_text() for file in sorted(directory.glob("stacks.*"))),
         command=tuple(command),
     )

@@ -98,8 +98,8 @@ def test_a_hanging_job_is_killed_whole(via: str) -> None:
     assert result.stdout.split() == ["before"] * 3
     assert "before" in result.report()
     # So is the place where each thread was.
-    assert result.stderr.count('program.py", line 6 in') == 1
-    assert result.stderr.count('program.py", line 7 in') == 2
+    assert result.stacks.count('program.py", line 6 in') == 1
+    assert result.stacks.count('program.py", line 7 in') == 2
     assert "time was up" in result.report()
 
 
