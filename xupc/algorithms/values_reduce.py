@@ -240,7 +240,7 @@ def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
 
 
 def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
-    """Short: all values to where they are needed, all at once. Long: a chain of threads, as PUSH.
+    """All values to where they are needed; a chain of nodes; or of threads, as PUSH, if long.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
     nodes whose threads follow each other. Few threads of one node take all they need.
@@ -275,7 +275,7 @@ def _running(name: str, reverse: bool) -> None:
     ways: list[tuple[int, str, Callable[..., None]]] = [
         (PULL, "each thread reads its neighbour's results", pull_running),
         (PUSH, "each thread writes its results to its neighbour", push_running),
-        (MULTICORE, "short: all values to all at once; long: a chain of threads", multicore_),
+        (MULTICORE, "all values to all; longer: a chain of nodes; long: of threads", multicore_),
     ]
     for flag, summary, function in ways:
         algorithm(name, flag, summary)(function)

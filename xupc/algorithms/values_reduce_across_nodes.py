@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..patterns import chain, tree_joins
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import Blocks, Leaf, Part
@@ -18,7 +20,7 @@ from .values_across_nodes import Relay
 if TYPE_CHECKING:
     from .values_reduce import Joining
 
-__all__ = ["by_nodes", "fold_in_line", "reduce", "running", "table"]
+__all__ = ["by_nodes", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
 _MOST = 32  # values that a fold keeps before it joins them
 
@@ -42,10 +44,13 @@ def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -
 
 
 def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) -> None:
-    """prefix and suffix: all values to all nodes if they are short, else `long`."""
+    """prefix and suffix: all values to all nodes if they are short; a chain of nodes; or `long`."""
     few = t.tree.node_count <= t.tuning["flat"]
     if not (few and _table_fits(t) and r.nbytes * t.size <= t.tuning["chain"]):
-        long()
+        if _neighbours(t) and r.nbytes * t.largest_node <= t.tuning["wake"]:
+            node_after_node(t, r, reverse)
+        else:
+            long()
         return
 
     def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
@@ -88,14 +93,19 @@ def _in_order(t: Recorder) -> bool:
 
     It does if the nodes have equally many neighbouring threads, a power of two of them.
     """
-    nodes = [t.tree.members(node) for node in _order(t)]
-    size = len(nodes[0])
+    sizes = [t.tree.node_size(node) for node in _order(t)]
+    size = sizes[0]
     return (
         size & (size - 1) == 0
-        and all(int(x[-1]) - int(x[0]) == len(x) - 1 for x in nodes)
-        and all(len(x) == size for x in nodes[:-1])
-        and len(nodes[-1]) <= size
+        and _neighbours(t)
+        and all(n == size for n in sizes[:-1])
+        and sizes[-1] <= size
     )
+
+
+def _neighbours(t: Recorder) -> bool:
+    """Whether the threads of each node follow each other."""
+    return np.array_equal(np.diff(t.tree.node_roots), t.tree.node_sizes[:-1])
 
 
 def _table_fits(t: Recorder) -> bool:
@@ -161,6 +171,51 @@ def table(
         take(offset, size, at)
 
     relay.run(len(units), stage, post, out, only=None if t.my_node in homes else r.to)
+
+
+# --- prefix and suffix, node after node ----------------------------------------------------------
+def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
+    """Down a chain of nodes, in chunks; inside of a node all threads join at once.
+
+    Each joins what came from the node before with what its mates up to itself have staged.
+    Values are joined in the order of a chain of threads, in which each wakes the next one.
+    """
+    way = -1 if reverse else 1
+    before, after = (
+        [node] if 0 <= node < t.tree.node_count else []
+        for node in (t.my_node - way, t.my_node + way)
+    )
+    mates = [int(x) for x in t.tree.members(t.my_node)][::way]
+    relay = Relay(t, r.nbytes, 2 * (r.nbytes + LINE))
+    width = r.nbytes
+    if not relay.out.short:
+        room = relay.landing.width // 2 // LINE * LINE
+        width = min(relay.out.width, room, max(LINE, t.tuning["chain"]))
+    units = r.units(width)
+
+    def join(dst: Part, u: int, until: int) -> None:
+        parts = [relay.landing.on(t.node_root, u)] if before else []
+        parts += [relay.out.on(i, u) for i in mates[: until + 1]]
+        fold_in_line(t, dst, parts[::way], units[u][1] // r.itemsize, reverse)
+
+    def stage(u: int) -> None:
+        offset, size = units[u]
+        t.copy(relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+
+    def post(u: int) -> list[int]:
+        place, size = relay.landing.on(t.me, u), units[u][1]
+        return [t.recv(t.tree.node_root(k), place, size, bounded=False) for k in before]
+
+    def pass_on(u: int) -> None:
+        for node in after:
+            mine = relay.landing.on(t.me, u, -(-width // LINE) * LINE)
+            join(mine, u, len(mates))
+            t.need(t.send(t.tree.node_root(node), mine, units[u][1]))
+
+    def take(u: int) -> None:
+        join(r.dst.on(t.me, units[u][0]), u, mates.index(t.me))
+
+    relay.run(len(units), stage, post, take, pass_on)
 
 
 # --- node by node ---------------------------------------------------------------------------------
