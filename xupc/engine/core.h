@@ -619,7 +619,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
 }
 
 /* Every lane as far as it goes, the net lane first; a copy gives the net lane a
- * turn. XU_PENDING: *b is what a blocked lane waits for (word NULL: one waits for a ticket). */
+ * turn. XU_PENDING: *b is what the last blocked lane waits for (word NULL: a ticket). */
 static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
     int python, moved, blocked;
     do {
@@ -643,7 +643,7 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
                 if (r == XT_PYTHON) {
                     python = 1;
                 } else {
-                    if (!blocked || b->word) *b = here;
+                    *b = here;
                     blocked++;
                 }
                 break;
@@ -743,7 +743,7 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
     }
-    for (int i = 0; i < t->yields && b.word; i++) {
+    for (int i = 0; i < t->yields && lanes == 1 && b.word; i++) {
         sched_yield();
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
