@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from launch import launch
 
 from xupc.engine.native_core import core
+
+NATIVE = core is not None and os.environ.get("XUPC_ENGINE", "auto") != "python"
 
 PROGRAM = """
     import json, sys, time
@@ -49,9 +52,9 @@ PROGRAM = """
 def test_who_waits_gives_its_core_away(nodes: str | None, late: int) -> None:
     """It sleeps, but for a look at MPI, or at its handles, now and then if some are under way."""
     result = launch(4, PROGRAM, nodes=nodes, args=[str(late)])
-    assert result.returncode == 0 and result.clean, result.report()
+    assert result.returncode == 0, result.report()
     shares = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(shares) == 3 * 9, result.report()
     for name, _, share, _ in shares:
-        sleeps = core is not None and nodes is None and name != "handle"
+        sleeps = NATIVE and nodes is None and name != "handle"
         assert share < (0.1 if sleeps else 0.5), result.report()
