@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 __all__ = [
+    "Shape",
+    "binary",
     "binomial",
     "chain",
     "chunks",
@@ -17,6 +19,7 @@ __all__ = [
     "grouped",
     "mirrored",
     "pieces",
+    "pipeline",
     "prefix_joins",
     "rotate",
     "star",
@@ -24,6 +27,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Shape = Callable[[int, int], tuple[int | None, list[int]]]
+"""A tree: ``(virtual rank, how many)`` -> parent, children."""
 
 
 def rotate(rank: int, root: int, n: int) -> int:
@@ -55,6 +60,30 @@ def binomial(v: int, n: int) -> tuple[int | None, list[int]]:
 def chain(v: int, n: int) -> tuple[int | None, list[int]]:
     """Parent and children of `v` in a chain 0 -> 1 -> ... -> n-1."""
     return (v - 1 if v else None), ([v + 1] if v + 1 < n else [])
+
+
+def binary(v: int, n: int) -> tuple[int | None, list[int]]:
+    """Parent and children of `v` in a complete binary tree, row by row.
+
+    >>> [binary(v, 5) for v in range(5)]
+    [(None, [1, 2]), (0, [3, 4]), (0, []), (1, []), (1, [])]
+    """
+    return ((v - 1) // 2 if v else None), [w for w in (2 * v + 1, 2 * v + 2) if w < n]
+
+
+def pipeline(n: int, parts: int) -> Shape:
+    """The tree in which the last of `parts` messages from 0 is soonest with all of `n`.
+
+    Counted in messages that one after the other take a link. In a chain a link carries each
+    once, but the last of them passes all links; a binary tree has links that carry each
+    twice, a binomial one log2 n times, and few of them one after the other.
+
+    >>> [pipeline(*case).__name__ for case in ((4, 2), (8, 2), (8, 32), (1000, 32), (1000, 1))]
+    ['chain', 'binomial', 'chain', 'binary', 'binomial']
+    """
+    depth, full_rows = (n - 1).bit_length(), (n + 1).bit_length() - 1
+    times = {chain: parts + n - 2, binomial: parts * depth, binary: 2 * (parts + full_rows - 2)}
+    return min(times, key=times.__getitem__)
 
 
 def star(v: int, n: int) -> tuple[int | None, list[int]]:
@@ -173,7 +202,7 @@ def mirrored(joins: list[int]) -> list[int]:
     """The same tree seen in a mirror: for the leaves in reverse, left and right exchanged.
 
     >>> mirrored([0, 1, 0, 2, 1])
-    [0, 0, 1, 0, 2]
+    [0, 0, 1, 0, 3]
     """
     stack: list[list[int]] = []
     for n in joins:

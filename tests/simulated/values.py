@@ -35,7 +35,7 @@ VALUES = {
     # always, shared
     "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99},
     "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3},
-    "mixed": {"slot": 96, "stage": 192, "buffer": 2048, "folders": 2},
+    "mixed": {"slot": 96, "stage": 192, "buffer": 2048, "folders": 2, "chain": 128},
     # led by node roots: all in the SLOT, what is staged only, or nothing
     "whole": {"slot": 160, "stage": 4096, "buffer": 4096, "folders": 99},
 }

@@ -1,12 +1,16 @@
-"""Cutting rows of blocks into messages: every byte once, in order, and no message half empty."""
+"""Trees of nodes, and rows of blocks cut into messages: every byte once, no message half empty."""
 
 from __future__ import annotations
 
+import doctest
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xupc import patterns
 from xupc.algorithms.exchange import messages
-from xupc.patterns import filled
+from xupc.patterns import Shape, binary, binomial, chain, filled, pipeline
 from xupc.plan.steps import Ranks
 
 
@@ -37,3 +41,38 @@ def test_blocks_just_beyond_a_message_do_not_take_two_each() -> None:
         for message in messages(node, others, 65536, 65280)
     ]
     assert sizes == [65280] * 16 + [16 * 65536 - 16 * 65280]
+
+
+def links(shape: Shape, n: int, parts: int) -> int:
+    """When the last message is there, by a clock that ticks once for a message on a link."""
+    there = {0: [0] * parts}
+    for v in there_in_turn(shape, n):
+        free = 0
+        for c in range(parts):
+            for child in shape(v, n)[1]:
+                free = max(free, there[v][c]) + 1
+                there.setdefault(child, []).append(free)
+                assert shape(child, n)[0] == v
+    assert sorted(there) == list(range(n))
+    return max(max(times) for times in there.values())
+
+
+def there_in_turn(shape: Shape, n: int) -> list[int]:
+    """Each after its parent."""
+    order = [0]
+    for v in order:
+        order += shape(v, n)[1]
+    return order
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 8, 32, 100])
+def test_a_pipeline_is_as_good_as_the_best_of_its_trees(parts: int) -> None:
+    worst = 1.0
+    for n in [*range(2, 40), 63, 64, 100, 257]:
+        best = min(links(shape, n, parts) for shape in (chain, binomial, binary))
+        worst = max(worst, links(pipeline(n, parts), n, parts) / best)
+    assert worst < 1.2
+
+
+def test_the_examples_are_true() -> None:
+    assert doctest.testmod(patterns).failed == 0

@@ -9,16 +9,13 @@ T threads on N nodes, n bytes::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial, chain, chunks, rotate, star
+from ..patterns import Shape, binomial, chunks, pipeline, rotate, star
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Part, Ranks
 from .registry import algorithm
-
-Shape = Callable[[int, int], tuple[int | None, list[int]]]
-"""A tree: ``(virtual rank, how many)`` -> parent, children."""
 
 
 @algorithm("broadcast", PULL, "every thread reads the root's block")
@@ -75,8 +72,9 @@ def multicore(
     """Between node roots in chunks, inside each node chunk by chunk as they arrive.
 
     The network sees n bytes per node. Large blocks travel down a chain of nodes, a
-    chunk on every link at the same time; small ones straight from the root to a few
-    nodes, down a binomial tree to many::
+    chunk on every link at the same time, or down a tree of more nodes than that is good
+    for (`pipeline`); small ones straight from the root to a few nodes, down a binomial
+    tree to many::
 
         root's node   c0 c1 c2 c3 ->              its threads read src
         next node        c0 c1 c2 ->              its threads read dst@node_root
@@ -150,10 +148,11 @@ def _between_nodes(
     arrived: int,
 ) -> None:
     """The network's half: take each chunk, tell my node, pass it on."""
+    nodes = t.tree.node_count
     if len(parts) > 1 or parts[0][1] >= t.tuning["chain"]:
-        shape: Shape = chain
+        shape = pipeline(nodes, len(parts))
     else:
-        shape = star if t.tree.node_count <= t.tuning["flat"] else binomial
+        shape = star if nodes <= t.tuning["flat"] else binomial
     parent, children = _tree(t, root, shape)
 
     def speaker(node: int) -> int:

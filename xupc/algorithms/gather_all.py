@@ -11,13 +11,14 @@ In place thread i's block is the i-th one at dst already, and stays there::
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, grouped, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Part, Ranks
+from ..plan.steps import Blocks, Part, Ranks
 from .registry import algorithm
 from .scatter import blocks_for
 
@@ -71,7 +72,8 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         node 0   [0]->    [3]->    [2]->        N = 4; [x]: blocks of node x
         node 1   [1]->    [0]->    [3]->
 
-    Small: every node root sends to every other at once, one message's latency.
+    Small: every node root sends to every other at once, one message's latency; on many nodes
+    it sends all that it has to the one 1, 2, 4, ... places on, log2 N messages' latency.
     Inside one node: small ones are copied by whoever arrives last, else pulled.
     """
     if t.one_node:
@@ -92,12 +94,14 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
     few = t.tree.node_count <= t.tuning["flat"]
-    small = few and nbytes * t.largest_node <= t.tuning["chain"]
-    words = _words(t, dst, nbytes, 1 if small else t.tuning["tell"])
+    small = nbytes * t.largest_node <= t.tuning["chain"]
+    words = _words(t, dst, nbytes, 1 if small and few else t.tuning["tell"])
     if t.me == t.node_root:
         with t.net():
-            if small:
+            if small and few:
                 _flat(t, dst, src, nbytes, arrived)
+            elif small:
+                _doubling(t, dst, src, nbytes, arrived, words)
             else:
                 _ring(t, dst, src, nbytes, arrived, words)
     _copy_mates(t, dst, src, nbytes)
@@ -167,6 +171,41 @@ def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[in
         for row, size, count in _messages(t, src, t.my_node, nbytes, home=True):
             t.send(t.tree.node_root(node), row, size, count)
     return tickets
+
+
+def _doubling(
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+) -> None:
+    """The blocks of 1, 2, 4, ... nodes up to mine to the node root as many places on.
+
+    They come as in a ring, nearest behind first, so word of them is given in the same order.
+    """
+    nodes = t.tree.node_count
+    order = [t.my_node, *_arrival_order(t)]
+    ends = list(accumulate(map(len, words)))
+
+    def blocks(near: int, far: int) -> list[Blocks]:
+        """Of the nodes that lie so many places behind mine, the farthest first."""
+        rows = [
+            _messages(t, dst if k else src, order[k], nbytes, home=not k)
+            for k in range(near, far)[::-1]
+        ]
+        return [Blocks(*message) for row in rows for message in row]
+
+    came = told = 0
+    step = 1
+    while step < nodes:
+        many = min(step, nodes - step)
+        incoming = blocks(step, step + many)
+        ticket = t.recv_blocks(t.tree.node_root(order[step]), incoming)
+        to = t.tree.node_root((t.my_node + step) % nodes)
+        t.send_blocks(to, blocks(0, many))
+        t.need(ticket)
+        came += len(incoming)
+        if (word := bisect_right(ends, came)) > told:
+            t.signal(arrived, t.mates(), word)
+            told = word
+        step *= 2
 
 
 def _ring(

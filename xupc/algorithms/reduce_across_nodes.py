@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..patterns import chain, grouped, star, tree_joins
+from ..patterns import chain, grouped, pipeline, star, tree_joins
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
@@ -449,20 +449,21 @@ class PartsToOne(Parts):
 
 
 def to_one(t: Recorder, r: Reduction) -> None:
-    """Down a chain of nodes to dst's, each joining what comes with its own: n bytes a link.
+    """Down a `pipeline` to dst's node, each joining what comes with its own: n bytes a link.
 
-    Short results come from a few nodes all at once, those that make only a few pieces of a
-    chain in parts, each joined by another node. A node's threads fold its pieces into their
-    BUFFERs; of a chain's, two of them ahead.
+    That is a chain of nodes if these are few for so many pieces. Short results come from a
+    few nodes all at once, those that make only a few pieces of a chain in parts, each joined
+    by another node. A node's threads fold its pieces into their BUFFERs; of a pipeline's, two
+    of them ahead.
     """
     if PartsToOne.fits(t, r):
         PartsToOne(t, r).record()
     else:
-        Chain(t, r).record()
+        WholeToOne(t, r).record()
 
 
-class Chain:
-    """Pieces on their way to one node: chain or star, the target's node at its top."""
+class WholeToOne:
+    """Pieces on their way to one node: a pipeline or a star, the target's node at its top."""
 
     _DEPTH = 2  # pieces that may be under way on a link
 
@@ -471,14 +472,19 @@ class Chain:
         self.t, self.r, self.to = t, r, r.to
         n = self.n = t.tree.node_count
         self.home = t.tree.node_of(r.to)
-        few = n <= t.tuning["flat"]
-        self.star = few and r.nbytes < t.tuning["chain"]
-        shape = star if self.star else chain
-        self.parent, self.children = shape((t.my_node - self.home) % n, n)
-        slots = self._DEPTH * (2 + (n - 1 if self.star else 1))
         # a single piece would have one link after the other
         half = max(r.nbytes // 2, t.tuning["chain"])
-        width = self.width = t.unit(r.nbytes, min(half, t.tuning["buffer"] // slots))
+        few = n <= t.tuning["flat"]
+        short = few and r.nbytes < t.tuning["chain"]
+
+        def unit(children: int) -> int:
+            """The size of pieces of which a speaker keeps so many, its own and its results."""
+            places = self._DEPTH * (2 + children)
+            return t.unit(r.nbytes, min(half, t.tuning["buffer"] // places))
+
+        self.shape = star if short else pipeline(n, -(-r.nbytes // unit(1)))
+        self.parent, self.children = self.shape((t.my_node - self.home) % n, n)
+        width = self.width = unit(len(self.shape(0, n)[1]))  # 0 has the most
         self.pieces = r.pieces(0, r.each, width)
         self.speaker = t.acting_root(t.my_node, r.to)
         self.making = Making(t, r, self.pieces, self.speaker)
@@ -490,15 +496,18 @@ class Chain:
 
     @cached_property
     def _brings(self) -> dict[int, np.ndarray]:
-        """blocks -> of each place in the chain, whether anything comes from there."""
+        """blocks -> of each place in the tree, whether anything comes from there."""
         out = {}
         for blocks in {blocks for _, _, blocks in self.pieces}:
             threads = self.r.layout.first + np.arange(self.r.positions(blocks))
             nodes = self.t.tree.node_index[threads % self.t.size]
             have = np.zeros(self.n, bool)
             have[(nodes - self.home) % self.n] = True
-            if not self.star:  # all that lie further down the chain
+            if self.shape is chain:
                 have = np.logical_or.accumulate(have[::-1])[::-1]
+            elif not have.all():
+                for v in range(self.n - 1, 0, -1):  # a child's place is behind its parent's
+                    have[self.shape(v, self.n)[0]] |= have[v]
             out[blocks] = have
         return out
 
@@ -536,7 +545,7 @@ class Chain:
         return Operand(BUFFER).on(self.t.me, (self._DEPTH * (1 + k) + q % self._DEPTH) * self.width)
 
     def _root(self, v: int) -> int:
-        """Who speaks for the node at a place in the chain."""
+        """Who speaks for the node at a place in the tree."""
         return self.t.acting_root((self.home + v) % self.n, self.to)
 
     def _link(self) -> None:

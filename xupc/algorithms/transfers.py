@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial, chain, chunks, grouped, rotate, star
+from ..patterns import Shape, binomial, chain, chunks, grouped, pipeline, rotate, star
 from ..plan.recorder import MOST_BYTES, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
@@ -372,9 +372,6 @@ def _along(
             yield Event(place(c + depth, here, child, c), False, stops[child], pieces, came)
 
 
-Shape = Callable[[int, int], tuple[int | None, list[int]]]
-
-
 def _shape(t: Recorder, stops: int, total: int, one_to_many: bool) -> tuple[Shape, int]:
     """The tree that a route's messages go along, and how large they are at most."""
     tuning = t.tuning
@@ -382,9 +379,11 @@ def _shape(t: Recorder, stops: int, total: int, one_to_many: bool) -> tuple[Shap
         shape: Shape = star if stops <= tuning["flat"] else binomial
         most = tuning["message"]
     else:
-        shape = chain
         most = tuning["chunk"]
-        if not one_to_many:  # every link is busy all the time: two messages in a round at least
+        if one_to_many:
+            shape = pipeline(stops + 1, -(-total // most))
+        else:  # every link is busy all the time: two messages in a round at least
+            shape = chain
             most = min(tuning["ring"], max(most, total // 2))
     needed = -(-total * stops // tuning["messages"])
     return shape, min(max(most, needed), MOST_BYTES)

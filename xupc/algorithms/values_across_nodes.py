@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import binomial, chain, chunks, rotate, star
+from ..patterns import binomial, chunks, pipeline, rotate, star
 from ..plan.recorder import Operand, Recorder, Who
 from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
 from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
@@ -370,7 +370,7 @@ def to_root(t: Recorder, m: Move) -> None:
 
 # --- broadcast ---------------------------------------------------------------------------------
 def broadcast(t: Recorder, m: Move) -> None:
-    """Down a chain of nodes, a chunk on every link at a time; short: a star or a binomial tree.
+    """Down a `pipeline` of nodes, mostly a chain; short: a star or a binomial tree.
 
     ::
 
@@ -382,7 +382,8 @@ def broadcast(t: Recorder, m: Move) -> None:
     assert isinstance(m.source, int)
     root = m.source
     nodes, home = t.tree.node_count, t.tree.node_of(root)
-    shape = chain
+    chunk = min(t.tuning["chunk"], t.tuning["buffer"] // 4 // LINE * LINE)
+    shape = pipeline(nodes, -(-m.nbytes // chunk))
     if m.nbytes < t.tuning["chain"]:
         shape = star if nodes <= t.tuning["flat"] else binomial
     parent, children = shape(rotate(t.my_node, home, nodes), nodes)
@@ -391,7 +392,6 @@ def broadcast(t: Recorder, m: Move) -> None:
         return t.acting_root((v + home) % nodes, root)
 
     me = t.acting_root(t.my_node, root)
-    chunk = min(t.tuning["chunk"], t.tuning["buffer"] // 4 // LINE * LINE)
     places = Places(SLOT, t.tuning["slot"])
     if m.nbytes > t.tuning["slot"]:
         places = Places(BUFFER, chunk, t.tuning["buffer"] // chunk // 2 * 2)

@@ -240,7 +240,7 @@ def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
 
 
 def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
-    """All values to where they are needed; a chain of nodes; or of threads, as PUSH, if long.
+    """All values to where they are needed; node after node; or thread after thread, as PUSH.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
     nodes whose threads follow each other. Few threads of one node take all they need.

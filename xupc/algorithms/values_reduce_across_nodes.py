@@ -20,7 +20,7 @@ from .values_across_nodes import Relay
 if TYPE_CHECKING:
     from .values_reduce import Joining
 
-__all__ = ["by_nodes", "fold_in_line", "node_after_node", "reduce", "running", "table"]
+__all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
 _MOST = 32  # values that a fold keeps before it joins them
 
@@ -44,13 +44,17 @@ def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -
 
 
 def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) -> None:
-    """prefix and suffix: all values to all nodes if they are short; a chain of nodes; or `long`."""
-    few = t.tree.node_count <= t.tuning["flat"]
+    """prefix and suffix: all values to all nodes if few and short; by nodes; or `long`."""
+    nodes = t.tree.node_count
+    few = nodes <= t.tuning["flat"]
     if not (few and _table_fits(t) and r.nbytes * t.size <= t.tuning["chain"]):
-        if _neighbours(t) and r.nbytes * t.largest_node <= t.tuning["wake"]:
+        units = -(-r.nbytes // t.tuning["chain"])
+        if not _neighbours(t) or (few and r.nbytes * t.largest_node > t.tuning["wake"]):
+            long()
+        elif few or r.exact or units * (nodes - 1).bit_length() >= units + nodes - 2:
             node_after_node(t, r, reverse)
         else:
-            long()
+            doubling(t, r, reverse)
         return
 
     def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
@@ -216,6 +220,67 @@ def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
         join(r.dst.on(t.me, units[u][0]), u, mates.index(t.me))
 
     relay.run(len(units), stage, post, take, pass_on)
+
+
+def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
+    """prefix and suffix: what the 2^k nodes up to one have goes to the one 2^k further on.
+
+    So n bytes leave a node in each of the log2 N rounds k = 0, 1, ..., while a chain of N nodes
+    takes N messages one after the other. A thread joins all that has come, and its mates' values
+    up to itself.
+    """
+    nodes = t.tree.node_count
+    rounds = range((nodes - 1).bit_length())
+    here = nodes - 1 - t.my_node if reverse else t.my_node
+    mates = [int(x) for x in t.tree.members(t.my_node)][:: -1 if reverse else 1]
+    relay = Relay(t, r.nbytes, 2 * len(rounds) * (r.nbytes + LINE))
+    width = r.nbytes
+    if not relay.out.short:
+        width = min(relay.out.width, relay.landing.width // (2 * len(rounds)) // LINE * LINE)
+    units = r.units(width)
+    stride = -(-max(size for _, size in units) // LINE) * LINE
+
+    def root(place: int) -> int:
+        return t.tree.node_root(nodes - 1 - place if reverse else place)
+
+    def arrived(u: int, k: int) -> Part:
+        return relay.landing.on(t.node_root, u, k * stride)
+
+    def joined(u: int, k: int) -> Part:
+        return relay.landing.on(t.node_root, u, (len(rounds) + k) * stride)
+
+    def staged(u: int, until: int) -> list[Part]:
+        return [relay.out.on(i, u) for i in mates[: until + 1]]
+
+    def join(dst: Part, u: int, parts: list[Part]) -> None:
+        parts = parts[::-1] if reverse else parts
+        fold_in_line(t, dst, parts, units[u][1] // r.itemsize, reverse)
+
+    def stage(u: int) -> None:
+        offset, size = units[u]
+        t.copy(relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+
+    def trade(u: int) -> None:
+        size = units[u][1]
+        mine = joined(u, 0)  # what the nodes up to mine have, as many as have been heard of
+        if here + 1 < nodes:
+            join(mine, u, staged(u, len(mates)))
+        for k in rounds:
+            tickets = []
+            if here - 2**k >= 0:
+                tickets.append(t.recv(root(here - 2**k), arrived(u, k), size, bounded=False))
+            if here + 2**k < nodes:
+                tickets.append(t.send(root(here + 2**k), mine, size))
+            t.need(*tickets)
+            if here - 2**k >= 0 and here + 2 ** (k + 1) < nodes:
+                join(joined(u, k + 1), u, [arrived(u, k), mine])
+                mine = joined(u, k + 1)
+
+    def take(u: int) -> None:
+        before = [arrived(u, k) for k in reversed(rounds) if here - 2**k >= 0]
+        join(r.dst.on(t.me, units[u][0]), u, before + staged(u, mates.index(t.me)))
+
+    relay.run(len(units), stage, lambda u: [], take, trade)
 
 
 # --- node by node ---------------------------------------------------------------------------------
