@@ -27,6 +27,10 @@ PROGRAM = """
         xupc.all_reduce_mpi(dst + root * T * n, src, xupc.ADD, flags=flag)
         if me == root:
             assert (dst.local[:n] == data.sum(0)).all(), ("reduce_mpi", n)
+        xupc.all_reduce_mpi_all(dst, src, xupc.ADD, flags=flag)
+        assert (dst.local[:n] == data.sum(0)).all(), ("reduce_mpi_all", n)
+        xupc.allav_reduce_all(out, data[me].copy(), xupc.MAX, flags=flag)
+        assert (out == data.max(0)).all(), ("allav_reduce_all", n)
         for run, until in ((xupc.allav_prefix_reduce, data[: me + 1]), (
             xupc.allav_suffix_reduce, data[me:]
         )):

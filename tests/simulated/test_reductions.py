@@ -225,6 +225,10 @@ KNOWN = {
     ("reduce_mpi", MULTICORE, "lanes not tied"): (
         "the net lane waits for the pieces that its node makes, and these for their use"
     ),
+    ("reduce_mpi_all", MULTICORE, "lanes not tied"): "the same",
+    ("reduce_mpi_all", MULTICORE, "Signal too early"): (
+        "word of a part that the node itself has joined comes some messages after that"
+    ),
 }
 """(form, algorithm, mutation) -> why nobody may notice."""
 

@@ -93,7 +93,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
     Of longer ones each node finishes a part for dst's node (`nodes.to_one`, which has the
     longest go down a chain of nodes), or for all (`nodes.to_all`), chunk by chunk. What has to
     keep an order that is not the nodes' goes up a tree of threads, as PUSH does, and so do
-    results for all on many nodes.
+    results for all on so many nodes that each one's part is short.
     """
     if t.one_node:
         _one_node(t, r)
@@ -116,7 +116,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
     ):
         if t.me == t.node_root:
             nodes.lead(t, r)
-    elif few and r.to is None:
+    elif r.to is None and (few or nodes.parts_pay(t, r.nbytes)):
         nodes.to_all(t, r)
     elif r.to is not None and not r.exact:
         nodes.to_one(t, r)

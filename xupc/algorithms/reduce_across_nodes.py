@@ -18,7 +18,7 @@ from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
 from .sweeps import trade_values, traded_values
 
-__all__ = ["fits", "in_order", "in_parts", "lead", "table", "to_all", "to_one"]
+__all__ = ["fits", "in_order", "in_parts", "lead", "parts_pay", "table", "to_all", "to_one"]
 
 
 # --- who has what ---------------------------------------------------------------------------
@@ -73,6 +73,19 @@ def in_parts(t: Recorder, nbytes: int) -> bool:
     """
     n = t.tree.node_count
     return 2 < n <= t.tuning["flat"] and nbytes <= n * t.tuning["chain"]
+
+
+def parts_pay(t: Recorder, nbytes: int) -> bool:
+    """Whether many nodes that finish a part each are faster than a tree, all to all.
+
+    Each part takes a message to and from every node, while a tree takes all of the result
+    2 log2 N times over the links of its top: so the parts must not be short, nor many.
+    """
+    n, tuning = t.tree.node_count, t.tuning
+    part = nbytes // n
+    room = tuning["buffer"] // (3 * n)
+    long = part >= tuning["chain"] // tuning["flat"] > 0 and room >= 64
+    return long and 2 * n * -(-part // room) <= tuning["messages"]
 
 
 def targets(t: Recorder, r: Reduction) -> list[int]:

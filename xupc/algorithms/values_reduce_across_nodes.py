@@ -13,7 +13,7 @@ import numpy as np
 from ..patterns import chain, tree_joins
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import Blocks, Leaf, Part
-from .reduce_across_nodes import in_parts
+from .reduce_across_nodes import in_parts, parts_pay
 from .staging import LINE
 from .values_across_nodes import Relay
 
@@ -28,7 +28,10 @@ _MOST = 32  # values that a fold keeps before it joins them
 def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:
     """Node by node, or of all threads in their order, or (many nodes) up a tree of threads."""
     few = t.tree.node_count <= t.tuning["flat"]
-    if few and _nodes_fit(t, r) and (not (r.exact or r.ordered) or _in_order(t)):
+    free = not (r.exact or r.ordered)
+    unit = min(r.nbytes, t.tuning["buffer"] // 10)
+    pays = few or (free and r.to is None and parts_pay(t, unit))
+    if pays and _nodes_fit(t, r) and (free or _in_order(t)):
         by_nodes(t, r)
     elif few and _table_fits(t):
         homes = range(t.tree.node_count) if r.to is None else [t.tree.node_of(r.to)]
