@@ -31,7 +31,7 @@ from xupc.plan.steps import (
 from xupc.topology import Tree
 
 NODES, PER_NODE = 64, 2
-ROUNDS = 6
+ROUNDS = (NODES - 1).bit_length()
 """log2 of the nodes."""
 SMALL = {**TUNING, "slot": 1024, "stage": 131072, "folders": 4, "yields": 0}
 

@@ -83,7 +83,7 @@ def parts_pay(t: Recorder, nbytes: int) -> bool:
     """
     n, tuning = t.tree.node_count, t.tuning
     part = nbytes // n
-    room = tuning["buffer"] // (3 * n)
+    room = tuning["buffer"] // (Parts.DEPTH * n)
     long = part >= tuning["chain"] // tuning["flat"] > 0 and room >= 64
     return long and 2 * n * -(-part // room) <= tuning["messages"]
 
@@ -251,7 +251,7 @@ class Parts:
     Piece j of part k is ``(k, j)``; parts are numbered by the nodes that finish them.
     """
 
-    _DEPTH = 3  # rounds whose values may be under way
+    DEPTH = 3  # rounds whose values may be under way
     _AHEAD = 2  # rounds from a piece's values to its join
 
     def __init__(self, t: Recorder, r: Reduction) -> None:
@@ -290,7 +290,7 @@ class Parts:
     def _width(self, part: int) -> int:
         """Bytes of the largest piece of a part of so many."""
         t = self.t
-        return t.unit(part, t.tuning["buffer"] // (self._DEPTH * self.n))
+        return t.unit(part, t.tuning["buffer"] // (self.DEPTH * self.n))
 
     def _take(self) -> None:
         """What is mine of the results."""
@@ -334,7 +334,7 @@ class Parts:
 
     def _landing(self, k: int, j: int) -> Part:
         """Where node k's value of piece j of my part arrives."""
-        return Operand(BUFFER).on(self.t.me, (j % self._DEPTH * self.n + k) * self.width)
+        return Operand(BUFFER).on(self.t.me, (j % self.DEPTH * self.n + k) * self.width)
 
     def _root(self, node: int) -> int:
         return self.t.tree.node_root(node)

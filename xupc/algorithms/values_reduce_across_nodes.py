@@ -187,42 +187,22 @@ def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
     Each joins what came from the node before with what its mates up to itself have staged.
     Values are joined in the order of a chain of threads, in which each wakes the next one.
     """
-    way = -1 if reverse else 1
-    before, after = (
-        [node] if 0 <= node < t.tree.node_count else []
-        for node in (t.my_node - way, t.my_node + way)
-    )
-    mates = [int(x) for x in t.tree.members(t.my_node)][::way]
-    relay = Relay(t, r.nbytes, 2 * (r.nbytes + LINE))
-    width = r.nbytes
-    if not relay.out.short:
-        room = relay.landing.width // 2 // LINE * LINE
-        width = min(relay.out.width, room, max(LINE, t.tuning["chain"]))
-    units = r.units(width)
+    line = Line(t, r, reverse, 2, max(LINE, t.tuning["chain"]))
 
-    def join(dst: Part, u: int, until: int) -> None:
-        parts = [relay.landing.on(t.node_root, u)] if before else []
-        parts += [relay.out.on(i, u) for i in mates[: until + 1]]
-        fold_in_line(t, dst, parts[::way], units[u][1] // r.itemsize, reverse)
-
-    def stage(u: int) -> None:
-        offset, size = units[u]
-        t.copy(relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+    def before(u: int) -> list[Part]:
+        return [line.place(u, 0)] if line.here else []
 
     def post(u: int) -> list[int]:
-        place, size = relay.landing.on(t.me, u), units[u][1]
-        return [t.recv(t.tree.node_root(k), place, size, bounded=False) for k in before]
+        of, size = line.here - 1, line.units[u][1]
+        return [t.recv(line.root(of), place, size, bounded=False) for place in before(u)]
 
     def pass_on(u: int) -> None:
-        for node in after:
-            mine = relay.landing.on(t.me, u, -(-width // LINE) * LINE)
-            join(mine, u, len(mates))
-            t.need(t.send(t.tree.node_root(node), mine, units[u][1]))
+        if line.here + 1 < line.nodes:
+            mine = line.place(u, 1)
+            line.join(mine, u, before(u) + line.staged(u))
+            t.need(t.send(line.root(line.here + 1), mine, line.units[u][1]))
 
-    def take(u: int) -> None:
-        join(r.dst.on(t.me, units[u][0]), u, mates.index(t.me))
-
-    relay.run(len(units), stage, post, take, pass_on)
+    line.run(before, post, pass_on)
 
 
 def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
@@ -232,58 +212,101 @@ def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
     takes N messages one after the other. A thread joins all that has come, and its mates' values
     up to itself.
     """
-    nodes = t.tree.node_count
-    rounds = range((nodes - 1).bit_length())
-    here = nodes - 1 - t.my_node if reverse else t.my_node
-    mates = [int(x) for x in t.tree.members(t.my_node)][:: -1 if reverse else 1]
-    relay = Relay(t, r.nbytes, 2 * len(rounds) * (r.nbytes + LINE))
-    width = r.nbytes
-    if not relay.out.short:
-        width = min(relay.out.width, relay.landing.width // (2 * len(rounds)) // LINE * LINE)
-    units = r.units(width)
-    stride = -(-max(size for _, size in units) // LINE) * LINE
-
-    def root(place: int) -> int:
-        return t.tree.node_root(nodes - 1 - place if reverse else place)
+    rounds = range((t.tree.node_count - 1).bit_length())
+    line = Line(t, r, reverse, 2 * len(rounds), r.nbytes)
+    here, nodes = line.here, line.nodes
 
     def arrived(u: int, k: int) -> Part:
-        return relay.landing.on(t.node_root, u, k * stride)
+        return line.place(u, k)
 
     def joined(u: int, k: int) -> Part:
-        return relay.landing.on(t.node_root, u, (len(rounds) + k) * stride)
-
-    def staged(u: int, until: int) -> list[Part]:
-        return [relay.out.on(i, u) for i in mates[: until + 1]]
-
-    def join(dst: Part, u: int, parts: list[Part]) -> None:
-        parts = parts[::-1] if reverse else parts
-        fold_in_line(t, dst, parts, units[u][1] // r.itemsize, reverse)
-
-    def stage(u: int) -> None:
-        offset, size = units[u]
-        t.copy(relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+        return line.place(u, len(rounds) + k)
 
     def trade(u: int) -> None:
-        size = units[u][1]
+        size = line.units[u][1]
         mine = joined(u, 0)  # what the nodes up to mine have, as many as have been heard of
         if here + 1 < nodes:
-            join(mine, u, staged(u, len(mates)))
+            line.join(mine, u, line.staged(u))
         for k in rounds:
             tickets = []
             if here - 2**k >= 0:
-                tickets.append(t.recv(root(here - 2**k), arrived(u, k), size, bounded=False))
+                tickets.append(t.recv(line.root(here - 2**k), arrived(u, k), size, bounded=False))
             if here + 2**k < nodes:
-                tickets.append(t.send(root(here + 2**k), mine, size))
+                tickets.append(t.send(line.root(here + 2**k), mine, size))
             t.need(*tickets)
             if here - 2**k >= 0 and here + 2 ** (k + 1) < nodes:
-                join(joined(u, k + 1), u, [arrived(u, k), mine])
+                line.join(joined(u, k + 1), u, [arrived(u, k), mine])
                 mine = joined(u, k + 1)
 
-    def take(u: int) -> None:
-        before = [arrived(u, k) for k in reversed(rounds) if here - 2**k >= 0]
-        join(r.dst.on(t.me, units[u][0]), u, before + staged(u, mates.index(t.me)))
+    def before(u: int) -> list[Part]:
+        return [arrived(u, k) for k in reversed(rounds) if here - 2**k >= 0]
 
-    relay.run(len(units), stage, lambda u: [], take, trade)
+    line.run(before, lambda u: [], trade)
+
+
+class Line:
+    """Nodes in the order in which values are joined: from the first on, or from the last.
+
+    Parameters
+    ----------
+    places
+        How many values a node root keeps besides: what comes from other nodes, what goes there.
+    most
+        The largest unit.
+    """
+
+    def __init__(self, t: Recorder, r: Joining, reverse: bool, places: int, most: int) -> None:
+        self.t, self.r, self.reverse = t, r, reverse
+        self.nodes = t.tree.node_count
+        self.here = self._turned(t.my_node)
+        self.mates = [int(x) for x in t.tree.members(t.my_node)][:: -1 if reverse else 1]
+        self.relay = Relay(t, r.nbytes, places * (r.nbytes + LINE))
+        width = r.nbytes
+        if not self.relay.out.short:
+            room = self.relay.landing.width // places // LINE * LINE
+            width = min(self.relay.out.width, room, most)
+        self.units = r.units(width)
+        self.stride = -(-max(size for _, size in self.units) // LINE) * LINE
+
+    def _turned(self, node: int) -> int:
+        return self.nodes - 1 - node if self.reverse else node
+
+    def root(self, at: int) -> int:
+        """The root of a node, by where it is in the line."""
+        return self.t.tree.node_root(self._turned(at))
+
+    def place(self, u: int, k: int) -> Part:
+        """My node root's k-th place of a unit."""
+        return self.relay.landing.on(self.t.node_root, u, k * self.stride)
+
+    def staged(self, u: int, last: int | None = None) -> list[Part]:
+        """What my node's threads have staged, in the order of the line, until `last`."""
+        end = len(self.mates) if last is None else self.mates.index(last) + 1
+        return [self.relay.out.on(i, u) for i in self.mates[:end]]
+
+    def join(self, dst: Part, u: int, parts: list[Part]) -> None:
+        """Join values that are given in the order of the line."""
+        ordered = parts[::-1] if self.reverse else parts
+        fold_in_line(self.t, dst, ordered, self.units[u][1] // self.r.itemsize, self.reverse)
+
+    def run(
+        self,
+        before: Callable[[int], list[Part]],
+        post: Callable[[int], list[int]],
+        finish: Callable[[int], None],
+    ) -> None:
+        """Record all units; a thread joins what is there of the nodes `before` with its mates'."""
+        t, r = self.t, self.r
+
+        def stage(u: int) -> None:
+            offset, size = self.units[u]
+            t.copy(self.relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+
+        def take(u: int) -> None:
+            dst = r.dst.on(t.me, self.units[u][0])
+            self.join(dst, u, before(u) + self.staged(u, t.me))
+
+        self.relay.run(len(self.units), stage, post, take, finish)
 
 
 # --- node by node ---------------------------------------------------------------------------------
