@@ -130,6 +130,9 @@ SIZES: dict[str, Read] = {
     "buffer": _number(1 << 16, BUFFER_BYTES),
     "slot": _number(0, SLOT_BYTES),
     "stage": _UNIT,
+    "reach": _LIMIT,
+    "reach_each": _LIMIT,
+    "reach_all": _LIMIT,
     "folders": _number(1),
     "yields": _number(0, 1 << 20),
 }

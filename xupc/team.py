@@ -85,6 +85,8 @@ class Team:
         )
         self.choices = table.at(self.place)
         self.tuning = table.tuning(self.place)
+        if job.pids is None:
+            self.tuning = {**self.tuning, "reach": 0}
         if job.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number
@@ -157,11 +159,12 @@ class Team:
             counter_mode,
             spins,
             yields,
-            self.tuning["nt_min"],
+            self.tuning["nt_min"] if job.bypass else 0,
             self._left_word(ground),
             ground.number,
-            (job.control, ground),
+            (job.control, ground, job.pids),
             job.control.ring_address,
+            0 if job.pids is None else job.pids.ctypes.data,
         )
 
     def _left_word(self, ground: Ground) -> int:

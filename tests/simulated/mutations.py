@@ -18,9 +18,11 @@ from xupc.plan.steps import (
     Need,
     NetSignal,
     NetWait,
+    Offer,
     Part,
     Post,
     Ranks,
+    Reach,
     Recv,
     Scan,
     Send,
@@ -33,7 +35,7 @@ from xupc.plan.steps import (
 __all__ = ["Mutation", "mutations"]
 
 Release = Signal | Post
-Data = Copy | Swap | Send | Recv | Get | Fold | Scan
+Data = Copy | Swap | Reach | Offer | Send | Recv | Get | Fold | Scan
 Channelled = Signal | Wait | NetSignal | NetWait
 
 
@@ -124,6 +126,15 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.count > 1:
                 yield "a block short", replace(step, count=step.count - 1)
+        case Offer():
+            yield "wrong offer", replace(step, part=_shifted(step.part))
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+        case Reach():
+            yield "wrong target", replace(step, dst=_shifted(step.dst))
+            yield "wrong source", replace(step, offset=step.offset + 1)
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.of.count > 1:
+                yield "a block short", replace(step, of=step.of.cut(0, step.of.count - 1))
         case Get():
             yield "wrong target", replace(step, dst=_shifted(step.dst))
             yield "wrong source", replace(step, src=_shifted(step.src))

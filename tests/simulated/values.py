@@ -33,12 +33,14 @@ SLOT_BYTES = 256
 VALUES = {
     # nothing fits a SLOT; units of a line, places that are soon taken again; folds are never, or
     # always, shared
-    "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99},
-    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3},
-    "mixed": {"slot": 96, "stage": 192, "buffer": 2048, "folders": 2, "chain": 128},
+    "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99, "reach": 0},
+    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3, "reach": 1},
+    "mixed": {
+        "slot": 96, "stage": 192, "buffer": 2048, "folders": 2, "chain": 128, "reach": 100,
+    },
     # led by node roots: all in the SLOT, what is staged only, or nothing
-    "whole": {"slot": 160, "stage": 4096, "buffer": 4096, "folders": 99},
-}
+    "whole": {"slot": 160, "stage": 4096, "buffer": 4096, "folders": 99, "reach": 0},
+}  # fmt: skip
 """What the tunings of `matrix` have besides."""
 SIZES = {
     "large": (8, 40, 64, 72, 136, 400, 1400), "small": (8, 24, 32, 48, 104),
@@ -48,7 +50,7 @@ SIZES = {
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    return {**TUNINGS[name][0], **VALUES[name]}
+    return {"reach_each": 40, "reach_all": 200, **TUNINGS[name][0], **VALUES[name]}
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,21 @@ empties, then fills, so one bar for each unit is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..patterns import chunks, pieces
 from ..plan.recorder import ALL, Operand, Recorder, Who
 from ..plan.steps import BUFFER, SLOT, Blocks, Part, Ranks
 
-__all__ = ["LINE", "Move", "Places", "Unit", "cut", "places_of", "runs_of", "units_of", "within"]
+if TYPE_CHECKING:
+    from ..topology import Tree
+
+__all__ = [
+    "LINE", "Move", "Places", "Unit", "cut", "places_of", "reaches", "runs_of", "units_of",
+    "within",
+]  # fmt: skip
 
 LINE = 64
 
@@ -86,6 +93,21 @@ def runs_of(t: Recorder, node: int | None = None, but: int = -1) -> list[tuple[i
     return out
 
 
+def reaches(
+    tree: Tree, tuning: Mapping[str, int], nbytes: int, from_all: bool = False,
+    to_all: bool = False, same: bool = False,
+) -> bool:  # fmt: skip
+    """Whether threads of one node take blocks straight from each other's private memory.
+
+    Short ones are better staged where several threads take the `same` block, since that is
+    done once for all of them, or where each thread takes one of every other.
+    """
+    size = "reach"
+    if tree.size > 2 and to_all and (same or from_all):
+        size = "reach_all" if same else "reach_each"
+    return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning[size]
+
+
 @dataclass(frozen=True)
 class Move:
     """Whose block goes to whom, and where it lies in private memory.
@@ -121,6 +143,11 @@ class Move:
         """Whether blocks come to a thread."""
         return self.target in (ALL, thread)
 
+    def reaches(self, t: Recorder) -> bool:
+        """Whether blocks are taken where they lie."""
+        from_all, to_all = self.source == ALL, self.target == ALL
+        return reaches(t.tree, t.tuning, self.nbytes, from_all, to_all, not self.by_target)
+
     def ranks(self, t: Recorder, who: Who) -> Ranks:
         """The source or the target as ranks."""
         return Ranks(who) if isinstance(who, int) else Ranks(0, t.size)
@@ -149,6 +176,11 @@ class Move:
             target, source = (x(t, Ranks(t.me)).block(0) for x in (self.to, self.of))
             if target != source:
                 t.copy(target, source, self.nbytes)
+
+    def offer(self, t: Recorder) -> None:
+        """Let all who take reach for my blocks where they are."""
+        count = t.size if self.by_target else 1
+        t.offer(self.of(t, Ranks(0 if self.by_target else t.me)), self.nbytes * count)
 
     # -- between nodes -------------------------------------------------------------------
     def blocks_for(self, t: Recorder, node: int, unit: Unit) -> list[Blocks]:

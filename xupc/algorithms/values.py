@@ -28,7 +28,7 @@ from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import Part, Ranks
 from . import values_across_nodes as nodes
 from .registry import algorithm
-from .staging import LINE, Move, cut, places_of, units_of
+from .staging import LINE, Move, cut, places_of, reaches, units_of
 
 if TYPE_CHECKING:
     from ..topology import Tree
@@ -61,11 +61,15 @@ def transforms(
 
     It cannot where blocks arrive in dst before all that were there have left.
     """
-    if flow == "permute":
-        return tree.node_count == 1 or flag != PUSH
-    if flow != "exchange":
+    if flow not in ("exchange", "permute"):
         return True
-    if tree.node_count > 1 and flag != PULL:
+    one_node = tree.node_count == 1
+    all_to_all = flow == "exchange"
+    if flag != PUSH and reaches(tree, tuning, nbytes, all_to_all, all_to_all):
+        return False
+    if flow == "permute":
+        return one_node or flag != PUSH
+    if not one_node and flag != PULL:
         return False
     width = min(tuning["stage"], tuning["buffer"] // 2)
     return flag == PUSH or tree.size * nbytes <= tuning["slot"] or tree.size * LINE <= width
@@ -75,8 +79,12 @@ def transforms(
 def pull(t: Recorder, m: Move) -> None:
     """Givers copy their blocks into their scratch, takers copy them from there.
 
-    Takers of other nodes read one-sided, straight into their private memory.
+    Takers of other nodes read one-sided, straight into their private memory. Inside a node
+    long blocks are taken straight from the givers' private memory.
     """
+    if m.reaches(t):
+        _reach(t, m)
+        return
     t.expose()
     everyone = m.ranks(t, m.target)
     blocks = everyone.count if m.by_target else 1
@@ -101,6 +109,19 @@ def pull(t: Recorder, m: Move) -> None:
     m.own(t)
     if not places.short:
         t.barrier()
+
+
+def _reach(t: Recorder, m: Move) -> None:
+    """One copy: nobody gives before he has entered, or leaves before all have taken."""
+    if m.gives(t.me):
+        m.offer(t)
+    t.after(m.source, m.target)
+    if m.takes(t.me):
+        at = t.me * m.nbytes if m.by_target else 0
+        for _, run in m.near(t, m.source, but=t.me):
+            t.reach(m.to(t, run), run, at, m.nbytes)
+        m.own(t)
+    t.after(m.target, m.source)
 
 
 def _stage(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part) -> None:
@@ -211,6 +232,15 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
     to, of = _partners(t, perm)
+    if reaches(t.tree, t.tuning, nbytes):
+        t.offer(src.on(t.me), nbytes)
+        t.after_each(_others(t, [of]), _others(t, [to]))
+        if of != t.me:
+            t.reach(DST.on(t.me), Ranks(of), 0, nbytes)
+        elif not in_place:
+            t.copy(DST.on(t.me), src.on(t.me), nbytes)
+        t.after_each(_others(t, [to]), _others(t, [of]))
+        return
     t.expose()
     places = places_of(t, nbytes)
     for u, (offset, size) in enumerate(chunks(nbytes, places.width)):

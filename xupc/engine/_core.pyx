@@ -62,6 +62,7 @@ cdef extern from "core.h" nogil:
         uint64_t led_epoch
         void *left
         uint64_t nt_min
+        const int32_t *pids
         uint64_t *history
     ctypedef struct xk_kernel:
         int32_t size
@@ -83,6 +84,7 @@ cdef extern from "core.h" nogil:
         int32_t sub[2]
         uint64_t op
         uint64_t fp
+        char *offered
     ctypedef struct xu_blocked:
         void *word
     int XU_SLOTS, XU_SLOT
@@ -102,6 +104,7 @@ cdef extern from "core.h" nogil:
     void xu_release(xu_team *, int)
     void xu_fence()
     void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+    int xu_read_from(int32_t, char *, char *, int64_t)
     uint64_t xu_now_ns()
 
 cdef extern from *:
@@ -188,6 +191,11 @@ def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, uint64_t nt_min):
             xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
 
 
+def read_from(int pid, uintptr_t dst, uintptr_t src, int64_t nbytes):
+    """Copy from the memory of another process of this machine: 0 or an error's number."""
+    return xu_read_from(pid, <char *>dst, <char *>src, nbytes)
+
+
 def timed(function, tuple arguments):
     """Call a function as ``function(a, b)`` does; the clock before and after, in ns.
 
@@ -248,7 +256,7 @@ cdef class Team:
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
                   bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
-                  uint64_t number, keep, uintptr_t ring=0):
+                  uint64_t number, keep, uintptr_t ring=0, uintptr_t pids=0):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
@@ -259,6 +267,7 @@ cdef class Team:
         self.t.spins = spins
         self.t.yields = yields
         self.t.nt_min = nt_min
+        self.t.pids = <const int32_t *>pids
         self.t.left = <void *>left
         self.t.number = number
         self.keep = keep
@@ -428,6 +437,7 @@ cdef class Instance:
 
     def __dealloc__(self):
         free(self.i.tickets)
+        free(self.i.offered)
 
     @property
     def plan(self):

@@ -53,12 +53,14 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #endif
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -161,14 +163,15 @@ typedef struct {
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
-    uint64_t nt_min; /* copies of at least so many bytes bypass the cache */
+    uint64_t nt_min; /* copies of at least so many bytes bypass the cache; 0: none */
+    const int32_t *pids; /* of my node's threads, by place; NULL if they cannot be reached into */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
 
 enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
     XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
-    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP
+    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP, XS_OFFER, XS_REACH
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -185,6 +188,8 @@ typedef struct {
 /* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
  * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
  * SWAP: as COPY, the blocks change places.
+ * OFFER: src what others may reach for, dst my SLOT.  REACH: as COPY, but src_local are the threads
+ * whose SLOTs say where their offers begin, src_off bytes from there.
  * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
@@ -213,6 +218,9 @@ typedef struct {
     uint64_t op;
     uint64_t fp;
     uint64_t noted; /* the count of the ring when it began */
+    char *known;   /* an offer that others can read where it is */
+    char *offered; /* a copy of one that they cannot; NULL: there was no need */
+    int64_t offered_bytes;
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -333,6 +341,58 @@ static inline void xu_swap(const xu_inst *in, const xu_step *s) {
     as = as * s->dst_lstep + s->dst_ostep;
     bs = bs * s->src_lstep + s->src_ostep;
     for (int32_t i = 0; i < s->count; i++, a += as, b += bs) xu_swap_bytes(a, b, s->nbytes);
+}
+
+/* ---- other threads' private memory ------------------------------------------ */
+#define XU_REACH_MOST (1 << 30) /* one call of the kernel moves less than 2 GiB */
+
+/* Bytes of a process of my machine to `dst`: 0, or an error's number. */
+static inline int xu_read_from(int32_t pid, char *dst, char *src, int64_t n) {
+#if defined(__linux__)
+    while (n > 0) {
+        size_t m = n < XU_REACH_MOST ? (size_t)n : XU_REACH_MOST;
+        struct iovec here = {dst, m}, there = {src, m};
+        long got = syscall(SYS_process_vm_readv, (long)pid, &here, 1ul, &there, 1ul, 0ul);
+        if (got <= 0) return got ? errno : EFAULT;
+        dst += got, src += got, n -= got;
+    }
+    return 0;
+#else
+    (void)pid, (void)dst, (void)src, (void)n;
+    return ENOSYS;
+#endif
+}
+
+/* Memory of a device, say, cannot be read by others: then they get a copy. */
+static inline void xu_offer(xu_inst *in, const xu_step *s) {
+    xu_team *t = in->team;
+    char *start = in->base[s->src] + s->src_off, probe;
+    int32_t me = t->pids[s->dst_local];
+    if (start == in->known) {
+        /* as the last time */
+    } else if (xu_read_from(me, &probe, start, 1) == 0 &&
+               xu_read_from(me, &probe, start + s->nbytes - 1, 1) == 0) {
+        in->known = start;
+    } else {
+        if (in->offered_bytes < s->nbytes) {
+            free(in->offered);
+            in->offered = malloc((size_t)s->nbytes);
+            in->offered_bytes = in->offered ? s->nbytes : 0;
+        }
+        if (in->offered) start = memcpy(in->offered, start, (size_t)s->nbytes);
+    }
+    memcpy(in->base[s->dst] + in->stride[s->dst] * s->dst_local, &start, sizeof start);
+}
+
+/* Whether all blocks have come. If not, a process is gone, which others notice. */
+static inline int xu_reach(const xu_inst *in, const xu_step *s, int32_t *sub) {
+    for (; *sub < s->count; ++*sub) {
+        int32_t place = s->src_local + *sub * s->src_lstep;
+        char *from, *to = in->base[s->dst] + s->dst_off + *sub * s->dst_ostep;
+        memcpy(&from, in->base[s->src] + in->stride[s->src] * place, sizeof from);
+        if (xu_read_from(in->team->pids[place], to, from + s->src_off, s->nbytes)) return 0;
+    }
+    return 1;
 }
 
 /* ---- reducing -------------------------------------------------------------- */
@@ -495,6 +555,12 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         break;
     case XS_SWAP:
         xu_swap(in, s);
+        break;
+    case XS_OFFER:
+        xu_offer(in, s);
+        break;
+    case XS_REACH:
+        if (!xu_reach(in, s, sub)) return XT_BLOCKED;
         break;
     case XS_FOLD:
         xu_fold(in, s);

@@ -51,6 +51,7 @@ from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
+from .machine import bypass_pays, pids_in_reach
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate
 from .pending import Pending, Progress
@@ -185,6 +186,11 @@ class Job:
         The threads of my machine; `machines` is how many there are.
     oversubscribed
         Whether my machine has more threads than cores; `crowded`: whether any has.
+    pids
+        Of my node's threads; None where not all threads of the job can read the private memory
+        of those of their machine.
+    bypass
+        Whether long copies are faster past the cache, on my machine.
     transport
         ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
     """
@@ -261,6 +267,7 @@ class Job:
         deadline.stage("the making of the control segment", unwatched=True)
         self.control = self._map_control()
         self.crowded, self.transport = self._agree_place()
+        self.pids = self._agree_reach()
         deadline.hand_over()
         self.guard = Guard(self)
         deadline.stage("the making of the heap")
@@ -413,9 +420,20 @@ class Job:
             control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in rows])
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
-        comm.Barrier()
+        self._in_reach = pids_in_reach(comm)
+        self.bypass = bool(comm.bcast(self.native and index == 0 and bypass_pays()))
         comm.Free()
         return control
+
+    def _agree_reach(self) -> NDArray[np.int32] | None:
+        """`pids`: plans depend on whether there are any, so it is the same everywhere."""
+        mine, least = np.array([self._in_reach is not None], np.int32), np.empty(1, np.int32)
+        self.link.comm.Allreduce(mine, least, self.network.mpi.MIN)
+        if not (self.native and least[0]):
+            return None
+        assert self._in_reach is not None
+        places = [self.machine.index(t) for t in self.tree.members(self.node).tolist()]
+        return np.array(self._in_reach, np.int32)[places]
 
     def _agree_place(self) -> tuple[bool, str]:
         """`crowded` and `transport`: choices depend on them, and must be the same everywhere."""

@@ -21,10 +21,12 @@ from ..plan.steps import (
     Need,
     NetSignal,
     NetWait,
+    Offer,
     Part,
     Plan,
     Post,
     Ranks,
+    Reach,
     Recv,
     Scan,
     Send,
@@ -38,7 +40,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP) = range(18)
+ CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH) = range(20)
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -118,6 +120,14 @@ class Lowering:
             case Swap():
                 self.copied += step.nbytes * step.count
                 return [self.row(SWAP, step.a, step.b, step.nbytes, step.count)]
+            case Offer():
+                at, slot = step.part, Part(SLOT, self.me)
+                return [self.row(OFFER, slot, at, step.nbytes, 1)]
+            case Reach():
+                of, count = step.of, step.of.count
+                self.copied += step.nbytes * count
+                slots = Part(SLOT, of.first, step.offset, of.step)
+                return [self.row(REACH, step.dst, slots, step.nbytes, count)]
             case Signal():
                 return [_row(SIGNAL, dst=step.channel, nbytes=step.value)]
             case Wait():

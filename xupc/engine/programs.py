@@ -22,10 +22,12 @@ from ..plan.steps import (
     Need,
     NetSignal,
     NetWait,
+    Offer,
     Part,
     Plan,
     Post,
     Ranks,
+    Reach,
     Recv,
     Scan,
     Send,
@@ -50,6 +52,7 @@ __all__ = [
     "SIGNAL",
     "WAIT",
     "WORK",
+    "REACH",
     "Message",
     "Moves",
     "Program",
@@ -60,7 +63,10 @@ __all__ = [
     "Work",
 ]
 
-COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK = range(11)
+COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK, REACH = range(12)
+
+ADDRESS: Final = 8
+"""Bytes of an Offer's address in the SLOT."""
 
 DATA: Final = -1
 """The message channel of Send and Recv; those of NetSignal and NetWait are 0 and up."""
@@ -107,6 +113,14 @@ class Work(NamedTuple):
     """A Fold or Scan."""
 
     step: Fold | Scan
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+
+class Offering(NamedTuple):
+    """What others may read; where it begins stands in the SLOT."""
+
+    span: Span
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
 
@@ -192,6 +206,44 @@ class Program:
         b = self._near_row(step.b, step.nbytes, step.count)
         spans = _merge(a + b)
         return COPY, Swaps(tuple(zip(a, b, strict=True)), spans, spans)
+
+    def _offer(self, step: Offer, lane: int) -> tuple[int, Offering]:
+        (span,) = _row(step.part, step.nbytes, 1)
+        self._may_touch((span,))
+        return COPY, Offering(span, (), (self._address(self.plan.rank),))
+
+    def _reach(self, step: Reach, lane: int) -> tuple[int, Reach]:
+        self._near_row(step.dst, step.nbytes, step.of.count)
+        self._all_near(step.of)
+        return REACH, step
+
+    def _address(self, thread: int) -> Span:
+        return SLOT, thread, 0, ADDRESS
+
+    @property
+    def offering(self) -> Offering:
+        """The plan's offer."""
+        for lane in self.lanes:
+            for _, what in lane:
+                if isinstance(what, Offering):
+                    return what
+        raise ProtocolError(f"thread {self.plan.rank}, {self.name}: offers nothing")
+
+    def reached(self, step: Reach, others: Sequence[Program]) -> Moves:
+        """What a Reach copies, given the programs of all threads."""
+        targets = _row(step.dst, step.nbytes, step.of.count)
+        sources: list[Span] = []
+        for rank in step.of:
+            operand, thread, lo, hi = others[rank].offering.span
+            begin = lo + step.offset
+            if step.offset < 0 or begin + step.nbytes > hi:
+                raise ProtocolError(
+                    f"thread {self.plan.rank}, {self.name}: {step_text(step)}: not in the offer"
+                )
+            sources.append((operand, thread, begin, begin + step.nbytes))
+        words = tuple(self._address(rank) for rank in step.of)
+        pairs = tuple(zip(targets, sources, strict=True))
+        return Moves(pairs, words + tuple(sources), tuple(targets))
 
     def _get(self, step: Get, lane: int) -> tuple[int, tuple[int, Moves]]:
         dst = _row(step.dst, step.nbytes, step.count)
@@ -320,6 +372,8 @@ _COMPILE: Final[dict[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]
     NetWait: Program._net_wait,
     Send: Program._send,
     Recv: Program._recv,
+    Offer: Program._offer,
+    Reach: Program._reach,
     Get: Program._get,
     Need: Program._need,
     Post: Program._post,

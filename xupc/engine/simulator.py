@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..plan.steps import Part
+from ..plan.steps import Part, Reach
 from ..topology import Tree
 from .folding import carry_out
 from .programs import (
@@ -50,6 +50,7 @@ from .programs import (
     GET,
     NEED,
     POST,
+    REACH,
     RECV,
     SEND,
     SIGNAL,
@@ -58,6 +59,7 @@ from .programs import (
     Exchange,
     Message,
     Moves,
+    Offering,
     Program,
     ProtocolError,
     SimulationError,
@@ -159,6 +161,7 @@ class UserBarrier:
         return "user barrier"
 
 
+ByHand = Moves | Swaps | Work | Offering
 Action = Call | Post | Await | UserWrite | UserRead | UserBarrier
 Memory = Mapping[str, Sequence[bytearray]]
 
@@ -601,7 +604,7 @@ class Simulation:
             f"{Where.of(place)}: {shadow.name}[{lo}:{hi}] is beyond its {shadow.size} bytes"
         )
 
-    def _by_hand(self, lane: _Lane, what: Moves | Swaps | Work) -> bool:
+    def _by_hand(self, lane: _Lane, what: ByHand) -> bool:
         """A step by loads and stores."""
         epoch = lane.epoch
         if not epoch:
@@ -611,11 +614,21 @@ class Simulation:
         return True
 
     def _do(
-        self, thread: _Stream, what: Moves | Swaps | Work, known: int, bit: int, place: Place
+        self, thread: _Stream, what: ByHand, known: int, bit: int, place: Place
     ) -> None:
         self._touch(thread.bound, what.reads, False, known, bit, place)
         self._touch(thread.bound, what.writes, True, known, bit, place)
         _BY_HAND[type(what)](self, thread, what)
+
+    def _reach(self, lane: _Lane, step: Reach) -> bool:
+        """A copy from others' private memory, and a look at where that is."""
+        stream = lane.owner
+        assert stream.call is not None
+        programs = stream.call.programs
+        return self._by_hand(lane, programs[stream.rank].reached(step, programs))
+
+    def _offer(self, thread: _Stream, offering: Offering) -> None:
+        """Nothing moves."""
 
     def _move(self, thread: _Stream, moves: Moves) -> None:
         bound = thread.bound
@@ -946,6 +959,7 @@ _TURNS: Final[dict[type[Any], Callable[[Simulation, Any], None]]] = {
 _STEPS: Final[dict[int, Callable[[Simulation, _Lane, Any], bool]]] = {
     COPY: Simulation._by_hand,
     WORK: Simulation._by_hand,
+    REACH: Simulation._reach,
     SIGNAL: Simulation._signal,
     WAIT: Simulation._wait,
     SEND: Simulation._send,
@@ -962,4 +976,5 @@ _BY_HAND: Final[dict[type[Any], Callable[[Simulation, _Stream, Any], None]]] = {
     Moves: Simulation._move,
     Swaps: Simulation._swap,
     Work: Simulation._reduce,
+    Offering: Simulation._offer,
 }

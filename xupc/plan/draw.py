@@ -13,9 +13,11 @@ from .steps import (
     Need,
     NetSignal,
     NetWait,
+    Offer,
     Part,
     Plan,
     Post,
+    Reach,
     Recv,
     Scan,
     Send,
@@ -66,6 +68,12 @@ def step_text(step: Step) -> str:
         case Swap():
             text = _row(step.a, step.b, step.nbytes, step.count)
             return "swap     " + text.replace("<-", "<->")
+        case Offer():
+            return f"offer    {step.nbytes} B from {_at(step.part)} on to my node"
+        case Reach():
+            into = _part(step.dst, step.of.count, step.nbytes)
+            count = f"{step.of.count} x " if step.of.count > 1 else ""
+            return f"reach    {count}{step.nbytes} B {into} <- offer of {step.of}[{step.offset}]"
         case Get():
             text = _row(step.dst, step.src, step.nbytes, step.count)
             return f"get      {text}  => t{step.ticket}"

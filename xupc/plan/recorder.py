@@ -30,10 +30,12 @@ from .steps import (
     Need,
     NetSignal,
     NetWait,
+    Offer,
     Part,
     Plan,
     Post,
     Ranks,
+    Reach,
     Recv,
     Scan,
     Send,
@@ -228,6 +230,16 @@ class Recorder:
         """Two rows of blocks of my node's threads change places."""
         if nbytes and count:
             self._add(Swap(a, b, nbytes, count))
+
+    def offer(self, part: Part, nbytes: int) -> None:
+        """Let others `reach` for so many bytes of my private memory, once they hear from me."""
+        self._scratch = True
+        self._add(Offer(part._replace(thread_step=0, offset_step=0), nbytes))
+
+    def reach(self, dst: Part, of: Ranks, offset: int, nbytes: int) -> None:
+        """Copy from the private memory of each of `of`, who have made their `offer`."""
+        if nbytes and of.count:
+            self._add(Reach(dst, of, offset, nbytes))
 
     def buffer(self, thread: int, offset: int = 0, step: int = 0) -> Part:
         """A place in a thread's BUFFER, or a row of them so many bytes apart."""

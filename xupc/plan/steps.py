@@ -9,6 +9,8 @@ Meaning, for every interpreter (native, Python, simulated, drawn):
 ============  ==================================================================
 Copy          load/store copy between two threads of my node
 Swap          two threads' blocks on my node change places
+Offer         my node's threads may reach into my private memory from this place on
+Reach         copy a block of what each of `of` on my node has offered, straight from there
 Signal        count up my channel; those in `to` on my node may be waiting for it
 Wait          until each of `of` on my node has counted its channel up to `value`
 NetSignal     an empty message to each of `to` that is not on my node
@@ -30,7 +32,7 @@ A message is any number of blocks, in the order in which the step lists them; on
 bytes count, so the two ends may cut them differently.
 
 Operands 0 and 1 are the call's own: shared, or each thread's private memory, which others
-cannot touch (`Plan.private`). `SLOT` is a little scratch on each thread that only
+cannot touch (`Plan.private`) but by a Reach. `SLOT` is a little scratch on each thread that only
 this operation uses; `BUFFER` is a larger piece of scratch that calls use one after the
 other: an algorithm must itself see to it that nobody still reads or writes a thread's
 BUFFER for an earlier call.
@@ -60,10 +62,12 @@ __all__ = [
     "Need",
     "NetSignal",
     "NetWait",
+    "Offer",
     "Part",
     "Plan",
     "Post",
     "Ranks",
+    "Reach",
     "Recv",
     "Scan",
     "Send",
@@ -197,6 +201,24 @@ class Swap(Step):
     b: Part
     nbytes: int
     count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(Step):
+    """Where `nbytes` begin that others may read; the address stands in the head of my SLOT."""
+
+    part: Part
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach(Step):
+    """To a row of blocks, of each of `of` in turn what lies `offset` bytes into its Offer."""
+
+    dst: Part
+    of: Ranks
+    offset: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +406,10 @@ def parts_of(step: Step) -> Iterator[Part]:
         case Copy() | Get():
             yield step.dst
             yield step.src
+        case Offer():
+            yield step.part
+        case Reach():
+            yield step.dst
         case Send() | Recv():
             yield from (blocks.part for blocks in step.blocks)
         case Fused():

@@ -30,6 +30,7 @@ from ..engine.programs import (
     GET,
     NEED,
     POST,
+    REACH,
     SEND,
     SIGNAL,
     WAIT,
@@ -147,6 +148,7 @@ class _Clock:
     """A heap of lanes and transfers, the earliest first."""
 
     def __init__(self, programs: Sequence[Program], rates: Rates) -> None:
+        self.programs = programs
         self.rates = rates
         self.tree: Tree = programs[0].tree
         self.size = len(programs)
@@ -211,6 +213,8 @@ class _Clock:
             self._act("wait", lane.rank, since, lane.now)
         elif kind in (COPY, WORK):
             self._work(lane, what)
+        elif kind == REACH:
+            self._work(lane, self.programs[lane.rank].reached(what, self.programs))
         elif kind == SIGNAL:
             self._signal(lane, what)
         elif kind == POST:

@@ -1,0 +1,75 @@
+"""Private memory that others cannot read, calls in place on some threads only, arrays that change.
+
+Argument: ``secret`` if arrays are to lie where no other process may look (memfd_secret).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+
+import numpy as np
+
+import xupc
+
+SECRET = 447
+"""The number of memfd_secret, on all machines alike."""
+
+
+def array(n, secret):
+    """So many float64, where others cannot read them."""
+    if not secret:
+        return np.zeros(n)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(SECRET, 0)
+    if fd < 0:
+        return None
+    os.ftruncate(fd, 8 * n)
+    return np.frombuffer(mmap.mmap(fd, 8 * n), np.float64)
+
+
+def main():
+    secret = sys.argv[1:] == ["secret"]
+    team = xupc.init()
+    me, t = team.rank, team.size
+    whole = array(1, secret) is not None
+    if not xupc.allv_reduce_all(int(whole), xupc.MIN):
+        sys.stdout.write("no secrets here\n")
+        return
+    for n in (1000, 3000, 60_000):
+        rows = np.arange(t * t * n, dtype=float).reshape(t, t, n)  # [giver][taker]
+        a, b = array(n, secret), array(n, secret)
+        many, all_ = array(t * n, secret), array(t * n, secret)
+        for turn in range(4):
+            mine = rows + turn
+            a[:] = mine[me, 0]
+            many[:] = mine[me].reshape(-1)
+            xupc.allav_broadcast(a, turn % t)
+            assert np.array_equal(a, mine[turn % t, 0])
+            a[:] = mine[me, 0]
+            xupc.allav_scatter(b, many if me == 1 % t else None, 1 % t)
+            assert np.array_equal(b, mine[1 % t, me])
+            xupc.allav_gather(all_ if me == 0 else None, a, 0)
+            assert me or np.array_equal(all_, mine[:, 0].reshape(-1))
+            xupc.allav_exchange(all_, many)
+            assert np.array_equal(all_, mine[:, me].reshape(-1))
+            all_[me * n : (me + 1) * n] = a
+            xupc.allav_gather_all(all_, None if me == 0 else a)  # thread 0 alone in place
+            assert np.array_equal(all_, mine[:, 0].reshape(-1))
+            xupc.allav_permute(b, a, (me + 1) % t)
+            assert np.array_equal(b, mine[me - 1, 0])
+            if me == 0:
+                xupc.allav_exchange(many, None)  # here too
+                assert np.array_equal(many, mine[:, me].reshape(-1))
+            else:
+                xupc.allav_exchange(all_, many)
+                assert np.array_equal(all_, mine[:, me].reshape(-1))
+            if turn == 1:
+                a, b = array(n, secret), array(n, secret)
+                many, all_ = array(t * n, secret), array(t * n, secret)
+    xupc.finalize()
+    sys.stdout.write("done\n")
+
+
+main()

@@ -1,0 +1,64 @@
+"""What a machine can do, found by trying."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from xupc.engine import machine
+from xupc.engine.native_core import core
+
+pytestmark = pytest.mark.skipif(core is None, reason="the native core tries")
+
+
+class Comm:
+    """A communicator of this process and perhaps others, which are made up."""
+
+    def __init__(self, *others: tuple[int, int, bytes]) -> None:
+        self.others = others
+
+    def allgather(self, row: Any) -> list[Any]:
+        return [row, *self.others]
+
+    def Barrier(self) -> None:
+        """Nobody else is there."""
+
+
+def test_a_thread_reaches_itself() -> None:
+    if core.read_from(os.getpid(), 0, 0, 0):
+        pytest.skip("no such call here")
+    assert machine.pids_in_reach(Comm()) == [os.getpid()]
+
+
+def test_a_process_of_the_same_number_is_not_taken_for_a_thread() -> None:
+    room = (b"x" * machine.NONCE, b"y" * machine.NONCE)
+    address = id(room[0]) + bytes.__basicsize__ - 1
+    assert machine.pids_in_reach(Comm((os.getpid(), address, room[1]))) is None
+
+
+def test_who_is_gone_is_out_of_reach() -> None:
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert machine.pids_in_reach(Comm((pid, 4096, b"z" * machine.NONCE))) is None
+
+
+def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is made up: which of them is quick shows in what is chosen."""
+    for quick, slow, pays in ((1, 2, True), (2, 1, False), (1, 1, False)):
+        now = [0]
+
+        class Core:
+            @staticmethod
+            def copy_bytes(
+                dst: int, src: int, nbytes: int, limit: int,
+                now: list[int] = now, quick: int = quick, slow: int = slow,
+            ) -> None:  # fmt: skip
+                now[0] += quick if limit else slow
+
+        monkeypatch.setattr(machine, "core", Core)
+        monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
+        assert machine.bypass_pays() is pays
