@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial, tree_joins
 from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import Leaf, Part
+from ..plan.steps import Leaf, Part, Ranks
 from . import values_reduce_across_nodes as nodes
 from .registry import algorithm
-from .staging import LINE, cut, places_of
+from .staging import LINE, cut, places_of, reaches
 from .sweeps import Edge, Up
 from .values_reduce_across_nodes import fold_in_line
 
@@ -62,6 +62,10 @@ class Joining:
     def nbytes(self) -> int:
         """Of a block."""
         return self.nelems * self.itemsize
+
+    def reaches(self, t: Recorder) -> bool:
+        """Whether values are taken where they lie."""
+        return reaches(t.tree, t.tuning, self.nbytes)
 
     @property
     def src(self) -> Operand:
@@ -159,7 +163,10 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
     """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
     way = -1 if reverse else 1
     before, behind = t.me - way, t.me + way
-    width = max(LINE, min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // 4 // LINE * LINE))
+    unit = t.unit(r.nbytes, r.nbytes)
+    if t.one_node:  # few threads: longer ones, of which the chain is soon full
+        unit = max(unit, r.nbytes // (4 * t.size))
+    width = max(LINE, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
     units = r.units(width)
     there, room = t.channel(), t.channel()
     landing = _DEPTH * width
@@ -199,10 +206,15 @@ def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
     One node: all put their values into their scratch, then those who want the result fold
-    them; a long one each folds a slice of, where there are more than a few threads.
+    them; a long one each folds a slice of, where there are more than a few threads. One of a
+    few threads takes values that are not that long from where they are.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
+        return
+    few = t.size < t.tuning["folders"] and r.nbytes <= t.tuning["stage"]
+    if few and r.to is not None and r.reaches(t):
+        _reach(t, r, r.to)
         return
     places = places_of(t, r.nbytes)
     shared = t.size >= t.tuning["folders"] and not places.short
@@ -224,6 +236,29 @@ def multicore(t: Recorder, r: Joining) -> None:
         t.barrier()
 
 
+def _reach(t: Recorder, r: Joining, to: int) -> None:
+    """One of a few threads takes all blocks where they lie, and folds them.
+
+    In pieces that stay in its cache. Long ones are better staged: the others' work, meanwhile.
+    """
+    if t.me != to:
+        t.offer(r.src.on(t.me), r.nbytes)
+    t.after(ALL, to)
+    if t.me == to:
+        width = max(LINE, t.tuning["buffer"] // max(4, t.size) // LINE * LINE)
+        for offset, size in r.units(width):
+            parts = [
+                r.src.on(to, offset) if i == to else t.buffer(to, i * width) for i in range(t.size)
+            ]
+            for i, place in enumerate(parts):
+                if i != to:
+                    t.reach(place, Ranks(i), offset, size)
+            t.fold(r.dst.on(to, offset), in_tree(parts), size // r.itemsize)
+    elif r.wanted(t.me) and not r.in_place:  # the first one's running result
+        t.copy(r.dst.on(t.me), r.src.on(t.me), r.nbytes)
+    t.after(to, ALL)
+
+
 def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
     """Each thread folds a slice of all parts into its own, then all take theirs."""
     n = size // r.itemsize
@@ -243,10 +278,14 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     """All values to where they are needed; node after node; or thread after thread, as PUSH.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
-    nodes whose threads follow each other. Few threads of one node take all they need.
+    nodes whose threads follow each other. Few threads of one node take all they need, one of
+    two from where it is.
     """
     if not t.one_node:
         nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
+        return
+    if t.size == 2 and r.reaches(t):
+        _reach(t, r, 0 if reverse else 1)
         return
     places = places_of(t, r.nbytes)
     if not places.short and t.size >= t.tuning["folders"]:

@@ -343,6 +343,10 @@ static inline void xu_swap(const xu_inst *in, const xu_step *s) {
     for (int32_t i = 0; i < s->count; i++, a += as, b += bs) xu_swap_bytes(a, b, s->nbytes);
 }
 
+static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t local, int64_t off) {
+    return in->base[operand] + in->stride[operand] * local + off;
+}
+
 /* ---- other threads' private memory ------------------------------------------ */
 #define XU_REACH_MOST (1 << 30) /* one call of the kernel moves less than 2 GiB */
 
@@ -366,7 +370,7 @@ static inline int xu_read_from(int32_t pid, char *dst, char *src, int64_t n) {
 /* Memory of a device, say, cannot be read by others: then they get a copy. */
 static inline void xu_offer(xu_inst *in, const xu_step *s) {
     xu_team *t = in->team;
-    char *start = in->base[s->src] + s->src_off, probe;
+    char *start = xu_place(in, s->src, 0, s->src_off), probe;
     int32_t me = t->pids[s->dst_local];
     if (start == in->known) {
         /* as the last time */
@@ -381,25 +385,21 @@ static inline void xu_offer(xu_inst *in, const xu_step *s) {
         }
         if (in->offered) start = memcpy(in->offered, start, (size_t)s->nbytes);
     }
-    memcpy(in->base[s->dst] + in->stride[s->dst] * s->dst_local, &start, sizeof start);
+    memcpy(xu_place(in, s->dst, s->dst_local, 0), &start, sizeof start);
 }
 
 /* Whether all blocks have come. If not, a process is gone, which others notice. */
 static inline int xu_reach(const xu_inst *in, const xu_step *s, int32_t *sub) {
     for (; *sub < s->count; ++*sub) {
         int32_t place = s->src_local + *sub * s->src_lstep;
-        char *from, *to = in->base[s->dst] + s->dst_off + *sub * s->dst_ostep;
-        memcpy(&from, in->base[s->src] + in->stride[s->src] * place, sizeof from);
+        char *from, *to = xu_place(in, s->dst, s->dst_local, s->dst_off) + *sub * s->dst_ostep;
+        memcpy(&from, xu_place(in, s->src, place, 0), sizeof from);
         if (xu_read_from(in->team->pids[place], to, from + s->src_off, s->nbytes)) return 0;
     }
     return 1;
 }
 
 /* ---- reducing -------------------------------------------------------------- */
-static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t local, int64_t off) {
-    return in->base[operand] + in->stride[operand] * local + off;
-}
-
 /* One row of a fold, elements `from .. from + m` of it: the leaves are a tree in reverse
  * Polish notation; what is not yet combined is on a stack of pointers. */
 static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t row, int64_t from,

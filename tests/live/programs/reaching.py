@@ -65,6 +65,19 @@ def main():
             else:
                 xupc.allav_exchange(all_, many)
                 assert np.array_equal(all_, mine[:, me].reshape(-1))
+            sums = mine[:, 0].sum(0)  # of integers, hence exact
+            a[:] = mine[me, 0]
+            xupc.allav_reduce_all(b, a, xupc.ADD)
+            assert np.array_equal(b, sums)
+            xupc.allav_reduce(b if me == 0 else None, a, xupc.ADD, 0)
+            assert me or np.array_equal(b, sums)
+            xupc.allav_prefix_reduce(b, a, xupc.ADD)
+            assert np.array_equal(b, mine[: me + 1, 0].sum(0))
+            xupc.allav_suffix_reduce(a, None if me == 1 % t else a.copy(), xupc.ADD)
+            assert np.array_equal(a, mine[me:, 0].sum(0))
+            a[:] = mine[me, 0]
+            xupc.allav_reduce_all(a, a if me else None, xupc.ADD)
+            assert np.array_equal(a, sums)
             if turn == 1:
                 a, b = array(n, secret), array(n, secret)
                 many, all_ = array(t * n, secret), array(t * n, secret)
