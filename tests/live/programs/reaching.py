@@ -1,4 +1,4 @@
-"""Private memory that others cannot read, calls in place on some threads only, arrays that change.
+"""Private memory that others cannot read, in place on some threads only, posted, on teams.
 
 Argument: ``secret`` if arrays are to lie where no other process may look (memfd_secret).
 """
@@ -33,6 +33,7 @@ def main():
     secret = sys.argv[1:] == ["secret"]
     team = xupc.init()
     me, t = team.rank, team.size
+    half = team.split(me % 2)
     whole = array(1, secret) is not None
     if not xupc.allv_reduce_all(int(whole), xupc.MIN):
         sys.stdout.write("no secrets here\n")
@@ -41,6 +42,7 @@ def main():
         rows = np.arange(t * t * n, dtype=float).reshape(t, t, n)  # [giver][taker]
         a, b = array(n, secret), array(n, secret)
         many, all_ = array(t * n, secret), array(t * n, secret)
+        part = array(half.size * n, secret)
         for turn in range(4):
             mine = rows + turn
             a[:] = mine[me, 0]
@@ -76,6 +78,14 @@ def main():
             xupc.allav_suffix_reduce(a, None if me == 1 % t else a.copy(), xupc.ADD)
             assert np.array_equal(a, mine[me:, 0].sum(0))
             a[:] = mine[me, 0]
+            many[:] = mine[me].reshape(-1)
+            first = xupc.allav_exchange(all_, many, xupc.ASYNC)
+            second = xupc.allav_gather(part, a, half.size - 1, xupc.ASYNC, half)
+            second.wait()
+            first.wait()
+            assert np.array_equal(all_, mine[:, me].reshape(-1))
+            if half.rank == half.size - 1:
+                assert np.array_equal(part, mine[me % 2 :: 2, 0].reshape(-1))
             xupc.allav_reduce_all(a, a if me else None, xupc.ADD)
             assert np.array_equal(a, sums)
             if turn == 1:
