@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xupc.cli import info, trouble
+from xupc.cli import host, info, trouble
 from xupc.cli.info import Facts, Heap, Thread
 from xupc.cli.mpi import Mpi, Probe
 
@@ -127,3 +127,21 @@ def test_threads_that_may_leave_their_memory() -> None:
     assert list(trouble.remarks(bound)) == []
     wide = dataclasses.replace(GOOD, threads=(thread("0"), thread("1 2", numa=2)))
     assert len(list(trouble.remarks(wide))) == 1
+
+
+def test_memory_that_nobody_else_may_read(tmp_path: Path) -> None:
+    (said,) = trouble.remarks(dataclasses.replace(GOOD, memory_closed=True))
+    assert "copied twice" in said
+    assert "kernel.yama.ptrace_scope=0" in said
+    assert list(trouble.remarks(dataclasses.replace(GOOD, memory_closed=True, core=""))) == []
+    scope, status = tmp_path / "ptrace_scope", tmp_path / "status"
+    for text, capabilities, closed in (
+        ("1\n", "0000000000000000", True),
+        ("1\n", f"{1 << 19:016x}", False),
+        ("3\n", f"{1 << 18:016x}", True),
+        ("0\n", "0000000000000000", False),
+    ):
+        scope.write_text(text)
+        status.write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+        assert host.memory_closed(scope, tmp_path) is closed
+    assert not host.memory_closed(tmp_path / "none", tmp_path)

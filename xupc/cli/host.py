@@ -20,6 +20,7 @@ __all__ = [
     "cpus_allowed",
     "governors",
     "load_average",
+    "memory_closed",
     "memory_limit",
     "numa_nodes",
     "siblings",
@@ -30,6 +31,8 @@ _CPUS = Path("/sys/devices/system/cpu")
 _NUMA = Path("/sys/devices/system/node")
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC_SELF = Path("/proc/self")
+_PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+_CAP_SYS_PTRACE = 19
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a huge number of pages
 
 
@@ -161,6 +164,15 @@ def numa_nodes(cores: frozenset[int], nodes: Path = _NUMA) -> int:
     """Return over how many NUMA nodes some processors are spread; 1 where there are none."""
     lists = (_numbers(_read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
     return max(1, sum(bool(cores & node) for node in lists))
+
+
+def memory_closed(scope: Path = _PTRACE_SCOPE, proc_self: Path = _PROC_SELF) -> bool:
+    """Return whether the kernel keeps processes of one user from reading each other's memory."""
+    if not _number(_read(scope)):
+        return False
+    rows = (_read(proc_self / "status") or "").splitlines()
+    mine = next((row.split()[1] for row in rows if row.startswith("CapEff:")), "0")
+    return not int(mine, 16) >> _CAP_SYS_PTRACE & 1
 
 
 def governors(cpus: Path = _CPUS) -> tuple[str, ...]:

@@ -141,6 +141,7 @@ class Facts:
     cpus_allowed: int = 1
     cpu_limit: float | None = None
     numa_nodes: int = 1
+    memory_closed: bool = False
     governors: tuple[str, ...] = ()
     load: float = 0.0
     tuning: str = "built-in"
@@ -193,6 +194,7 @@ def collect(
         cpus_allowed=host.cpus_allowed(),
         cpu_limit=host.cpu_limit(),
         numa_nodes=host.numa_nodes(host.affinity()),
+        memory_closed=host.memory_closed(),
         governors=host.governors(),
         load=host.load_average(),
         tuning=tuning,

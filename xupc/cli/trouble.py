@@ -36,6 +36,7 @@ def remarks(facts: Facts) -> Iterator[str]:
     """Yield what is not wrong but has a price."""
     yield from _thread_level(facts)
     yield from _unbound(facts)
+    yield from _closed(facts)
 
 
 def alone(facts: Facts) -> Iterator[str]:
@@ -154,6 +155,16 @@ def _unbound(facts: Facts) -> Iterator[str]:
             f"threads are not bound and may move among {spread} NUMA nodes, away from their "
             "memory: long copies then run at the slower rate between nodes; bind them with "
             "-bind-to core (MPICH) or --bind-to core (Open MPI), for xupc run in --mpiexec-args"
+        )
+
+
+def _closed(facts: Facts) -> Iterator[str]:
+    if facts.memory_closed and facts.core:
+        yield (
+            "the kernel lets no process read another one's memory (kernel.yama.ptrace_scope): "
+            "arrays of values of more than some KiB are copied twice inside a machine, which took "
+            "up to 2.3 times as long in our measurements; sysctl kernel.yama.ptrace_scope=0 as "
+            "root allows it"
         )
 
 
