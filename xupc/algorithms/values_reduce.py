@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial, tree_joins
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, Operand, Recorder, Who
 from ..plan.steps import Leaf, Part, Ranks
 from . import values_reduce_across_nodes as nodes
 from .registry import algorithm
@@ -64,8 +64,20 @@ class Joining:
         return self.nelems * self.itemsize
 
     def reaches(self, t: Recorder) -> bool:
-        """Whether values are taken where they lie."""
-        return reaches(t.tree, t.tuning, self.nbytes)
+        """Whether values are taken where they lie: by one of a few threads, or by both of two.
+
+        Not long ones: others would have nothing to do meanwhile, and a result may have to wait.
+        """
+        if self.to is None:
+            fits = t.size == 2 and self.nbytes <= self.room(t)
+        else:
+            fits = t.size < t.tuning["folders"] and self.nbytes <= t.tuning["stage"]
+        return fits and reaches(t.tree, t.tuning, self.nbytes)
+
+    @staticmethod
+    def room(t: Recorder) -> int:
+        """In each thread's BUFFER for what is taken of each other one, and for a result."""
+        return max(LINE, t.tuning["buffer"] // max(4, t.size) // LINE * LINE)
 
     @property
     def src(self) -> Operand:
@@ -206,15 +218,14 @@ def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
     One node: all put their values into their scratch, then those who want the result fold
-    them; a long one each folds a slice of, where there are more than a few threads. One of a
-    few threads takes values that are not that long from where they are.
+    them; a long one each folds a slice of, where there are more than a few threads. A few
+    threads take values that are not that long from where they are.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
         return
-    few = t.size < t.tuning["folders"] and r.nbytes <= t.tuning["stage"]
-    if few and r.to is not None and r.reaches(t):
-        _reach(t, r, r.to)
+    if r.reaches(t):
+        _reach(t, r, ALL if r.to is None else r.to)
         return
     places = places_of(t, r.nbytes)
     shared = t.size >= t.tuning["folders"] and not places.short
@@ -236,27 +247,32 @@ def multicore(t: Recorder, r: Joining) -> None:
         t.barrier()
 
 
-def _reach(t: Recorder, r: Joining, to: int) -> None:
-    """One of a few threads takes all blocks where they lie, and folds them.
+def _reach(t: Recorder, r: Joining, to: Who) -> None:
+    """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
-    In pieces that stay in its cache. Long ones are better staged: the others' work, meanwhile.
+    In pieces that stay in its cache. Where others may still read what the result is to lie on,
+    it waits in scratch.
     """
-    if t.me != to:
-        t.offer(r.src.on(t.me), r.nbytes)
+    me, takes = t.me, to in (ALL, t.me)
+    width, waits = r.room(t), to == ALL and r.in_place
+    if to != me:
+        t.offer(r.src.on(me), r.nbytes)
     t.after(ALL, to)
-    if t.me == to:
-        width = max(LINE, t.tuning["buffer"] // max(4, t.size) // LINE * LINE)
+    if takes:
         for offset, size in r.units(width):
             parts = [
-                r.src.on(to, offset) if i == to else t.buffer(to, i * width) for i in range(t.size)
+                r.src.on(me, offset) if i == me else t.buffer(me, i * width) for i in range(t.size)
             ]
             for i, place in enumerate(parts):
-                if i != to:
+                if i != me:
                     t.reach(place, Ranks(i), offset, size)
-            t.fold(r.dst.on(to, offset), in_tree(parts), size // r.itemsize)
-    elif r.wanted(t.me) and not r.in_place:  # the first one's running result
-        t.copy(r.dst.on(t.me), r.src.on(t.me), r.nbytes)
+            result = t.buffer(me, me * width) if waits else r.dst.on(me, offset)
+            t.fold(result, in_tree(parts), size // r.itemsize)
+    elif r.wanted(me) and not r.in_place:  # the first one's running result
+        t.copy(r.dst.on(me), r.src.on(me), r.nbytes)
     t.after(to, ALL)
+    if waits:
+        t.copy(r.dst.on(me), t.buffer(me, me * width), r.nbytes)
 
 
 def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
@@ -284,7 +300,7 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     if not t.one_node:
         nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
         return
-    if t.size == 2 and r.reaches(t):
+    if r.reaches(t):
         _reach(t, r, 0 if reverse else 1)
         return
     places = places_of(t, r.nbytes)
