@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import FlagError, show
 from .fingerprint import fingerprint
-from .flags import IN_PLACE, flag_names
+from .flags import IN_PLACE, Flags, flag_names
 from .ops import Op
 from .shared import SharedArray, as_address
 
@@ -35,10 +35,12 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     Raises
     ------
     TypeError
-        If it is none; a bool is none.
+        If it is none; a bool is none, and a flag only where flags are expected.
     ValueError
         If it is so large that nothing can be that many.
     """
+    if isinstance(value, Flags) and argument != "flags":
+        raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
     try:
         if not isinstance(value, bool | np.bool_):
             number = operator.index(value)

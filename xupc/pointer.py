@@ -25,6 +25,7 @@ from math import gcd
 from typing import NamedTuple, SupportsIndex, TypeAlias, overload
 
 from .errors import show
+from .flags import Flags
 
 __all__ = [
     "AffinityIndices",
@@ -32,7 +33,6 @@ __all__ = [
     "Position",
     "advance",
     "affinity_indices",
-    "block_count",
     "distance",
     "local_count",
     "local_to_global",
@@ -137,13 +137,6 @@ def local_to_global(thread: int, k: int, blocksize: int, threads: int) -> int:
     return (row * threads + thread) * blocksize + phase
 
 
-def block_count(nelems: int, blocksize: int) -> int:
-    """Return the number of blocks that `nelems` elements fill or begin; 0 elements have none."""
-    if blocksize == 0:
-        return min(nelems, 1)
-    return -(-nelems // blocksize)
-
-
 def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
     """Return a user's `blocksize` as a number.
 
@@ -168,7 +161,7 @@ def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
         if blocksize != "*":
             raise ValueError(f"blocksize is {show(blocksize)}: {expected}")
         return max(1, -(-nelems // threads))
-    if isinstance(blocksize, bool) or not isinstance(blocksize, SupportsIndex):
+    if isinstance(blocksize, bool | Flags) or not isinstance(blocksize, SupportsIndex):
         raise TypeError(f"blocksize is {show(blocksize)}: {expected}")
     number = operator.index(blocksize)
     if number < 0:

@@ -22,10 +22,12 @@ from .selection import Table
 from .selection_file import find, load
 from .team import Team
 
-__all__ = ["finalize", "init", "world"]
+__all__ = ["finalize", "init", "settings_of", "world"]
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", re.IGNORECASE)
+_UNITS = {"": 1}
+_UNITS |= {c: 1000**i for i, c in enumerate("kmgt", 1)}
+_UNITS |= {f"{c}i": 1024**i for i, c in enumerate("kmgt", 1)}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 _HEAP = 1 << 46  # bytes; no heap is larger
 
@@ -93,7 +95,7 @@ def init(
     has a handler of its own.
     """
     global _world, _halfway, _failed
-    settings = _settings(heap_size, nodes, timeout)
+    settings = settings_of(heap_size, nodes, timeout)
     if _world is not None:
         _world.job.check()
         explicit = (heap_size, nodes, timeout) != (None, None, None) or comm is not None
@@ -117,7 +119,7 @@ def init(
         core.set_drive(
             job.engine.drive, job.engine.interrupted, lambda instance: instance.owner.catch_up()
         )
-    _world.barrier()
+    _world.meet(fingerprint("init"), Record("init"))
     return _world
 
 
@@ -130,9 +132,16 @@ def _agree_table(link: Link) -> Table:
         raise ValueError(f"init: {e}") from None
 
 
-def _settings(
-    heap_size: int | str | None, nodes: str | None, timeout: float | None
+def settings_of(
+    heap_size: int | str | None = None, nodes: str | None = None, timeout: float | None = None
 ) -> Settings:
+    """What `init` is to do: its arguments, and the environment where there are none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One of them cannot be.
+    """
     env = os.environ
     size = heap_size if heap_size is not None else env.get("XUPC_HEAP_SIZE")
     spec = nodes if nodes is not None else env.get("XUPC_NODES")
@@ -144,7 +153,7 @@ def _settings(
         raise ValueError(f"init: XUPC_ENGINE: expected native or python, got {engine}")
     if (where := env.get("XUPC_SHM_DIR")) and not os.path.isdir(where):
         raise ValueError(f"init: XUPC_SHM_DIR: expected a directory, got {show(where)}")
-    return Settings(_bytes(size), spec or None, _seconds(limit), heap_size is not None)
+    return Settings(_bytes(size), spec or None, _seconds(limit))
 
 
 def _bytes(value: int | str | None) -> int | None:

@@ -37,6 +37,7 @@ __all__ = [
     "diagnose",
     "group_candidates",
     "parse_nodes",
+    "threads_of_nodes",
     "prove",
     "read_boot_id",
     "read_host_record",
@@ -266,6 +267,15 @@ def parse_nodes(spec: str, threads: int) -> NDArray[np.int32]:
         _check_sizes(spec, sizes, sum(sizes), threads)
         return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     raise _bad_spec(spec, _SYNTAX)
+
+
+def threads_of_nodes(spec: str) -> int | None:
+    """Return how many threads a ``XUPC_NODES`` is for; None if any number, or if it is none."""
+    if match := _EVEN.fullmatch(spec.strip()):
+        return int(match[1]) * int(match[2])
+    if _UNEVEN.fullmatch(spec.strip()):
+        return sum(map(int, spec.split(",")))
+    return None
 
 
 def _cyclic_nodes(spec: str, node_count: int, threads: int) -> NDArray[np.int32]:

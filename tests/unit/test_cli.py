@@ -210,6 +210,7 @@ def test_info_with_nothing_wrong() -> None:
         ({"probe": Probe(error="cannot load libmpi")}, "cannot load libmpi", True),
         ({"probe": Probe("MPICH Version: 5.0.2", error="no answer")}, "MPI does not start", True),
         ({"tuning_error": "tuning table t: version"}, "tuning table t: version", True),
+        ({"settings_error": "init: timeout: expected"}, "init: timeout: expected", True),
         ({"heap": info.Heap("/nowhere")}, "there is no directory /nowhere", True),
         ({"heap": info.Heap("/dev/shm", 1 << 30, 1 << 30, False)}, "is not writable", True),
         ({"heap": info.Heap("/dev/shm", 1 << 20, 1 << 30, True)}, "only 1 MiB of shared", False),

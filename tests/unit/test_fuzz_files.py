@@ -177,7 +177,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def _said_of_settings() -> str | None:
     """The error that the variables make; None if they are good, and then they mean something."""
     try:
-        settings = runtime._settings(None, None, None)
+        settings = runtime.settings_of()
         nodes = parse_nodes(settings.nodes, 8) if settings.nodes else [0] * 8
     except ValueError as e:
         return str(e)

@@ -17,7 +17,6 @@ from xupc.pointer import (
     Position,
     advance,
     affinity_indices,
-    block_count,
     distance,
     local_count,
     local_to_global,
@@ -177,16 +176,6 @@ def test_layout_against_dealing(nelems: int, blocksize: int, threads: int) -> No
     for thread in range(threads):
         held = sum(place[0] == thread for place in places)
         assert local_count(thread, nelems, blocksize, threads) == held
-
-
-@given(st.integers(0, 100), st.integers(1, 6))
-def test_block_count(nelems: int, blocksize: int) -> None:
-    blocks = [list(range(nelems))[at : at + blocksize] for at in range(0, nelems, blocksize)]
-    assert block_count(nelems, blocksize) == len(blocks)
-
-
-def test_block_count_of_indefinite() -> None:
-    assert [block_count(nelems, 0) for nelems in (0, 1, 2, 99)] == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

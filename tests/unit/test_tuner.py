@@ -287,6 +287,8 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     assert "nothing was measured" in tune(path, result([]), status=2)
     assert "WRONG RESULTS" in tune(path, result(series(1, lambda n: PUSH, wrong=PULL)), status=1)
+    path.write_text("\n")
+    assert TuningFile(path).new
     path.write_text("version = 2")
     assert "version: expected 1, got 2" in tune(path, result([]), status=4)
     path.write_text("version = 1\n# >>> xupc tune: a\n# >>> xupc tune: b\n# <<< xupc tune\n")

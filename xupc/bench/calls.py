@@ -222,12 +222,12 @@ def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Cal
     if work.what == "broadcast_in_place":
         ends["result"] = dst.local[: work.count] if work.found else None
     if kind == "all":
-        arguments = _shared_arguments(work, memory, dst, src)
+        arguments = _shared_arguments(work, dst, src)
         if flags:
             missing = 2 if work.what.endswith("reduce") or work.what == "reduce_all" else 1
             arguments += ((None,) * missing if work.reduces else ()) + (flags,)
     else:
-        arguments = (*_listed_arguments(kind, work, memory, dst, src), *([flags] if flags else []))
+        arguments = (*_listed_arguments(kind, work, dst, src), *([flags] if flags else []))
     return Call(_with(function, keywords), arguments, **ends)
 
 
@@ -240,7 +240,7 @@ def _flags(flags: int) -> dict[str, int]:
     return {"flags": flags} if flags else {}
 
 
-def _shared_arguments(work: Work, memory: Memory, dst: Any, src: Any) -> tuple[Any, ...]:
+def _shared_arguments(work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
     """Up to the flags, or the arguments before them that may be left out."""
     n = work.count * work.dtype.itemsize
     if work.what in ("broadcast", "scatter", "broadcast_in_place") and work.root:
@@ -261,7 +261,7 @@ def _shared_arguments(work: Work, memory: Memory, dst: Any, src: Any) -> tuple[A
     return dst, src, op, elements
 
 
-def _listed_arguments(kind: str, work: Work, memory: Memory, dst: Any, src: Any) -> tuple[Any, ...]:
+def _listed_arguments(kind: str, work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
     """Of uniform blocks, as the _v and _x forms take them: up to the flags."""
     n, threads, root = work.count, work.threads, work.root
     d, s = dst.blocksize, src.blocksize  # bytes of a thread's part

@@ -23,7 +23,6 @@ __all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch
 
 FORMAT, VERSION = "xupc-bench", 1
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
-KINDS = OURS, AGAIN, PEER, FLOOR
 DISTURBED = 0.05
 """Of the cores' time, taken by others."""
 

@@ -42,7 +42,10 @@ class TuningFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         found = read(path)
+        if found is not None and not (found.problem or found.text.strip()):
+            found = None  # an empty file, as mktemp makes them, is one to be written
         load(found)
+        self.new = found is None
         self.text = _NEW if found is None else found.text
         for _, body in _SECTION.findall(self.text):
             if BEGIN in body:

@@ -23,6 +23,8 @@ from typing import IO, Any
 import click
 from click.core import ParameterSource
 
+from xupc.topology import threads_of_nodes
+
 from . import host, info, job_script
 from .bench import bench_command
 from .common import EnvironmentProblem, check_nodes, in_job
@@ -79,6 +81,7 @@ def _nodes_option(command: Any) -> Any:
     return click.option(
         "--nodes",
         metavar="SPEC",
+        envvar="XUPC_NODES",
         help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
     )(command)
 
@@ -120,7 +123,9 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
         if facts is None:
             return
     else:
-        count = host.available_cores() if measure and threads is None else threads
+        count = threads or threads_of_nodes(nodes or "")
+        if count is None and measure:
+            count = host.available_cores()
         check_nodes(nodes, count or 1)
         facts = info.collect(timeout=timeout)
         if count is not None:
@@ -245,7 +250,10 @@ def _run(
 
 @main.command("topo")
 @click.option(
-    "-n", "threads", type=click.IntRange(min=1), help="Threads; the available cores by default."
+    "-n",
+    "threads",
+    type=click.IntRange(min=1),
+    help="Threads; by default as many as the nodes hold, or the available cores.",
 )
 @_nodes_option
 def topo_command(threads: int | None, nodes: str | None) -> None:
@@ -258,7 +266,7 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
 
         draw()
         return
-    count = host.available_cores() if threads is None else threads
+    count = threads or threads_of_nodes(nodes or "") or host.available_cores()
     sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
 
 

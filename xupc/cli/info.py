@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from xupc.runtime import settings_of
 from xupc.selection_file import find as find_table
 from xupc.selection_file import load as load_table
 from xupc.topology import diagnose, read_host_record
@@ -146,6 +147,7 @@ class Facts:
     load: float = 0.0
     tuning: str = "built-in"
     tuning_error: str = ""
+    settings_error: str = ""
     hostname: str = ""
     hostid: int | None = None
     hostid_notes: tuple[str, ...] = ()
@@ -199,6 +201,7 @@ def collect(
         load=host.load_average(),
         tuning=tuning,
         tuning_error=tuning_error,
+        settings_error=_settings(),
         hostname=hostname,
         hostid=hostid,
         hostid_notes=notes,
@@ -248,6 +251,15 @@ def _tuning() -> tuple[str, str]:
         return found.path if found is not None else "none", str(error)
 
 
+def _settings() -> str:
+    """Return why `init` would refuse a variable, if it would."""
+    try:
+        settings_of()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _heap(directory: str) -> Heap:
     try:
         stat = os.statvfs(directory)
@@ -292,6 +304,8 @@ def _unusable(facts: Facts) -> Iterator[str]:
             yield f"MPI does not start: {facts.probe.error}"
     if facts.tuning_error:
         yield facts.tuning_error
+    if facts.settings_error:
+        yield facts.settings_error
     if facts.heap.free is None:
         yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
     elif not facts.heap.writable:

@@ -5,6 +5,7 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from xupc.bench.settings import Settings, named
 from xupc.bench.settings import shapes as shapes_of
 from xupc.bench.tuner import Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
-from xupc.selection_file import user_path
+from xupc.selection_file import VARIABLE, user_path
 
 from . import host, options
 from .common import EnvironmentProblem, check_nodes, check_writable, in_job
@@ -103,9 +104,14 @@ def tune_command(
             for shape in shapes:
                 check_nodes(shape.nodes, shape.threads)
             plan = driver.Plan(shapes, settings, launches, budget)
+            if file.new and path == user_path():  # jobs would look for what is yet to be
+                os.environ.pop(VARIABLE, None)
             result, status = _measure(plan, json_file)
         found = tune(result, file)
     except ValueError as error:
+        if status:  # what went wrong has been said
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(status)
         raise click.UsageError(str(error)) from None
     for line in report(found, result):
         click.echo(line)

@@ -85,14 +85,11 @@ def _cpu_limit() -> int | None:
 class Settings:
     """What `init` was given, environment included."""
 
-    def __init__(
-        self, heap_size: int | None, nodes: str | None, timeout: float | None, explicit: bool
-    ) -> None:
+    def __init__(self, heap_size: int | None, nodes: str | None, timeout: float | None) -> None:
         self.heap_size = heap_size or DEFAULT_HEAP
         self.explicit_heap = heap_size is not None
         self.nodes = nodes
         self.timeout = timeout
-        self.explicit = explicit
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and vars(self) == vars(other)
@@ -187,8 +184,8 @@ class Job:
     oversubscribed
         Whether my machine has more threads than cores; `crowded`: whether any has.
     pids
-        Of my node's threads; None where not all threads of the job can read the private memory
-        of those of their machine.
+        Of my node's threads; None where not all threads of the job can read and write the
+        private memory of those of their machine.
     bypass
         Whether long copies are faster past the cache, on my machine.
     transport
@@ -266,8 +263,7 @@ class Job:
         self.agreement = Agreement(self, self.link, range(self.threads))
         deadline.stage("the making of the control segment", unwatched=True)
         self.control = self._map_control()
-        self.crowded, self.transport = self._agree_place()
-        self.pids = self._agree_reach()
+        self.crowded, self.transport, self.pids = self._agree_place()
         deadline.hand_over()
         self.guard = Guard(self)
         deadline.stage("the making of the heap")
@@ -425,25 +421,20 @@ class Job:
         comm.Free()
         return control
 
-    def _agree_reach(self) -> NDArray[np.int32] | None:
-        """`pids`: plans depend on whether there are any, so it is the same everywhere."""
-        mine, least = np.array([self._in_reach is not None], np.int32), np.empty(1, np.int32)
-        self.link.comm.Allreduce(mine, least, self.network.mpi.MIN)
-        if not (self.native and least[0]):
-            return None
-        assert self._in_reach is not None
-        places = [self.machine.index(t) for t in self.tree.members(self.node).tolist()]
-        return np.array(self._in_reach, np.int32)[places]
-
-    def _agree_place(self) -> tuple[bool, str]:
-        """`crowded` and `transport`: choices depend on them, and must be the same everywhere."""
-        mine = np.array([self.oversubscribed, not os.path.isdir("/sys/class/infiniband")], np.int32)
+    def _agree_place(self) -> tuple[bool, str, NDArray[np.int32] | None]:
+        """`crowded`, `transport`, `pids`: plans depend on them, so all threads say the same."""
+        no_fabric = not os.path.isdir("/sys/class/infiniband")
+        mine = np.array([self.oversubscribed, no_fabric, self._in_reach is None], np.int32)
         worst = np.empty_like(mine)
         self.link.comm.Allreduce(mine, worst, self.network.mpi.MAX)
-        crowded, no_fabric = (bool(v) for v in worst)
+        crowded, no_fabric, shut = (bool(v) for v in worst)
+        pids = None
+        if self.native and not shut:
+            places = [self.machine.index(t) for t in self.tree.members(self.node).tolist()]
+            pids = np.array(self._in_reach, np.int32)[places]
         if self.machines == 1:
-            return crowded, "shm"
-        return crowded, "tcp" if no_fabric else "fabric"
+            return crowded, "shm", pids
+        return crowded, "tcp" if no_fabric else "fabric", pids
 
     def _join_machines(self) -> Lifeline | None:
         """The lowest threads of all machines hold on to each other."""

@@ -416,7 +416,8 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         FUNC or NONCOMM_FUNC without `func`, or another operation with one.
     """
     if not isinstance(op, Op):
-        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}")
+        hint = ": a function is func=, with xupc.FUNC" if callable(op) else ""
+        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}{hint}")
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc" or not dtype.isnative:
         raise TypeError(

@@ -2,8 +2,8 @@
 
 A call is an *instance*: a lowered plan bound to addresses. The native core runs its
 node-local steps; this module posts the MPI steps, waits, and watches. There is one
-wait, `Engine.drive`; everything that can go wrong in a wait is handled there and
-nowhere else.
+wait, `Engine.reach_end` (`wait_for` for what is no call); everything that can go wrong in a
+wait is handled there and nowhere else.
 
 How a waiting thread spends its time:
 
@@ -788,7 +788,7 @@ class Waiting:
         return POLL_NS
 
 
-def barrier_plan(rank: int, size: int, name: str = "barrier") -> Plan:
+def barrier_plan(rank: int, size: int) -> Plan:
     """A plan that is one barrier."""
     steps: tuple[Step, ...] = (Barrier(),) if size > 1 else ()
-    return Plan(name, name, rank, size, (steps, ()), 0, ("all", "all"))
+    return Plan("barrier", "barrier", rank, size, (steps, ()), 0, ("all", "all"))

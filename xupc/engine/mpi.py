@@ -140,11 +140,6 @@ class Network:
         return Link(self, copy)
 
     # -- requests ------------------------------------------------------------------
-    @property
-    def in_flight(self) -> int:
-        """Requests not yet done."""
-        return self._open
-
     def track(
         self, link: Link, request: Any, finished: Callable[[], None], receives: bool = False
     ) -> None:
