@@ -25,7 +25,7 @@ from .engine.reports import Record
 from .errors import HeapError, show, show_dtype
 from .fingerprint import fingerprint
 from .memory.segment import Segment, attach, create, shm_dir
-from .patterns import binomial, chain, chunks, rotate
+from .patterns import binomial, chunks, rotate, tree_for
 from .shared import check_dtype
 from .team import Team, resolve
 
@@ -343,8 +343,7 @@ class Words:
 def _between_nodes(words: Words, segment: Segment, root: int) -> None:
     """The bytes of the root's node to one thread of each other node.
 
-    Large ones go down a chain of nodes, in chunks, of which each link carries one at the
-    same time; what is a single chunk goes down a binomial tree.
+    Large ones go in chunks, of which each link carries one at the same time.
     """
     team, tree = words.team, words.team.rank_tree
     home, n = tree.node_of(root), tree.node_count
@@ -352,7 +351,7 @@ def _between_nodes(words: Words, segment: Segment, root: int) -> None:
     if team.rank != (root if node == home else words.node_root):
         return
     parts = chunks(segment.nbytes, team.tuning["chunk"])
-    shape = chain if len(parts) > 1 else binomial
+    shape = tree_for(n, segment.nbytes, team.tuning["chunk"], team.tuning)
     parent, children = shape(rotate(node, home, n), n)
 
     def speaker(place: int) -> int:

@@ -5,7 +5,7 @@ Positions are virtual ranks ``0 .. n-1`` with the root at 0; callers rotate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "prefix_joins",
     "rotate",
     "star",
+    "tree_for",
     "tree_joins",
 ]
 
@@ -84,6 +85,17 @@ def pipeline(n: int, parts: int) -> Shape:
     depth, full_rows = (n - 1).bit_length(), (n + 1).bit_length() - 1
     times = {chain: parts + n - 2, binomial: parts * depth, binary: 2 * (parts + full_rows - 2)}
     return min(times, key=times.__getitem__)
+
+
+def tree_for(n: int, nbytes: int, unit: int, tuning: Mapping[str, int]) -> Shape:
+    """The tree in which so many bytes, in messages of `unit`, go from one of `n` to all or back.
+
+    What is shorter than `chain` goes in a `star` of up to `flat`, in a binomial tree of more; the
+    rest goes in the `pipeline` for its messages.
+    """
+    if nbytes < tuning["chain"]:
+        return star if n <= tuning["flat"] else binomial
+    return pipeline(n, -(-nbytes // unit))
 
 
 def star(v: int, n: int) -> tuple[int | None, list[int]]:

@@ -49,7 +49,7 @@ _POINTER = "SharedPointer"
 _ENVELOPE = 512  # bytes: a pointer pickles to some 250
 
 
-def _kind_of(value: Any, call: str, argument: str = "value") -> tuple[str, np.dtype[Any]]:
+def _kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
     """The name of a value's type, and how it travels."""
     dtype = _PYTHON.get(type(value))
     if dtype is not None:
@@ -59,7 +59,7 @@ def _kind_of(value: Any, call: str, argument: str = "value") -> tuple[str, np.dt
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return f"numpy {value.dtype}", value.dtype
     raise TypeError(
-        f"{call}: {argument}: expected an int, float, complex, bool, numpy scalar or "
+        f"{call}: value: expected an int, float, complex, bool, numpy scalar or "
         f"SharedPointer, got {show(value)}"
     )
 

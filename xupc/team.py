@@ -483,6 +483,15 @@ class Team:
     def account(self, record: Record) -> Record:
         """What I say of my call when threads meet to find out what is wrong."""
         if self._failure is None:
+            place = self.core.unread
+            if place is not None:
+                giver = int(self.job.tree.members(self.job.node)[place])
+                record = record.with_more([])
+                record.error = XupcError(
+                    f"thread {self.job.me} can no longer copy between its array and that of thread "
+                    f"{giver}: was one of them unmapped, or mapped anew?"
+                )
+                record.shared_error = True
             return record
         error, call = self._failure
         self._failure = None

@@ -4,9 +4,10 @@ As in `xupc.collectives` an object per collective. What it needs from other thre
 through the library's own scratch. A call that repeats another one in everything but where the
 arrays lie goes straight to its bound plan (`HotArrays`).
 
-No memory of a call can be touched by others, so its sync flags say nothing, and no call waits
-for more than the data. A difference between threads' calls is seen by those who wait for each
-other, before they take anything, and by all others at the next call that synchronises.
+The memory of a call is nobody else's, so its sync flags say nothing: a call waits for its data,
+and, where others take long blocks straight from its arrays, until they have. A difference
+between threads' calls is seen by those who wait for each other, before they take anything, and
+by all others at the next call that synchronises.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
-            dst, src, in_place, n, dtype = self._arrays(team, given, full)
+            dst, src, in_place, n, dtype = self._arrays(team, given)
             kernel = None
             if self.form.reduces:
                 kernel = kernels.find(dtype, given.op, given.func, self.__name__)
@@ -342,7 +343,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return rank
 
     def _arrays(
-        self, team: Team, given: Given, full: int
+        self, team: Team, given: Given
     ) -> tuple[Array | None, Array | None, bool, int, np.dtype[Any]]:
         """dst and src of this thread, whether they are one, elements of a block, the type."""
         call, form = self.__name__, self.form
@@ -366,7 +367,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 raise TypeError(f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}")
             if _overlap(dst, src):
                 raise OverlapError(f"{call}: dst and src overlap")
-        n = self._block(team, dst, src, in_place)
+        n = self._block(team, dst, src)
         return dst, src, in_place, n, either.dtype
 
     def _array(self, x: Any, name: str) -> Array:
@@ -377,7 +378,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
         return x
 
-    def _block(self, team: Team, dst: Array | None, src: Array | None, in_place: bool) -> int:
+    def _block(self, team: Team, dst: Array | None, src: Array | None) -> int:
         """Elements of a block; all arrays must have what that means."""
         call, form, t = self.__name__, self.form, team.size
         if src is not None and form.src == 1:
@@ -497,10 +498,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         elif kind.perm:
             arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
 
+        # what a function raises all threads raise before they have a result
+        sync = ("no", "all" if kernel is not None and kernel.func is not None else "no")
+
         def build() -> Any:
             return trace(
                 entry.function, entry.name, self.collective, team.rank, team.rank_tree,
-                ("no", "no"), team.tuning, arguments, kernel, private=True,
+                sync, team.tuning, arguments, kernel, private=True,
             )  # fmt: skip
 
         exact = full & REPRODUCIBLE
@@ -712,7 +716,7 @@ class Permute(ArrayCall):
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
-            _, _, in_place, n, dtype = self._arrays(team, given, full)
+            _, _, in_place, n, dtype = self._arrays(team, given)
             to = self._rank(given.root, team, "to")
         except Exception as e:
             team.fail(e, record, posted=given.posted)

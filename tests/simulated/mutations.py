@@ -12,6 +12,7 @@ from xupc.plan.steps import (
     LANES,
     Barrier,
     Copy,
+    Deposit,
     Fold,
     Fused,
     Get,
@@ -35,7 +36,7 @@ from xupc.plan.steps import (
 __all__ = ["Mutation", "mutations"]
 
 Release = Signal | Post
-Data = Copy | Swap | Reach | Offer | Send | Recv | Get | Fold | Scan
+Data = Copy | Swap | Reach | Deposit | Offer | Send | Recv | Get | Fold | Scan
 Channelled = Signal | Wait | NetSignal | NetWait
 
 
@@ -135,6 +136,12 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.of.count > 1:
                 yield "a block short", replace(step, of=step.of.cut(0, step.of.count - 1))
+        case Deposit():
+            yield "wrong source", replace(step, src=_shifted(step.src))
+            yield "wrong target", replace(step, offset=step.offset + 1)
+            yield "a byte short", replace(step, nbytes=step.nbytes - 1)
+            if step.to.count > 1:
+                yield "a block short", replace(step, to=step.to.cut(0, step.to.count - 1))
         case Get():
             yield "wrong target", replace(step, dst=_shifted(step.dst))
             yield "wrong source", replace(step, src=_shifted(step.src))

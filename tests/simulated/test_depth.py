@@ -33,8 +33,6 @@ from xupc.topology import Tree
 NODES, PER_NODE = 64, 2
 ROUNDS = (NODES - 1).bit_length()
 """log2 of the nodes."""
-SMALL = {**TUNING, "slot": 1024, "stage": 131072, "folders": 4, "yields": 0}
-
 
 class Lane:
     """A lane of a thread, and how many messages lie behind it."""
@@ -142,7 +140,7 @@ def test_moves(entry: Entry, tree: Tree) -> None:
     name = entry.collective
     given = arguments(name, tree.size, 1, 8)
     plans = [
-        trace(entry.function, entry.name, name, me, tree, ("no", "no"), SMALL, given)
+        trace(entry.function, entry.name, name, me, tree, ("no", "no"), TUNING, given)
         for me in range(tree.size)
     ]
     assert 1 <= depth_of(plans, tree) <= ROUNDS
@@ -152,12 +150,12 @@ def test_moves(entry: Entry, tree: Tree) -> None:
 def test_reductions(form: str, tree: Tree) -> None:
     dealt = 0, 0, 1
     job = Job(form, tree.size, *dealt, tree.size, 0, False, dealt)
-    plans = plans_of(job, MULTICORE, tree, ("no", "no"), SMALL, Symbols(ordered=False))
+    plans = plans_of(job, MULTICORE, tree, ("no", "no"), TUNING, Symbols(ordered=False))
     assert 1 <= depth_of(plans, tree) <= 2 * ROUNDS  # up a tree and down again
 
 
 @pytest.mark.parametrize("form", MOVES + JOINS)
 def test_arrays_of_values(form: str, tree: Tree) -> None:
     one = One(form, MULTICORE, 1, 8, False)
-    plans = [plan_of(one, me, tree, SMALL, Symbols(ordered=False)) for me in range(tree.size)]
+    plans = [plan_of(one, me, tree, TUNING, Symbols(ordered=False)) for me in range(tree.size)]
     assert 1 <= depth_of(plans, tree) <= 2 * ROUNDS

@@ -43,14 +43,14 @@ VALUES = {
 }  # fmt: skip
 """What the tunings of `matrix` have besides."""
 SIZES = {
-    "large": (8, 40, 64, 72, 136, 400, 1400), "small": (8, 24, 32, 48, 104),
-    "mixed": (8, 16, 40, 96, 104, 256, 320, 1400), "whole": (8, 24, 64, 104, 320, 1400),
+    "large": (8, 40, 64, 72, 136, 400, 1400), "small": (8, 24, 32, 48, 80, 104),
+    "mixed": (8, 16, 40, 96, 104, 256, 320, 1400), "whole": (8, 24, 48, 64, 104, 320, 1400),
 }  # fmt: skip
 
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    return {"reach_each": 40, "reach_all": 200, **TUNINGS[name][0], **VALUES[name]}
+    return {"reach_each": 40, "reach_all": 200, "deposit": 96, **TUNINGS[name][0], **VALUES[name]}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.test_shared import FakeMemory
 
+from xupc.algorithms.staging import units_of
 from xupc.algorithms.transfers import Transfers, _divided, _packed, entries
 from xupc.places import Displaced, Numbers
 from xupc.plan import Recorder
@@ -103,3 +104,16 @@ def test_messages_are_full() -> None:
     """Blocks are cut where a message is full."""
     messages = [[tuple(piece) for piece in m] for m in _packed([(0, 5), (1, 12), (2, 3)], 8)]
     assert messages == [[(0, 0, 5), (1, 0, 3)], [(1, 3, 8)], [(1, 11, 1), (2, 0, 3)]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 16, 17])
+@pytest.mark.parametrize("width", [64, 1024, 4096])
+def test_what_fits_a_place_is_one_unit(count: int, width: int) -> None:
+    """A place in a SLOT is never waited for, so a second unit would overwrite the first."""
+    for nbytes in range(1, width // count + 1):
+        assert units_of(count, nbytes, width) == [(0, count, 0, nbytes)]
+    for nbytes in range(width // count + 1, 2 * width, 61):
+        units = units_of(count, nbytes, width)
+        assert len(units) > 1
+        assert all(blocks * size <= width for _, blocks, _, size in units)
+        assert sum(blocks * size for _, blocks, _, size in units) == count * nbytes

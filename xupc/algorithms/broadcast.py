@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import Shape, binomial, chunks, pipeline, rotate, star
+from ..patterns import Shape, chunks, rotate, star, tree_for
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Part, Ranks
 from .registry import algorithm
@@ -149,10 +149,7 @@ def _between_nodes(
 ) -> None:
     """The network's half: take each chunk, tell my node, pass it on."""
     nodes = t.tree.node_count
-    if len(parts) > 1 or parts[0][1] >= t.tuning["chain"]:
-        shape = pipeline(nodes, len(parts))
-    else:
-        shape = star if nodes <= t.tuning["flat"] else binomial
+    shape = tree_for(nodes, sum(size for _, size in parts), parts[0][1], t.tuning)
     parent, children = _tree(t, root, shape)
 
     def speaker(node: int) -> int:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..patterns import chain, grouped, pipeline, star, tree_joins
+from ..patterns import chain, grouped, tree_for, tree_joins
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
@@ -487,15 +487,13 @@ class WholeToOne:
         self.home = t.tree.node_of(r.to)
         # a single piece would have one link after the other
         half = max(r.nbytes // 2, t.tuning["chain"])
-        few = n <= t.tuning["flat"]
-        short = few and r.nbytes < t.tuning["chain"]
 
         def unit(children: int) -> int:
             """The size of pieces of which a speaker keeps so many, its own and its results."""
             places = self._DEPTH * (2 + children)
             return t.unit(r.nbytes, min(half, t.tuning["buffer"] // places))
 
-        self.shape = star if short else pipeline(n, -(-r.nbytes // unit(1)))
+        self.shape = tree_for(n, r.nbytes, unit(1), t.tuning)
         self.parent, self.children = self.shape((t.my_node - self.home) % n, n)
         width = self.width = unit(len(self.shape(0, n)[1]))  # 0 has the most
         self.pieces = r.pieces(0, r.each, width)

@@ -1,10 +1,12 @@
 """Private memory through scratch: what the algorithms of arrays of values are made of.
 
-dst and src of such a call are private: a thread touches its own alone. What others are to
-have it copies into its SLOT (if it is short) or, in units, into its BUFFER; others copy it
-from there. A SLOT is the operation's own, so nobody asks whether it is in use. A BUFFER is
-used by one call after the other: a thread may write to another one's only when that has
-entered, and nobody leaves while his own may still be read::
+dst and src of such a call are private. Inside a node long blocks are copied straight from or to
+another thread's (`Move.reach`, `Move.deposit`), and nobody leaves before all have theirs.
+Otherwise a thread touches its own alone. What others are to have it copies into its SLOT (if it
+is short) or, in units, into its BUFFER; others copy it from there. A SLOT is the operation's own,
+so nobody asks whether it is in use. A BUFFER is used by one call after the other: a thread may
+write to another one's only when that has entered, and nobody leaves while his own may still be
+read::
 
     thread 0   in(0)  |  in(1)   |  in(2)   |            |: all have come here
     thread 1          |  out(0)  |  out(1)  |  out(2)
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from ..topology import Tree
 
 __all__ = [
-    "LINE", "Move", "Places", "Unit", "cut", "places_of", "reaches", "runs_of", "units_of",
-    "within",
+    "LINE", "Move", "Places", "Unit", "cut", "deposits", "places_of", "reaches", "runs_of",
+    "units_of", "within",
 ]  # fmt: skip
 
 LINE = 64
@@ -69,24 +71,24 @@ class Places:
         return self.on(ranks.first, unit, offset)._replace(thread_step=ranks.step)
 
 
-def places_of(t: Recorder, nbytes: int, depth: int = 2) -> Places:
+def places_of(t: Recorder, nbytes: int) -> Places:
     """Places for units of at most `nbytes`: one in the SLOT if that is enough.
 
-    Else `depth` of them in the BUFFER, as wide as ``stage`` of the tuning table says.
+    Else two of them in the BUFFER, as wide as ``stage`` of the tuning table says.
     """
     if nbytes <= t.tuning["slot"]:
         return Places(SLOT, t.tuning["slot"])
-    most = min(t.tuning["stage"], t.tuning["buffer"] // depth)
-    return Places(BUFFER, max(LINE, most // LINE * LINE), depth)
+    most = min(t.tuning["stage"], t.tuning["buffer"] // 2)
+    return Places(BUFFER, max(LINE, most // LINE * LINE), 2)
 
 
-def runs_of(t: Recorder, node: int | None = None, but: int = -1) -> list[tuple[int, Ranks]]:
-    """A node's threads (default mine) in runs, each with the position of its first in the node.
+def runs_of(t: Recorder, but: int = -1) -> list[tuple[int, Ranks]]:
+    """My node's threads in runs, each with the position of its first in the node.
 
     `but`: a thread that is left out.
     """
     out, at = [], 0
-    for run in t.mates(node):
+    for run in t.mates():
         for part in run.without(but):
             out.append((at + (part.first - run.first) // max(1, run.step), part))
         at += run.count
@@ -106,6 +108,14 @@ def reaches(
     if tree.size > 2 and to_all and (same or from_all):
         size = "reach_all" if same else "reach_each"
     return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning[size]
+
+
+def deposits(tree: Tree, tuning: Mapping[str, int], nbytes: int) -> bool:
+    """Whether threads of one node that move so many bytes write straight to each other's memory.
+
+    Less is better read: it has to come into the cache of its taker in any case.
+    """
+    return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning["deposit"] > 0
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,11 @@ class Move:
         from_all, to_all = self.source == ALL, self.target == ALL
         return reaches(t.tree, t.tuning, self.nbytes, from_all, to_all, not self.by_target)
 
+    def deposits(self, t: Recorder) -> bool:
+        """Whether blocks are written where they belong; if one thread moves all, by all it does."""
+        others = 1 if self.source == self.target == ALL else t.size - 1
+        return deposits(t.tree, t.tuning, self.nbytes * others)
+
     def ranks(self, t: Recorder, who: Who) -> Ranks:
         """The source or the target as ranks."""
         return Ranks(who) if isinstance(who, int) else Ranks(0, t.size)
@@ -182,6 +197,28 @@ class Move:
         count = t.size if self.by_target else 1
         t.offer(self.of(t, Ranks(0 if self.by_target else t.me)), self.nbytes * count)
 
+    def lend(self, t: Recorder) -> None:
+        """Let all who give deposit their blocks where they belong."""
+        count = t.size if self.by_source else 1
+        t.offer(self.to(t, Ranks(0 if self.by_source else t.me)), self.nbytes * count)
+
+    def reach(self, t: Recorder, end: int) -> None:
+        """Take the blocks of others from their offers, each as far as `end`."""
+        at = t.me * self.nbytes if self.by_target else 0
+        for _, run in self.near(t, self.source, but=t.me):
+            t.reach(self.to(t, run), run, at, end)
+
+    def deposit(self, t: Recorder, begin: int) -> None:
+        """Put my blocks into others' offers, each from `begin` on."""
+        at = t.me * self.nbytes if self.by_source else 0
+        for _, run in self.near(t, self.target, but=t.me):
+            t.deposit(self.of(t, run, begin), run, at + begin, self.nbytes - begin)
+
+    def reclaim(self, t: Recorder, begin: int) -> None:
+        """Have what others deposited."""
+        for _, run in self.near(t, self.source, but=t.me):
+            t.reclaim(self.to(t, run, begin), self.nbytes - begin, run.count)
+
     # -- between nodes -------------------------------------------------------------------
     def blocks_for(self, t: Recorder, node: int, unit: Unit) -> list[Blocks]:
         """In my private src, what a node's threads at some positions get."""
@@ -211,7 +248,12 @@ Unit = tuple[int, int, int, int]
 
 
 def units_of(count: int, nbytes: int, width: int) -> list[Unit]:
-    """A row of blocks in units of at most `width` bytes: a part of each of them if possible."""
+    """A row of blocks in units of at most `width` bytes: a part of each of them if possible.
+
+    What fits `width` is one unit: it may be a place that is never waited for.
+    """
+    if count * nbytes <= width:
+        return [(0, count, 0, nbytes)]
     if 1 < count <= width // LINE:
         each = width // count // LINE * LINE
         return [(0, count, offset, size) for offset, size in chunks(nbytes, each)]

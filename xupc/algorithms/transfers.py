@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import Shape, binomial, chain, chunks, grouped, pipeline, rotate, star
+from ..patterns import Shape, chain, chunks, grouped, rotate, tree_for
 from ..plan.recorder import MOST_BYTES, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
@@ -375,16 +375,13 @@ def _along(
 def _shape(t: Recorder, stops: int, total: int, one_to_many: bool) -> tuple[Shape, int]:
     """The tree that a route's messages go along, and how large they are at most."""
     tuning = t.tuning
-    if stops == 1 or total < tuning["chain"]:
-        shape: Shape = star if stops <= tuning["flat"] else binomial
-        most = tuning["message"]
-    else:
-        most = tuning["chunk"]
-        if one_to_many:
-            shape = pipeline(stops + 1, -(-total // most))
-        else:  # every link is busy all the time: two messages in a round at least
-            shape = chain
-            most = min(tuning["ring"], max(most, total // 2))
+    short = stops == 1 or total < tuning["chain"]
+    most = tuning["message" if short else "chunk"]
+    if short or one_to_many:
+        shape = tree_for(stops + 1, total, most, tuning)
+    else:  # every link is busy all the time: two messages in a round at least
+        shape = chain
+        most = min(tuning["ring"], max(most, total // 2))
     needed = -(-total * stops // tuning["messages"])
     return shape, min(max(most, needed), MOST_BYTES)
 

@@ -10,8 +10,9 @@
     permute      0: A   1: B   2: C      to   C   A   B        to any order
 
 A :class:`~.staging.Move` says which of them it is; each algorithm below does them all.
-Private memory can be copied by its own thread alone, so a block takes two copies inside a
-node; the second one of a unit goes on while the first one of the next does.
+Where threads of a node may not reach into each other's private memory, and for short blocks,
+a block takes two copies inside a node; the second one of a unit goes on while the first one of
+the next does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import Part, Ranks
 from . import values_across_nodes as nodes
 from .registry import algorithm
-from .staging import LINE, Move, cut, places_of, reaches, units_of
+from .staging import LINE, Move, cut, deposits, places_of, reaches, units_of
 
 if TYPE_CHECKING:
     from ..topology import Tree
@@ -65,7 +66,11 @@ def transforms(
         return True
     one_node = tree.node_count == 1
     all_to_all = flow == "exchange"
-    if flag != PUSH and reaches(tree, tuning, nbytes, all_to_all, all_to_all):
+    if flag == PUSH:
+        straight = deposits(tree, tuning, nbytes)
+    else:
+        straight = reaches(tree, tuning, nbytes, all_to_all, all_to_all)
+    if straight:
         return False
     if flow == "permute":
         return one_node or flag != PUSH
@@ -117,9 +122,7 @@ def _reach(t: Recorder, m: Move) -> None:
         m.offer(t)
     t.after(m.source, m.target)
     if m.takes(t.me):
-        at = t.me * m.nbytes if m.by_target else 0
-        for _, run in m.near(t, m.source, but=t.me):
-            t.reach(m.to(t, run), run, at, m.nbytes)
+        m.reach(t, m.nbytes)
         m.own(t)
     t.after(m.target, m.source)
 
@@ -142,8 +145,12 @@ def _stage(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part)
 def push(t: Recorder, m: Move) -> None:
     """Givers copy their blocks into the takers' scratch, takers copy them out.
 
-    To other nodes they are sent, from private memory to private memory.
+    To other nodes they are sent, from private memory to private memory. Inside a node long
+    blocks are written straight to the takers' private memory.
     """
+    if m.deposits(t):
+        _deposit(t, m)
+        return
     if not t.one_node:
         of, to = m.ranks(t, m.source), m.ranks(t, m.target)
         with t.net():
@@ -175,13 +182,33 @@ def push(t: Recorder, m: Move) -> None:
     m.own(t)
 
 
+def _deposit(t: Recorder, m: Move) -> None:
+    """One copy: nobody is given anything before he has entered, or leaves before he has it all."""
+    if m.takes(t.me):
+        m.lend(t)
+    if m.source == ALL:  # nobody writes before all calls were compared
+        t.barrier()
+    else:
+        t.after(m.target, m.source)
+    if m.gives(t.me):
+        m.deposit(t, 0)
+    m.own(t)
+    t.after(m.source, m.target)
+    if m.takes(t.me):
+        m.reclaim(t, 0)
+
+
 # --- MULTICORE -----------------------------------------------------------------------------
 def multicore(t: Recorder, m: Move) -> None:
     """A block crosses once to each node that it goes to; inside the node it is pulled.
 
-    Node roots speak for their nodes (the call's root for its own). Inside one node: PULL.
+    Node roots speak for their nodes (the call's root for its own). Inside one node: PULL, but
+    both sides copy where one of them would stand by.
     """
-    if t.one_node:
+    one_idle = (m.source == ALL) != (m.target == ALL) and not m.by_target
+    if one_idle and m.reaches(t) and m.deposits(t):
+        _share(t, m)
+    elif t.one_node:
         pull(t, m)
     elif m.source == ALL and m.target == ALL:
         nodes.all_to_all(t, m)
@@ -191,6 +218,29 @@ def multicore(t: Recorder, m: Move) -> None:
         nodes.from_root(t, m)
     else:
         nodes.broadcast(t, m)
+
+
+def _share(t: Recorder, m: Move) -> None:
+    """One copy; the beginnings of blocks are taken, the rest is brought, both at the same time.
+
+    Cut so that all threads have as much to do: in a broadcast the root brings as much as each
+    other thread takes; in a gather the root takes little, since it has its own block to copy.
+    """
+    cut = m.nbytes * (t.size - 1) // t.size if m.target == ALL else m.nbytes // (2 * t.size)
+    cut -= cut % LINE
+    if t.me == m.source or (m.source == ALL and t.me != m.target):
+        m.offer(t)
+    else:
+        m.lend(t)
+    t.barrier()
+    if m.takes(t.me):
+        m.reach(t, cut)
+    if m.gives(t.me):
+        m.deposit(t, cut)
+    m.own(t)
+    t.barrier()
+    if m.takes(t.me):
+        m.reclaim(t, cut)
 
 
 def _of(flow: str, way: Callable[[Recorder, Move], None]) -> Callable[..., None]:
@@ -263,6 +313,17 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
     to, of = _partners(t, perm)
+    if deposits(t.tree, t.tuning, nbytes):
+        t.offer(DST.on(t.me), nbytes)
+        t.after_each(_others(t, [to]), _others(t, [of]))
+        if to != t.me:
+            t.deposit(src.on(t.me), Ranks(to), 0, nbytes)
+        elif not in_place:
+            t.copy(DST.on(t.me), src.on(t.me), nbytes)
+        t.after_each(_others(t, [of]), _others(t, [to]))
+        if of != t.me:
+            t.reclaim(DST.on(t.me), nbytes)
+        return
     if not t.one_node:
         with t.net():
             for offset, size in chunks(nbytes, t.tuning["message"]):

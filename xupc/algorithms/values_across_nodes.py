@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import binomial, chunks, pipeline, rotate, star
+from ..patterns import chunks, rotate, tree_for
 from ..plan.recorder import Operand, Recorder, Who
 from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
 from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
@@ -36,7 +36,7 @@ class Relay:
 
     A unit is put into its place while the one before is on the wire. A place for what is
     staged is taken again four units later, one for what arrives two units later; the BUFFER
-    is divided in proportion.
+    is divided in proportion, but so that what is staged is no less than a small piece.
     A single unit that all wait for is led: it travels with a barrier of node roots.
 
     Parameters
@@ -55,8 +55,9 @@ class Relay:
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
         slot, buffer = t.tuning["slot"], t.tuning["buffer"]
         depth, deep = 4, 2
-        share = buffer / (depth * out + deep * landing)
-        staged, arriving = (int(n * share) // LINE * LINE for n in (out, landing))
+        least = min(out, _PIECE, buffer // (2 * depth) // LINE * LINE)
+        staged = max(least, out * buffer // (depth * out + deep * landing) // LINE * LINE)
+        arriving = min(landing, (buffer - depth * staged) // deep // LINE * LINE)
         self.out = Places(SLOT, out)
         self.landing = Places(BUFFER, arriving, deep, depth * staged)
         if out > slot or landing > arriving:
@@ -187,23 +188,26 @@ def all_to_all(t: Recorder, m: Move) -> None:
         if not m.by_target:
             t.copy(relay.out.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
             return
+        rows: list[tuple[int, Ranks]] = []  # where blocks are put, and who gets them
         for k in ks:
             at = (k - ks[0]) * blocks * size
             for run in within(t, (t.my_node + k) % n, first, blocks):
-                place = relay.out.on(t.me, u, at)._replace(offset_step=size)
-                t.copy(place, m.of(t, run, offset), size, run.count)
+                _append(rows, at, run, size)
                 at += run.count * size
+        for at, run in rows:
+            place = relay.out.on(t.me, u, at)._replace(offset_step=size)
+            t.copy(place, m.of(t, run, offset), size, run.count)
 
     def post(u: int) -> list[int]:
         ks, part = units[u]
         size, tickets = part[3], []
         real = range(max(ks[0], 1), ks[-1] + 1)
-        for k in real:
-            node = (t.my_node - k) % n
-            nbytes = count(t.my_node, part) * size * t.tree.node_size(node)
-            place = relay.landing.on(t.me, u, (k - real[0]) * most * part[1] * size)
+        each = most * part[1] * size
+        for i, roots, threads in _together(t, [(t.my_node - k) % n for k in reversed(real)]):
+            nbytes = count(t.my_node, part) * size * threads
+            place = relay.landing.on(t.me, u, i * each)
             if nbytes:
-                tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
+                tickets.append(t.recv(roots, place, nbytes, peer_step=each, bounded=False))
         for k in real:
             node = (t.my_node + k) % n
             nbytes = count(node, part) * size
@@ -220,17 +224,42 @@ def all_to_all(t: Recorder, m: Move) -> None:
         place = t.tree.local_index(t.me) - first if m.by_target else 0
         if not 0 <= place < mine:
             return
-        for k in ks:
-            node = (t.my_node - k) % n
-            at = (k - max(ks[0], 1)) * most * part[1] * size + place * size
-            for run in t.mates(node):
-                row = relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
-                if not k:
-                    row = relay.out.across(run, u, place * size)
-                t.copy(m.to(t, run, offset), row, size, run.count)
+        for run in t.mates() if not ks[0] else ():
+            t.copy(m.to(t, run, offset), relay.out.across(run, u, place * size), size, run.count)
+        rows: list[tuple[int, Ranks]] = []  # where it lies, and whose it is
+        for i, k in enumerate(range(ks[-1], max(ks[0], 1) - 1, -1)):
+            at = i * most * part[1] * size + place * size
+            for run in t.mates((t.my_node - k) % n):
+                _append(rows, at, run, mine * size)
                 at += run.count * mine * size
+        for at, run in rows:
+            row = relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
+            t.copy(m.to(t, run, offset), row, size, run.count)
 
     relay.run(len(units), stage, post, take)
+
+
+def _together(t: Recorder, nodes: Sequence[int]) -> list[tuple[int, Ranks, int]]:
+    """Node roots, neighbours in a list with nodes of one size as one run: where, who, the size."""
+    runs: list[tuple[int, Ranks, int]] = []
+    for i, node in enumerate(nodes):
+        roots, size = Ranks(t.tree.node_root(node)), t.tree.node_size(node)
+        if runs and size == runs[-1][2] and (longer := runs[-1][1].then(roots)):
+            runs[-1] = runs[-1][0], longer, size
+        else:
+            runs.append((i, roots, size))
+    return runs
+
+
+def _append(rows: list[tuple[int, Ranks]], at: int, run: Ranks, each: int) -> None:
+    """The place of a run's blocks, so far apart: of one row with the last ones if they go on."""
+    if rows:
+        begin, last = rows[-1]
+        longer = last.then(run)
+        if longer and at == begin + last.count * each:
+            rows[-1] = begin, longer
+            return
+    rows.append((at, run))
 
 
 # --- permute --------------------------------------------------------------------------------
@@ -383,9 +412,7 @@ def broadcast(t: Recorder, m: Move) -> None:
     root = m.source
     nodes, home = t.tree.node_count, t.tree.node_of(root)
     chunk = min(t.tuning["chunk"], t.tuning["buffer"] // 4 // LINE * LINE)
-    shape = pipeline(nodes, -(-m.nbytes // chunk))
-    if m.nbytes < t.tuning["chain"]:
-        shape = star if nodes <= t.tuning["flat"] else binomial
+    shape = tree_for(nodes, m.nbytes, chunk, t.tuning)
     parent, children = shape(rotate(t.my_node, home, nodes), nodes)
 
     def speaks(v: int) -> int:

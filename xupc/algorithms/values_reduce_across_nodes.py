@@ -12,7 +12,7 @@ import numpy as np
 
 from ..patterns import chain, tree_joins
 from ..plan.recorder import ALL, Recorder
-from ..plan.steps import Blocks, Leaf, Part
+from ..plan.steps import FOLD_DEPTH, Blocks, Leaf, Part
 from .reduce_across_nodes import in_parts, parts_pay
 from .staging import LINE
 from .values_across_nodes import Relay
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
-_MOST = 32  # values that a fold keeps before it joins them
+_MOST = FOLD_DEPTH - 2  # values that a fold keeps before it joins them
 
 
 def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:

@@ -59,6 +59,7 @@ cdef extern from "core.h" nogil:
         uint64_t node_wrote
         uint64_t wrote
         uint64_t poison
+        int32_t unread
         uint64_t led_epoch
         void *left
         uint64_t nt_min
@@ -100,11 +101,10 @@ cdef extern from "core.h" nogil:
     uint64_t xu_sync_bytes(uint64_t)
     void xu_attach(xu_team *, char *, int32_t, int32_t)
     uint64_t xu_mix(uint64_t, uint64_t)
-    int xu_arrive(xu_team *, uint64_t)
     void xu_release(xu_team *, int)
     void xu_fence()
     void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
-    int xu_read_from(int32_t, char *, char *, int64_t)
+    int xu_across(int32_t, char *, char *, int64_t, int)
     uint64_t xu_now_ns()
 
 cdef extern from *:
@@ -191,9 +191,12 @@ def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, uint64_t nt_min):
             xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
 
 
-def read_from(int pid, uintptr_t dst, uintptr_t src, int64_t nbytes):
-    """Copy from the memory of another process of this machine: 0 or an error's number."""
-    return xu_read_from(pid, <char *>dst, <char *>src, nbytes)
+def across(int pid, uintptr_t here, uintptr_t there, int64_t nbytes, bint out):
+    """Copy from or (`out`) to the memory of another process of this machine.
+
+    Returns 0 or an error's number.
+    """
+    return xu_across(pid, <char *>here, <char *>there, nbytes, out)
 
 
 def timed(function, tuple arguments):
@@ -304,6 +307,11 @@ cdef class Team:
         self.t.poison = poison
 
     @property
+    def unread(self):
+        """The place in my node of a member whose array I could not read or write, or None."""
+        return self.t.unread - 1 if self.t.unread else None
+
+    @property
     def debt(self):
         """The epoch of a led call that others may not have left yet; 0 if there is none."""
         # between notify and wait I have arrived at an epoch that proves nothing yet
@@ -333,6 +341,7 @@ cdef class Team:
         self.t.fp = xu_mix(0, op)  # so that no tag is as before
         self.t.giving_up = 0
         self.t.poison = 0
+        self.t.unread = 0
         self.t.unsynced = 0
         self.t.value = 0
 
@@ -451,10 +460,6 @@ cdef class Instance:
     def fp(self):
         return self.i.fp
 
-    @property
-    def bases(self):
-        return [(<uintptr_t>self.i.base[k], self.i.stride[k]) for k in range(len(self.operands))]
-
     cdef inline void _begin(self) noexcept:
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
@@ -541,10 +546,6 @@ cdef class Instance:
 
     def set_ticket(self, int ticket):
         self.i.tickets[ticket] = 1
-
-    def arrive(self, uint64_t fp):
-        """Arrive at the team's next barrier out of order, with a poisoned fingerprint."""
-        xu_arrive(&self.team.t, fp)
 
     cpdef execute(self):
         """The whole call."""
@@ -637,6 +638,12 @@ cdef class HotCall:
     def remember(self, tuple args, Instance instance, dict kwargs=None):
         cdef _Entry e = _Entry()
         cdef list table
+        for a in args:
+            if not _lasting(a):
+                return
+        for a in kwargs.values() if kwargs else ():
+            if not _lasting(a):
+                return
         if self.generation != _generation:  # older entries only keep what was freed alive
             self.table, self.named = [None] * BUCKETS, [None] * BUCKETS
             self.generation = _generation
@@ -794,7 +801,11 @@ cdef class HotArrays:
         known = list(args)
         for k, a in enumerate(args):
             if <PyObject *>Py_TYPE(a) != _ndarray:
+                if a is dst or a is src or not _lasting(a):
+                    return
                 continue
+            if a is not dst and a is not src and not a.ndim:
+                return  # a number, which may change
             known[k] = a.dtype
             e.sizes[k] = xa_size(<xa_array *>a)
             if a is dst and e.dst < 0:
@@ -808,6 +819,11 @@ cdef class HotArrays:
         e.generation = _generation
         e.in_place = in_place
         self.table[self._hash(args)] = e
+
+
+cdef bint _lasting(a):
+    """Whether an argument is sure to mean the same the next time that it is seen."""
+    return isinstance(a, int) or not hasattr(type(a), "__index__")
 
 
 cdef class HotPlan:

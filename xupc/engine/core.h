@@ -3,11 +3,11 @@
  * Knows no MPI and no Python.  Compiles alone (C11), so that a model checker or
  * ThreadSanitizer can drive it with plain threads.
  *
- * What is shared.  Each team has, on each node, one `xu_sync` area:
+ * What is shared.  Each team has, on each node, one sync area:
  *
  *   counter    arrivals so far, all epochs together      many writers (fetch_add)
  *   release    epoch << 1 | verdict                      one writer per epoch
- *   arrival    [2][n] lines {seq, fp, value}             one writer per line
+ *   arrival    [2][n] lines {seq, fp, value...}           one writer per line
  *   slot       [XU_SLOTS][n] lines {entered, fp, chan}   one writer per line
  *
  * All words only grow; waiters test >=; nothing is ever reset.
@@ -75,13 +75,13 @@
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
 #define XU_OPERANDS 4
-#define XU_SLOT 2        /* the operand that is a line of scratch of the operation's own */
+#define XU_SLOT 2        /* the operand that is a little scratch of the operation's own */
 #define XU_SLOT_BYTES 1024
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #ifndef XU_SLICE_NS
 #define XU_SLICE_NS 1000000u /* the first sleep's; longer in tests that are after lost wake-ups */
 #endif
-#define XU_DEPTH 34        /* values that are not yet combined: the depth of a tree of 2^32 */
+#define XU_DEPTH 34        /* most values of a fold not yet combined: plan.steps.FOLD_DEPTH */
 
 typedef _Atomic uint64_t xu_word;
 typedef _Atomic uint32_t xu_half;
@@ -114,12 +114,12 @@ typedef struct {
     xu_word chan[XU_CHANNELS];
 } xu_slot;
 
-typedef struct { /* one per thread of the machine: for reports only */
+typedef struct { /* one per thread of the machine: for reports and the guard */
     xu_word op;
     xu_word call; /* number of the call's text, + 1 */
     xu_word done; /* the last operation that is over; == op: not in a call */
     xu_word team; /* number of the team of that operation */
-    uint64_t pad[4];
+    uint64_t of_control[4]; /* more fields, of control.py alone */
 } xu_status;
 
 typedef struct { /* a call in the ring of a thread's last ones: for reports only */
@@ -131,7 +131,7 @@ typedef struct { /* a call in the ring of a thread's last ones: for reports only
 
 typedef struct { /* one per thread of the machine */
     xu_word count; /* of its calls; the last one is call[(count - 1) % XU_RING] */
-    uint64_t pad[7];
+    uint64_t of_control[7]; /* more fields, of control.py alone */
     xu_call call[XU_RING];
 } xu_ring;
 
@@ -159,7 +159,8 @@ typedef struct {
     uint64_t value;
     uint64_t unsynced; /* calls since the last full barrier */
     uint64_t wrote; /* since I last arrived */
-    uint64_t poison; /* a function of mine has raised: makes my arrivals fit nobody's */
+    uint64_t poison; /* a call of mine has failed on the way: makes my arrivals fit nobody's */
+    int32_t unread;  /* by this: 1 + the member whose memory I could not read or write */
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
@@ -171,7 +172,8 @@ typedef struct {
 enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
     XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
-    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP, XS_OFFER, XS_REACH
+    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP, XS_OFFER, XS_REACH, XS_DEPOSIT,
+    XS_RECLAIM
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -188,8 +190,9 @@ typedef struct {
 /* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
  * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
  * SWAP: as COPY, the blocks change places.
- * OFFER: src what others may reach for, dst my SLOT.  REACH: as COPY, but src_local are the threads
- * whose SLOTs say where their offers begin, src_off bytes from there.
+ * OFFER: src what others may read or write, dst my SLOT.  REACH: as COPY, but src_local are the
+ * threads whose SLOTs say where their offers begin, src_off bytes from there.  DEPOSIT: the same
+ * with dst.  RECLAIM: as COPY, src_off bytes into my own offer.
  * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
@@ -218,9 +221,7 @@ typedef struct {
     uint64_t op;
     uint64_t fp;
     uint64_t noted; /* the count of the ring when it began */
-    char *known;   /* an offer that others can read where it is */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
-    int64_t offered_bytes;
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -348,55 +349,86 @@ static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t local, 
 }
 
 /* ---- other threads' private memory ------------------------------------------ */
-#define XU_REACH_MOST (1 << 30) /* one call of the kernel moves less than 2 GiB */
+#define XU_ACROSS_MOST (1 << 30) /* one call of the kernel moves less than 2 GiB */
 
-/* Bytes of a process of my machine to `dst`: 0, or an error's number. */
-static inline int xu_read_from(int32_t pid, char *dst, char *src, int64_t n) {
+/* Bytes from, or (`out`) to, the memory of a process of my machine: 0, or an error's number. */
+static inline int xu_across(int32_t pid, char *here, char *there, int64_t n, int out) {
 #if defined(__linux__)
+    long call = out ? SYS_process_vm_writev : SYS_process_vm_readv;
     while (n > 0) {
-        size_t m = n < XU_REACH_MOST ? (size_t)n : XU_REACH_MOST;
-        struct iovec here = {dst, m}, there = {src, m};
-        long got = syscall(SYS_process_vm_readv, (long)pid, &here, 1ul, &there, 1ul, 0ul);
-        if (got <= 0) return got ? errno : EFAULT;
-        dst += got, src += got, n -= got;
+        size_t m = n < XU_ACROSS_MOST ? (size_t)n : XU_ACROSS_MOST;
+        struct iovec mine = {here, m}, its = {there, m};
+        long moved = syscall(call, (long)pid, &mine, 1ul, &its, 1ul, 0ul);
+        if (moved <= 0) return moved ? errno : EFAULT;
+        here += moved, there += moved, n -= moved;
     }
     return 0;
 #else
-    (void)pid, (void)dst, (void)src, (void)n;
+    (void)pid, (void)here, (void)there, (void)n, (void)out;
     return ENOSYS;
 #endif
 }
 
-/* Memory of a device, say, cannot be read by others: then they get a copy. */
+/* Whether others can read a block of mine, as far as its ends tell. */
+static inline int xu_open(int32_t me, char *start, int64_t n) {
+#if defined(__linux__)
+    char probe[2];
+    struct iovec mine = {probe, 2}, its[2] = {{start, 1}, {start + n - 1, 1}};
+    return syscall(SYS_process_vm_readv, (long)me, &mine, 1ul, its, 2ul, 0ul) == 2;
+#else
+    (void)me, (void)start, (void)n;
+    return 0;
+#endif
+}
+
+/* Memory of a device, say, cannot be read by others: then they get a copy. It may lie where other
+ * memory lay in an earlier call, so one looks each time. */
 static inline void xu_offer(xu_inst *in, const xu_step *s) {
-    xu_team *t = in->team;
-    char *start = xu_place(in, s->src, 0, s->src_off), probe;
-    int32_t me = t->pids[s->dst_local];
-    if (start == in->known) {
-        /* as the last time */
-    } else if (xu_read_from(me, &probe, start, 1) == 0 &&
-               xu_read_from(me, &probe, start + s->nbytes - 1, 1) == 0) {
-        in->known = start;
-    } else {
-        if (in->offered_bytes < s->nbytes) {
-            free(in->offered);
-            in->offered = malloc((size_t)s->nbytes);
-            in->offered_bytes = in->offered ? s->nbytes : 0;
-        }
+    char *start = xu_place(in, s->src, 0, s->src_off);
+    if (!xu_open(in->team->pids[s->dst_local], start, s->nbytes)) {
+        /* a plan makes one offer, always of the same size */
+        if (!in->offered) in->offered = malloc((size_t)s->nbytes);
         if (in->offered) start = memcpy(in->offered, start, (size_t)s->nbytes);
     }
     memcpy(xu_place(in, s->dst, s->dst_local, 0), &start, sizeof start);
 }
 
-/* Whether all blocks have come. If not, a process is gone, which others notice. */
-static inline int xu_reach(const xu_inst *in, const xu_step *s, int32_t *sub) {
+/* REACH or DEPOSIT: whether all blocks are over. If not, a process is gone, which others notice.
+ * What cannot be read or written for another reason could be when it was offered, at its ends: the
+ * call goes on, since others wait for what is to come, and fails where threads next meet. */
+static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
+    xu_team *t = in->team;
+    int out = s->kind == XS_DEPOSIT;
     for (; *sub < s->count; ++*sub) {
-        int32_t place = s->src_local + *sub * s->src_lstep;
-        char *from, *to = xu_place(in, s->dst, s->dst_local, s->dst_off) + *sub * s->dst_ostep;
-        memcpy(&from, xu_place(in, s->src, place, 0), sizeof from);
-        if (xu_read_from(in->team->pids[place], to, from + s->src_off, s->nbytes)) return 0;
+        int32_t dst_local = s->dst_local + *sub * s->dst_lstep;
+        int32_t src_local = s->src_local + *sub * s->src_lstep;
+        int64_t dst_off = s->dst_off + *sub * s->dst_ostep;
+        int64_t src_off = s->src_off + *sub * s->src_ostep;
+        int32_t place = out ? dst_local : src_local;
+        char *here = out ? xu_place(in, s->src, src_local, src_off)
+                         : xu_place(in, s->dst, dst_local, dst_off);
+        char *there;
+        memcpy(&there, xu_place(in, out ? s->dst : s->src, place, 0), sizeof there);
+        there += out ? dst_off : src_off;
+        int error = xu_across(t->pids[place], here, there, s->nbytes, out);
+        if (error == ESRCH) return 0;
+        if (error && !t->unread) {
+            t->unread = place + 1;
+            t->poison = ~(uint64_t)t->me; /* another one on each thread */
+        }
     }
     return 1;
+}
+
+/* What others wrote to a copy of my memory, because they cannot write to that. */
+static inline void xu_reclaim(const xu_inst *in, const xu_step *s) {
+    char *offer;
+    memcpy(&offer, xu_place(in, s->src, s->src_local, 0), sizeof offer);
+    for (int32_t i = 0; i < s->count; i++) {
+        char *to = xu_place(in, s->dst, s->dst_local, s->dst_off + i * s->dst_ostep);
+        char *from = offer + s->src_off + i * s->src_ostep;
+        if (to != from) memcpy(to, from, (size_t)s->nbytes);
+    }
 }
 
 /* ---- reducing -------------------------------------------------------------- */
@@ -560,7 +592,11 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_offer(in, s);
         break;
     case XS_REACH:
-        if (!xu_reach(in, s, sub)) return XT_BLOCKED;
+    case XS_DEPOSIT:
+        if (!xu_trade(in, s, sub)) return XT_BLOCKED;
+        break;
+    case XS_RECLAIM:
+        xu_reclaim(in, s);
         break;
     case XS_FOLD:
         xu_fold(in, s);

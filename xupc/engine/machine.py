@@ -1,8 +1,8 @@
 """What this machine can do, found by trying when a job starts.
 
-Two things that no description of a machine tells: whether its threads may read each other's
-private memory, which settings of the kernel or of a container may forbid, and whether copies of
-long blocks are faster past the cache.
+Two things that no description of a machine tells: whether its threads may read and write each
+other's private memory, which settings of the kernel or of a container may forbid, and whether
+copies of long blocks are faster past the cache.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ def pids_in_reach(comm: Any) -> list[int] | None:
     """Process numbers of the machine's threads; None here if one is out of my reach.
 
     Collective on the machine's communicator. Each thread reads a secret in the memory of every
-    other one: a number alone could belong to another process, in another container.
+    other one: a number alone could belong to another process, in another container. Then it
+    writes the same bytes there, since that may be forbidden alone.
     """
     nonce = np.frombuffer(secrets.token_bytes(NONCE), np.uint8).copy()
     rows = comm.allgather((os.getpid(), nonce.ctypes.data, nonce.tobytes()))
     room = np.empty(NONCE, np.uint8)
+    here = room.ctypes.data
     good = core is not None and all(
-        core.read_from(pid, room.ctypes.data, address, NONCE) == 0 and room.tobytes() == secret
+        core.across(pid, here, address, NONCE, False) == 0
+        and room.tobytes() == secret
+        and core.across(pid, here, address, NONCE, True) == 0
         for pid, address, secret in rows
     )
-    comm.Barrier()  # the nonce is read until here
+    comm.Barrier()  # the nonce is needed until here
     return [pid for pid, _, _ in rows] if good else None
 
 
@@ -52,13 +56,15 @@ def bypass_pays() -> bool:
             with contextlib.suppress(OSError):
                 room.madvise(mmap.MADV_HUGEPAGE)
         memory = np.frombuffer(room, np.uint8)
-        memory[:: mmap.PAGESIZE] = 1
-        source, target = memory.ctypes.data, memory.ctypes.data + LONG
-        times: dict[int, list[int]] = {0: [], 1: []}
-        for _ in range(TRIES):
-            for limit, found in times.items():
-                begin = time.perf_counter_ns()
-                core.copy_bytes(target, source, LONG, limit)
-                found.append(time.perf_counter_ns() - begin)
-        del memory
+        try:
+            memory[:: mmap.PAGESIZE] = 1
+            source, target = memory.ctypes.data, memory.ctypes.data + LONG
+            times: dict[int, list[int]] = {0: [], 1: []}
+            for _ in range(TRIES):
+                for limit, found in times.items():
+                    begin = time.perf_counter_ns()
+                    core.copy_bytes(target, source, LONG, limit)
+                    found.append(time.perf_counter_ns() - begin)
+        finally:  # an interrupt, too: what has an array cannot be closed
+            del memory
         return min(times[1]) < GAIN * min(times[0])

@@ -14,6 +14,7 @@ from ..plan.steps import (
     SLOT,
     Barrier,
     Copy,
+    Deposit,
     Fold,
     Fused,
     Get,
@@ -27,6 +28,7 @@ from ..plan.steps import (
     Post,
     Ranks,
     Reach,
+    Reclaim,
     Recv,
     Scan,
     Send,
@@ -40,7 +42,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH) = range(20)
+ CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM) = range(22)
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -128,6 +130,14 @@ class Lowering:
                 self.copied += step.nbytes * count
                 slots = Part(SLOT, of.first, step.offset, of.step)
                 return [self.row(REACH, step.dst, slots, step.nbytes, count)]
+            case Deposit():
+                to, count = step.to, step.to.count
+                self.copied += step.nbytes * count
+                slots = Part(SLOT, to.first, step.offset, to.step)
+                return [self.row(DEPOSIT, slots, step.src, step.nbytes, count)]
+            case Reclaim():
+                mine = Part(SLOT, self.me, step.offset, 0, step.part.offset_step)
+                return [self.row(RECLAIM, step.part, mine, step.nbytes, step.count)]
             case Signal():
                 return [_row(SIGNAL, dst=step.channel, nbytes=step.value)]
             case Wait():

@@ -16,6 +16,7 @@ from ..plan.steps import (
     SLOT,
     Barrier,
     Copy,
+    Deposit,
     Fold,
     Fused,
     Get,
@@ -28,6 +29,7 @@ from ..plan.steps import (
     Post,
     Ranks,
     Reach,
+    Reclaim,
     Recv,
     Scan,
     Send,
@@ -40,6 +42,7 @@ from ..topology import Tree
 from .folding import reads, writes
 
 __all__ = [
+    "ACROSS",
     "BARRIER",
     "COPY",
     "DATA",
@@ -52,7 +55,6 @@ __all__ = [
     "SIGNAL",
     "WAIT",
     "WORK",
-    "REACH",
     "Message",
     "Moves",
     "Program",
@@ -63,7 +65,7 @@ __all__ = [
     "Work",
 ]
 
-COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK, REACH = range(12)
+COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK, ACROSS = range(12)
 
 ADDRESS: Final = 8
 """Bytes of an Offer's address in the SLOT."""
@@ -118,7 +120,7 @@ class Work(NamedTuple):
 
 
 class Offering(NamedTuple):
-    """What others may read; where it begins stands in the SLOT."""
+    """What others may read or write; where it begins stands in the SLOT."""
 
     span: Span
     reads: tuple[Span, ...]
@@ -215,7 +217,16 @@ class Program:
     def _reach(self, step: Reach, lane: int) -> tuple[int, Reach]:
         self._near_row(step.dst, step.nbytes, step.of.count)
         self._all_near(step.of)
-        return REACH, step
+        return ACROSS, step
+
+    def _deposit(self, step: Deposit, lane: int) -> tuple[int, Deposit]:
+        self._near_row(step.src, step.nbytes, step.to.count)
+        self._all_near(step.to)
+        return ACROSS, step
+
+    def _reclaim(self, step: Reclaim, lane: int) -> tuple[int, Moves]:
+        spans = tuple(self._near_row(step.part, step.nbytes, step.count))
+        return COPY, Moves((), (self._address(self.plan.rank), *spans), ())
 
     def _address(self, thread: int) -> Span:
         return SLOT, thread, 0, ADDRESS
@@ -229,21 +240,27 @@ class Program:
                     return what
         raise ProtocolError(f"thread {self.plan.rank}, {self.name}: offers nothing")
 
-    def reached(self, step: Reach, others: Sequence[Program]) -> Moves:
-        """What a Reach copies, given the programs of all threads."""
-        targets = _row(step.dst, step.nbytes, step.of.count)
-        sources: list[Span] = []
-        for rank in step.of:
+    def across(self, step: Reach | Deposit, others: Sequence[Program]) -> Moves:
+        """What a step copies from or to others' offers, given the programs of all threads."""
+        if isinstance(step, Reach):
+            ranks, part = step.of, step.dst
+        else:
+            ranks, part = step.to, step.src
+        mine = tuple(_row(part, step.nbytes, ranks.count))
+        theirs: list[Span] = []
+        for rank in ranks:
             operand, thread, lo, hi = others[rank].offering.span
             begin = lo + step.offset
             if step.offset < 0 or begin + step.nbytes > hi:
                 raise ProtocolError(
                     f"thread {self.plan.rank}, {self.name}: {step_text(step)}: not in the offer"
                 )
-            sources.append((operand, thread, begin, begin + step.nbytes))
-        words = tuple(self._address(rank) for rank in step.of)
-        pairs = tuple(zip(targets, sources, strict=True))
-        return Moves(pairs, words + tuple(sources), tuple(targets))
+            theirs.append((operand, thread, begin, begin + step.nbytes))
+        words = tuple(self._address(rank) for rank in ranks)
+        sources, targets = tuple(theirs), mine
+        if isinstance(step, Deposit):
+            sources, targets = targets, sources
+        return Moves(tuple(zip(targets, sources, strict=True)), words + sources, targets)
 
     def _get(self, step: Get, lane: int) -> tuple[int, tuple[int, Moves]]:
         dst = _row(step.dst, step.nbytes, step.count)
@@ -374,6 +391,8 @@ _COMPILE: Final[dict[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]
     Recv: Program._recv,
     Offer: Program._offer,
     Reach: Program._reach,
+    Deposit: Program._deposit,
+    Reclaim: Program._reclaim,
     Get: Program._get,
     Need: Program._need,
     Post: Program._post,

@@ -48,6 +48,8 @@ def mix(a: int, b: int) -> int:
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
+    unread = None  # here no thread reads from another one's private memory
+
     def __init__(self, control: Control, number: int) -> None:
         self.control = control
         self.number = number

@@ -39,10 +39,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..plan.steps import Part, Reach
+from ..plan.steps import Deposit, Part, Reach
 from ..topology import Tree
 from .folding import carry_out
 from .programs import (
+    ACROSS,
     BARRIER,
     COPY,
     DATA,
@@ -50,7 +51,6 @@ from .programs import (
     GET,
     NEED,
     POST,
-    REACH,
     RECV,
     SEND,
     SIGNAL,
@@ -620,12 +620,12 @@ class Simulation:
         self._touch(thread.bound, what.writes, True, known, bit, place)
         _BY_HAND[type(what)](self, thread, what)
 
-    def _reach(self, lane: _Lane, step: Reach) -> bool:
-        """A copy from others' private memory, and a look at where that is."""
+    def _across(self, lane: _Lane, step: Reach | Deposit) -> bool:
+        """A copy from or to others' private memory, and a look at where that is."""
         stream = lane.owner
         assert stream.call is not None
         programs = stream.call.programs
-        return self._by_hand(lane, programs[stream.rank].reached(step, programs))
+        return self._by_hand(lane, programs[stream.rank].across(step, programs))
 
     def _offer(self, thread: _Stream, offering: Offering) -> None:
         """Nothing moves."""
@@ -959,7 +959,7 @@ _TURNS: Final[dict[type[Any], Callable[[Simulation, Any], None]]] = {
 _STEPS: Final[dict[int, Callable[[Simulation, _Lane, Any], bool]]] = {
     COPY: Simulation._by_hand,
     WORK: Simulation._by_hand,
-    REACH: Simulation._reach,
+    ACROSS: Simulation._across,
     SIGNAL: Simulation._signal,
     WAIT: Simulation._wait,
     SEND: Simulation._send,

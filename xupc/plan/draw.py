@@ -7,6 +7,7 @@ from .steps import (
     Barrier,
     Blocks,
     Copy,
+    Deposit,
     Fold,
     Fused,
     Get,
@@ -18,6 +19,7 @@ from .steps import (
     Plan,
     Post,
     Reach,
+    Reclaim,
     Recv,
     Scan,
     Send,
@@ -74,6 +76,14 @@ def step_text(step: Step) -> str:
             into = _part(step.dst, step.of.count, step.nbytes)
             count = f"{step.of.count} x " if step.of.count > 1 else ""
             return f"reach    {count}{step.nbytes} B {into} <- offer of {step.of}[{step.offset}]"
+        case Deposit():
+            of = _part(step.src, step.to.count, step.nbytes)
+            count = f"{step.to.count} x " if step.to.count > 1 else ""
+            return f"deposit  {count}{step.nbytes} B {of} -> offer of {step.to}[{step.offset}]"
+        case Reclaim():
+            into = _part(step.part, step.count, step.nbytes)
+            count = f"{step.count} x " if step.count > 1 else ""
+            return f"reclaim  {count}{step.nbytes} B {into} <- my offer[{step.offset}]"
         case Get():
             text = _row(step.dst, step.src, step.nbytes, step.count)
             return f"get      {text}  => t{step.ticket}"

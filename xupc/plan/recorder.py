@@ -1,14 +1,14 @@
 """The recorder: algorithms run once against it and leave a plan.
 
-An algorithm is a function ``f(t, *operands, nbytes)`` in direct style, run on
+An algorithm is a function ``f(t, ...)`` of what is to be done, in direct style, run on
 every thread with the same arguments; `t` is a :class:`Recorder`.  It moves data
 with `copy`, `fetch`, `send`, `recv`; it says whose data may be touched with
 `ready` and `done`, which become signals only under MYSYNC: under ALLSYNC the
 recorder puts barriers around the call, under NOSYNC nothing.  What an algorithm
 must order for its own sake it orders with `signal`, `wait` and tickets, always.
 
-All threads must make the same sequence of `ready`, `done`, `channel` and `alone`
-calls: that is how they agree on channels without a word.
+All threads must make the same sequence of calls that take a channel (`channel` itself, `ready`,
+`done`, `after`, `meet`, `alone` and their like): so they agree on channels without a word.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
     BUFFER,
+    FOLD_DEPTH,
     Barrier,
     Blocks,
     Copy,
+    Deposit,
     Fold,
     Fused,
     Get,
@@ -36,6 +39,7 @@ from .steps import (
     Post,
     Ranks,
     Reach,
+    Reclaim,
     Recv,
     Scan,
     Send,
@@ -64,7 +68,7 @@ Who = int | str
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A symmetric piece of shared memory that a call names."""
+    """A piece of memory of each thread that a call names, shared or private."""
 
     index: int
 
@@ -126,6 +130,7 @@ class Recorder:
         self._one_sided = False
         self._led = False
         self._scratch = kernel is not None
+        self._offered = 0  # where my offer begins
         self._fused = False
         self._meeting: int | None = None
         self._met = 0
@@ -232,14 +237,28 @@ class Recorder:
             self._add(Swap(a, b, nbytes, count))
 
     def offer(self, part: Part, nbytes: int) -> None:
-        """Let others `reach` for so many bytes of my private memory, once they hear from me."""
+        """Others may `reach` for so many bytes of my private memory, or `deposit` there.
+
+        Once they have heard from me; a plan has one offer.
+        """
         self._scratch = True
+        self._offered = part.offset
         self._add(Offer(part._replace(thread_step=0, offset_step=0), nbytes))
 
     def reach(self, dst: Part, of: Ranks, offset: int, nbytes: int) -> None:
         """Copy from the private memory of each of `of`, who have made their `offer`."""
         if nbytes and of.count:
             self._add(Reach(dst, of, offset, nbytes))
+
+    def deposit(self, src: Part, to: Ranks, offset: int, nbytes: int) -> None:
+        """Copy to the private memory of each of `to`, who have made their `offer`."""
+        if nbytes and to.count:
+            self._add(Deposit(src, to, offset, nbytes))
+
+    def reclaim(self, part: Part, nbytes: int, count: int = 1) -> None:
+        """Have what others deposited in a row of blocks, when I have heard from them."""
+        if nbytes and count:
+            self._add(Reclaim(part, part.offset - self._offered, nbytes, count))
 
     def buffer(self, thread: int, offset: int = 0, step: int = 0) -> Part:
         """A place in a thread's BUFFER, or a row of them so many bytes apart."""
@@ -252,6 +271,8 @@ class Recorder:
         rows: int = 1, dst_step: int = 0,
     ) -> None:
         """Values of my node's threads folded into one place (or a row of `copies`)."""
+        left = accumulate(1 - leaf.joins for leaf in leaves)
+        assert max(n + leaf.joins for n, leaf in zip(left, leaves, strict=True)) <= FOLD_DEPTH
         self._add(Fold(dst, tuple(leaves), nelems, copies, rows, dst_step))
 
     def scan(
@@ -549,7 +570,7 @@ class Recorder:
         return Ranks(who) if isinstance(who, int) else Ranks(0, self.size)
 
     @contextmanager
-    def alone(self, by: int, owners: Who = ALL, *, anyone: bool = False) -> Iterator[None]:
+    def alone(self, by: int, *, anyone: bool = False) -> Iterator[None]:
         """One thread of the node moves all data; the whole of a one-node algorithm.
 
         Under ALLSYNC both ways this is one fan-in and one fan-out with the data
@@ -557,7 +578,7 @@ class Recorder:
         """
         assert self.one_node
         fused = self.sync == ("all", "all") and self.size > 1 and not self._may_raise
-        self.ready(owners, by)
+        self.ready(ALL, by)
         mark = len(self._lanes[0])
         yield
         body = self._lanes[0][mark:]
@@ -569,7 +590,7 @@ class Recorder:
             self._fused = True
         else:
             self._lanes[0].extend(mine)
-        self.done(by, owners)
+        self.done(by, ALL)
 
     # -- the end ---------------------------------------------------------------------
     def plan(self, collective: str, algorithm: str, *, private: bool = False) -> Plan:

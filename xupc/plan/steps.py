@@ -11,6 +11,8 @@ Copy          load/store copy between two threads of my node
 Swap          two threads' blocks on my node change places
 Offer         my node's threads may reach into my private memory from this place on
 Reach         copy a block of what each of `of` on my node has offered, straight from there
+Deposit       copy a block to where each of `to` on my node has offered room, straight there
+Reclaim       what others have deposited is where I want it, if they had other room than that
 Signal        count up my channel; those in `to` on my node may be waiting for it
 Wait          until each of `of` on my node has counted its channel up to `value`
 NetSignal     an empty message to each of `to` that is not on my node
@@ -32,10 +34,10 @@ A message is any number of blocks, in the order in which the step lists them; on
 bytes count, so the two ends may cut them differently.
 
 Operands 0 and 1 are the call's own: shared, or each thread's private memory, which others
-cannot touch (`Plan.private`) but by a Reach. `SLOT` is a little scratch on each thread that only
-this operation uses; `BUFFER` is a larger piece of scratch that calls use one after the
-other: an algorithm must itself see to it that nobody still reads or writes a thread's
-BUFFER for an earlier call.
+cannot touch (`Plan.private`) but by a Reach or Deposit. `SLOT` is a little scratch on each
+thread that only this operation uses; `BUFFER` is a larger piece of scratch that calls use one
+after the other: an algorithm must itself see to it that nobody still reads or writes a
+thread's BUFFER for an earlier call.
 
 An operation is over when both lanes are at their end and every ticket is set.
 """
@@ -49,12 +51,14 @@ from typing import Any, NamedTuple
 __all__ = [
     "BUFFER",
     "BUFFER_BYTES",
+    "FOLD_DEPTH",
     "LANES",
     "SLOT",
     "SLOT_BYTES",
     "Barrier",
     "Blocks",
     "Copy",
+    "Deposit",
     "Fold",
     "Fused",
     "Get",
@@ -68,6 +72,7 @@ __all__ = [
     "Post",
     "Ranks",
     "Reach",
+    "Reclaim",
     "Recv",
     "Scan",
     "Send",
@@ -83,6 +88,8 @@ SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
 SLOT_BYTES, BUFFER_BYTES = 1024, 1 << 20
 """Of one operation's SLOT, and of the BUFFER, on each thread."""
+FOLD_DEPTH = 34
+"""Most values of a Fold that are not yet combined: enough for 2^32 leaves of `tree_joins`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,16 @@ class Ranks:
     def cut(self, at: int, count: int) -> Ranks:
         """`count` of them from the one at `at` on."""
         return Ranks(self.first + at * self.step, count, self.step)
+
+    def then(self, more: Ranks) -> Ranks | None:
+        """These and others as one run, if that goes on evenly."""
+        step = self.step
+        if self.count == 1:
+            step = more.first - self.first if more.count == 1 else more.step
+        end = self.first + self.count * step
+        if step < 1 or more.first != end or (more.count > 1 and more.step != step):
+            return None
+        return Ranks(self.first, self.count + more.count, step)
 
     def without(self, rank: int | None) -> tuple[Ranks, ...]:
         """What is left when one of them is taken out: up to two runs."""
@@ -205,7 +222,7 @@ class Swap(Step):
 
 @dataclass(frozen=True, slots=True)
 class Offer(Step):
-    """Where `nbytes` begin that others may read; the address stands in the head of my SLOT."""
+    """Where `nbytes` begin that others may read or write; the address is at my SLOT's head."""
 
     part: Part
     nbytes: int
@@ -219,6 +236,26 @@ class Reach(Step):
     of: Ranks
     offset: int
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit(Step):
+    """A row of blocks, to each of `to` in turn, `offset` bytes into its Offer."""
+
+    src: Part
+    to: Ranks
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim(Step):
+    """A row of blocks in which others made deposits; it begins `offset` bytes into my Offer."""
+
+    part: Part
+    offset: int
+    nbytes: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,8 +443,10 @@ def parts_of(step: Step) -> Iterator[Part]:
         case Copy() | Get():
             yield step.dst
             yield step.src
-        case Offer():
+        case Offer() | Reclaim():
             yield step.part
+        case Deposit():
+            yield step.src
         case Reach():
             yield step.dst
         case Send() | Recv():

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.programs import (
+    ACROSS,
     BARRIER,
     COPY,
     FUSED,
     GET,
     NEED,
     POST,
-    REACH,
     SEND,
     SIGNAL,
     WAIT,
@@ -43,9 +43,8 @@ from ..engine.programs import (
 )
 from ..topology import Tree
 
-__all__ = ["ACTS", "DEFAULTS", "Act", "Rates", "Timeline", "rates_of", "run"]
+__all__ = ["DEFAULTS", "Act", "Rates", "Timeline", "rates_of", "run"]
 
-ACTS = "copy", "fold", "send", "receive", "get", "wait", "barrier"
 DEFAULTS = {
     "copy rate": 8e9,
     "line latency ns": 100.0,
@@ -213,8 +212,8 @@ class _Clock:
             self._act("wait", lane.rank, since, lane.now)
         elif kind in (COPY, WORK):
             self._work(lane, what)
-        elif kind == REACH:
-            self._work(lane, self.programs[lane.rank].reached(what, self.programs))
+        elif kind == ACROSS:
+            self._work(lane, self.programs[lane.rank].across(what, self.programs))
         elif kind == SIGNAL:
             self._signal(lane, what)
         elif kind == POST:

@@ -43,29 +43,31 @@ def main():
         a, b = array(n, secret), array(n, secret)
         many, all_ = array(t * n, secret), array(t * n, secret)
         part = array(half.size * n, secret)
-        for turn in range(4):
+        for turn, flags in enumerate((0, xupc.PULL, xupc.PUSH, xupc.MULTICORE)):
             mine = rows + turn
             a[:] = mine[me, 0]
             many[:] = mine[me].reshape(-1)
-            xupc.allav_broadcast(a, turn % t)
+            xupc.allav_broadcast(a, turn % t, flags)
             assert np.array_equal(a, mine[turn % t, 0])
             a[:] = mine[me, 0]
-            xupc.allav_scatter(b, many if me == 1 % t else None, 1 % t)
+            xupc.allav_scatter(b, many if me == 1 % t else None, 1 % t, flags)
             assert np.array_equal(b, mine[1 % t, me])
-            xupc.allav_gather(all_ if me == 0 else None, a, 0)
+            xupc.allav_gather(all_ if me == 0 else None, a, 0, flags)
             assert me or np.array_equal(all_, mine[:, 0].reshape(-1))
-            xupc.allav_exchange(all_, many)
+            xupc.allav_exchange(all_, many, flags)
             assert np.array_equal(all_, mine[:, me].reshape(-1))
             all_[me * n : (me + 1) * n] = a
-            xupc.allav_gather_all(all_, None if me == 0 else a)  # thread 0 alone in place
+            xupc.allav_gather_all(all_, None if me == 0 else a, flags)  # thread 0 alone in place
             assert np.array_equal(all_, mine[:, 0].reshape(-1))
-            xupc.allav_permute(b, a, (me + 1) % t)
+            xupc.allav_permute(b, a, (me + 1) % t, flags)
             assert np.array_equal(b, mine[me - 1, 0])
+            xupc.allav_permute(b, a, -me % t, flags)  # thread 0 keeps its own
+            assert np.array_equal(b, mine[-me % t, 0])
             if me == 0:
-                xupc.allav_exchange(many, None)  # here too
+                xupc.allav_exchange(many, None, flags)  # here too
                 assert np.array_equal(many, mine[:, me].reshape(-1))
             else:
-                xupc.allav_exchange(all_, many)
+                xupc.allav_exchange(all_, many, flags)
                 assert np.array_equal(all_, mine[:, me].reshape(-1))
             sums = mine[:, 0].sum(0)  # of integers, hence exact
             a[:] = mine[me, 0]
@@ -79,8 +81,8 @@ def main():
             assert np.array_equal(a, mine[me:, 0].sum(0))
             a[:] = mine[me, 0]
             many[:] = mine[me].reshape(-1)
-            first = xupc.allav_exchange(all_, many, xupc.ASYNC)
-            second = xupc.allav_gather(part, a, half.size - 1, xupc.ASYNC, half)
+            first = xupc.allav_exchange(all_, many, flags | xupc.ASYNC)
+            second = xupc.allav_gather(part, a, half.size - 1, flags | xupc.ASYNC, half)
             second.wait()
             first.wait()
             assert np.array_equal(all_, mine[:, me].reshape(-1))

@@ -1,0 +1,66 @@
+"""Numbers that the native core and Python each write down: they must be the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xupc import team
+from xupc.engine import control, live, native
+from xupc.plan import recorder, steps
+
+ENGINE = Path(native.__file__).parent
+CORE = (ENGINE / "core.h").read_text()
+CYTHON = (ENGINE / "_core.pyx").read_text()
+
+
+def written(pattern: str, text: str = CORE) -> int:
+    (value,) = re.findall(pattern, text)
+    return int(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("XU_SLOTS", live.SLOTS),
+        ("XU_CHANNELS", recorder.CHANNELS),
+        ("XU_LANES", len(steps.LANES)),
+        ("XU_SLOT", steps.SLOT),
+        ("XU_OPERANDS", steps.BUFFER + 1),
+        ("XU_SLOT_BYTES", steps.SLOT_BYTES),
+        ("XU_DEPTH", steps.FOLD_DEPTH),
+        ("XU_RING", control.RING),
+    ],
+)
+def test_sizes(name: str, value: int) -> None:
+    assert written(rf"#define {name} +(\d+)") == value
+
+
+def test_calls_without_a_barrier() -> None:
+    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team.RUN_AHEAD == live.SLOTS // 2
+
+
+@pytest.mark.parametrize(("first", "module"), [("XS_COPY", native), ("XU_DONE", live)])
+def test_kinds_and_outcomes(first: str, module: object) -> None:
+    (body,) = re.findall(rf"({first} = 0[^}}]*)}}", CORE)
+    names = [name.split("=")[0].strip()[3:] for name in body.split(",")]
+    assert [getattr(module, name) for name in names] == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("struct", "dtype"), [("xu_status", control._STATUS), ("xu_ring", control._RING)]
+)
+def test_lines_that_control_shares(struct: str, dtype: np.dtype[np.void]) -> None:
+    """Its fields stand where the core has room for them, and fill the line."""
+    (body,) = re.findall(rf"typedef struct {{([^}}]*)}} {struct};", CORE)
+    own = re.findall(r"xu_word (\w+);", body)
+    room = written(r"uint64_t of_control\[(\d+)\]", body)
+    assert dtype.names
+    assert dtype.fields
+    assert list(dtype.names[: len(own)]) == own
+    assert dtype.fields[dtype.names[len(own)]][1] == 8 * len(own)
+    calls = control.RING * control._CALL.itemsize if "xu_call" in body else 0
+    assert dtype.itemsize - calls == 8 * (len(own) + room) == control.LINE
