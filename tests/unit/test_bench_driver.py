@@ -92,6 +92,35 @@ def test_no_launch_begins_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -
     assert len(found.jobs[0].launches) == 4
 
 
+def test_a_job_that_fails_twice_alike_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others are; and one failure may have been chance."""
+    started: list[int] = []
+
+    def run(command: list[str], *_: Any, **__: Any) -> Outcome:
+        threads = int(command[command.index("-n") + 1])
+        started.append(threads)
+        bad = threads == 3 or started.count(threads) == 1
+        return Outcome(7 if bad else 0, seconds=0.1)
+
+    monkeypatch.setattr(driver, "run_job", run)
+    settings = Settings(collectives=("all_gather",), sizes=(8,))
+    plan = driver.Plan((Shape(2), Shape(3)), settings, launches=5)
+    found, status = driver.measure(plan, ["x"])
+    assert (status, started.count(2), started.count(3)) == (4, 5, 2)
+    assert found.is_empty
+    assert "no more launches of 3 threads" in found.notes[3]
+
+
+def test_fewer_repetitions_than_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time is limited."""
+    fixed = Settings(collectives=("all_gather",), sizes=(8,), iterations=3, limited=True)
+    found = measured(monkeypatch, Jobs(), 2, settings=fixed)
+    assert found.notes == ["the time was too short for 3 repetitions of 1 of 1 cells"]
+    assert not measured(monkeypatch, Jobs(), 2, settings=fixed.but(iterations=1)).notes
+
+
 def test_many_threads_get_more_time_for_their_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many repetitions take them longer; else all jobs get the same."""
     jobs = Jobs()

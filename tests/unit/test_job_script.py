@@ -108,7 +108,7 @@ def test_a_failure_without_a_result_is_the_jobs(place: Path) -> None:
 def test_the_text_is_a_good_shell_script(mpi: str, tmp_path: Path) -> None:
     text = job_script_text(
         *("--mpi", mpi, "--time", "90", "--nodes", "3", "--threads-per-node", "1"),
-        *("--", "it's $HOME", "`x`\n", "-c"),
+        *("--", "all_[b]roadcast", "--mpiexec-args", '"it\'s $HOME" `x`\n', "-c"),
     )
     for line in (
         "#SBATCH --nodes=3",
@@ -127,6 +127,22 @@ def test_the_text_is_a_good_shell_script(mpi: str, tmp_path: Path) -> None:
 
 def test_a_misspelt_option_is_an_error() -> None:
     assert CliRunner().invoke(cli.main, ["job-script", "--tme", "5"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "'nosuch' is no collective"),
+        (["--flgs", "PULL"], "No such option"),
+        (["--root", "8"], "no thread 8 among 8"),
+    ],
+)
+def test_what_the_benchmark_would_refuse(words: list[str], said: str) -> None:
+    """Better now than when the job has waited for its turn."""
+    done = CliRunner().invoke(cli.main, ["job-script", "--", *words])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert "#SBATCH" not in done.output
 
 
 def test_the_example_is_what_the_command_prints() -> None:

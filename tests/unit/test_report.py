@@ -89,8 +89,10 @@ KINDS: dict[str, Callable[[], list[Job]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_result_has_a_report(tmp_path: Path, kind: str) -> None:
     """Under 2 MB, self-contained, of well-formed drawings."""
-    done = report(tmp_path, result(*KINDS[kind]()))
-    assert done.exit_code == 0, done.output + str(done.exception)
+    whole = result(*KINDS[kind]())
+    done = report(tmp_path, whole)
+    assert done.exit_code == whole.is_empty, done.output + str(done.exception)
+    assert ("nothing was measured" in done.output) == whole.is_empty
     page, text = texts(tmp_path)
     assert len(page) < 2e6
     assert not re.search(r"https?://|<script|url\(", page)
@@ -305,7 +307,8 @@ def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "xupc[report]" in done.output
     out = str(tmp_path / "only.md")
     only = ["report", str(tmp_path / "r0.json"), "--markdown", out]
-    assert CliRunner().invoke(cli.main, only).exit_code == 0
+    assert CliRunner().invoke(cli.main, only).exit_code == 1  # there is nothing in it
+    assert Path(out).exists()
 
 
 # --- in a browser ---------------------------------------------------------------------------------

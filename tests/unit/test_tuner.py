@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from xupc import cli
+from xupc.bench import driver
 from xupc.bench.results import AGAIN, OURS, Candidate, Cell, Job, Launch, Result
+from xupc.bench.settings import Shape
 from xupc.bench.tuner import tuned
 from xupc.bench.tuning_file import TuningFile
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
@@ -294,6 +297,24 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
     path.write_text("version = 1\n# >>> xupc tune: a\n# >>> xupc tune: b\n# <<< xupc tune\n")
     with pytest.raises(ValueError, match="has no end"):
         TuningFile(path)
+
+
+def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[driver.Plan] = []
+
+    def measure(plan: driver.Plan, *_: Any, **__: Any) -> tuple[Result, int]:
+        asked.append(plan)
+        return result(series(1, lambda n: PUSH)), 0
+
+    monkeypatch.setattr(driver, "measure", measure)
+    done = CliRunner().invoke(cli.main, ["tune", "all_gather", "barrier", "--dry-run"])
+    assert (done.exit_code, asked) == (2, [])
+    assert "nothing to choose for barrier" in done.output
+    done = CliRunner().invoke(cli.main, ["tune", "*gather", "b*", "--dry-run", "--nodes", "3,1"])
+    assert done.exit_code == 0, done.output
+    assert "barrier" not in asked[0].settings.collectives
+    assert "allav_gather" in asked[0].settings.collectives
+    assert asked[0].shapes == (Shape(4, "3,1"),)
 
 
 @pytest.mark.parametrize("option", ["-o", "--json"])

@@ -149,6 +149,8 @@ class _Run:
         self.status = 0
         self.began = time.monotonic()
         self.done = 0  # launches
+        self.failed: dict[Shape, str] = {}  # what the last launch ended with, if that was a failure
+        self.given_up: set[Shape] = set()  # those of which two launches in a row failed alike
         self.overhead: list[float] = []  # seconds of launches that were not measuring
         self.ended = 0  # by this signal
         self.saved = time.monotonic()
@@ -164,8 +166,9 @@ class _Run:
                     self._note(f"the time was up after {number} of {self.plan.launches} launches")
                     break
                 for shape, collector in zip(self.plan.shapes, self.collectors, strict=True):
-                    if not self.ended:
+                    if not (self.ended or shape in self.given_up):
                         self.launch(number, shape, collector, Path(at) / "lines")
+            self._note_fewer()
             if self.ended:
                 self.status = 128 + self.ended
                 self._note(f"ended by {signal.Signals(self.ended).name}")
@@ -240,10 +243,28 @@ class _Run:
         self.done += 1
         self.overhead.append(max(0.0, outcome.seconds - share))
         self.ended = self.ended or outcome.interrupted
+        failed = self.failed.pop(shape, None)
         if outcome.status and not outcome.interrupted:
             hung = outcome.timed_out or collector.error.startswith("HangError")
             self.status = self.status or (EXIT_TIMEOUT if hung else EXIT_ENVIRONMENT)
-            self._note(f"{what}: {collector.error or outcome.explain(limit)}")
+            why = collector.error or outcome.explain(limit)
+            self._note(f"{what}: {why}")
+            self.failed[shape] = why
+            if why == failed and number + 1 < plan.launches:
+                self.given_up.add(shape)
+                self._note(f"no more launches of {shape}: two in a row failed alike")
+
+    def _note_fewer(self) -> None:
+        """So many repetitions were asked for; where time was limited there may be fewer."""
+        asked = self.plan.settings.iterations
+        if asked is None or not self.plan.settings.limited or self.ended:
+            return
+        cells = [cell for c in self.collectors if c.job is not None for cell in c.job.cells]
+        fewer = sum(1 for cell in cells if cell.repetitions < asked)
+        if fewer:
+            self._note(
+                f"the time was too short for {asked} repetitions of {fewer} of {len(cells)} cells"
+            )
 
     def _note(self, text: str) -> None:
         self.result.notes.append(text)

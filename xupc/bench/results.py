@@ -145,6 +145,11 @@ class Cell:
         """How far those two differ in a typical launch; None if that was not measured."""
         return None if self.pair is None else stats.spread(*(c.ns for c in self.pair))
 
+    @property
+    def repetitions(self) -> int:
+        """Of each candidate in each launch, at least."""
+        return min((len(times) for c in self.candidates for times in c.ns), default=0)
+
     def of_kind(self, kind: str) -> Iterator[Candidate]:
         """Those of a kind, with at least one repetition."""
         return (c for c in self.candidates if c.kind == kind and any(c.ns))
@@ -230,6 +235,12 @@ class Result:
     complete: bool = True
     notes: list[str] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was timed."""
+        cells = (cell for job in self.jobs for cell in job.cells)
+        return not any(any(c.ns) for cell in cells for c in cell.candidates)
 
     def save(self, path: Path) -> None:
         """Write the file in one go: a reader never finds half of it."""

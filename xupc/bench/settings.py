@@ -26,7 +26,6 @@ __all__ = [
     "named",
     "root_of",
     "rooted",
-    "shapes",
     "size_of",
     "sizes_between",
 ]
@@ -239,8 +238,3 @@ class Shape:
     def __str__(self) -> str:
         text = f"{self.threads} thread{'s'[: self.threads != 1]}"
         return f"{text} as {self.nodes}" if self.nodes else text
-
-
-def shapes(threads: Sequence[int], nodes: Sequence[str]) -> tuple[Shape, ...]:
-    """Every number of threads on every split of the machine."""
-    return tuple(Shape(n, spec) for n in threads for spec in nodes or (None,))

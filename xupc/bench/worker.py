@@ -669,6 +669,8 @@ def main(arguments: Sequence[str]) -> None:
         except Exception as error:
             note({"error": f"{type(error).__name__}: {error}"})
             raise
+        except KeyboardInterrupt:  # the driver says that it came; where I was is of no interest
+            sys.exit(130)
 
 
 if __name__ == "__main__":

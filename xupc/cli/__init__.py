@@ -23,10 +23,11 @@ from typing import IO, Any
 import click
 from click.core import ParameterSource
 
+from xupc.bench.settings import Shape
 from xupc.topology import threads_of_nodes
 
 from . import host, info, job_script
-from .bench import bench_command
+from .bench import bench_command, check_arguments
 from .common import EnvironmentProblem, check_nodes, in_job
 from .hang import hang_report_command
 from .launcher import (
@@ -315,6 +316,7 @@ def job_script_command(
 
         xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
     """
+    check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
     job = job_script.Job(nodes, threads_per_node, minutes, mpi, environment, bench)
     context = click.get_current_context()
     words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]

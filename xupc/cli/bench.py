@@ -25,16 +25,15 @@ from xupc.bench.cases import OPS
 from xupc.bench.collect import Collector, wrong_results
 from xupc.bench.results import AGAIN, OURS, PEER, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
-from xupc.bench.settings import shapes as shapes_of
 from xupc.topology import parse_nodes
 
-from . import host, options
-from .common import EnvironmentProblem, check_nodes, check_writable, in_job
+from . import options
+from .common import EnvironmentProblem, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
 
-__all__ = ["bench_command"]
+__all__ = ["bench_command", "check_arguments"]
 
 PER_CELL = 0.6  # seconds for a cell of a launch where no budget was given
 LAUNCHES = 5  # where the number is not given, and
@@ -142,6 +141,12 @@ def bench_command(**given: Any) -> None:
     sys.exit(output.status(result) or status)
 
 
+def check_arguments(words: Sequence[str], shape: Shape) -> None:
+    """UsageError if `xupc bench` would refuse these words in a job of this shape."""
+    given = bench_command.make_context("xupc bench", list(words)).params
+    _plan(given, suites.SUITES[given["suite"]] if given["suite"] else None, [shape], launches=1)
+
+
 def _plan(
     given: dict[str, Any], suite: suites.Suite | None, shapes: Sequence[Shape], launches: int = 0
 ) -> driver.Plan:
@@ -227,11 +232,7 @@ def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[Shape, .
     threads, nodes = given["threads"], given["nodes"]
     if suite is not None and threads is None and not nodes:
         return suite.shapes
-    counts = threads or (host.available_cores(),)
-    shapes = shapes_of(counts, nodes)
-    for shape in shapes:
-        check_nodes(shape.nodes, shape.threads)
-    return shapes
+    return options.shapes(threads, nodes)
 
 
 # ---- output ------------------------------------------------------------------------------------

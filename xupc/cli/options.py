@@ -9,9 +9,15 @@ from typing import Any
 import click
 import numpy as np
 
-from xupc.bench.settings import SYNCS, size_of, sizes_between
+from xupc.bench.settings import SYNCS, Shape, size_of, sizes_between
+from xupc.topology import threads_of_nodes
 
-__all__ = ["chosen", "dtypes", "numbers", "placements", "root", "seconds", "sizes", "syncs"]
+from . import host
+from .common import check_nodes
+
+__all__ = [
+    "chosen", "dtypes", "numbers", "placements", "root", "seconds", "shapes", "sizes", "syncs",
+]  # fmt: skip
 
 
 def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
@@ -105,10 +111,23 @@ def placements(command: Any) -> Any:
     """The options that say which jobs are launched: threads and nodes."""
     threads = click.option(
         "-n", "threads", callback=numbers, metavar="N[,N...]",
-        help="Threads, one job each; the available cores by default.",
+        help="Threads, one job each; by default as many as the nodes hold, or the available cores.",
     )  # fmt: skip
     nodes = click.option(
-        "--nodes", multiple=True, metavar="SPEC",
+        "--nodes", multiple=True, metavar="SPEC", envvar="XUPC_NODES",
         help="Split this machine into nodes, as `xupc run` does; several: one job each.",
     )  # fmt: skip
     return threads(nodes(command))
+
+
+def shapes(threads: Sequence[int] | None, nodes: Sequence[str]) -> tuple[Shape, ...]:
+    """Every number of threads on every split of the machine; UsageError if one cannot be."""
+    specs: Sequence[str | None] = nodes or (None,)
+    if threads is None:
+        usual = [threads_of_nodes(spec or "") or host.available_cores() for spec in specs]
+        found = [Shape(count, spec) for count, spec in zip(usual, specs, strict=True)]
+    else:
+        found = [Shape(count, spec) for count in threads for spec in specs]
+    for shape in found:
+        check_nodes(shape.nodes, shape.threads)
+    return tuple(found)

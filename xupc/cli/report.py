@@ -55,7 +55,8 @@ def report_command(
     """Show what results of `xupc bench` say.
 
     One page, which needs no network, or Markdown. Every result after the first is compared with
-    the first: exits with 1 if anything got slower beyond the tolerance, or nothing can be said.
+    the first: exits with 1 if anything got slower beyond the tolerance, nothing can be said, or
+    nothing was measured.
     """
     from ..report import markdown as as_markdown
     from ..report import page
@@ -89,7 +90,10 @@ def report_command(
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
-    if any(found.found or not found.comparable for found in compared):
+    empty = [name for name, result in zip(names, loaded, strict=True) if result.is_empty]
+    for name in empty:
+        click.echo(f"xupc report: {name}: nothing was measured", err=True)
+    if empty or any(found.found or not found.comparable for found in compared):
         sys.exit(EXIT_REGRESSION)
 
 

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import click
 
+from xupc.algorithms import registered
 from xupc.bench import driver
 from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, named
-from xupc.bench.settings import shapes as shapes_of
 from xupc.bench.tuner import Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
+from xupc.selection import registered_name
 from xupc.selection_file import VARIABLE, user_path
 
-from . import host, options
-from .common import EnvironmentProblem, check_nodes, check_writable, in_job
+from . import options
+from .common import EnvironmentProblem, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -99,11 +100,8 @@ def tune_command(
         if results:
             result = joined(results)
         else:
-            settings = Settings(collectives=named(collectives or COLLECTIVES), sizes=sizes)
-            shapes = shapes_of(threads or (host.available_cores(),), nodes)
-            for shape in shapes:
-                check_nodes(shape.nodes, shape.threads)
-            plan = driver.Plan(shapes, settings, launches, budget)
+            settings = Settings(collectives=_chosen(collectives or COLLECTIVES), sizes=sizes)
+            plan = driver.Plan(options.shapes(threads, nodes), settings, launches, budget)
             if file.new and path == user_path():  # jobs would look for what is yet to be
                 os.environ.pop(VARIABLE, None)
             result, status = _measure(plan, json_file)
@@ -120,6 +118,16 @@ def tune_command(
     else:
         _save(file)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _chosen(words: Sequence[str]) -> tuple[str, ...]:
+    """Collectives by name; ValueError if there is nothing to choose of one that was asked for."""
+    found = named(words)
+    known = {entry.collective for entry in registered()}
+    without = [name for name in found if registered_name(name) not in known]
+    if len(without) == len(found) or not set(without).isdisjoint(words):
+        raise ValueError(f"there is nothing to choose for {', '.join(without)}")
+    return tuple(name for name in found if name not in without)
 
 
 def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
