@@ -107,7 +107,11 @@ def wait_all(handles: Iterable[Handle]) -> None:
     """Wait for all of the handles; raises the first error when all are over."""
     error: BaseException | None = None
     given = []
-    for handle in handles:
+    try:
+        each = iter(handles)
+    except TypeError:
+        raise TypeError(f"wait_all: expected several handles, got {show(handles)}") from None
+    for handle in each:
         if not isinstance(handle, Handle):
             raise TypeError(f"wait_all: expected handles, got {show(handle)}")
         given.append(handle)

@@ -200,7 +200,30 @@ def _size(team: Team | None) -> int:
 
 
 def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's value, on all threads; the others may give None."""
+    """The root's value, on all threads.
+
+    Parameters
+    ----------
+    value : int, float, complex, bool, numpy scalar or SharedPointer
+        The root's; elsewhere None, or a value of the same type.
+    root : int
+        A thread, by its rank in the team.
+    flags : int
+        As in the call on arrays, `allav_broadcast`, but for ASYNC.
+    team : Team, optional
+        Who takes part; default all threads.
+
+    Returns
+    -------
+    The value, of the type that the root gave.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError, FlagError
+        On a thread whose arguments are wrong; an int has 64 bits at most.
+    CollectiveMismatchError
+        If the threads' calls differ, types included.
+    """
     row = np.zeros(2 * _ENVELOPE, np.uint8)
     me = _BROADCAST.at_root(root, team)
     if me:
@@ -212,7 +235,19 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
 
 
 def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's i-th value, on thread i; the others may give None."""
+    """The root's i-th value, on thread i.
+
+    Parameters
+    ----------
+    values : sequence
+        The root's: one for each thread, all of one type. Elsewhere ignored, None as a rule.
+    root, flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    The value for this thread.
+    """
     row, rows = np.zeros(2 * _ENVELOPE, np.uint8), None
     if _SCATTER.at_root(root, team):
         rows = _SCATTER.in_envelopes(_SCATTER.values_of(values, team), team)
@@ -223,7 +258,20 @@ def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = Non
 def allv_gather(
     value: Any, root: int, flags: int = 0, team: Team | None = None
 ) -> list[Any] | None:
-    """A list of all threads' values on the root, None elsewhere."""
+    """All threads' values, on the root.
+
+    Parameters
+    ----------
+    value
+        As in `allv_broadcast`, of the same type on all threads.
+    root, flags, team
+        As there; so are the errors.
+
+    Returns
+    -------
+    list or None
+        One value of each thread, in order; None elsewhere.
+    """
     kind, src = _GATHER.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype) if _GATHER.at_root(root, team) else None
     _GATHER.array_call(kind)(dst, src, root, flags, team)
@@ -231,7 +279,18 @@ def allv_gather(
 
 
 def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """A list of all threads' values."""
+    """All threads' values, on all threads.
+
+    Parameters
+    ----------
+    value, flags, team
+        As in `allv_gather`; errors as in `allv_broadcast`.
+
+    Returns
+    -------
+    list
+        One value of each thread, in order.
+    """
     kind, src = _GATHER_ALL.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype)
     _GATHER_ALL.array_call(kind)(dst, src, flags, team)
@@ -239,7 +298,20 @@ def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> lis
 
 
 def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """My i-th value to thread i; what all gave me."""
+    """My i-th value to thread i.
+
+    Parameters
+    ----------
+    values : sequence
+        One for each thread, all of one type, the same on all threads.
+    flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    list
+        What each thread gave me, in order.
+    """
     kind, src = _EXCHANGE.kind_of(_EXCHANGE.values_of(values, team), team)
     dst = np.empty_like(src)
     _EXCHANGE.array_call(kind)(dst, src, flags, team)
@@ -247,7 +319,21 @@ def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list
 
 
 def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
-    """My value to thread `to`; the one that was given to me."""
+    """My value to thread `to`.
+
+    Parameters
+    ----------
+    value
+        As in `allv_broadcast`, of the same type on all threads.
+    to : int
+        The thread that gets it; all together a permutation.
+    flags, team
+        As there; so are the errors.
+
+    Returns
+    -------
+    The value that was given to me.
+    """
     kind, src = _PERMUTE.kind_of([value], team)
     dst = np.empty_like(src)
     _PERMUTE.array_call(kind)(dst, src, to, flags, team)
@@ -257,7 +343,26 @@ def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) 
 def allv_reduce(
     value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`, on the root; None elsewhere."""
+    """All threads' values joined by `op`, on the root.
+
+    Parameters
+    ----------
+    value : int, float, complex, bool or numpy scalar
+        Of the same type on all threads, which is that of the result: an int has 64 bits and
+        wraps, and ADD of bools is whether any is true. Give ``int(value)`` to count them.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.
+    root : int
+        A thread, by its rank in the team.
+    func : callable, optional
+        Of two scalars; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    The result; None elsewhere.
+    """
     kind, src = _REDUCE.kind_of([value], team)
     dst = np.empty_like(src) if _REDUCE.at_root(root, team) else None
     _REDUCE.array_call(kind)(dst, src, op, root, func, flags, team)
@@ -276,19 +381,28 @@ def _joined(
 def allv_reduce_all(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`."""
+    """All threads' values joined by `op`, on all threads.
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
     return _joined(_REDUCE_ALL, value, op, func, flags, team)
 
 
 def allv_prefix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads up to and with me, joined by `op`."""
+    """The values of all threads up to and with me, joined by `op`.
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
     return _joined(_PREFIX, value, op, func, flags, team)
 
 
 def allv_suffix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads from me on, joined by `op`."""
+    """The values of all threads from me on, joined by `op`.
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
     return _joined(_SUFFIX, value, op, func, flags, team)

@@ -162,16 +162,24 @@ class Kind:
 
 
 class ArrayCall(_HotArrays):  # type: ignore[misc]
-    """A collective on private arrays: ``{signature}``.
+    """A collective on private arrays, T threads, n elements each: ``{signature}``.
+
+    Elements are taken in C order, whatever an array's shape and strides; any dtype but objects,
+    the same in all arrays and on all threads (XUPC paper, array-of-values variants).
 
     Parameters
     ----------
     {parameters}
     flags : int
         `xupc.Flags`; sync flags are accepted and change nothing, no algorithm flag lets the
-        library choose.
+        library choose. With ASYNC the call is only begun.
     team : Team, optional
         Who takes part; default all threads.
+
+    Returns
+    -------
+    None or Handle
+        A handle with ASYNC; the arrays are the call's until it is done.
 
     Raises
     ------
@@ -187,13 +195,15 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         self.name = name
         self.__name__ = f"{prefix}_{name}"
         self.form = form
+        self.scalar = prefix == "allv"
         self.kind = kind
         self.names = _arguments(name, form)
         signature = ", ".join(
             f"{x}={'None' if x in ('func', 'team') else 0}" if x in ("func", "flags", "team") else x
             for x in self.names
         )
-        parameters = "\n    ".join(f"{x} : {_WORDS[x]}" for x in self.names if x in _WORDS)
+        about = {**_WORDS, "dst": _about_dst(form), "src": _about_src(form)}
+        parameters = "\n    ".join(f"{x} : {about[x]}" for x in self.names if x in about)
         self.__signature__ = _signature_of(self.names)
         words = str(ArrayCall.__doc__).format(
             signature=f"{self.__name__}({signature})", parameters=parameters
@@ -324,7 +334,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def _check_flags(self, given: Given) -> int:
         call = self.__name__
         full = check_flags(as_integer(given.flags, call, "flags"), call)
-        if full & ASYNC and self.kind:
+        if full & ASYNC and self.scalar:
             raise FlagError(f"{call}: flags: ASYNC is for arrays: a value has to be returned")
         if full & IN_PLACE:
             if not self.form.in_place:
@@ -545,16 +555,35 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 _WORDS = {
-    "values": "ndarray\n        The root's; overwritten on the others. Any strides, any dtype but "
-    "objects.",
-    "dst": "ndarray\n        Where the result goes. Any strides.",
-    "src": "ndarray\n        What this thread gives, of the same dtype.",
+    "values": "ndarray, n elements\n        The root's; overwritten on the others.",
     "to": "int\n        The thread that gets my values; all together a permutation.",
     "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.",
     "root": "int\n        A thread, by its rank in the team.",
     "func": "callable, optional\n        Of two scalars; a numpy ufunc, or what `xupc.vectorized` "
     "marks, of two arrays.",
 }
+
+
+def _about_dst(form: Form) -> str:
+    if form.dst_at_root:
+        return f"ndarray, {_elements(form.dst)}\n        The root's; None elsewhere, or ignored."
+    return f"ndarray, {_elements(form.dst)}\n        Where the result goes."
+
+
+def _about_src(form: Form) -> str:
+    if form.src_at_root:
+        return f"ndarray, {_elements(form.src)}\n        The root's; None elsewhere, or ignored."
+    if form.in_place:
+        own = ", as block MYTHREAD of it" if form.dst != form.src else ""
+        return (
+            f"ndarray, {_elements(form.src)}, or None\n        What this thread gives. "
+            f"None, or dst itself: it is in dst{own}, which is\n        changed in place."
+        )
+    return f"ndarray, {_elements(form.src)}\n        What this thread gives."
+
+
+def _elements(blocks: int | str) -> str:
+    return "T * n elements" if blocks == "T" else "n elements"
 
 
 def _arguments(name: str, form: Form) -> tuple[str, ...]:

@@ -139,6 +139,8 @@ def private() -> None:
     handle.wait()
     assert (every == wanted + 5).all()
     raises(xupc.FlagError, ("ASYNC",), lambda: xupc.allv_gather_all(1, ASYNC))
+    raises(xupc.FlagError, ("ASYNC",), lambda: xupc.allv_broadcast(1, 0, ASYNC))
+    raises(xupc.FlagError, ("ASYNC",), lambda: xupc.allv_scatter([1] * threads, 0, ASYNC))
     raises(ValueError, ("root",), lambda: xupc.allav_broadcast(mine, threads, ASYNC))
     xupc.barrier()
 
