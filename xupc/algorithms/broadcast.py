@@ -18,7 +18,7 @@ from ..plan.steps import Part, Ranks
 from .registry import algorithm
 
 
-@algorithm("broadcast", PULL, "every thread reads the root's block")
+@algorithm("broadcast", PULL)
 def pull(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -32,7 +32,7 @@ def pull(
     t.done(ALL, root)
 
 
-@algorithm("broadcast", PUSH, "the root writes to every thread")
+@algorithm("broadcast", PUSH)
 def push(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -65,7 +65,7 @@ def _hand_out(
             t.copy(dst.across(part), source, nbytes, part.count)
 
 
-@algorithm("broadcast", MULTICORE, "one copy crosses to each node; its threads pull it there")
+@algorithm("broadcast", MULTICORE)
 def multicore(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:

@@ -15,21 +15,19 @@ from . import broadcast
 from .registry import algorithm
 
 
-@algorithm("broadcast_in_place", PULL, "every other thread reads the root's block")
+@algorithm("broadcast_in_place", PULL)
 def pull(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """Each thread but the root copies for itself, by load/store or by a one-sided read."""
     broadcast.pull(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm("broadcast_in_place", PUSH, "the root writes to every other thread")
+@algorithm("broadcast_in_place", PUSH)
 def push(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """The root copies to its node's other threads and sends to each of the rest."""
     broadcast.push(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm(
-    "broadcast_in_place", MULTICORE, "one copy crosses to each node; its threads pull it there"
-)
+@algorithm("broadcast_in_place", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """Between node roots in chunks, inside each node chunk by chunk as they arrive.
 

@@ -19,7 +19,7 @@ from .registry import algorithm
 from .scatter import blocks_for
 
 
-@algorithm("exchange", PULL, "every thread reads its block of every thread")
+@algorithm("exchange", PULL)
 def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each thread copies T blocks, its node's by load/store, the others one-sided."""
     t.ready(ALL, ALL)
@@ -34,7 +34,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(ALL, ALL)
 
 
-@algorithm("exchange", PUSH, "every thread writes a block to every thread")
+@algorithm("exchange", PUSH)
 def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each thread copies a block to each of its node's threads and sends one to each other."""
     t.ready(NODE, NODE, node_only=True)
@@ -50,7 +50,7 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(NODE, NODE, node_only=True)
 
 
-@algorithm("exchange", MULTICORE, "what two nodes have for each other crosses together")
+@algorithm("exchange", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
 

@@ -94,7 +94,7 @@ def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -
             t.copy(mine, row, turn.size, run.count)
 
 
-@algorithm("exchange_in_place", PULL, "every thread reads the others' blocks before all write")
+@algorithm("exchange_in_place", PULL)
 def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
     """In each turn every thread reads its blocks into its BUFFER; all meet; then into place.
 
@@ -116,7 +116,7 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
         _into_place(t, dst, nbytes, turn, 0)
 
 
-@algorithm("exchange_in_place", PUSH, "every thread writes its blocks to the others' BUFFERs")
+@algorithm("exchange_in_place", PUSH)
 def push(t: Recorder, dst: Operand, nbytes: int) -> None:
     """In each turn every thread writes or sends its blocks to BUFFERs; then each into place.
 
@@ -149,7 +149,7 @@ def push(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 
 # --- MULTICORE ----------------------------------------------------------------------------------
-@algorithm("exchange_in_place", MULTICORE, "blocks of a node change places, nodes trade messages")
+@algorithm("exchange_in_place", MULTICORE)
 def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
     """Inside a node each pair's blocks change places, half of their bytes by each of the two.
 

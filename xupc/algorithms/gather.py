@@ -17,7 +17,7 @@ from .registry import algorithm
 from .scatter import blocks_for, messages_of_others, node_messages, spread, together
 
 
-@algorithm("gather", PULL, "the root reads every thread's block")
+@algorithm("gather", PULL)
 def pull(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -44,7 +44,7 @@ def _collect(
         t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
 
 
-@algorithm("gather", PUSH, "every thread writes its block to the root")
+@algorithm("gather", PUSH)
 def push(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -63,7 +63,7 @@ def push(
     t.done(ALL, root, node_only=True)
 
 
-@algorithm("gather", MULTICORE, "a node's blocks cross together, straight from its threads' heaps")
+@algorithm("gather", MULTICORE)
 def multicore(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -128,19 +128,19 @@ def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -
 
 
 # --- in place -----------------------------------------------------------------------------------
-@algorithm("gather_in_place", PULL, "the root reads every other thread's block")
+@algorithm("gather_in_place", PULL)
 def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `pull`, with one copy less."""
     pull(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm("gather_in_place", PUSH, "every other thread writes its block to the root")
+@algorithm("gather_in_place", PUSH)
 def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `push`; the root only takes messages."""
     push(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm("gather_in_place", MULTICORE, "a node's blocks cross together, straight from its heaps")
+@algorithm("gather_in_place", MULTICORE)
 def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `multicore`, with one copy less."""
     multicore(t, dst, src, root, nbytes, in_place=True)

@@ -23,7 +23,7 @@ from .registry import algorithm
 from .scatter import blocks_for
 
 
-@algorithm("gather_all", PULL, "every thread reads every block")
+@algorithm("gather_all", PULL)
 def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each thread copies T blocks, its node's by load/store, the others one-sided."""
     t.ready(ALL, ALL)
@@ -46,7 +46,7 @@ def _but(src: Operand, thread: int) -> int | None:
     return thread if isinstance(src, InPlace) else None
 
 
-@algorithm("gather_all", PUSH, "every thread writes its block to every thread")
+@algorithm("gather_all", PUSH)
 def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each thread copies its block to its node's threads and sends it to each other."""
     t.ready(NODE, NODE, node_only=True)
@@ -61,7 +61,7 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(NODE, NODE, node_only=True)
 
 
-@algorithm("gather_all", MULTICORE, "node roots pass whole nodes' blocks round; threads pull")
+@algorithm("gather_all", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each block crosses to each node once; the threads pull it from their node root.
 
@@ -272,21 +272,19 @@ class InPlace(Operand):
         return Part(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
 
 
-@algorithm("gather_all_in_place", PULL, "every thread reads every other's block")
+@algorithm("gather_all_in_place", PULL)
 def pull_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
     """As `pull`, T - 1 copies."""
     pull(t, dst, InPlace(dst.index, nbytes), nbytes)
 
 
-@algorithm("gather_all_in_place", PUSH, "every thread writes its block to every other")
+@algorithm("gather_all_in_place", PUSH)
 def push_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
     """As `push`, T - 1 copies."""
     push(t, dst, InPlace(dst.index, nbytes), nbytes)
 
 
-@algorithm(
-    "gather_all_in_place", MULTICORE, "node roots pass whole nodes' blocks round; threads pull"
-)
+@algorithm("gather_all_in_place", MULTICORE)
 def multicore_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
     """As `multicore`; nothing is copied onto itself."""
     multicore(t, dst, InPlace(dst.index, nbytes), nbytes)

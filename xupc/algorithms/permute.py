@@ -43,7 +43,7 @@ def _crossing(t: Recorder, perm: Permutation) -> set[int]:
     return {*leaves.tolist(), *comes.tolist()}
 
 
-@algorithm("permute", PULL, "every thread reads the block that is for it")
+@algorithm("permute", PULL)
 def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread copies one block, by load/store or by a one-sided read."""
     to, of = _neighbours(t, perm)
@@ -52,7 +52,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
     t.done_each(owners=[of], users=[to])
 
 
-@algorithm("permute", PUSH, "every thread writes its block to where it goes")
+@algorithm("permute", PUSH)
 def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread copies one block, by load/store or by a message."""
     to, of = _neighbours(t, perm)
@@ -68,7 +68,7 @@ def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
     t.done_each(owners, users)
 
 
-@algorithm("permute", MULTICORE, "the blocks that go from node to node cross together")
+@algorithm("permute", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
 

@@ -32,7 +32,7 @@ def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
     return chunks(nbytes, piece), piece
 
 
-@algorithm("permute_in_place", PULL, "every thread reads the block that is for it, then writes")
+@algorithm("permute_in_place", PULL)
 def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread reads a piece into its BUFFER and says so; it overwrites what has been read."""
     to, of = _neighbours(t, perm)
@@ -53,7 +53,7 @@ def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
             t.copy(dst.on(t.me, offset), t.buffer(t.me, (k - 1) % 2 * apart), size)
 
 
-@algorithm("permute_in_place", PUSH, "every thread writes its block to where it goes: a BUFFER")
+@algorithm("permute_in_place", PUSH)
 def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread writes a piece to the other's BUFFER, by load/store or by a message."""
     to, of = _neighbours(t, perm)
@@ -87,7 +87,7 @@ def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
                 t.signal(taken, (Ranks(of),), k)
 
 
-@algorithm("permute_in_place", MULTICORE, "cycles of a node turn, other blocks cross together")
+@algorithm("permute_in_place", MULTICORE)
 def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Inside one node each thread turns a slice of every cycle, by blocks that change places.
 

@@ -429,6 +429,6 @@ def _along(t: Recorder, r: Running, position: int, before: list[Leaf]) -> None:
 
 
 for _form in ("prefix_reduce", "suffix_reduce"):
-    algorithm(_form, PULL, "threads of a tree read what their children and parents have")(pull)
-    algorithm(_form, PUSH, "threads of a tree write what their parents and children need")(push)
-    algorithm(_form, MULTICORE, "threads of a node look at all values before their own")(multicore)
+    algorithm(_form, PULL)(pull)
+    algorithm(_form, PUSH)(push)
+    algorithm(_form, MULTICORE)(multicore)

@@ -187,8 +187,6 @@ def _one_value(t: Recorder, r: Reduction) -> None:
 
 
 for _form in FORMS:
-    algorithm(_form, PULL, "each thread reads its children's values in a tree of threads")(pull)
-    algorithm(_form, PUSH, "each thread writes its value to its parent in a tree")(push)
-    algorithm(_form, MULTICORE, "threads of a node share the work, node roots speak for it")(
-        multicore
-    )
+    algorithm(_form, PULL)(pull)
+    algorithm(_form, PUSH)(push)
+    algorithm(_form, MULTICORE)(multicore)

@@ -1,4 +1,4 @@
-"""Where algorithms are registered: collective and flag -> function and summary."""
+"""Where algorithms are registered: collective and flag -> function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class Entry:
 
     collective: str
     flag: int
-    summary: str
     function: Callable[..., None]
 
     @property
@@ -28,7 +27,7 @@ class Entry:
 
 
 def algorithm(
-    collective: str, flag: int, summary: str
+    collective: str, flag: int
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the decorated function as the algorithm of `collective` under `flag`."""
 
@@ -36,7 +35,7 @@ def algorithm(
         key = (collective, flag)
         if key in _REGISTRY:
             raise ValueError(f"{collective} has a {ALGORITHM_NAMES[flag]} algorithm already")
-        _REGISTRY[key] = Entry(collective, flag, summary, function)
+        _REGISTRY[key] = Entry(collective, flag, function)
         return function
 
     return register

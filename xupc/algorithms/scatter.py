@@ -25,7 +25,7 @@ def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> Part:
     return area.row(on, ranks.first * nbytes, ranks.step * nbytes)
 
 
-@algorithm("scatter", PULL, "every thread reads its block from the root")
+@algorithm("scatter", PULL)
 def pull(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -36,7 +36,7 @@ def pull(
     t.done(ALL, root)
 
 
-@algorithm("scatter", PUSH, "the root writes each thread's block")
+@algorithm("scatter", PUSH)
 def push(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -65,7 +65,7 @@ def _hand_out(
         t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
 
 
-@algorithm("scatter", MULTICORE, "a node's blocks cross together, straight into its threads' heaps")
+@algorithm("scatter", MULTICORE)
 def multicore(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
@@ -181,21 +181,19 @@ def messages_of_others(
 
 
 # --- in place -----------------------------------------------------------------------------------
-@algorithm("scatter_in_place", PULL, "every other thread reads its block from the root")
+@algorithm("scatter_in_place", PULL)
 def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `pull`; the root has nothing to do."""
     pull(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm("scatter_in_place", PUSH, "the root writes each other thread's block")
+@algorithm("scatter_in_place", PUSH)
 def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `push`, with one copy less."""
     push(t, dst, src, root, nbytes, in_place=True)
 
 
-@algorithm(
-    "scatter_in_place", MULTICORE, "a node's blocks cross together, straight into its heaps"
-)
+@algorithm("scatter_in_place", MULTICORE)
 def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
     """As `multicore`, with one copy less."""
     multicore(t, dst, src, root, nbytes, in_place=True)

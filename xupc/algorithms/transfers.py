@@ -11,7 +11,7 @@ The offsets are those of the shared heap, so blocks may lie in any allocations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -172,15 +172,10 @@ def multicore(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None
     _share(t, dst, src, Work.of(t, near, crossing))
 
 
-SUMMARIES: dict[int, tuple[Callable[..., None], str]] = {
-    PULL: (pull, "every thread reads the blocks that are for it"),
-    PUSH: (push, "every thread writes its blocks to where they go"),
-    MULTICORE: (multicore, "each block crosses to a node once; the node's threads share the rest"),
-}
 for _name in COLLECTIVES:
     for _letter in "vx":
-        for _flag, (_function, _summary) in SUMMARIES.items():
-            algorithm(f"{_name}_{_letter}", _flag, _summary)(_function)
+        for _flag, _function in ((PULL, pull), (PUSH, push), (MULTICORE, multicore)):
+            algorithm(f"{_name}_{_letter}", _flag)(_function)
 
 
 # --- what all have in common --------------------------------------------------------------

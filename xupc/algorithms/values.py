@@ -252,15 +252,13 @@ def _of(flow: str, way: Callable[[Recorder, Move], None]) -> Callable[..., None]
 
 
 for _flow in FLOWS:
-    algorithm(f"allav_{_flow}", PULL, "every taker copies from the givers' scratch")(
+    algorithm(f"allav_{_flow}", PULL)(
         _of(_flow, pull)
     )
-    algorithm(f"allav_{_flow}", PUSH, "every giver copies to the takers' scratch, or sends")(
+    algorithm(f"allav_{_flow}", PUSH)(
         _of(_flow, push)
     )
-    algorithm(f"allav_{_flow}", MULTICORE, "node roots speak for their nodes, threads pull")(
-        _of(_flow, multicore)
-    )
+    algorithm(f"allav_{_flow}", MULTICORE)(_of(_flow, multicore))
 
 
 # --- permute -------------------------------------------------------------------------------
@@ -277,7 +275,7 @@ def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[
     return [x for x in threads if x != t.me and (t.on_my_node(x) or not near)]
 
 
-@algorithm("allav_permute", PULL, "every thread copies from the scratch of one other")
+@algorithm("allav_permute", PULL)
 def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
@@ -308,7 +306,7 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
         t.barrier()
 
 
-@algorithm("allav_permute", PUSH, "every thread copies to the scratch of one other, or sends")
+@algorithm("allav_permute", PUSH)
 def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
@@ -348,7 +346,7 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
             t.copy(DST.on(t.me, offset), src.on(t.me, offset), size)
 
 
-@algorithm("allav_permute", MULTICORE, "blocks that go from node to node cross together")
+@algorithm("allav_permute", MULTICORE)
 def multicore_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """One message per pair of nodes and unit. Inside one node: PULL."""
     if t.one_node:

@@ -15,7 +15,6 @@ REPRODUCIBLE is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -319,28 +318,24 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
 
 def _running(name: str, reverse: bool) -> None:
     def pull_running(t: Recorder, r: Joining) -> None:
+        """Each thread reads its neighbour's results."""
         _chain(t, r, reverse, push=False)
 
     def push_running(t: Recorder, r: Joining) -> None:
+        """Each thread writes its results to its neighbour."""
         _chain(t, r, reverse, push=True)
 
     def multicore_(t: Recorder, r: Joining) -> None:
+        """All values to all; longer: a chain of nodes; long: a chain of threads."""
         multicore_running(t, r, reverse)
 
-    ways: list[tuple[int, str, Callable[..., None]]] = [
-        (PULL, "each thread reads its neighbour's results", pull_running),
-        (PUSH, "each thread writes its results to its neighbour", push_running),
-        (MULTICORE, "all values to all; longer: a chain of nodes; long: of threads", multicore_),
-    ]
-    for flag, summary, function in ways:
-        algorithm(name, flag, summary)(function)
+    for flag, function in ((PULL, pull_running), (PUSH, push_running), (MULTICORE, multicore_)):
+        algorithm(name, flag)(function)
 
 
 for _form in ("allav_reduce", "allav_reduce_all"):
-    algorithm(_form, PULL, "each thread reads its children's values in a tree of threads")(pull)
-    algorithm(_form, PUSH, "each thread writes its value to its parent in a tree")(push)
-    algorithm(_form, MULTICORE, "threads of a node share the work, node roots speak for it")(
-        multicore
-    )
+    algorithm(_form, PULL)(pull)
+    algorithm(_form, PUSH)(push)
+    algorithm(_form, MULTICORE)(multicore)
 _running("allav_prefix_reduce", False)
 _running("allav_suffix_reduce", True)

@@ -525,11 +525,6 @@ class Plan:
         return any(part.operand == BUFFER for step in self.steps for part in parts_of(step))
 
     @property
-    def uses_scratch(self) -> bool:
-        """Whether any step reads or writes a SLOT or a BUFFER."""
-        return any(part.operand >= SLOT for step in self.steps for part in parts_of(step))
-
-    @property
     def barriers(self) -> int:
         """How many full barriers (fused ones included) the call makes."""
         return sum(isinstance(s, Barrier | Fused) for s in self.steps)
