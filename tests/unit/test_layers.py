@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,18 @@ def layer(module: str) -> int:
         if module == name or module.startswith(f"{name}."):
             return number
     raise AssertionError(f"xupc.{module} is in no layer: add it here and to docs/design.md")
+
+
+def test_the_design_says_the_same() -> None:
+    """`docs/design.md` has the table in words: ``1 errors, flags; 2 pointer, ...``."""
+    text = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    words = text.split("`tests/unit/test_layers.py` holds the table: ")[1].split(". ")[0]
+    found = {
+        (name, int(number))
+        for number, names in re.findall(r"(\d) ([a-z_,\s]+)", words)
+        for name in re.findall(r"[a-z_]+", names)
+    }
+    assert found == {entry for entry in LAYERS if entry[0] != "__main__"}
 
 
 def modules() -> list[Path]:

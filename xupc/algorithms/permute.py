@@ -25,7 +25,7 @@ Permutation = NDArray[Any]
 """Of the threads, as an array of integers."""
 
 
-def _neighbours(t: Recorder, perm: Permutation) -> tuple[int, int]:
+def ends_of(t: Recorder, perm: Permutation) -> tuple[int, int]:
     """(the thread that my block goes to, the thread whose block comes to me)."""
     return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
 
@@ -46,7 +46,7 @@ def _crossing(t: Recorder, perm: Permutation) -> set[int]:
 @algorithm("permute", PULL)
 def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread copies one block, by load/store or by a one-sided read."""
-    to, of = _neighbours(t, perm)
+    to, of = ends_of(t, perm)
     t.ready_each(owners=[of], users=[to])
     t.fetch(dst.on(t.me), src.on(of), nbytes)
     t.done_each(owners=[of], users=[to])
@@ -55,7 +55,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
 @algorithm("permute", PUSH)
 def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread copies one block, by load/store or by a message."""
-    to, of = _neighbours(t, perm)
+    to, of = ends_of(t, perm)
     owners, users = _near(t, [to]), _near(t, [of])
     t.ready_each(owners, users, node_only=True)
     for offset, size in chunks(nbytes, t.tuning["message"]):
@@ -93,7 +93,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
             _between_nodes(t, dst, src, perm, nbytes, message)
             _copy_all(t, dst, src, perm, nbytes)
         return
-    to, of = _neighbours(t, perm)
+    to, of = ends_of(t, perm)
     crossing = _crossing(t, perm)  # whose data the node root touches
     owners = [*_near(t, [of]), *(crossing if t.me == t.node_root else ())]
     users = [*_near(t, [to]), *([t.node_root] if t.me in crossing else ())]

@@ -22,7 +22,7 @@ from ..patterns import chunks
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import BUFFER, Part, Ranks
 from .exchange import trade
-from .permute import Permutation, _crossing, _grouped, _messages, _near, _neighbours
+from .permute import Permutation, _crossing, _grouped, _messages, _near, ends_of
 from .registry import algorithm
 
 
@@ -35,7 +35,7 @@ def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
 @algorithm("permute_in_place", PULL)
 def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread reads a piece into its BUFFER and says so; it overwrites what has been read."""
-    to, of = _neighbours(t, perm)
+    to, of = ends_of(t, perm)
     t.ready_each(owners=[of], users=[to])
     t.expose()
     read = t.channel()
@@ -56,7 +56,7 @@ def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
 @algorithm("permute_in_place", PUSH)
 def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread writes a piece to the other's BUFFER, by load/store or by a message."""
-    to, of = _neighbours(t, perm)
+    to, of = ends_of(t, perm)
     t.entered(owners=[to], users=[of])
     there, taken = t.channel(), t.channel()
     if of == t.me:
@@ -181,7 +181,7 @@ class Crossing:
 
     def __init__(self, t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
         self.t, self.dst, self.perm = t, dst, perm
-        self.to, self.of = _neighbours(t, perm)
+        self.to, self.of = ends_of(t, perm)
         self.message = t.message(nbytes)
         self.half = t.tuning["buffer"] // 2
         self.parts = chunks(nbytes, self.half)

@@ -18,16 +18,14 @@ the next does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import Part, Ranks
 from . import values_across_nodes as nodes
+from .permute import Permutation, ends_of
 from .registry import algorithm
 from .staging import LINE, Move, cut, deposits, places_of, reaches, units_of
 
@@ -262,14 +260,6 @@ for _flow in FLOWS:
 
 
 # --- permute -------------------------------------------------------------------------------
-Permutation = NDArray[Any]
-
-
-def _partners(t: Recorder, perm: Permutation) -> tuple[int, int]:
-    """(the thread that my block goes to, the thread whose block comes to me)."""
-    return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
-
-
 def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[int]:
     """Those that are not me; `near`: on my node."""
     return [x for x in threads if x != t.me and (t.on_my_node(x) or not near)]
@@ -279,7 +269,7 @@ def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[
 def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
-    to, of = _partners(t, perm)
+    to, of = ends_of(t, perm)
     if reaches(t.tree, t.tuning, nbytes):
         t.offer(src.on(t.me), nbytes)
         t.after_each(_others(t, [of]), _others(t, [to]))
@@ -310,7 +300,7 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
 def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
-    to, of = _partners(t, perm)
+    to, of = ends_of(t, perm)
     if deposits(t.tree, t.tuning, nbytes):
         t.offer(DST.on(t.me), nbytes)
         t.after_each(_others(t, [to]), _others(t, [of]))

@@ -18,10 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial, tree_joins
+from ..patterns import binomial
 from ..plan.recorder import ALL, Operand, Recorder, Who
 from ..plan.steps import Leaf, Part, Ranks
 from . import values_reduce_across_nodes as nodes
+from .reduction import tree_of
 from .registry import algorithm
 from .staging import LINE, cut, places_of, reaches
 from .sweeps import Edge, Up
@@ -206,12 +207,6 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
         below.end()
 
 
-def in_tree(parts: list[Part]) -> list[Leaf]:
-    """Values joined in the one written order."""
-    joins = tree_joins(len(parts))
-    return [Leaf(part, joins=n) for part, n in zip(parts, joins, strict=True)]
-
-
 # --- MULTICORE -----------------------------------------------------------------------------------
 def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
@@ -241,7 +236,7 @@ def multicore(t: Recorder, r: Joining) -> None:
             parts = [
                 r.src.on(i, offset) if i == t.me else places.on(i, u) for i in range(t.size)
             ]
-            t.fold(r.dst.on(t.me, offset), in_tree(parts), size // r.itemsize)
+            t.fold(r.dst.on(t.me, offset), tree_of(parts), size // r.itemsize)
     if not places.short:
         t.barrier()
 
@@ -266,7 +261,7 @@ def _reach(t: Recorder, r: Joining, to: Who) -> None:
                 if i != me:
                     t.reach(place, Ranks(i), offset, size)
             result = t.buffer(me, me * width) if waits else r.dst.on(me, offset)
-            t.fold(result, in_tree(parts), size // r.itemsize)
+            t.fold(result, tree_of(parts), size // r.itemsize)
     elif r.wanted(me) and not r.in_place:  # the first one's running result
         t.copy(r.dst.on(me), r.src.on(me), r.nbytes)
     t.after(to, ALL)
@@ -281,7 +276,7 @@ def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
     ends = [min(n, -(-n // grain) * i // t.size * grain) * r.itemsize for i in range(t.size + 1)]
     begin, end = ends[t.me : t.me + 2]
     if begin < end:
-        mine = in_tree([part + begin for part in parts])
+        mine = tree_of([part + begin for part in parts])
         t.fold(parts[t.me] + begin, mine, (end - begin) // r.itemsize)
     t.barrier()
     if r.wanted(t.me):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..patterns import chain, tree_joins
+from ..patterns import chain
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import FOLD_DEPTH, Blocks, Leaf, Part
 from .reduce_across_nodes import in_parts, parts_pay
+from .reduction import tree_of
 from .staging import LINE
 from .values_across_nodes import Relay
 
@@ -39,7 +40,7 @@ def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -
         def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
             if r.wanted(t.me):
                 parts = [at(i) for i in range(t.size)]
-                t.fold(r.dst.on(t.me, offset), _tree_of(parts), size // r.itemsize)
+                t.fold(r.dst.on(t.me, offset), tree_of(parts), size // r.itemsize)
 
         table(t, r, set(homes), take)
     else:
@@ -66,10 +67,6 @@ def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) ->
         fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
 
     table(t, r, set(range(t.tree.node_count)), take)
-
-
-def _tree_of(parts: list[Part]) -> list[Leaf]:
-    return [Leaf(p, joins=n) for p, n in zip(parts, tree_joins(len(parts)), strict=True)]
 
 
 def fold_in_line(t: Recorder, dst: Part, parts: list[Part], nelems: int, reverse: bool) -> None:
@@ -411,7 +408,7 @@ class ByNodes:
                 place = self._arrived(u, node)
                 tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
         mates = [int(x) for x in t.tree.members(t.my_node)]
-        leaves = _tree_of([self.relay.out.on(i, u) for i in mates])
+        leaves = tree_of([self.relay.out.on(i, u) for i in mates])
         t.fold(self._mine(u), leaves, size // self.r.itemsize)
         for node in () if self.chained else self._others(self.joiners):
             begin, end = self._part(u, node)
@@ -435,7 +432,7 @@ class ByNodes:
                 self._mine(u) + begin if node == t.my_node else self._arrived(u, node)
                 for node in self.order
             ]
-            t.fold(self._result(u) + begin, _tree_of(parts), (end - begin) // self.r.itemsize)
+            t.fold(self._result(u) + begin, tree_of(parts), (end - begin) // self.r.itemsize)
             for node in () if self.flat else self._others(self.homes):
                 tickets.append(t.send(self._root(node), self._result(u) + begin, end - begin))
         t.need(*tickets)
@@ -452,7 +449,7 @@ class ByNodes:
         parts = [self._mine(u)]
         if self._child() is not None:
             parts.append(self._place(u, 2))
-        t.fold(self._result(u), _tree_of(parts), size // self.r.itemsize)
+        t.fold(self._result(u), tree_of(parts), size // self.r.itemsize)
         parent, _ = chain((t.my_node - self.home) % self.n, self.n)
         if parent is not None:
             to = self._root((parent + self.home) % self.n)

@@ -90,6 +90,9 @@ class Kernel:
         self.op = op
         self.func = func
         self.code = code
+        part = dtype.type(0).real.dtype  # complex: of both parts
+        self._padded = part.kind == "f" and part.itemsize > 10 and np.finfo(part).nmant == 63
+        self._settles = dtype.kind in "fc" and (func is None or self._padded)
 
     def combine(self, out: Array, a: Array, b: Array) -> None:
         """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
@@ -146,13 +149,13 @@ class Kernel:
 
         The NaN of a user's function is his own.
         """
-        if self.dtype.kind not in "fc":
+        if not self._settles:
             return x
         x = np.ascontiguousarray(x)
         parts: Array = x.view(x.real.dtype)  # complex: both parts
         if self.func is None:
             parts[np.isnan(parts)] = np.nan
-        if parts.itemsize > 10 and np.finfo(parts.dtype).nmant == 63:  # x87 long double
+        if self._padded:  # x87 long double
             parts.view(np.uint8).reshape(-1, parts.itemsize)[:, 10:] = 0
         return x
 
@@ -331,6 +334,15 @@ class _Vectorized(_Associative):
         super().__init__(dtype, op, func, None)
         self._func = func
         self._call = call
+        self._ufunc = _straight(func, dtype)
+
+    def combine(self, out: Array, a: Array, b: Array) -> None:
+        """As `Kernel.combine`; ufuncs write straight to `out`."""
+        if self._ufunc is None:
+            super().combine(out, a, b)
+        else:
+            self._ufunc(a, b, out=out)
+            self._settle(out)
 
     def _shield(self, x: Array) -> Array:
         x = x[:]
@@ -364,6 +376,17 @@ class _Vectorized(_Associative):
                 f"and returned shape {result.shape}; expected the same"
             )
         return result.astype(self.dtype, copy=False)
+
+
+def _straight(func: Binary, dtype: np.dtype[Any]) -> np.ufunc | None:
+    """A ufunc that makes of two arrays of a type one of the same type; None for all others."""
+    if not isinstance(func, np.ufunc) or func.signature is not None:
+        return None
+    try:
+        found = func.resolve_dtypes((dtype, dtype, None))
+    except TypeError:
+        return None
+    return func if found == (dtype, dtype, dtype) else None
 
 
 class _Scalar(Kernel):

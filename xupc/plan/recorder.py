@@ -524,17 +524,9 @@ class Recorder:
         """Tell some threads where I am, and wait for the word of some."""
         channel = self.channel()
         for rank in sorted({*to} - {self.me}):
-            if self.on_my_node(rank):
-                self.signal(channel, (Ranks(rank),))
-            else:
-                self._add(NetSignal(channel, Ranks(rank), self._ticket()))
+            self.tell(channel, rank)
         for rank in sorted({*of} - {self.me}):
-            if self.on_my_node(rank):
-                self.wait(channel, rank)
-            else:
-                ticket = self._ticket()
-                self._add(NetWait(channel, Ranks(rank), ticket))
-                self.need(ticket)
+            self.hear(channel, rank)
 
     def _is(self, who: Who) -> bool:
         return who in (ALL, NODE) or who == self.me
