@@ -213,3 +213,61 @@ def test_memory_of_a_thread_of_a_part_that_is_closed(
     """The threads are named as those of the job."""
     done = live(4, PART_CLOSED, env=table(1), timeout=60)
     assert done.stdout.split() == ["done"] * 4
+
+
+GIVEN_UP = """
+    import signal, sys, time
+    import numpy as np, xupc
+
+    team = xupc.init()
+    me, t = team.rank, team.size
+    form, flag = sys.argv[1], xupc.Flags[sys.argv[2]]
+    n = 50_000
+    dst, src = np.zeros(t * n if form == "gather" else n), np.ones(n)
+
+    def call(flags=0):
+        if form == "gather":
+            return xupc.allav_gather(dst if me == 0 else None, src, 0, flag | flags)
+        if me:
+            dst[:] = 1
+        return xupc.allav_broadcast(dst, 1, flag | flags)
+
+    def whole():
+        if "posted" in sys.argv:
+            call(xupc.ASYNC).wait()
+        else:
+            call()
+
+    xupc.barrier()
+    if me == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)  # as Ctrl-C
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            whole()
+        except KeyboardInterrupt:
+            dst[:] = 7  # the program's again
+        time.sleep(1.5)
+        assert np.all(dst == 7), "somebody wrote to it"
+        sys.stdout.write("untouched\\n")
+    else:
+        time.sleep(1)
+        try:
+            whole()
+            xupc.barrier()
+        except xupc.XupcError as e:
+            assert "was interrupted" in str(e), e
+            sys.stdout.write("told\\n")
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("posted", [[], ["posted"]])
+@pytest.mark.parametrize(
+    ("form", "flag"), [("gather", "PUSH"), ("gather", "MULTICORE"), ("broadcast", "PUSH")]
+)
+def test_nobody_writes_to_an_array_of_a_call_that_was_given_up(
+    live: Callable[..., Any], form: str, flag: str, posted: list[str]
+) -> None:
+    """Threads that come to it later find that there is no such call any more."""
+    done = live(2, GIVEN_UP, args=[form, flag, *posted], expect=None, timeout=60)
+    assert sorted(done.stdout.split()) == ["told", "untouched"]

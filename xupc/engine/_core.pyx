@@ -104,6 +104,7 @@ cdef extern from "core.h" nogil:
     void xu_release(xu_team *, int)
     void xu_fence()
     void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+    void xu_withdraw(xu_inst *)
     int xu_across(int32_t, char *, char *, int64_t, int)
     uint64_t xu_now_ns()
 
@@ -489,6 +490,11 @@ cdef class Instance:
     def end(self):
         self.active = False
         xu_end(&self.i)
+
+    def withdraw(self):
+        """The call will not be finished: nobody may touch this thread's arrays any more."""
+        if self.active:
+            xu_withdraw(&self.i)
 
     def python_step(self, int lane):
         """The Python-side step at which a lane stands, or None."""

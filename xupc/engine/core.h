@@ -390,10 +390,22 @@ static inline void xu_offer(xu_inst *in, const xu_step *s) {
         if (!in->offered) in->offered = malloc((size_t)s->nbytes);
         if (in->offered) start = memcpy(in->offered, start, (size_t)s->nbytes);
     }
-    memcpy(xu_place(in, s->dst, s->dst_local, 0), &start, sizeof start);
+    __atomic_store_n((char **)xu_place(in, s->dst, s->dst_local, 0), start, __ATOMIC_RELEASE);
 }
 
-/* REACH or DEPOSIT: whether all blocks are over. If not, a process is gone, which others notice.
+/* The call ends otherwise than it should, and its arrays are the program's again: whoever comes to
+ * it later leaves them alone. */
+static inline void xu_withdraw(xu_inst *in) {
+    for (int32_t i = in->prog->first[0]; i < in->pc[0]; i++) {
+        const xu_step *s = &in->prog->steps[i];
+        if (s->kind == XS_OFFER)
+            __atomic_store_n((char **)xu_place(in, s->dst, s->dst_local, 0), NULL,
+                             __ATOMIC_SEQ_CST);
+    }
+}
+
+/* REACH or DEPOSIT: whether all blocks are over. If not, a process is gone or has given up, which
+ * others notice.
  * What cannot be read or written for another reason could be when it was offered, at its ends: the
  * call goes on, since others wait for what is to come, and fails where threads next meet. */
 static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
@@ -407,8 +419,9 @@ static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
         int32_t place = out ? dst_local : src_local;
         char *here = out ? xu_place(in, s->src, src_local, src_off)
                          : xu_place(in, s->dst, dst_local, dst_off);
-        char *there;
-        memcpy(&there, xu_place(in, out ? s->dst : s->src, place, 0), sizeof there);
+        char **offer = (char **)xu_place(in, out ? s->dst : s->src, place, 0);
+        char *there = __atomic_load_n(offer, __ATOMIC_ACQUIRE);
+        if (!there) return 0;
         there += out ? dst_off : src_off;
         int error = xu_across(t->pids[place], here, there, s->nbytes, out);
         if (error == ESRCH) return 0;

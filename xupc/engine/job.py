@@ -568,6 +568,9 @@ class Job:
         """From now on nothing works; the program's end will not wait for anybody."""
         if self.broken is None:
             self.broken = error
+        for team in self.pending:
+            for posted in team.queue:
+                posted.withdraw()
         invalidate()
 
     # -- posted calls ------------------------------------------------------------------

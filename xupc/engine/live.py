@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import XupcError
 from ..patterns import dissemination
 from ..plan.steps import (
     SLOT_BYTES,
@@ -613,7 +614,12 @@ class Engine:
             self.interrupted(instance)
             raise
         except self.network.mpi.Exception as e:
+            instance.withdraw()
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
+        except XupcError:
+            if self.job.broken is not None:  # not where calls differ: then all go on
+                instance.withdraw()
+            raise
         self._end(instance)
 
     def _end(self, instance: Any) -> None:
@@ -634,6 +640,7 @@ class Engine:
     def interrupted(self, instance: Any) -> None:
         """A KeyboardInterrupt came out of a call: if it is not over, nothing goes on."""
         if instance.active:
+            instance.withdraw()
             self.job.guard.interrupted(instance.record.call)
 
     def reach_end(self, instance: Any, status: int, *, look: bool = True) -> int:

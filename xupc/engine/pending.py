@@ -102,6 +102,11 @@ class Pending:
         finally:
             self._busy = False
 
+    def withdraw(self) -> None:
+        """It will not be finished: nobody may touch this thread's arrays any more."""
+        if self._instance is not None:
+            self._instance.withdraw()
+
     def _begin(self) -> bool:
         """Whether an instance is under way; the next one is begun if none is."""
         if self._instance is None and not self.done:

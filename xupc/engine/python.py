@@ -179,6 +179,9 @@ class Instance:
         status["op"], status["call"], status["team"] = self.op, self.call, team.number
         self.noted = team.control.begin_call(self.op, self.call, team.number)
 
+    def withdraw(self) -> None:
+        """Nobody touches this thread's arrays but itself."""
+
     def end(self) -> None:
         """The call is over; if it was given up, it listens to no signal any more."""
         for request in self.pending.values():
