@@ -180,6 +180,14 @@ def test_posted_calls_and_other_waits() -> None:
         check(job.signalled(1), alloc, outside("1", "sleep"))
 
 
+def stop(pid: int) -> None:
+    """SIGSTOP, and wait until none of the process's threads runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        while task.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("nodes", [None, pytest.param("3,1", marks=ONCE)])
 def test_a_signal_to_any_thread_and_questions_from_outside(nodes: str | None) -> None:
     lines = [in_gather("0, 3"), outside("1", "sleep"), outside("2", "compute")]
@@ -195,12 +203,12 @@ def test_a_signal_to_any_thread_and_questions_from_outside(nodes: str | None) ->
         (mine,) = choose(jobs(), str(job.pid(3)))
         assert (mine.tag, mine.threads, mine.first) == (job.tag, 4, job.pid(0))
 
-        os.kill(job.pid(1), signal.SIGSTOP)
+        stop(job.pid(1))
         stopped = [in_gather("0, 3"), silent("1", "stopped"), outside("2", "compute")]
         check(asked_here(mine), *stopped)
         check(job.signalled(3), *stopped)
         os.kill(job.pid(1), signal.SIGCONT)
-        os.kill(job.pid(3), signal.SIGSTOP)
+        stop(job.pid(3))
         gone = rf"^  3: {GATHER} #7, does not answer \(stopped; pid \d+\), for {SECONDS}$"
         check(asked_here(mine), in_gather("0"), *lines[1:], gone)
         os.kill(job.pid(3), signal.SIGCONT)
