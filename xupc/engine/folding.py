@@ -16,7 +16,7 @@ View = Callable[[Part, int], Any]
 Span = tuple[Part, int]
 """A part and how many elements of it."""
 
-_PIECE = 1 << 16
+_PIECE = 1 << 19
 """Bytes of each operand that are joined at a time."""
 
 
