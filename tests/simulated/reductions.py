@@ -9,7 +9,9 @@ exactly-once for every type and operation. `Trees` instead keeps the brackets.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,9 @@ class Symbols:
         if number is None:
             number = self.joined[a, b] = self.number(self.value(a) + self.value(b))
         return number
+
+    def joining(self, out: Any, a: Any, b: Any) -> Callable[[], object]:
+        return partial(self.combine, out, a, b)
 
     def combine(self, out: Any, a: Any, b: Any) -> None:
         out[...] = [self.join(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]

@@ -13,6 +13,8 @@ from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
 
+from numpy import generic
+
 
 cdef extern from "core.h" nogil:
     ctypedef struct xu_step:
@@ -807,7 +809,7 @@ cdef class HotArrays:
         known = list(args)
         for k, a in enumerate(args):
             if <PyObject *>Py_TYPE(a) != _ndarray:
-                if a is dst or a is src or not _lasting(a):
+                if a is not None and (a is dst or a is src or not _lasting(a)):
                     return
                 continue
             if a is not dst and a is not src and not a.ndim:
@@ -829,7 +831,7 @@ cdef class HotArrays:
 
 cdef bint _lasting(a):
     """Whether an argument is sure to mean the same the next time that it is seen."""
-    return isinstance(a, int) or not hasattr(type(a), "__index__")
+    return isinstance(a, (int, generic)) or not hasattr(type(a), "__index__")
 
 
 cdef class HotPlan:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..plan.steps import Fold, Leaf, Part, Scan
 
-__all__ = ["Span", "View", "carry_out", "reads", "writes"]
+__all__ = ["Action", "Span", "View", "actions", "carry_out", "reads", "room", "writes"]
 
 View = Callable[[Part, int], Any]
 """``(part, elements)`` -> the array there."""
+Action = Callable[[], object]
 Span = tuple[Part, int]
 """A part and how many elements of it."""
 
@@ -41,57 +43,67 @@ def carry_out(step: Fold | Scan, kernel: Any, view: View) -> None:
             src = view(step.src + row * step.src_step, step.nelems)
             kernel.scan(dst, src, carry, step.reverse)
         return
+    for act in actions(step, kernel, view):
+        act()
+
+
+def actions(step: Fold, kernel: Any, view: View) -> Iterator[Action]:
+    """What a Fold consists of, to be called in this order, maybe again and again."""
     for row in range(step.rows):
-        _fold(step, kernel, view, row)
+        yield from _row(step, kernel, view, row)
 
 
-def _fold(step: Fold, kernel: Any, view: View, row: int) -> None:
-    """One row, piece by piece, so that what is joined stays in cache."""
-    leaves = [_blocks_of(leaf, step.nelems, kernel, view, row) for leaf in step.leaves]
+def room(step: Fold, itemsize: int) -> int:
+    """Bytes that its actions keep between them, at most."""
+    return sum(leaf.times for leaf in step.leaves) * step.nelems * step.rows * itemsize
+
+
+def _row(step: Fold, kernel: Any, view: View, row: int) -> Iterator[Action]:
+    """Piece by piece, so that what is joined stays in cache."""
+    leaves = []
+    for leaf in step.leaves:
+        if _in_line(leaf, step.nelems, kernel.dtype.itemsize):
+            value = np.empty(1, kernel.dtype)
+            yield partial(kernel.fold_to, value, view(leaf.part + row * leaf.step, leaf.times))
+            leaves.append([value])
+        else:
+            leaves.append([view(part, step.nelems) for part in _blocks(leaf, row)])
     to = [
         view((step.dst.block(i) if i else step.dst) + row * step.dst_step, step.nelems)
         for i in range(step.copies)
     ]
     most = max(1, _PIECE // kernel.dtype.itemsize)
     if step.nelems <= most:
-        _piece(step, kernel, leaves, to)
+        yield from _piece(step, kernel, leaves, to)
         return
     for begin in range(0, step.nelems, most):
         piece = slice(begin, begin + most)
         blocks = [[x[piece] for x in leaf] for leaf in leaves]
-        _piece(step, kernel, blocks, [x[piece] for x in to])
+        yield from _piece(step, kernel, blocks, [x[piece] for x in to])
 
 
-def _piece(step: Fold, kernel: Any, leaves: list[list[Any]], to: list[Any]) -> None:
+def _piece(step: Fold, kernel: Any, leaves: list[list[Any]], to: list[Any]) -> Iterator[Action]:
     stack: list[Any] = []
     left = sum(len(blocks) for blocks in leaves) - 1
 
-    def join(right: Any) -> None:
+    def join(right: Any) -> Action:
         nonlocal left
         left -= 1
         out = np.empty_like(right) if left else to[0]
-        kernel.combine(out, stack[-1], right)
+        act: Action = kernel.joining(out, stack[-1], right)
         stack[-1] = out
+        return act
 
     for leaf, blocks in zip(step.leaves, leaves, strict=True):
         stack.append(blocks[0])
         for block in blocks[1:]:
-            join(block)
+            yield join(block)
         for _ in range(leaf.joins):
-            join(stack.pop())
+            yield join(stack.pop())
     (value,) = stack
     for x in to:
         if x is not value:
-            x[...] = value
-
-
-def _blocks_of(leaf: Leaf, nelems: int, kernel: Any, view: View, row: int) -> list[Any]:
-    """A leaf's blocks; of a run its value."""
-    if _in_line(leaf, nelems, kernel.dtype.itemsize):
-        value = np.empty(1, kernel.dtype)
-        kernel.fold_to(value, view(leaf.part + row * leaf.step, leaf.times))
-        return [value]
-    return [view(part, nelems) for part in _blocks(leaf, row)]
+            yield partial(np.copyto, x, value)
 
 
 def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:

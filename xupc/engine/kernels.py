@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,7 +98,15 @@ class Kernel:
     def combine(self, out: Array, a: Array, b: Array) -> None:
         """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
         if len(out):
-            out[...] = self._apply(self._shield(a), self._shield(b))
+            self.joining(out, a, b)()
+
+    def joining(self, out: Array, a: Array, b: Array) -> Callable[[], object]:
+        """The same to be called again and again."""
+        return partial(self._join, out, self._shield(a), self._shield(b))
+
+    def _join(self, out: Array, a: Array, b: Array) -> None:
+        out[...] = self._apply(a, b)
+        if self._settles:
             self._settle(out)
 
     def fold(self, x: Array) -> Any:
@@ -336,13 +345,11 @@ class _Vectorized(_Associative):
         self._call = call
         self._ufunc = _straight(func, dtype)
 
-    def combine(self, out: Array, a: Array, b: Array) -> None:
-        """As `Kernel.combine`; ufuncs write straight to `out`."""
-        if self._ufunc is None:
-            super().combine(out, a, b)
-        else:
-            self._ufunc(a, b, out=out)
-            self._settle(out)
+    def joining(self, out: Array, a: Array, b: Array) -> Callable[[], object]:
+        """As `Kernel.joining`; ufuncs write straight to `out`."""
+        if self._ufunc is None or self._settles:
+            return super().joining(out, a, b)
+        return partial(self._ufunc, a, b, out)
 
     def _shield(self, x: Array) -> Array:
         x = x[:]

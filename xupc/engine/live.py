@@ -46,7 +46,7 @@ from ..plan.steps import (
     Send,
     Step,
 )
-from .folding import carry_out
+from .folding import Action, actions, carry_out, room
 from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native import Exchange
 from .resync import raise_difference
@@ -78,6 +78,7 @@ STALL_NS = 500_000_000
 BURST = 50
 SERIES = 4  # messages that are posted one after the other without looking at the others
 VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of SLOT
+KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
 KEPT = 4096  # messages of an instance whose places are remembered
 _EXCHANGE = struct.Struct("<QQQQ")
 _CONFLICT, _WROTE = 1, 2
@@ -145,6 +146,7 @@ class NetContext:
         self._kept = self._types_freed = 0
         self._led: tuple[Pieces, Pieces] | None = None
         self.views: dict[tuple[Part, int, int], Any] = {}
+        self._actions: dict[tuple[int, ...], list[Action]] = {}
 
     def start(self, operation: int) -> None:
         """A new run of the instance."""
@@ -348,7 +350,17 @@ class NetContext:
             return found
 
         try:
-            carry_out(step, kernel, view)
+            if isinstance(step, Scan) or room(step, size) > KEPT_ROOM:
+                carry_out(step, kernel, view)
+                return
+            key = id(step), *self._bases
+            kept = self._actions.get(key)
+            if kept is None:
+                if len(self._actions) == VIEWS:
+                    self._actions.clear()
+                kept = self._actions[key] = list(actions(step, kernel, view))
+            for act in kept:
+                act()
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
 
