@@ -133,6 +133,8 @@ SIZES: dict[str, Read] = {
     "reach": _LIMIT,
     "reach_each": _LIMIT,
     "reach_all": _LIMIT,
+    "both": _LIMIT,
+    "both_most": _LIMIT,
     "deposit": _LIMIT,
     "folders": _number(1),
     "yields": _number(0, 1 << 20),

@@ -12,7 +12,7 @@ import pytest
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 SIZES = "version = 1\n[tuning.default]\n" + "".join(
-    f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
+    f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "both_most", "deposit")
 )
 
 

@@ -43,6 +43,8 @@ TUNING = {
     "reach": 4096,
     "reach_each": 16384,
     "reach_all": 262144,
+    "both": 196608,
+    "both_most": 1572864,
     "deposit": 65536,
     "yields": 0,
 }

@@ -50,7 +50,8 @@ SIZES = {
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    return {"reach_each": 40, "reach_all": 200, "deposit": 96, **TUNINGS[name][0], **VALUES[name]}
+    own = {"reach_each": 40, "reach_all": 200, "both": 300, "both_most": 350, "deposit": 96}
+    return {**own, **TUNINGS[name][0], **VALUES[name]}
 
 
 @dataclass(frozen=True)

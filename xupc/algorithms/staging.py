@@ -102,11 +102,14 @@ def reaches(
     """Whether threads of one node take blocks straight from each other's private memory.
 
     Short ones are better staged where several threads take the `same` block, since that is
-    done once for all of them, or where each thread takes one of every other.
+    done once for all of them, or where each thread takes one of every other. So are those of
+    two threads that both take while they fit a cache: the kernel copies slower than a thread does.
     """
     size = "reach"
     if tree.size > 2 and to_all and (same or from_all):
         size = "reach_all" if same else "reach_each"
+    elif tree.size == 2 and to_all and tuning["both"] <= nbytes < tuning["both_most"]:
+        return False
     return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning[size]
 
 

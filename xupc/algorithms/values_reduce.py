@@ -72,7 +72,7 @@ class Joining:
             fits = t.size == 2 and self.nbytes <= self.room(t)
         else:
             fits = t.size < t.tuning["folders"] and self.nbytes <= t.tuning["stage"]
-        return fits and reaches(t.tree, t.tuning, self.nbytes)
+        return fits and reaches(t.tree, t.tuning, self.nbytes, to_all=self.to is None)
 
     @staticmethod
     def room(t: Recorder) -> int:

@@ -106,6 +106,7 @@ cdef extern from "core.h" nogil:
     void xu_release(xu_team *, int)
     void xu_fence()
     void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+    void xu_probe(xu_inst *)
     void xu_withdraw(xu_inst *)
     int xu_across(int32_t, char *, char *, int64_t, int)
     uint64_t xu_now_ns()
@@ -487,7 +488,9 @@ cdef class Instance:
         """As far as it goes without any waiting."""
         cdef xu_blocked b
         cdef int lanes
-        return xu_advance(&self.i, &b, &lanes)
+        cdef int r = xu_advance(&self.i, &b, &lanes)
+        xu_probe(&self.i)
+        return r
 
     def end(self):
         self.active = False

@@ -222,6 +222,7 @@ typedef struct {
     uint64_t fp;
     uint64_t noted; /* the count of the ring when it began */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
+    const xu_step *unprobed; /* my offer of which I do not know yet whether they can read it */
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -381,34 +382,62 @@ static inline int xu_open(int32_t me, char *start, int64_t n) {
 #endif
 }
 
-/* Memory of a device, say, cannot be read by others: then they get a copy. It may lie where other
- * memory lay in an earlier call, so one looks each time. */
+/* An offer, at the head of a SLOT: NULL when it is taken back. */
+typedef struct {
+    char *start;
+    int64_t verdict; /* whether others can read it */
+} xu_offered;
+enum { XU_NOT_KNOWN, XU_OPEN, XU_COPIED };
+
+static inline xu_offered *xu_offer_at(const xu_inst *in, int32_t operand, int32_t local) {
+    return (xu_offered *)xu_place(in, operand, local, 0);
+}
+
 static inline void xu_offer(xu_inst *in, const xu_step *s) {
+    xu_offered *mine = xu_offer_at(in, s->dst, s->dst_local);
+    __atomic_store_n(&mine->verdict, XU_NOT_KNOWN, __ATOMIC_RELAXED);
+    __atomic_store_n(&mine->start, xu_place(in, s->src, 0, s->src_off), __ATOMIC_RELEASE);
+    in->unprobed = s;
+}
+
+/* Look whether others can read what I have offered. Memory of a device, say, they cannot: then they
+ * get a copy. It may lie where other memory lay in an earlier call, so one looks each time, but when
+ * there is nothing else to do: who finds it closed waits for that. */
+static inline void xu_probe(xu_inst *in) {
+    const xu_step *s = in->unprobed;
+    if (!s) return;
+    in->unprobed = NULL;
     char *start = xu_place(in, s->src, 0, s->src_off);
+    xu_offered *mine = xu_offer_at(in, s->dst, s->dst_local);
+    int64_t verdict = XU_OPEN;
     if (!xu_open(in->team->pids[s->dst_local], start, s->nbytes)) {
         /* a plan makes one offer, always of the same size */
         if (!in->offered) in->offered = malloc((size_t)s->nbytes);
-        if (in->offered) start = memcpy(in->offered, start, (size_t)s->nbytes);
+        if (in->offered) {
+            memcpy(in->offered, start, (size_t)s->nbytes);
+            __atomic_store_n(&mine->start, in->offered, __ATOMIC_RELAXED);
+            verdict = XU_COPIED;
+        }
     }
-    __atomic_store_n((char **)xu_place(in, s->dst, s->dst_local, 0), start, __ATOMIC_RELEASE);
+    __atomic_store_n(&mine->verdict, verdict, __ATOMIC_RELEASE);
 }
 
 /* The call ends otherwise than it should, and its arrays are the program's again: whoever comes to
  * it later leaves them alone. */
 static inline void xu_withdraw(xu_inst *in) {
+    in->unprobed = NULL;
     for (int32_t i = in->prog->first[0]; i < in->pc[0]; i++) {
         const xu_step *s = &in->prog->steps[i];
         if (s->kind == XS_OFFER)
-            __atomic_store_n((char **)xu_place(in, s->dst, s->dst_local, 0), NULL,
-                             __ATOMIC_SEQ_CST);
+            __atomic_store_n(&xu_offer_at(in, s->dst, s->dst_local)->start, NULL, __ATOMIC_SEQ_CST);
     }
 }
 
 /* REACH or DEPOSIT: whether all blocks are over. If not, a process is gone or has given up, which
- * others notice.
- * What cannot be read or written for another reason could be when it was offered, at its ends: the
+ * others notice, or memory is closed and will be offered as a copy.
+ * What cannot be read or written for another reason could be when its giver looked, at its ends: the
  * call goes on, since others wait for what is to come, and fails where threads next meet. */
-static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
+static inline int xu_trade(xu_inst *in, const xu_step *s, int32_t *sub) {
     xu_team *t = in->team;
     int out = s->kind == XS_DEPOSIT;
     for (; *sub < s->count; ++*sub) {
@@ -419,12 +448,17 @@ static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
         int32_t place = out ? dst_local : src_local;
         char *here = out ? xu_place(in, s->src, src_local, src_off)
                          : xu_place(in, s->dst, dst_local, dst_off);
-        char **offer = (char **)xu_place(in, out ? s->dst : s->src, place, 0);
-        char *there = __atomic_load_n(offer, __ATOMIC_ACQUIRE);
-        if (!there) return 0;
-        there += out ? dst_off : src_off;
+        xu_offered *offer = xu_offer_at(in, out ? s->dst : s->src, place);
+        char *start = __atomic_load_n(&offer->start, __ATOMIC_ACQUIRE);
+        if (!start) return 0;
+        char *there = start + (out ? dst_off : src_off);
         int error = xu_across(t->pids[place], here, there, s->nbytes, out);
         if (error == ESRCH) return 0;
+        if (error) {
+            xu_probe(in); /* whose memory I cannot read may be waiting for me */
+            if (__atomic_load_n(&offer->verdict, __ATOMIC_ACQUIRE) == XU_NOT_KNOWN) return 0;
+            if (__atomic_load_n(&offer->start, __ATOMIC_RELAXED) != start) return 0; /* again */
+        }
         if (error && !t->unread) {
             t->unread = place + 1;
             t->poison = ~(uint64_t)t->me; /* another one on each thread */
@@ -435,8 +469,7 @@ static inline int xu_trade(const xu_inst *in, const xu_step *s, int32_t *sub) {
 
 /* What others wrote to a copy of my memory, because they cannot write to that. */
 static inline void xu_reclaim(const xu_inst *in, const xu_step *s) {
-    char *offer;
-    memcpy(&offer, xu_place(in, s->src, s->src_local, 0), sizeof offer);
+    char *offer = xu_offer_at(in, s->src, s->src_local)->start;
     for (int32_t i = 0; i < s->count; i++) {
         char *to = xu_place(in, s->dst, s->dst_local, s->dst_off + i * s->dst_ostep);
         char *from = offer + s->src_off + i * s->src_ostep;
@@ -838,15 +871,18 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
     return n;
 }
 
-/* Run what can be run.  Spins and yields as the team's policy says; sleeps only if
- * sleep_ns > 0, in slices, until about that much time has passed. */
-static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
+#define XU_PATIENCE 64 /* pauses after which there is time for something else */
+
+/* Spins and yields as the team's policy says; sleeps only if sleep_ns > 0, in slices, until about
+ * that much time has passed. */
+static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
     xu_team *t = in->team;
     xu_blocked b;
     int lanes, r;
     r = xu_advance(in, &b, &lanes);
     if (r != XU_PENDING) return r;
     for (int i = 0; i < t->spins; i++) {
+        if (i == XU_PATIENCE) xu_probe(in);
         if (lanes == 1 && b.word) {
             if (atomic_load_explicit(b.word, memory_order_acquire) < b.target) {
                 xu_pause();
@@ -858,6 +894,7 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
     }
+    xu_probe(in);
     for (int i = 0; i < t->yields && lanes == 1 && b.word; i++) {
         sched_yield();
         r = xu_advance(in, &b, &lanes);
@@ -877,6 +914,13 @@ static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
         if (r != XU_PENDING) return r;
         if (xu_suspect(in)) return XU_MISMATCH;
     }
+}
+
+/* Run what can be run. */
+static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
+    int r = xu_go_on(in, sleep_ns);
+    if (r != XU_DONE) xu_probe(in);
+    return r;
 }
 
 /* What reports need to know: to the millisecond is enough, and a third of the cost. */
@@ -931,6 +975,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     t->history[in->op % XU_SLOTS] = in->fp;
     if (in->slots) in->base[XU_SLOT] = in->slots + in->op % XU_SLOTS * XU_SLOT_BYTES;
     t->unsynced += !t->solo;
+    in->unprobed = NULL;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];
         in->sub[lane] = 0;
