@@ -134,7 +134,7 @@ SIZES: dict[str, Read] = {
     "reach_each": _LIMIT,
     "reach_all": _LIMIT,
     "both": _LIMIT,
-    "both_most": _LIMIT,
+    "tried": _number(0, 1),
     "deposit": _LIMIT,
     "folders": _number(1),
     "yields": _number(0, 1 << 20),

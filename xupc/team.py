@@ -87,6 +87,10 @@ class Team:
         self.tuning = table.tuning(self.place)
         if job.pids is None:
             self.tuning = {**self.tuning, "reach": 0}
+        elif self.tuning["tried"]:
+            least = max(self.tuning["reach"], job.reaching.least)
+            both = self.tuning["both"] if job.reaching.slow else 0
+            self.tuning = {**self.tuning, "reach": least, "both": both}
         if job.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number

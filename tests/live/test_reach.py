@@ -11,8 +11,8 @@ import pytest
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
-SIZES = "version = 1\n[tuning.default]\n" + "".join(
-    f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "both_most", "deposit")
+SIZES = "version = 1\n[tuning.default]\ntried = 0\nboth = 0\n" + "".join(
+    f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
 )
 
 
@@ -107,8 +107,8 @@ def test_memory_that_is_closed_meanwhile(
 PLANS = """
     import sys, numpy as np, xupc
     team = xupc.init()
-    a = np.zeros(4096)
-    text = str(xupc.allav_broadcast.plan(a, 0))
+    a = np.zeros(1 << 17)
+    text = str(xupc.allav_broadcast.plan(a, 0, xupc.PULL))
     sys.stdout.write(f"{team.rank} {'offer  ' in text} {'reach  ' in text}\\n")
 """
 

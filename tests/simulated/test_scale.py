@@ -44,7 +44,7 @@ TUNING = {
     "reach_each": 16384,
     "reach_all": 262144,
     "both": 196608,
-    "both_most": 1572864,
+    "tried": 1,
     "deposit": 65536,
     "yields": 0,
 }

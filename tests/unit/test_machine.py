@@ -54,6 +54,37 @@ def test_who_is_gone_is_out_of_reach() -> None:
     assert machine.pids_in_reach(Comm((pid, 4096, b"z" * machine.NONCE))) is None
 
 
+def test_what_the_kernel_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is made up: a call takes so long, and so do two ways to copy so many bytes."""
+    for call, kernel, thread, least, slow in (
+        (500, 6000, 6000, 4096, False),  # of two machines that were measured
+        (1550, 4500, 2600, 26046, True),
+        (50_000, 6000, 6000, machine.MOST, False),
+        (0, 100, 0, machine.LEAST, True),
+    ):
+        now = [0]
+
+        class Core:
+            @staticmethod
+            def across(
+                pid: int, here: int, there: int, nbytes: int, out: bool,
+                now: list[int] = now, call: int = call, kernel: int = kernel,
+            ) -> int:  # fmt: skip
+                now[0] += 100 + (call + kernel * nbytes // machine.MEDIUM if nbytes else 0)
+                return 0
+
+            @staticmethod
+            def copy_bytes(
+                dst: int, src: int, nbytes: int, limit: int,
+                now: list[int] = now, thread: int = thread,
+            ) -> None:  # fmt: skip
+                now[0] += 100 + thread
+
+        monkeypatch.setattr(machine, "core", Core)
+        monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
+        assert machine.reaching() == (least, slow)
+
+
 def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is made up: which of them is quick shows in what is chosen."""
     for quick, slow, pays in ((1, 2, True), (2, 1, False), (1, 1, False)):

@@ -102,13 +102,13 @@ def reaches(
     """Whether threads of one node take blocks straight from each other's private memory.
 
     Short ones are better staged where several threads take the `same` block, since that is
-    done once for all of them, or where each thread takes one of every other. So are those of
-    two threads that both take while they fit a cache: the kernel copies slower than a thread does.
+    done once for all of them, or where each thread takes one of every other. So are long ones
+    that each of two threads has for both, if the kernel copies much slower than a thread does.
     """
     size = "reach"
     if tree.size > 2 and to_all and (same or from_all):
         size = "reach_all" if same else "reach_each"
-    elif tree.size == 2 and to_all and tuning["both"] <= nbytes < tuning["both_most"]:
+    elif tree.size == 2 and from_all and to_all and same and 0 < tuning["both"] <= nbytes:
         return False
     return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning[size]
 

@@ -72,7 +72,8 @@ class Joining:
             fits = t.size == 2 and self.nbytes <= self.room(t)
         else:
             fits = t.size < t.tuning["folders"] and self.nbytes <= t.tuning["stage"]
-        return fits and reaches(t.tree, t.tuning, self.nbytes, to_all=self.to is None)
+        both = self.to is None
+        return fits and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
 
     @staticmethod
     def room(t: Recorder) -> int:

@@ -51,7 +51,7 @@ from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
-from .machine import bypass_pays, pids_in_reach
+from .machine import Reaching, bypass_pays, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate
 from .pending import Pending, Progress
@@ -186,6 +186,8 @@ class Job:
     pids
         Of my node's threads; None where not all threads of the job can read and write the
         private memory of those of their machine.
+    reaching
+        What that costs on my machine.
     bypass
         Whether long copies are faster past the cache, on my machine.
     transport
@@ -417,7 +419,8 @@ class Job:
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
         self._in_reach = pids_in_reach(comm)
-        self.bypass = bool(comm.bcast(self.native and index == 0 and bypass_pays()))
+        tried = (bypass_pays(), reaching()) if self.native and index == 0 else (False, Reaching())
+        self.bypass, self.reaching = comm.bcast(tried)
         comm.Free()
         return control
 
