@@ -202,7 +202,7 @@ def test_the_measure_sees_a_large_plan(capsys: pytest.CaptureFixture[str]) -> No
         t.wait(0, [Ranks(i) for i in range(count)])
 
     def measure(count: int) -> None:
-        entry = Entry("all_test", PULL, "", waits)
+        entry = Entry("all_test", PULL, waits)
         _measure(entry, f"{count} waits", tree, lambda: [count], capsys)
 
     measure(100)
