@@ -87,7 +87,7 @@ class Team:
         self.tuning = table.tuning(self.place)
         if job.pids is None:
             self.tuning = {**self.tuning, "reach": 0}
-        elif self.tuning["tried"]:
+        elif self.tuning["tried"] and self.tuning["reach"]:
             least = max(self.tuning["reach"], job.reaching.least)
             both = self.tuning["both"] if job.reaching.slow else 0
             self.tuning = {**self.tuning, "reach": least, "both": both}
