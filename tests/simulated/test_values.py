@@ -53,6 +53,23 @@ def test_sample(request: pytest.FixtureRequest) -> None:
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
 
+def test_two_threads_of_one_node() -> None:
+    """Who take and write straight in each other's memory, and share the work in ways of their own.
+
+    A sample of all placements hardly meets them.
+    """
+    rng = random.Random(int(os.environ.get("XUPC_MATRIX_SEED", "1")))
+    chosen = [
+        Case(form, flag, (0, 0), tuning, rng.random() < 0.5, rng.randrange(1 << 30))
+        for form in MOVES + JOINS
+        for flag in ALGORITHM_NAMES
+        for tuning in VALUES
+        for _ in range(5)
+    ]
+    failures = run_cases(chosen)
+    assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
+
+
 def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[object]:
     """The bracketed expression of every thread's result."""
     kernel, tree = Trees(), Tree(labels)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial
-from ..plan.recorder import ALL, Operand, Recorder, Who
+from ..plan.recorder import ALL, Operand, Recorder
 from ..plan.steps import Leaf, Part, Ranks
 from . import values_reduce_across_nodes as nodes
 from .reduction import tree_of
@@ -66,12 +66,13 @@ class Joining:
     def reaches(self, t: Recorder) -> bool:
         """Whether values are taken where they lie: by one of a few threads, or by both of two.
 
-        Not long ones: others would have nothing to do meanwhile, and a result may have to wait.
+        Not long ones. Others would have nothing to do meanwhile: they had better bring them in
+        units, of which one is folded while the next one comes. And a result may have to wait.
         """
         if self.to is None:
             fits = t.size == 2 and self.nbytes <= self.room(t)
         else:
-            fits = t.size < t.tuning["folders"] and self.nbytes <= t.tuning["stage"]
+            fits = t.size < t.tuning["folders"] and self.nbytes < t.tuning["fold"]
         both = self.to is None
         return fits and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
 
@@ -213,18 +214,22 @@ def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
     One node: all put their values into their scratch, then those who want the result fold
-    them; a long one each folds a slice of, where there are more than a few threads. A few
-    threads take values that are not that long from where they are.
+    them; a long one each folds a slice of, where there are more than a few threads. Of a few
+    threads one takes values that are not that long from where they are; long ones come in units,
+    of which he folds one while the others bring the next.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
         return
     if r.reaches(t):
-        _reach(t, r, ALL if r.to is None else r.to)
+        _reach(t, r)
         return
     places = places_of(t, r.nbytes)
     shared = t.size >= t.tuning["folders"] and not places.short
-    for u, (offset, size) in enumerate(r.units(places.width)):
+    width = places.width
+    if not (places.short or shared or r.to is None):
+        width = min(width, max(t.unit(r.nbytes, r.nbytes), r.nbytes // 8))
+    for u, (offset, size) in enumerate(r.units(width)):
         if shared or (t.size > 1 and (r.to is None or t.me != r.to)):
             t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
         if places.short and r.to is not None:
@@ -242,18 +247,18 @@ def multicore(t: Recorder, r: Joining) -> None:
         t.barrier()
 
 
-def _reach(t: Recorder, r: Joining, to: Who) -> None:
+def _reach(t: Recorder, r: Joining) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
     In pieces that stay in its cache. Where others may still read what the result is to lie on,
     it waits in scratch.
     """
-    me, takes = t.me, to in (ALL, t.me)
+    me, to = t.me, ALL if r.to is None else r.to
     width, waits = r.room(t), to == ALL and r.in_place
     if to != me:
         t.offer(r.src.on(me), r.nbytes)
     t.after(ALL, to)
-    if takes:
+    if r.wanted(me):
         for offset, size in r.units(width):
             parts = [
                 r.src.on(me, offset) if i == me else t.buffer(me, i * width) for i in range(t.size)
@@ -263,8 +268,6 @@ def _reach(t: Recorder, r: Joining, to: Who) -> None:
                     t.reach(place, Ranks(i), offset, size)
             result = t.buffer(me, me * width) if waits else r.dst.on(me, offset)
             t.fold(result, tree_of(parts), size // r.itemsize)
-    elif r.wanted(me) and not r.in_place:  # the first one's running result
-        t.copy(r.dst.on(me), r.src.on(me), r.nbytes)
     t.after(to, ALL)
     if waits:
         t.copy(r.dst.on(me), t.buffer(me, me * width), r.nbytes)
@@ -289,27 +292,22 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     """All values to where they are needed; node after node; or thread after thread, as PUSH.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
-    nodes whose threads follow each other. Few threads of one node take all they need, one of
-    two from where it is.
+    nodes whose threads follow each other. Inside a node all that is not short is long: the
+    first of two threads copies its values twice, while the other one folds.
     """
     if not t.one_node:
         nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
         return
-    if r.reaches(t):
-        _reach(t, r, 0 if reverse else 1)
-        return
     places = places_of(t, r.nbytes)
-    if not places.short and t.size >= t.tuning["folders"]:
+    if not places.short:
         _chain(t, r, reverse, push=True)
         return
-    for u, (offset, size) in enumerate(r.units(places.width)):
-        t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
-        t.barrier()
-        needed = range(t.me, t.size) if reverse else range(t.me + 1)
-        parts = [places.on(i, u) for i in needed]
-        fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
-    if not places.short:
-        t.barrier()
+    needed = range(t.me, t.size) if reverse else range(t.me + 1)
+    if t.me != (0 if reverse else t.size - 1):  # whose values nobody else needs
+        t.copy(places.on(t.me, 0), r.src.on(t.me), r.nbytes)
+    t.barrier()
+    parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]
+    fold_in_line(t, r.dst.on(t.me), parts, r.nelems, reverse)
 
 
 def _running(name: str, reverse: bool) -> None:
@@ -322,7 +320,7 @@ def _running(name: str, reverse: bool) -> None:
         _chain(t, r, reverse, push=True)
 
     def multicore_(t: Recorder, r: Joining) -> None:
-        """All values to all; longer: a chain of nodes; long: a chain of threads."""
+        """All values to all; longer, across nodes: a chain of them; long: a chain of threads."""
         multicore_running(t, r, reverse)
 
     for flag, function in ((PULL, pull_running), (PUSH, push_running), (MULTICORE, multicore_)):
