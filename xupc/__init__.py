@@ -19,13 +19,10 @@ from .allocation import (
     all_alloc,
     all_free,
     alloc,
-    barrier,
-    fence,
     free,
     global_alloc,
-    notify,
-    wait,
 )
+from .barriers import barrier, fence, notify, wait
 from .collectives import (
     all_broadcast,
     all_broadcast_in_place,

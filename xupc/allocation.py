@@ -1,4 +1,4 @@
-"""Allocating and freeing shared memory, and the barriers as functions."""
+"""Allocating and freeing shared memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import runtime
-from .arguments import describe, signature_of
-from .collectives import _HotCall
-from .engine.native_core import core, invalidate
+from .arguments import describe
+from .engine.native_core import invalidate
 from .engine.reports import Record
 from .errors import HeapError, XupcError, show, show_dtype
 from .fingerprint import fingerprint
@@ -26,17 +25,7 @@ from .shared import (
 )
 from .team import Team, resolve
 
-__all__ = [
-    "all_alloc",
-    "all_free",
-    "alloc",
-    "barrier",
-    "fence",
-    "free",
-    "global_alloc",
-    "notify",
-    "wait",
-]
+__all__ = ["all_alloc", "all_free", "alloc", "free", "global_alloc"]
 
 
 def _nelems(value: Any, call: str) -> int:
@@ -44,7 +33,7 @@ def _nelems(value: Any, call: str) -> int:
         raise TypeError(f"{call}: nelems: expected an int, got {show(value)}")
     n = int(value.__index__())
     if n < 0 or n >= 1 << 60:
-        raise ValueError(f"{call}: nelems: expected 0 to 2**60, got {show(n)}")
+        raise ValueError(f"{call}: nelems: expected 0 <= nelems < 2**60, got {show(n)}")
     return n
 
 
@@ -54,7 +43,10 @@ def _layout(
     """(nelems, dtype, blocksize, bytes of the largest part)."""
     n = _nelems(nelems, call)
     kind = check_dtype(dtype, call)
-    block = resolve_blocksize(blocksize, n, threads)
+    try:
+        block = resolve_blocksize(blocksize, n, threads)
+    except (TypeError, ValueError) as e:
+        raise type(e)(f"{call}: {e}") from None
     part = n if block == 0 else local_count(0, n, block, threads)
     return n, kind, block, part * kind.itemsize
 
@@ -66,18 +58,19 @@ def all_alloc(
     *,
     team: Team | None = None,
 ) -> SharedArray:
-    """Allocate a shared array on all threads together (UPC ``upc_all_alloc``).
+    """Allocate a shared array on all threads together (UPC language, 7.2.2: ``upc_all_alloc``).
 
     Parameters
     ----------
     nelems : int
-        Elements of the whole array.
+        Elements of the whole array, 0 and more.
     dtype : dtype
-    team : Team, optional
-        Over whose threads it is dealt; default all.
+        Of an element: any that numpy knows and that holds no Python objects.
     blocksize : int, "*" or None
         Elements per block, dealt round robin from thread 0; 0 or None: all on thread
         0; ``"*"``: one block per thread.
+    team : Team, optional
+        Over whose threads it is dealt; default all.
 
     Returns
     -------
@@ -86,6 +79,10 @@ def all_alloc(
 
     Raises
     ------
+    TypeError, ValueError
+        On every thread, if a thread's nelems, dtype or blocksize is none.
+    CollectiveMismatchError
+        On every thread, if they differ.
     HeapError
         On every thread, naming size and free space.
     """
@@ -174,9 +171,21 @@ def _unused(allocation: Allocation, call: str) -> None:
 
 
 def all_free(x: SharedArray | SharedPointer) -> None:
-    """Free what `all_alloc` made; collective, acts as a barrier.
+    """Free what `all_alloc` made; collective, acts as a barrier (UPC language, 7.2.2).
 
     Views stay readable: memory under a live view is not used again.
+
+    Parameters
+    ----------
+    x : SharedArray or SharedPointer
+        A pointer to the first element.
+
+    Raises
+    ------
+    TypeError, ValueError
+        On every thread, if a thread's x is not what `all_alloc` made, or was freed before.
+    CollectiveMismatchError
+        On every thread, if they free different arrays.
     """
     world = runtime.world()
     on = world  # of what was allocated on a team, that team
@@ -207,7 +216,19 @@ def all_free(x: SharedArray | SharedPointer) -> None:
 
 
 def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
-    """Allocate memory with affinity to the calling thread; not collective.
+    """Allocate memory with affinity to the calling thread; not collective (UPC language, 7.2.2).
+
+    Parameters
+    ----------
+    nelems : int
+        Elements, 0 and more.
+    dtype : dtype
+        As in `all_alloc`; TypeError and ValueError too.
+
+    Returns
+    -------
+    SharedPointer
+        To the first of them, zero-filled.
 
     Raises
     ------
@@ -222,7 +243,17 @@ def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
 def global_alloc(
     nelems: SupportsIndex, dtype: DTypeLike = np.uint8, blocksize: int | str | None = 1
 ) -> SharedPointer:
-    """Allocate memory spread over all threads; called by one thread alone.
+    """Allocate memory spread over all threads; called by one thread alone (UPC language, 7.2.2).
+
+    Parameters
+    ----------
+    nelems, dtype, blocksize
+        As in `all_alloc`; TypeError and ValueError too.
+
+    Returns
+    -------
+    SharedPointer
+        To the first element, zero-filled.
 
     Raises
     ------
@@ -241,7 +272,20 @@ def global_alloc(
 
 
 def free(x: SharedArray | SharedPointer) -> None:
-    """Free what `alloc` or `global_alloc` made; called by one thread alone."""
+    """Free what `alloc` or `global_alloc` made; called by one thread alone (UPC language, 7.2.2).
+
+    Parameters
+    ----------
+    x : SharedPointer
+        To the first element.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If x is not what those made, or was freed before.
+    XupcError
+        If `alloc` made it on another thread, which alone can free it.
+    """
     world = runtime.world()
     allocation, thread, offset = _allocation(x, "free")
     if allocation.kind == "all":
@@ -258,48 +302,3 @@ def free(x: SharedArray | SharedPointer) -> None:
             f"(this is thread {world.rank})"
         )
     invalidate()
-
-
-class Barrier(_HotCall):  # type: ignore[misc]
-    """``barrier(value=None)``: wait until all threads are in the same barrier.
-
-    Values that differ between threads raise CollectiveMismatchError on all of them;
-    None matches any.
-    """
-
-    __name__ = "barrier"
-
-    def __init__(self) -> None:
-        self.__signature__ = signature_of(self._value)
-
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A barrier that is not in the cache: the first, or one with a value."""
-        value = self._value(*args, **kwargs)
-        world = runtime.world()
-        world.barrier(value)
-        if not args and not kwargs and world.job.native:
-            self.remember((), world.plain_barrier)
-
-    def _value(self, value: object = None) -> object:
-        return value
-
-
-barrier = Barrier()
-
-
-def notify(value: object = None) -> None:
-    """First half of a split-phase barrier (``upc_notify``)."""
-    runtime.world().notify(value)
-
-
-def wait(value: object = None) -> None:
-    """Second half of a split-phase barrier (``upc_wait``)."""
-    runtime.world().wait(value)
-
-
-def fence() -> None:
-    """Order my shared accesses: what I wrote is visible to others afterwards."""
-    world = runtime.world()
-    world.job.sync_windows()
-    if core is not None:
-        core.fence()

@@ -697,7 +697,8 @@ all_exchange = Collective(
 )
 all_broadcast_in_place = InPlace(
     "broadcast_in_place",
-    "Overwrite the block at buf's address on every other thread with that of buf's thread.",
+    "Overwrite the block at buf's address on every other thread with that of buf's thread "
+    "(XUPC paper, III.C).",
     _ONE_EVERYWHERE_FROM_ROOT,
     _ONE_EVERYWHERE_FROM_ROOT,
 )

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Iterable
 
 from .engine.pending import Pending
-from .errors import XupcError, show
+from .errors import show
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
 
 
 class Handle:
-    """A call under way; several may be, and be waited for in any order.
+    """A call under way; several may be, and be waited for in any order (MTU thesis, 4.4).
 
     What the call's IN flags say of its data counts from posting, what the OUT flags say
     holds when `wait` or a true `test` returns. An error of the call is raised by those.
@@ -26,7 +26,7 @@ class Handle:
 
     @property
     def done(self) -> bool:
-        """Whether the call is over on this thread; moves nothing on."""
+        """Whether the call is over on this thread; moves nothing on (MTU thesis, 4.4)."""
         return self._pending.done
 
     def wait(self) -> None:
@@ -43,7 +43,10 @@ class Handle:
         self._complete()
 
     def test(self) -> bool:
-        """Move on what can be; True if the call is over, which completes it as `wait` does."""
+        """Move on what can be; True if the call is over, which completes it as `wait` does.
+
+        (MTU thesis, 4.4.)
+        """
         pending = self._pending
         if not pending.done:
             pending.team.job.check()
@@ -104,7 +107,19 @@ def post(pending: Pending) -> Handle:
 
 
 def wait_all(handles: Iterable[Handle]) -> None:
-    """Wait for all of the handles; raises the first error when all are over."""
+    """Wait for all of the handles, in any order.
+
+    Parameters
+    ----------
+    handles : iterable of Handle
+
+    Raises
+    ------
+    TypeError
+        If something else is among them, before any waiting.
+    Exception
+        The first error of their calls, when all are over.
+    """
     error: BaseException | None = None
     given = []
     try:
@@ -118,7 +133,7 @@ def wait_all(handles: Iterable[Handle]) -> None:
     for handle in given:
         try:
             handle.wait()
-        except (XupcError, ValueError, TypeError) as e:
+        except Exception as e:
             error = error or e
     if error is not None:
         raise error

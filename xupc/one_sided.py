@@ -37,7 +37,7 @@ Place = tuple[int, int]
 
 
 def broadcast(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -> None:
-    """Copy src's block to dst on every thread; called by one thread alone.
+    """Copy src's block to dst on every thread; called by one thread alone (MTU thesis, 5.1).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def broadcast(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None
 
 
 def scatter(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -> None:
-    """Copy the i-th block at src to dst on thread i; called by one thread alone.
+    """Copy the i-th block at src to dst on thread i; called by one thread alone (MTU thesis, 5.1).
 
     Parameters and errors as in `broadcast`; src's thread has as many blocks as there are threads.
     """
@@ -73,7 +73,7 @@ def scatter(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) 
 
 
 def gather(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -> None:
-    """Copy src's block of thread i to the i-th block at dst; called by one thread alone.
+    """Copy src's block of thread i to the i-th block at dst; by one thread alone (MTU thesis, 5.1).
 
     Parameters and errors as in `broadcast`, but that dst is on any one thread and src on the first.
     """
@@ -85,7 +85,7 @@ def gather(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -
 
 
 def exchange(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -> None:
-    """Copy the j-th block at src of thread i to the i-th block at dst of thread j.
+    """Copy the j-th block at src of thread i to the i-th at dst of thread j (MTU thesis, 5.1).
 
     Called by one thread alone. Parameters and errors as in `broadcast`, but that dst and src both
     are on the first thread.

@@ -14,7 +14,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 class Op(IntEnum):
-    """The operation of a computational collective."""
+    """The operation of a computational collective (UPC 1.3, 7.4.3.1)."""
 
     ADD = 0
     MULT = 1
@@ -30,7 +30,19 @@ class Op(IntEnum):
 
 
 def vectorized(func: _F) -> _F:
-    """Mark ``func(a, b)`` as taking and returning whole arrays."""
+    """Mark ``func(a, b)`` as taking and returning whole arrays.
+
+    Parameters
+    ----------
+    func : callable
+        Of two arrays of one shape and dtype, which it must leave as they are; it returns one
+        like them, element by element.
+
+    Raises
+    ------
+    TypeError
+        If `func` can carry no mark.
+    """
     try:
         func.xupc_vectorized = True  # type: ignore[attr-defined]
     except AttributeError:

@@ -415,26 +415,26 @@ all_reduce = Computation(
 )
 all_prefix_reduce = Computation(
     "prefix_reduce",
-    "``dst[i] = src[0] op ... op src[i]`` (UPC 1.3, 7.4.3.2).",
+    "``dst[i] = src[0] op ... op src[i]`` (UPC 1.3, 7.4.3.1).",
     Form(running=True),
 )
 all_suffix_reduce = Computation(
     "suffix_reduce",
-    "``dst[i] = src[i] op ... op src[nelems - 1]`` (XUPC paper).",
+    "``dst[i] = src[i] op ... op src[nelems - 1]`` (XUPC paper, III.C).",
     Form(running=True),
 )
 all_reduce_all = Computation(
     "reduce_all",
-    "One value of all elements of src, at dst's address on every thread (XUPC paper).",
+    "One value of all elements of src, at dst's address on every thread (XUPC paper, III.C).",
     Form(everywhere=True),
 )
 all_reduce_mpi = Computation(
     "reduce_mpi",
-    "``dst[k]`` is folded over element k of all blocks of src (XUPC paper).",
+    "``dst[k]`` is folded over element k of all blocks of src (XUPC paper, III.C).",
     Form(element_wise=True),
 )
 all_reduce_mpi_all = Computation(
     "reduce_mpi_all",
-    "The same at dst's address on every thread: an element-wise allreduce (XUPC paper).",
+    "The same at dst's address on every thread: an element-wise allreduce (XUPC paper, III.C).",
     Form(everywhere=True, element_wise=True),
 )

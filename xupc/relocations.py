@@ -688,7 +688,11 @@ _ARGUMENTS: dict[tuple[str, str], Callable[..., Given]] = {
     ("", "v"): _v, ("broadcast", "v"): _broadcast_v, ("permute", "v"): _permute_v,
     ("", "x"): _x, ("broadcast", "x"): _broadcast_x, ("permute", "x"): _permute_x,
 }  # fmt: skip
-_DOCUMENT = {"v": "displacements", "x": "pointers"}
+_BY = {"v": "displacements", "x": "pointers"}
+_SECTIONS = {
+    "broadcast": ("4.2.1", "4.2.2"), "scatter": ("4.2.3", "4.2.4"), "exchange": ("4.2.5", "4.2.6"),
+}  # fmt: skip
+"""Of the thesis, of the forms by displacements and by pointers; others it only names, in 4.2."""
 
 
 def _made(name: str, form: str) -> Relocation:
@@ -714,7 +718,9 @@ def _made(name: str, form: str) -> Relocation:
     text += f"    {count} : {'int' if single else 'list of int'}\n        {sizes}.\n"
     if form == "v":
         text += _SIZES.format(s="" if single else ", src_blk")
-    return Relocation(name, form, f"{doc[:-1]}, by {_DOCUMENT[form]}.", arguments, text.rstrip())
+    section = _SECTIONS.get(name, ("4.2", "4.2"))["vx".index(form)]
+    doc = f"{doc[:-1]}, by {_BY[form]} (MTU thesis, {section})."
+    return Relocation(name, form, doc, arguments, text.rstrip())
 
 
 all_broadcast_v = _made("broadcast", "v")

@@ -200,7 +200,7 @@ def _size(team: Team | None) -> int:
 
 
 def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's value, on all threads.
+    """The root's value, on all threads (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
 
 
 def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's i-th value, on thread i.
+    """The root's i-th value, on thread i (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = Non
 def allv_gather(
     value: Any, root: int, flags: int = 0, team: Team | None = None
 ) -> list[Any] | None:
-    """All threads' values, on the root.
+    """All threads' values, on the root (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def allv_gather(
 
 
 def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """All threads' values, on all threads.
+    """All threads' values, on all threads (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> lis
 
 
 def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """My i-th value to thread i.
+    """My i-th value to thread i (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list
 
 
 def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
-    """My value to thread `to`.
+    """My value to thread `to` (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) 
 def allv_reduce(
     value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`, on the root.
+    """All threads' values joined by `op`, on the root (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ def _joined(
 def allv_reduce_all(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`, on all threads.
+    """All threads' values joined by `op`, on all threads (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
@@ -391,7 +391,7 @@ def allv_reduce_all(
 def allv_prefix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads up to and with me, joined by `op`.
+    """The values of all threads up to and with me, joined by `op` (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
@@ -401,7 +401,7 @@ def allv_prefix_reduce(
 def allv_suffix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads from me on, joined by `op`.
+    """The values of all threads from me on, joined by `op` (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """

@@ -108,17 +108,17 @@ class SharedPointer:
 
     @property
     def thread(self) -> int:
-        """The thread that the element has affinity to."""
+        """The thread that the element has affinity to (UPC language, 7.2.3)."""
         return self._allocation.members[self._rank]
 
     @property
     def phase(self) -> int:
-        """The element's place in its block; 0 if the blocksize is 0."""
+        """The element's place in its block; 0 if the blocksize is 0 (UPC language, 7.2.3)."""
         return self._phase
 
     @property
     def addr(self) -> int:
-        """Byte offset in the thread's part of the heap."""
+        """Byte offset in the thread's part of the heap (UPC language, 7.2.3)."""
         return self._addr
 
     @property
@@ -248,7 +248,7 @@ class SharedPointer:
         return SharedPointer(self._allocation, self._rank, phase, self._addr, block, new)
 
     def resetphase(self) -> SharedPointer:
-        """Return a pointer to the same address with phase 0 (``upc_resetphase``)."""
+        """Return a pointer to the same address with phase 0 (UPC language, 7.2.3)."""
         return SharedPointer(
             self._allocation, self._rank, 0, self._addr, self._blocksize, self._dtype
         )
@@ -403,11 +403,11 @@ class SharedArray:
         return self._allocation
 
     def threadof(self, i: SupportsIndex) -> int:
-        """Return the thread that element `i` has affinity to."""
+        """Return the thread that element `i` has affinity to; IndexError if there is none."""
         return self._pointer(self._element(i, "A.threadof(i)")).thread
 
     def phaseof(self, i: SupportsIndex) -> int:
-        """Return the place of element `i` in its block."""
+        """Return the place of element `i` in its block; IndexError if there is none."""
         return self._pointer(self._element(i, "A.phaseof(i)"))._phase
 
     # --- views
@@ -908,7 +908,7 @@ def read_elements(p: SharedPointer, n: int) -> NDArray[Any]:
 def memcpy(
     dst: SharedArray | SharedPointer, src: SharedArray | SharedPointer, nbytes: SupportsIndex
 ) -> None:
-    """Copy `nbytes` from the address `src` to the address `dst` (``upc_memcpy``).
+    """Copy `nbytes` from the address `src` to the address `dst` (UPC language, 7.2.5).
 
     Both ranges lie in one thread's part of an allocation each, across blocks if need be.
 
@@ -939,7 +939,7 @@ def memcpy(
 
 
 def memget(array: NDArray[Any], src: SharedArray | SharedPointer, nbytes: SupportsIndex) -> None:
-    """Copy `nbytes` from the address `src` into a private array (``upc_memget``).
+    """Copy `nbytes` from the address `src` into a private array (UPC language, 7.2.5).
 
     Errors as in `memcpy`; also ValueError if `array` is not C-contiguous, not writeable, or
     smaller than `nbytes`.
@@ -957,7 +957,7 @@ def memget(array: NDArray[Any], src: SharedArray | SharedPointer, nbytes: Suppor
 
 
 def memput(dst: SharedArray | SharedPointer, array: NDArray[Any], nbytes: SupportsIndex) -> None:
-    """Copy `nbytes` of a private array to the address `dst` (``upc_memput``).
+    """Copy `nbytes` of a private array to the address `dst` (UPC language, 7.2.5).
 
     Errors as in `memcpy`; also ValueError if `array` is not C-contiguous or is smaller than
     `nbytes`.
@@ -969,7 +969,7 @@ def memput(dst: SharedArray | SharedPointer, array: NDArray[Any], nbytes: Suppor
 
 
 def memset(dst: SharedArray | SharedPointer, byte: SupportsIndex, nbytes: SupportsIndex) -> None:
-    """Set `nbytes` at the address `dst` to `byte`, 0 <= byte < 256 (``upc_memset``).
+    """Set `nbytes` at the address `dst` to `byte`, 0 <= byte < 256 (UPC language, 7.2.5).
 
     Errors as in `memcpy`.
     """
@@ -1049,7 +1049,7 @@ def forall(
     *,
     blocksize: int | str | None = None,
 ) -> Sequence[int]:
-    """Return the indices in ``range(n)`` that are mine (``upc_forall``).
+    """Return the indices in ``range(n)`` that are mine (UPC language, 6.6.2).
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     """A collective on private arrays, T threads, n elements each: ``{signature}``.
 
     Elements are taken in C order, whatever an array's shape and strides; any dtype but objects,
-    the same in all arrays and on all threads (XUPC paper, array-of-values variants).
+    the same in all arrays and on all threads (XUPC paper, III.C: array-of-values variants).
 
     Parameters
     ----------

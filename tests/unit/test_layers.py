@@ -43,6 +43,7 @@ LAYERS = [
     ("reductions", 7),
     ("relocations", 7),
     ("allocation", 7),
+    ("barriers", 7),
     ("node_arrays", 7),
     ("one_sided", 7),
     ("runtime", 7),

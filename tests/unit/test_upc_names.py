@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,15 @@ def test_every_name_says_what_it_is(text: str) -> None:
     first = f.__doc__.splitlines()[0]
     assert any(f"({d}, " in first for d in ("UPC 1.3", "XUPC paper", "MTU thesis", "UPC language"))
     assert "Stands for `xupc." in f.__doc__
+
+
+def test_what_they_stand_for_says_where_it_comes_from() -> None:
+    sources: dict[str, list[str]] = {}
+    for entry in upc.TABLE:
+        sources.setdefault(entry.function, []).append(f"{entry.document}, {entry.section}")
+    for function, known in sources.items():
+        told = " ".join(str(operator.attrgetter(function)(xupc).__doc__).split())
+        assert any(source in told for source in known), f"xupc.{function}: none of {known}"
 
 
 def test_sections_are_those_of_the_specification() -> None:
