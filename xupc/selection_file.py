@@ -131,6 +131,7 @@ SIZES: dict[str, Read] = {
     "slot": _number(0, SLOT_BYTES),
     "stage": _UNIT,
     "reach": _LIMIT,
+    "reach_pair": _LIMIT,
     "reach_each": _LIMIT,
     "reach_all": _LIMIT,
     "both": _LIMIT,

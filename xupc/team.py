@@ -88,9 +88,7 @@ class Team:
         if job.pids is None:
             self.tuning = {**self.tuning, "reach": 0}
         elif self.tuning["tried"] and self.tuning["reach"]:
-            least = max(self.tuning["reach"], job.reaching.least)
-            both = self.tuning["both"] if job.reaching.slow else 0
-            self.tuning = {**self.tuning, "reach": least, "both": both}
+            self.tuning = job.reaching.within(self.tuning, self.size)
         if job.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
-SIZES = "version = 1\n[tuning.default]\ntried = 0\nboth = 0\n" + "".join(
+SIZES = "version = 1\n[tuning.default]\ntried = 0\nboth = 0\nreach_pair = 1\n" + "".join(
     f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
 )
 
@@ -107,7 +107,7 @@ def test_memory_that_is_closed_meanwhile(
 PLANS = """
     import sys, numpy as np, xupc
     team = xupc.init()
-    a = np.zeros(1 << 17)
+    a = np.zeros(1 << 20)  # so long that no trial at start says otherwise
     text = str(xupc.allav_broadcast.plan(a, 0, xupc.PULL))
     sys.stdout.write(f"{team.rank} {'offer  ' in text} {'reach  ' in text}\\n")
 """
@@ -119,7 +119,7 @@ PLANS = """
     ("nodes", "engine", "least", "reached"),
     [
         (None, "native", None, True),
-        (None, "native", 1 << 21, False),
+        (None, "native", 1 << 24, False),
         (None, "native", 0, False),
         ("1,1", "native", None, False),
         (None, "python", None, False),

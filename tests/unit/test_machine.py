@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import queue
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xupc.engine import machine
@@ -54,35 +60,143 @@ def test_who_is_gone_is_out_of_reach() -> None:
     assert machine.pids_in_reach(Comm((pid, 4096, b"z" * machine.NONCE))) is None
 
 
-def test_what_the_kernel_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is made up: a call takes so long, and so do two ways to copy so many bytes."""
-    for call, kernel, thread, least, slow in (
-        (500, 6000, 6000, 4096, False),  # of two machines that were measured
-        (1550, 4500, 2600, 26046, True),
-        (50_000, 6000, 6000, machine.MOST, False),
-        (0, 100, 0, machine.LEAST, True),
+class Two:
+    """A communicator of two threads of this process."""
+
+    def __init__(self) -> None:
+        self.mail: dict[int, queue.Queue[Any]] = {0: queue.Queue(), 1: queue.Queue()}
+        self.rank = threading.local()
+
+    def Get_rank(self) -> int:
+        return int(self.rank.here)
+
+    def Get_size(self) -> int:
+        return 2
+
+    def send(self, what: Any, to: int) -> None:
+        self.mail[to].put(what)
+
+    def recv(self, source: int) -> Any:
+        return self.mail[1 - source].get(timeout=60)
+
+    def sendrecv(self, what: Any, to: int, source: int) -> Any:
+        self.send(what, to)
+        return self.recv(source)
+
+    def Sendrecv(self, word: Any, to: int, recvbuf: Any, source: int) -> None:
+        recvbuf[:] = self.sendrecv(word.copy(), to, source)
+
+    def allreduce(self, value: int) -> int:
+        me = self.Get_rank()
+        return value + int(self.sendrecv(value, 1 - me, 1 - me))
+
+    def Ibcast(self, values: Any) -> Any:
+        if self.Get_rank():
+            values[:] = self.recv(0)
+        else:
+            self.send(values.copy(), 1)
+        return type("Request", (), {"Test": staticmethod(lambda: True)})
+
+    def both(self, function: Callable[[], Any]) -> list[Any]:
+        def run(rank: int) -> Any:
+            self.rank.here = rank
+            return function()
+
+        with ThreadPoolExecutor(2) as pool:
+            return [done.result(120) for done in [pool.submit(run, rank) for rank in range(2)]]
+
+
+def test_a_trial_moves_what_it_says() -> None:
+    """Whoever takes has the giver's bytes after each way to move them, of every size."""
+    comm = Two()
+
+    def moves() -> None:
+        me = comm.Get_rank()
+        with machine._shared_by_two(comm, 1 - me) as room:
+            assert room is not None
+            pair = machine._Pair(comm, 1 - me, os.getpid(), room)
+            for turn, (nbytes, both, move) in enumerate(
+                itertools.product(machine.SIZES, (False, True), (pair._stage, pair._reach))
+            ):
+                pair.values[:] = 2 * turn + me
+                pair.results[:] = 255
+                comm.sendrecv(None, 1 - me, 1 - me)
+                move(nbytes, both or me == 0, both or me == 1)
+                taken = nbytes if both or me == 1 else 0
+                assert np.all(pair.results[:taken] == 2 * turn + 1 - me)
+                assert np.all(pair.results[taken:] == 255)
+
+    comm.both(moves)
+
+
+def test_both_hear_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose copies of each kind take how long is made up."""
+    monkeypatch.setattr(machine, "REPEATED", 1)
+    for slow, expected in (
+        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1], 0)),
+        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0], 0)),
     ):
-        now = [0]
+        comm = Two()
 
-        class Core:
-            @staticmethod
-            def across(
-                pid: int, here: int, there: int, nbytes: int, out: bool,
-                now: list[int] = now, call: int = call, kernel: int = kernel,
-            ) -> int:  # fmt: skip
-                now[0] += 100 + (call + kernel * nbytes // machine.MEDIUM if nbytes else 0)
-                return 0
+        def time_of(pair: Any, move: Any, nbytes: int, both: bool, slow: str = slow) -> int:
+            return 2000 if move.__name__ == f"_{slow}" else 1000
 
-            @staticmethod
-            def copy_bytes(
-                dst: int, src: int, nbytes: int, limit: int,
-                now: list[int] = now, thread: int = thread,
-            ) -> None:  # fmt: skip
-                now[0] += 100 + thread
+        monkeypatch.setattr(machine._Pair, "_time", time_of)
+        found = comm.both(lambda comm=comm: machine.reaching(comm, [os.getpid()] * 2, 2))
+        assert found == [expected] * 2
 
-        monkeypatch.setattr(machine, "core", Core)
-        monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
-        assert machine.reaching() == (least, slow)
+
+def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or where one of the two cannot read the other's memory, or there is one core."""
+    pids = [os.getpid()] * 2
+    comm = Two()
+    assert comm.both(lambda: machine.reaching(comm, pids, 1)) == [machine.Reaching()] * 2
+    closed = comm.both(lambda: machine.reaching(comm, pids if comm.Get_rank() else None, 2))
+    assert closed == [machine.Reaching()] * 2
+    monkeypatch.setattr(machine, "free_space", lambda: 4 * machine.UNIT - 1)
+    monkeypatch.setattr(machine._Pair, "compare", None)
+    assert comm.both(lambda: machine.reaching(comm, pids, 2)) == [machine.Reaching()] * 2
+
+
+@pytest.mark.parametrize(
+    ("gains", "first", "last"),
+    [
+        ([-1] * 10, 10, 10),
+        ([1] * 10, 0, 10),
+        ([-1] * 4 + [1] * 6, 4, 10),
+        ([-1, -1, 2, 1, 1, -1, -1, -1, -1, -1], 2, 5),
+        ([-1, 0.5, -0.2, 1, 1, 1, -0.5, 0.4, 0.3, -1], 1, 9),
+    ],
+)
+def test_the_range_that_pays(gains: list[float], first: int, last: int) -> None:
+    sizes = [*machine.SIZES, 0]
+    if first == last:
+        assert machine.best_range(gains) == (2 * machine.SIZES[-1], 0)
+    else:
+        assert machine.best_range(gains) == (sizes[first], sizes[last])
+
+
+def test_a_range_with_an_open_end() -> None:
+    gains = [-1.0, -1, 3, 1, 1, -1, -1, -1, 0.1, -1]
+    assert machine.best_range(gains, open_end=True) == (machine.SIZES[2], 0)
+
+
+def test_tuned_sizes_are_least_ones() -> None:
+    tuning = {"reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "both": 0, "x": 5}
+    found = machine.Reaching(32, 64, 4096).within(tuning, 4)
+    assert found == {
+        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "both": 4096, "x": 5,
+    }  # fmt: skip
+    assert machine.Reaching(1, 1, 7).within({**tuning, "both": 3}, 4)["both"] == 3
+
+
+def test_blocks_of_long_arrays_are_taken_anyway() -> None:
+    tuning = dict.fromkeys(("reach", "reach_pair", "reach_each", "reach_all", "both"), 1)
+    never = machine.Reaching(2 * machine.HUGE, 2 * machine.HUGE, 0)
+    two, eight = never.within(tuning, 2), never.within(tuning, 8)
+    assert (two["reach"], two["reach_pair"]) == (machine.HUGE, machine.HUGE // 2)
+    assert eight["reach"] == eight["reach_each"] == machine.HUGE // 8
+    assert two["reach_all"] == eight["reach_all"] == 2 * machine.HUGE
 
 
 def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
-from .machine import Reaching, bypass_pays, pids_in_reach, reaching
+from .machine import bypass_pays, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate
 from .pending import Pending, Progress
@@ -419,8 +419,8 @@ class Job:
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
         self._in_reach = pids_in_reach(comm)
-        tried = (bypass_pays(), reaching()) if self.native and index == 0 else (False, Reaching())
-        self.bypass, self.reaching = comm.bcast(tried)
+        self.bypass = comm.bcast(self.native and index == 0 and bypass_pays())
+        self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
         comm.Free()
         return control
 

@@ -1,22 +1,25 @@
 """What this machine can do, found by trying when a job starts.
 
 Three things that no description of a machine tells: whether its threads may read and write each
-other's private memory, which settings of the kernel or of a container may forbid; what that costs;
-and whether copies of long blocks are faster past the cache.
+other's private memory, which settings of the kernel or of a container may forbid; from how many
+bytes on that is worth it; and whether copies of long blocks are faster past the cache.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import HeapError
+from ..memory.segment import Segment, attach, create, free_space
 from .native_core import core
 
 __all__ = ["Reaching", "bypass_pays", "pids_in_reach", "reaching"]
@@ -24,18 +27,18 @@ __all__ = ["Reaching", "bypass_pays", "pids_in_reach", "reaching"]
 NONCE = 16
 LONG = 8 << 20
 """Bytes of a copy that is past the second-level cache, not always past the last one."""
-MEDIUM = 1 << 17
-"""Bytes of a copy that fits the second-level cache."""
-REPEATED = 30
-LEAST, MOST = 1 << 12, 1 << 16
-"""Bytes from which on the kernel may copy, if its calls cost little, and if they cost much."""
-HIDDEN = 1 / 3
-"""Of a call of the kernel's cost, as bytes that a thread copies: the rest goes for what staging
-costs besides. Found on two machines whose calls took 0.5 and 1.6 us."""
-SLOW = 1.3
 TRIES = 3
 GAIN = 0.9
 """Of the plain copy's time the other one may take to be chosen."""
+SIZES = [1 << k for k in range(12, 22)]
+UNIT = 1 << 19
+"""Bytes that are staged at a time."""
+HUGE = 1 << 22
+"""Bytes from which on numpy asks for huge pages for an array."""
+REPEATED = 5
+ASLEEP = 5e-4
+HALVED = 1 << 16
+"""From so many bytes on both sides copy a half, as arrays of values do."""
 
 
 def pids_in_reach(comm: Any) -> list[int] | None:
@@ -60,42 +63,168 @@ def pids_in_reach(comm: Any) -> list[int] | None:
 
 
 class Reaching(NamedTuple):
-    """What it costs to have the kernel copy from another process.
+    """From how many bytes on blocks are better taken from where they lie than staged.
 
     Attributes
     ----------
     least
-        Bytes from which on that is cheaper than a second copy.
-    slow
-        Whether the kernel copies so much slower than a thread does that two copies of two threads
-        at the same time may be faster.
+        If one thread has something for another one.
+    pair
+        If each of two has something for the other.
+    both
+        And from here on those are better staged again; 0: never.
     """
 
-    least: int = LEAST
-    slow: bool = False
+    least: int = SIZES[0]
+    pair: int = SIZES[0]
+    both: int = 0
+
+    def within(self, tuning: Mapping[str, int], threads: int) -> dict[str, int]:
+        """Tuned sizes for so many threads, no less than found here.
+
+        But not of blocks in long arrays, which a second copy would take through memory again, and
+        of which the kernel has fewer pages to look up if they are huge ones.
+        """
+        part = HUGE // max(1, threads)
+        least = {
+            "reach": min(self.least, part if threads > 2 else HUGE),
+            "reach_pair": min(self.pair, part),
+            "reach_each": min(self.pair, part),
+            "reach_all": self.least,
+        }
+        found = {name: max(size, tuning[name]) for name, size in least.items()}
+        return {**tuning, **found, "both": tuning["both"] or self.both}
 
 
-def reaching() -> Reaching:
-    """Find that out, by copies inside this process: well below a millisecond."""
-    memory = np.ones(2 * MEDIUM, np.uint8)
-    here, there = memory.ctypes.data, memory.ctypes.data + MEDIUM
-    own = os.getpid()
-    nothing = _best(core.across, own, here, there, 0, False)
-    call = _best(core.across, own, here, there, 1, False) - nothing
-    kernel = _best(core.across, own, here, there, MEDIUM, False) - nothing - call
-    thread = max(1, _best(core.copy_bytes, here, there, MEDIUM, 0) - nothing)
-    least = round(call / thread * MEDIUM * HIDDEN)
-    return Reaching(min(max(least, LEAST), MOST), kernel > SLOW * thread)
+def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
+    """Find that out: two of the machine's threads move blocks in both ways, for some ms.
+
+    Collective on the machine's communicator. The others sleep meanwhile, since there may be more
+    threads than cores. How long a block takes depends on where in the machine the two are, hence
+    on more than copies inside one process would tell.
+    """
+    me, size = comm.Get_rank(), comm.Get_size()
+    pair = (0, size // 2)
+    if comm.allreduce(int(pids is None)) or size < 2 or cores < 2:
+        return Reaching()
+    found = np.array(Reaching(), np.int64)
+    if me in pair:
+        assert pids is not None
+        peer = pair[1 - pair.index(me)]
+        with _shared_by_two(comm, peer) as room:
+            if room is not None:
+                trial = _Pair(comm, peer, pids[peer], room)
+                one, both = trial.compare(both=False), trial.compare(both=True)
+                found[:] = best_range(one, open_end=True)[0], *best_range(both)
+    over = comm.Ibcast(found)
+    while not over.Test():
+        time.sleep(ASLEEP)
+    return Reaching(*found.tolist())
 
 
-def _best(function: Callable[..., object], *args: Any) -> int:
-    """The shortest of some calls, in ns."""
-    found = []
-    for _ in range(REPEATED):
-        begin = time.perf_counter_ns()
-        function(*args)
-        found.append(time.perf_counter_ns() - begin)
-    return min(found)
+def best_range(gains: Sequence[float], open_end: bool = False) -> tuple[int, int]:
+    """The sizes, from and to (0: all others), of which the gains add up to most."""
+    ends = [len(gains)] if open_end else range(len(gains) + 1)
+    first, last = max(
+        ((i, j) for j in ends for i in range(j + 1)), key=lambda at: sum(gains[at[0] : at[1]])
+    )
+    if first == last:
+        return 2 * SIZES[-1], 0
+    return SIZES[first], SIZES[last] if last < len(SIZES) else 0
+
+
+class _Pair:
+    """One of two threads that move blocks to each other.
+
+    `room` is memory that both have mapped: a half for each, of two places.
+    """
+
+    def __init__(self, comm: Any, peer: int, pid: int, room: Segment) -> None:
+        self.comm = comm
+        self.peer = peer
+        self.pid = pid
+        self.first = comm.Get_rank() < peer
+        self.mine, self.theirs = room.address, room.address + 2 * UNIT
+        if not self.first:
+            self.mine, self.theirs = self.theirs, self.mine
+        # two arrays, so short that numpy does not ask for huge pages
+        self.values, self.results = np.ones(SIZES[-1], np.uint8), np.ones(SIZES[-1], np.uint8)
+        self.source, self.target = self.values.ctypes.data, self.results.ctypes.data
+        self.their_source, self.their_target = comm.sendrecv(
+            (self.source, self.target), peer, source=peer
+        )
+        self.word = np.zeros(2, np.uint8)
+
+    def compare(self, both: bool) -> list[float]:
+        """For each size, how many times as long staging takes, as a logarithm."""
+        gains = [
+            math.log(self._time(self._stage, n, both) / self._time(self._reach, n, both))
+            for n in reversed(SIZES)  # what is slow at first does not count for long ones
+        ]
+        return gains[::-1]
+
+    def _time(self, move: Callable[[int, bool, bool], None], nbytes: int, both: bool) -> int:
+        """The shortest in ns; what is given has just been written, and what is taken is used."""
+        gives, takes = self.first or both, not self.first or both
+        found = []
+        for turn in range(REPEATED):
+            if gives:
+                self.values[:nbytes] = turn
+            self._meet()
+            begin = time.perf_counter_ns()
+            move(nbytes, gives, takes)
+            found.append(time.perf_counter_ns() - begin)
+            if takes:
+                self.results[:nbytes].max()
+        return max(1, min(found))
+
+    def _meet(self) -> None:
+        self.comm.Sendrecv(self.word[:1], self.peer, recvbuf=self.word[1:], source=self.peer)
+
+    def _stage(self, nbytes: int, gives: bool, takes: bool) -> None:
+        for at in range(0, nbytes, UNIT):
+            n, place = min(UNIT, nbytes - at), at // UNIT % 2 * UNIT
+            if gives:
+                core.copy_bytes(self.mine + place, self.source + at, n, 0)
+            self._meet()
+            if takes:
+                core.copy_bytes(self.target + at, self.theirs + place, n, 0)
+        self._meet()
+
+    def _reach(self, nbytes: int, gives: bool, takes: bool) -> None:
+        given = nbytes // 2 if gives != takes and nbytes >= HALVED else 0
+        n = nbytes - given
+        self._meet()
+        if takes:
+            core.across(self.pid, self.target, self.their_source, n, False)
+        elif given:
+            core.across(self.pid, self.source + n, self.their_target + n, given, True)
+        self._meet()
+
+
+@contextlib.contextmanager
+def _shared_by_two(comm: Any, peer: int) -> Iterator[Segment | None]:
+    """Memory that this thread and another one have mapped; None on both if it cannot be."""
+    segment: Segment | None = None
+    nbytes = 4 * UNIT
+    with contextlib.ExitStack() as kept, contextlib.suppress(HeapError, OSError):
+        if comm.Get_rank() < peer:
+            path = ""
+            kept.callback(lambda: comm.send(path, peer))
+            if free_space() >= nbytes:
+                segment = create(nbytes)
+                segment.reserve(0, nbytes)
+                path = segment.path
+        else:
+            path = comm.recv(source=peer)
+            segment = attach(path, nbytes) if path else None
+    good = comm.sendrecv(bool(path) and segment is not None, peer, source=peer)
+    try:
+        yield segment if good and path else None
+    finally:
+        if segment is not None:
+            segment.settle()
+            segment.close_fd()
 
 
 def bypass_pays() -> bool:
