@@ -134,7 +134,6 @@ SIZES: dict[str, Read] = {
     "reach_pair": _LIMIT,
     "reach_each": _LIMIT,
     "reach_all": _LIMIT,
-    "both": _LIMIT,
     "tried": _number(0, 1),
     "deposit": _LIMIT,
     "folders": _number(1),

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
-SIZES = "version = 1\n[tuning.default]\ntried = 0\nboth = 0\nreach_pair = 1\n" + "".join(
+SIZES = "version = 1\n[tuning.default]\ntried = 0\nreach_pair = 1\n" + "".join(
     f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
 )
 

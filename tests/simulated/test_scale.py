@@ -44,7 +44,6 @@ TUNING = {
     "reach_each": 16384,
     "reach_all": 262144,
     "reach_pair": 4096,
-    "both": 0,
     "tried": 1,
     "deposit": 65536,
     "yields": 0,

@@ -50,7 +50,7 @@ SIZES = {
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    own = {"reach_each": 40, "reach_all": 200, "reach_pair": 8, "both": 300, "deposit": 48}
+    own = {"reach_each": 40, "reach_all": 200, "reach_pair": 8, "deposit": 48}
     return {**own, **TUNINGS[name][0], **VALUES[name]}
 
 

@@ -114,7 +114,8 @@ def test_a_trial_moves_what_it_says() -> None:
         me = comm.Get_rank()
         with machine._shared_by_two(comm, 1 - me) as room:
             assert room is not None
-            pair = machine._Pair(comm, 1 - me, os.getpid(), room)
+            memory = machine.memory_of(2 * machine.SIZES[-1], huge=bool(me))
+            pair = machine._Pair(comm, 1 - me, os.getpid(), room, memory)
             for turn, (nbytes, both, move) in enumerate(
                 itertools.product(machine.SIZES, (False, True), (pair._stage, pair._reach))
             ):
@@ -133,8 +134,8 @@ def test_both_hear_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose copies of each kind take how long is made up."""
     monkeypatch.setattr(machine, "REPEATED", 1)
     for slow, expected in (
-        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1], 0)),
-        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0], 0)),
+        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1])),
+        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0])),
     ):
         comm = Two()
 
@@ -159,40 +160,31 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gains", "first", "last"),
+    ("gains", "first"),
     [
-        ([-1] * 10, 10, 10),
-        ([1] * 10, 0, 10),
-        ([-1] * 4 + [1] * 6, 4, 10),
-        ([-1, -1, 2, 1, 1, -1, -1, -1, -1, -1], 2, 5),
-        ([-1, 0.5, -0.2, 1, 1, 1, -0.5, 0.4, 0.3, -1], 1, 9),
+        ([-1] * 9, 9),
+        ([1] * 9, 0),
+        ([-1] * 4 + [1] * 5, 4),
+        ([-1, 0.5, -0.4, 1, 1, -0.5, 0.4, 0.3, -1], 1),
+        ([-1] * 8 + [0], 8),
+        ([-0.08] * 9, 0),  # in doubt
+        ([-0.19] * 9, 9),
     ],
 )
-def test_the_range_that_pays(gains: list[float], first: int, last: int) -> None:
-    sizes = [*machine.SIZES, 0]
-    if first == last:
-        assert machine.best_range(gains) == (2 * machine.SIZES[-1], 0)
-    else:
-        assert machine.best_range(gains) == (sizes[first], sizes[last])
-
-
-def test_a_range_with_an_open_end() -> None:
-    gains = [-1.0, -1, 3, 1, 1, -1, -1, -1, 0.1, -1]
-    assert machine.best_range(gains, open_end=True) == (machine.SIZES[2], 0)
+def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
+    assert machine.best_start(gains) == [*machine.SIZES, 2 * machine.SIZES[-1]][first]
 
 
 def test_tuned_sizes_are_least_ones() -> None:
-    tuning = {"reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "both": 0, "x": 5}
-    found = machine.Reaching(32, 64, 4096).within(tuning, 4)
-    assert found == {
-        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "both": 4096, "x": 5,
+    tuning = {"reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "x": 5}
+    assert machine.Reaching(32, 64).within(tuning, 4) == {
+        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "x": 5,
     }  # fmt: skip
-    assert machine.Reaching(1, 1, 7).within({**tuning, "both": 3}, 4)["both"] == 3
 
 
 def test_blocks_of_long_arrays_are_taken_anyway() -> None:
-    tuning = dict.fromkeys(("reach", "reach_pair", "reach_each", "reach_all", "both"), 1)
-    never = machine.Reaching(2 * machine.HUGE, 2 * machine.HUGE, 0)
+    tuning = dict.fromkeys(("reach", "reach_pair", "reach_each", "reach_all"), 1)
+    never = machine.Reaching(2 * machine.HUGE, 2 * machine.HUGE)
     two, eight = never.within(tuning, 2), never.within(tuning, 8)
     assert (two["reach"], two["reach_pair"]) == (machine.HUGE, machine.HUGE // 2)
     assert eight["reach"] == eight["reach_each"] == machine.HUGE // 8

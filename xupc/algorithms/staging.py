@@ -102,16 +102,13 @@ def reaches(
     """Whether threads of one node take blocks straight from each other's private memory.
 
     Short ones are better staged, above all where several threads take the `same` block, since
-    that is done once for all of them, or where each thread takes one of every other. What each of
-    two threads has for the other may have to be staged again where it is long.
+    that is done once for all of them, or where each thread takes one of every other.
     """
     size = "reach"
     if tree.size > 2 and to_all and (same or from_all):
         size = "reach_all" if same else "reach_each"
     elif tree.size == 2 and from_all and to_all:
         size = "reach_pair"
-        if 0 < tuning["both"] <= nbytes:
-            return False
     return tree.node_count == 1 and tuning["reach"] > 0 and nbytes >= tuning[size]
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import HeapError
 from ..memory.segment import Segment, attach, create, free_space
@@ -30,12 +31,14 @@ LONG = 8 << 20
 TRIES = 3
 GAIN = 0.9
 """Of the plain copy's time the other one may take to be chosen."""
-SIZES = [1 << k for k in range(12, 22)]
+SIZES = [1 << k for k in range(13, 22)]
 UNIT = 1 << 19
 """Bytes that are staged at a time."""
+HUGE_PAGE = 1 << 21
 HUGE = 1 << 22
 """Bytes from which on numpy asks for huge pages for an array."""
-REPEATED = 5
+REPEATED = 3
+DOUBT = math.log(1.2)
 ASLEEP = 5e-4
 HALVED = 1 << 16
 """From so many bytes on both sides copy a half, as arrays of values do."""
@@ -71,13 +74,10 @@ class Reaching(NamedTuple):
         If one thread has something for another one.
     pair
         If each of two has something for the other.
-    both
-        And from here on those are better staged again; 0: never.
     """
 
-    least: int = SIZES[0]
-    pair: int = SIZES[0]
-    both: int = 0
+    least: int = 0
+    pair: int = 0
 
     def within(self, tuning: Mapping[str, int], threads: int) -> dict[str, int]:
         """Tuned sizes for so many threads, no less than found here.
@@ -92,8 +92,7 @@ class Reaching(NamedTuple):
             "reach_each": min(self.pair, part),
             "reach_all": self.least,
         }
-        found = {name: max(size, tuning[name]) for name, size in least.items()}
-        return {**tuning, **found, "both": tuning["both"] or self.both}
+        return {**tuning, **{name: max(size, tuning[name]) for name, size in least.items()}}
 
 
 def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
@@ -101,7 +100,9 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
 
     Collective on the machine's communicator. The others sleep meanwhile, since there may be more
     threads than cores. How long a block takes depends on where in the machine the two are, hence
-    on more than copies inside one process would tell.
+    on more than copies inside one process would tell. And on its pages: the kernel takes blocks
+    quickly out of huge ones, which only long arrays and parts of such are in. What is found loses
+    least over both kinds.
     """
     me, size = comm.Get_rank(), comm.Get_size()
     pair = (0, size // 2)
@@ -113,33 +114,38 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
         peer = pair[1 - pair.index(me)]
         with _shared_by_two(comm, peer) as room:
             if room is not None:
-                trial = _Pair(comm, peer, pids[peer], room)
-                one, both = trial.compare(both=False), trial.compare(both=True)
-                found[:] = best_range(one, open_end=True)[0], *best_range(both)
+                kinds = [memory_of(2 * SIZES[-1], huge) for huge in (True, False)]
+                trials = [_Pair(comm, peer, pids[peer], room, memory) for memory in kinds]
+                one, both = (
+                    np.sum([trial.compare(both) for trial in trials], 0).tolist()
+                    for both in (False, True)
+                )
+                found[:] = best_start(one), best_start(both)
     over = comm.Ibcast(found)
     while not over.Test():
         time.sleep(ASLEEP)
     return Reaching(*found.tolist())
 
 
-def best_range(gains: Sequence[float], open_end: bool = False) -> tuple[int, int]:
-    """The sizes, from and to (0: all others), of which the gains add up to most."""
-    ends = [len(gains)] if open_end else range(len(gains) + 1)
-    first, last = max(
-        ((i, j) for j in ends for i in range(j + 1)), key=lambda at: sum(gains[at[0] : at[1]])
-    )
-    if first == last:
-        return 2 * SIZES[-1], 0
-    return SIZES[first], SIZES[last] if last < len(SIZES) else 0
+def best_start(gains: Sequence[float]) -> int:
+    """The size from which on gains add up to most; in doubt a small one.
+
+    For MPI's libraries take long blocks where they lie, too: to do so is never slower than they.
+    """
+    rest = [sum(gains[i:]) + DOUBT * (len(gains) - i) for i in range(len(gains) + 1)]
+    return [*SIZES, 2 * SIZES[-1]][rest.index(max(rest))]
 
 
 class _Pair:
     """One of two threads that move blocks to each other.
 
-    `room` is memory that both have mapped: a half for each, of two places.
+    `room` is memory that both have mapped: a half for each, of two places. `memory` is each one's
+    own: a half to give from, a half to take into.
     """
 
-    def __init__(self, comm: Any, peer: int, pid: int, room: Segment) -> None:
+    def __init__(
+        self, comm: Any, peer: int, pid: int, room: Segment, memory: NDArray[np.uint8]
+    ) -> None:
         self.comm = comm
         self.peer = peer
         self.pid = pid
@@ -147,8 +153,7 @@ class _Pair:
         self.mine, self.theirs = room.address, room.address + 2 * UNIT
         if not self.first:
             self.mine, self.theirs = self.theirs, self.mine
-        # two arrays, so short that numpy does not ask for huge pages
-        self.values, self.results = np.ones(SIZES[-1], np.uint8), np.ones(SIZES[-1], np.uint8)
+        self.values, self.results = memory.reshape(2, -1)
         self.source, self.target = self.values.ctypes.data, self.results.ctypes.data
         self.their_source, self.their_target = comm.sendrecv(
             (self.source, self.target), peer, source=peer
@@ -227,22 +232,27 @@ def _shared_by_two(comm: Any, peer: int) -> Iterator[Segment | None]:
             segment.close_fd()
 
 
+def memory_of(nbytes: int, huge: bool) -> NDArray[np.uint8]:
+    """Private memory as long arrays have it, in huge pages if there are such, or as others do."""
+    room = mmap.mmap(-1, nbytes + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            room.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(room, np.uint8)
+    start = -memory.ctypes.data % HUGE_PAGE
+    memory = memory[start : start + nbytes]
+    memory[:: mmap.PAGESIZE] = 1
+    return memory
+
+
 def bypass_pays() -> bool:
     """Whether one thread's long copies are faster when they bypass the cache."""
-    with mmap.mmap(-1, 2 * LONG, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as room:
-        if hasattr(mmap, "MADV_HUGEPAGE"):  # or half of the time goes into getting the pages
-            with contextlib.suppress(OSError):
-                room.madvise(mmap.MADV_HUGEPAGE)
-        memory = np.frombuffer(room, np.uint8)
-        try:
-            memory[:: mmap.PAGESIZE] = 1
-            source, target = memory.ctypes.data, memory.ctypes.data + LONG
-            times: dict[int, list[int]] = {0: [], 1: []}
-            for _ in range(TRIES):
-                for limit, found in times.items():
-                    begin = time.perf_counter_ns()
-                    core.copy_bytes(target, source, LONG, limit)
-                    found.append(time.perf_counter_ns() - begin)
-        finally:  # an interrupt, too: what has an array cannot be closed
-            del memory
-        return min(times[1]) < GAIN * min(times[0])
+    memory = memory_of(2 * LONG, huge=True)
+    source, target = memory.ctypes.data, memory.ctypes.data + LONG
+    times: dict[int, list[int]] = {0: [], 1: []}
+    for _ in range(TRIES):
+        for limit, found in times.items():
+            begin = time.perf_counter_ns()
+            core.copy_bytes(target, source, LONG, limit)
+            found.append(time.perf_counter_ns() - begin)
+    return min(times[1]) < GAIN * min(times[0])
