@@ -23,13 +23,17 @@ from xupc.cli.launcher import job_command, run_job
 from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
 
-__all__ = ["TEST_TAG", "Result", "launch", "leftovers", "mpi_family", "shared_files"]
+__all__ = [
+    "SLOW_ENGINE", "TEST_TAG", "Result", "launch", "leftovers", "mpi_family", "shared_files",
+]  # fmt: skip
 
 TEST_TAG = "XUPC_TEST_JOB"
 PROJECT = Path(__file__).resolve().parent.parent
 SITE = PROJECT / "tests" / "site"
 GRACE = 5.0
 SHARED = Path("/dev/shm")
+SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+"""Whether jobs run without the native core, hence fewer cases."""
 
 
 @dataclass(frozen=True, slots=True)

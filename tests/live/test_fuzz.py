@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 from soak import amount, figure, seed
 
 PROGRAMS = Path("tests/live/programs")
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 
 

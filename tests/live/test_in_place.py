@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 
 

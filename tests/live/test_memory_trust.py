@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from typing import Any
 
 import psutil
 import pytest
+from launch import SLOW_ENGINE
 from soak import WHOLE, amount, figure
 
 PROGRAMS = "tests/live/programs"
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 GIB = 1 << 30
 

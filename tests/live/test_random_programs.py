@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 from random_programs.program import parse
 from random_programs.shapes import KEPT, LABELS, launch_many, launch_these
 from soak import WHOLE, amount, figure, seed
 
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 SAMPLE = {"0011": 24, "000": 60, "01201": 16}
 WHOLE_SHAPE = 700
 LAUNCH = 100

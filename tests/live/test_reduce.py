@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 from soak import amount, figure, seed
 
 PROGRAMS = "tests/live/programs"
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 
 

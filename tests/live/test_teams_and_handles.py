@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 
 PROGRAMS = "tests/live/programs"
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 
 

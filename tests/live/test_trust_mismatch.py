@@ -6,16 +6,15 @@ The table of calls is tests/live/programs/odd_calls.py, the judge sweep.py besid
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 from soak import amount, figure, seed
 
 pytestmark = pytest.mark.soak
 
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/sweep.py"
 

@@ -5,14 +5,13 @@ And that calls like an earlier one, of these and of collectives on shared data, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from launch import SLOW_ENGINE
 
 PROGRAMS = "tests/live/programs"
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
 ONCE = pytest.mark.once
 
 

@@ -224,21 +224,21 @@ def _share(t: Recorder, m: Move) -> None:
     Cut so that all threads have as much to do: in a broadcast the root brings as much as each
     other thread takes; in a gather the root takes little, since it has its own block to copy.
     """
-    cut = m.nbytes * (t.size - 1) // t.size if m.target == ALL else m.nbytes // (2 * t.size)
-    cut -= cut % LINE
+    taken = m.nbytes * (t.size - 1) // t.size if m.target == ALL else m.nbytes // (2 * t.size)
+    taken -= taken % LINE
     if t.me == m.source or (m.source == ALL and t.me != m.target):
         m.offer(t)
     else:
         m.lend(t)
     t.barrier()
     if m.takes(t.me):
-        m.reach(t, cut)
+        m.reach(t, taken)
     if m.gives(t.me):
-        m.deposit(t, cut)
+        m.deposit(t, taken)
     m.own(t)
     t.barrier()
     if m.takes(t.me):
-        m.reclaim(t, cut)
+        m.reclaim(t, taken)
 
 
 def _of(flow: str, way: Callable[[Recorder, Move], None]) -> Callable[..., None]:
