@@ -166,13 +166,18 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
         ([1] * 9, 0),
         ([-1] * 4 + [1] * 5, 4),
         ([-1, 0.5, -0.4, 1, 1, -0.5, 0.4, 0.3, -1], 1),
-        ([-1] * 8 + [0], 8),
-        ([-0.08] * 9, 0),  # in doubt
-        ([-0.19] * 9, 9),
+        ([-1] * 8 + [0.1], 8),
     ],
 )
 def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
-    assert machine.best_start(gains) == [*machine.SIZES, 2 * machine.SIZES[-1]][first]
+    expected = [*machine.SIZES, 2 * machine.SIZES[-1]][first]
+    assert machine.best_start(gains, gains) == expected
+
+
+def test_long_blocks_are_likelier_in_huge_pages() -> None:
+    assert machine.best_start([1] * 9, [-1] * 9) == machine.SIZES[4]  # the middle
+    assert machine.best_start([0.5] * 9, [-1] * 9) == machine.SIZES[6]
+    assert machine.best_start([-1] * 9, [1] * 9) == 2 * machine.SIZES[-1]
 
 
 def test_tuned_sizes_are_least_ones() -> None:

@@ -38,7 +38,6 @@ HUGE_PAGE = 1 << 21
 HUGE = 1 << 22
 """Bytes from which on numpy asks for huge pages for an array."""
 REPEATED = 3
-DOUBT = math.log(1.2)
 ASLEEP = 5e-4
 HALVED = 1 << 16
 """From so many bytes on both sides copy a half, as arrays of values do."""
@@ -101,8 +100,8 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
     Collective on the machine's communicator. The others sleep meanwhile, since there may be more
     threads than cores. How long a block takes depends on where in the machine the two are, hence
     on more than copies inside one process would tell. And on its pages: the kernel takes blocks
-    quickly out of huge ones, which only long arrays and parts of such are in. What is found loses
-    least over both kinds.
+    quickly out of huge ones, which only long arrays and parts of such are in. So it
+    is tried with both.
     """
     me, size = comm.Get_rank(), comm.Get_size()
     pair = (0, size // 2)
@@ -114,25 +113,30 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
         peer = pair[1 - pair.index(me)]
         with _shared_by_two(comm, peer) as room:
             if room is not None:
-                kinds = [memory_of(2 * SIZES[-1], huge) for huge in (True, False)]
-                trials = [_Pair(comm, peer, pids[peer], room, memory) for memory in kinds]
-                one, both = (
-                    np.sum([trial.compare(both) for trial in trials], 0).tolist()
-                    for both in (False, True)
-                )
-                found[:] = best_start(one), best_start(both)
+                trials = [
+                    _Pair(comm, peer, pids[peer], room, memory_of(2 * SIZES[-1], huge))
+                    for huge in (True, False)
+                ]
+                for i, both in enumerate((False, True)):
+                    found[i] = best_start(*(trial.compare(both) for trial in trials))
     over = comm.Ibcast(found)
     while not over.Test():
         time.sleep(ASLEEP)
     return Reaching(*found.tolist())
 
 
-def best_start(gains: Sequence[float]) -> int:
-    """The size from which on gains add up to most; in doubt a small one.
+def best_start(huge: Sequence[float], small: Sequence[float]) -> int:
+    """The size from which on gains add up to most.
 
-    For MPI's libraries take long blocks where they lie, too: to do so is never slower than they.
+    Parameters
+    ----------
+    huge, small
+        What is gained for each size in pages of that kind. The longer a block, the more likely it
+        is in huge ones.
     """
-    rest = [sum(gains[i:]) + DOUBT * (len(gains) - i) for i in range(len(gains) + 1)]
+    likely = np.linspace(0, 1, len(SIZES))
+    gains = likely * huge + (1 - likely) * small
+    rest = [float(gains[i:].sum()) for i in range(len(SIZES) + 1)]
     return [*SIZES, 2 * SIZES[-1]][rest.index(max(rest))]
 
 
