@@ -177,7 +177,7 @@ def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
 def test_long_blocks_are_likelier_in_huge_pages() -> None:
     assert machine.best_start([1.1] * 9, [-1] * 9) == machine.SIZES[4]  # the middle
     assert machine.best_start([0.5] * 9, [-1] * 9) == machine.SIZES[6]
-    assert machine.best_start([-1] * 9, [1] * 9) == 2 * machine.SIZES[-1]
+    assert machine.best_start([-1.1] * 9, [1] * 9) == 2 * machine.SIZES[-1]
 
 
 def test_tuned_sizes_are_least_ones() -> None:
