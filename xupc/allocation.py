@@ -43,10 +43,7 @@ def _layout(
     """(nelems, dtype, blocksize, bytes of the largest part)."""
     n = _nelems(nelems, call)
     kind = check_dtype(dtype, call)
-    try:
-        block = resolve_blocksize(blocksize, n, threads)
-    except (TypeError, ValueError) as e:
-        raise type(e)(f"{call}: {e}") from None
+    block = resolve_blocksize(blocksize, n, threads, call)
     part = n if block == 0 else local_count(0, n, block, threads)
     return n, kind, block, part * kind.itemsize
 

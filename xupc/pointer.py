@@ -137,7 +137,7 @@ def local_to_global(thread: int, k: int, blocksize: int, threads: int) -> int:
     return (row * threads + thread) * blocksize + phase
 
 
-def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
+def resolve_blocksize(blocksize: object, nelems: int, threads: int, call: str) -> int:
     """Return a user's `blocksize` as a number.
 
     Parameters
@@ -146,6 +146,8 @@ def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
         None and 0 are indefinite; ``"*"`` is ``ceil(nelems / threads)``, at least 1.
     nelems, threads : int
         Size of the array and number of threads.
+    call : str
+        Where errors say that they come from.
 
     Raises
     ------
@@ -159,13 +161,13 @@ def resolve_blocksize(blocksize: object, nelems: int, threads: int) -> int:
         return 0
     if isinstance(blocksize, str):
         if blocksize != "*":
-            raise ValueError(f"blocksize is {show(blocksize)}: {expected}")
+            raise ValueError(f"{call}: blocksize is {show(blocksize)}: {expected}")
         return max(1, -(-nelems // threads))
     if isinstance(blocksize, bool | Flags) or not isinstance(blocksize, SupportsIndex):
-        raise TypeError(f"blocksize is {show(blocksize)}: {expected}")
+        raise TypeError(f"{call}: blocksize is {show(blocksize)}: {expected}")
     number = operator.index(blocksize)
     if number < 0:
-        raise ValueError(f"blocksize is {show(number)}: {expected}")
+        raise ValueError(f"{call}: blocksize is {show(number)}: {expected}")
     return number
 
 

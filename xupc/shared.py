@@ -242,7 +242,7 @@ class SharedPointer:
                 f"expected a multiple of {new.alignment}"
             )
         if blocksize is not None:
-            block = resolve_blocksize(_integer(blocksize, "p.cast", "blocksize"), 0, 1)
+            block = resolve_blocksize(_integer(blocksize, "p.cast", "blocksize"), 0, 1, "p.cast")
         kept = block == self._blocksize and new.itemsize == old.itemsize
         phase = self._phase if kept else 0
         return SharedPointer(self._allocation, self._rank, phase, self._addr, block, new)
@@ -1077,7 +1077,7 @@ def forall(
         raise TypeError("forall: expected either A or blocksize")
     if A is None:
         memory = current_memory()
-        block = resolve_blocksize(blocksize, max(count, 0), memory.threads)
+        block = resolve_blocksize(blocksize, max(count, 0), memory.threads, "forall")
         return affinity_indices(count, memory.me, block, memory.threads)
     if not isinstance(A, SharedArray):
         raise TypeError(f"forall: A is {show(A)}: expected a SharedArray")

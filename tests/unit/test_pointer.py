@@ -196,7 +196,7 @@ def test_layout_against_dealing(nelems: int, blocksize: int, threads: int) -> No
     ],
 )
 def test_resolve_blocksize(blocksize: object, nelems: int, threads: int, expected: int) -> None:
-    resolved = resolve_blocksize(blocksize, nelems, threads)
+    resolved = resolve_blocksize(blocksize, nelems, threads, "all_alloc")
     assert resolved == expected
     assert type(resolved) is int
 
@@ -217,8 +217,20 @@ def test_resolve_blocksize(blocksize: object, nelems: int, threads: int, expecte
     ],
 )
 def test_resolve_blocksize_refuses(blocksize: object, error: type[Exception]) -> None:
-    with pytest.raises(error, match="blocksize"):
-        resolve_blocksize(blocksize, 10, 4)
+    with pytest.raises(error, match="^all_alloc: blocksize is "):
+        resolve_blocksize(blocksize, 10, 4, "all_alloc")
+
+
+def test_what_a_blocksize_raises_itself_is_passed_on() -> None:
+    problem = UnicodeDecodeError("ascii", b"\xff", 0, 1, "not in range")
+
+    class Odd:
+        def __index__(self) -> int:
+            raise problem
+
+    with pytest.raises(UnicodeDecodeError) as caught:
+        resolve_blocksize(Odd(), 10, 4, "all_alloc")
+    assert caught.value is problem
 
 
 # --- slices
