@@ -667,15 +667,7 @@ class Team:
     def barrier(self, value: object = None) -> None:
         """Wait until all threads of the team are in the same barrier.
 
-        Parameters
-        ----------
-        value : int or str, optional
-            Must be equal on all threads that give one.
-
-        Raises
-        ------
-        CollectiveMismatchError
-            On every thread, if values differ or a thread is in another call.
+        The value and the errors are those of `xupc.barrier`.
         """
         self.enter("barrier")
         number = self._value_hash(value, "barrier")
