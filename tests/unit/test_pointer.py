@@ -217,7 +217,7 @@ def test_resolve_blocksize(blocksize: object, nelems: int, threads: int, expecte
     ],
 )
 def test_resolve_blocksize_refuses(blocksize: object, error: type[Exception]) -> None:
-    with pytest.raises(error, match="^all_alloc: blocksize is "):
+    with pytest.raises(error, match=r"^all_alloc: blocksize is "):
         resolve_blocksize(blocksize, 10, 4, "all_alloc")
 
 
