@@ -67,7 +67,7 @@ def core() -> list[Extension]:
     extension = Extension(
         "xupc.engine._core",
         sources=[str(SOURCE)],
-        depends=[str(header) for header in sorted(ENGINE.glob("*.h"))],
+        depends=[str(part) for kind in ("*.h", "*.pxi") for part in sorted(ENGINE.glob(kind))],
         include_dirs=[str(ENGINE)],
         extra_compile_args=C_FLAGS,
         optional=True,

@@ -52,7 +52,7 @@ import hashlib, sys
 from pathlib import Path
 root = Path(sys.argv[1])
 files = [root / "pyproject.toml", root / "setup.py"]
-files += sorted(path for kind in ("*.pyx", "*.pxd", "*.h") for path in (root / "xupc").rglob(kind))
+files += sorted(path for kind in ("*.pyx", "*.pxi", "*.h") for path in (root / "xupc").rglob(kind))
 digest = hashlib.sha256(repr((sys.version, sys.argv[1:])).encode())
 for path in files:
     digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")

@@ -18,6 +18,8 @@ from .arguments import as_integer
 from .engine import python as python_engine
 from .engine.ground import Ground
 from .engine.live import (
+    HOT_NS,
+    HOT_SHARED_NS,
     MISMATCH,
     SLOTS,
     Bound,
@@ -26,15 +28,16 @@ from .engine.live import (
     Waiting,
     barrier_plan,
     differs,
+    rounds_among,
 )
-from .engine.mpi import BARRIER, STALL, tag_of
-from .engine.native import lower
+from .engine.mpi import AGAIN, BARRIER, KINDS, STALL, TURNS, tag_of
+from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError, show
 from .fingerprint import fingerprint
-from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
+from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Barrier, Plan
 from .selection import Place, Table
 from .topology import ThreadTree, Tree
 
@@ -98,7 +101,6 @@ class Team:
         self.exchanges = not job.native or self.rank == self.node_root
         self.notified: Any = None
         self.queue: deque[Pending] = deque()
-        self.verified = 0  # the last operation up to which all threads' calls were the same
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         self._told: list[Any] = []
@@ -132,6 +134,8 @@ class Team:
         self.agreement = ground.agreement
         self.heap = ground.heap
         self.core = self._make_core(ground)
+        self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
+        self.exchange = self._make_exchange() if self.spans_nodes else None
         if self.spans_nodes:
             self.job.spanning.append(self)
 
@@ -167,6 +171,22 @@ class Team:
             (job.control, ground, job.pids),
             job.control.ring_address,
             0 if job.pids is None else job.pids.ctypes.data,
+        )
+
+    def _make_exchange(self) -> Any:
+        """What my node root has to meet the others without Python; None: with `NetBarrier`."""
+        network = self.job.network
+        functions = network.functions() if self.job.native and self.exchanges else None
+        if functions is None:
+            return None
+        return core.Exchange(
+            functions,
+            self.link.handle,
+            *self.exchange_rounds,
+            self.link.early,
+            (TURNS, KINDS, BARRIER, AGAIN),
+            network.mpi.Exception,
+            HOT_SHARED_NS if self.job.oversubscribed else HOT_NS,
         )
 
     def _left_word(self, ground: Ground) -> int:
@@ -304,7 +324,7 @@ class Team:
         self.job.teams.remove(self)
         if self.spans_nodes:
             self.job.spanning.remove(self)
-        self.job.engine.exposed.discard(self)
+        self.job.engine.cover(self)
         self._plans.clear()
         self._programs.clear()
         self._instances.clear()
@@ -344,7 +364,7 @@ class Team:
         several = self.spans_nodes
         self.core.give_up()
         if self.exchanges and not (instance.at_barrier and instance.released):
-            self._tell_all(_FOUND, self.verified, 0)
+            self._tell_all(_FOUND, self.core.verified, 0)
         if not instance.at_barrier:
             poison = self.meeting(_POISON, instance.record)
             poison.begin()
@@ -376,8 +396,7 @@ class Team:
             return False
         if self._heard_of_difference():
             return True
-        under_way = instance.net is not None and instance.net.barrier is not None
-        if under_way:
+        if instance.net is not None and instance.net.exchanging:
             return False
         mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
         tag = tag_of(self.core.epoch + (not at_barrier), BARRIER)
@@ -455,7 +474,24 @@ class Team:
         by_hand = plan.kernel is not None and plan.kernel.code is None
         if self.spans_nodes or not job.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
+        if self.exchange is not None:
+            self._meet_natively(instance)
         return instance
+
+    def _meet_natively(self, instance: Any) -> None:
+        """Barriers between nodes are the core's business, where I am a node root."""
+        steps = instance.program.python_steps
+        instance.exchange = self.exchange
+        for step in steps:
+            if isinstance(step, Exchange):
+                sends, recvs = (
+                    [(rank, *piece) for rank, pieces in route.items() for piece in pieces]
+                    for route in instance.net.routes(step)
+                )
+                instance.route = core.Route(self.exchange, sends, recvs, step.before)
+        instance.meets = not instance.plan.one_sided and all(
+            isinstance(step, Barrier) for step in steps
+        )
 
     def _scratch(self, plan: Plan) -> list[Bound]:
         """SLOT and BUFFER; HeapError if there is no room for the latter."""

@@ -8,7 +8,7 @@ without a line of Python; anything else goes to ``slow`` or ``drive``.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
@@ -148,6 +148,7 @@ STEP_FIELDS = (
 cdef enum:
     BUCKETS = 256
     FIRST_SLEEP_NS = 5000000
+    BURST_NS = 100000  # of tests of an exchange, before one looks at anything else
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
 cdef uint64_t _generation = 1
@@ -258,6 +259,7 @@ cdef class Team:
     cdef object keep
     cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef list records  # of the last calls, by operation: asked for when calls differ
+    cdef public uint64_t verified  # the last operation known to be the same on all threads
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
@@ -427,6 +429,9 @@ cdef class Instance:
     cdef public object net
     cdef public object owner
     cdef public bint active
+    cdef public Exchange exchange  # with which I meet other nodes, if I do so without Python
+    cdef public Route route  # what that carries
+    cdef public bint meets  # nothing but that would need Python
 
     def __cinit__(self, Team team, Program program, operands, bases, uint64_t hash,
                   uint64_t call, record):
@@ -548,6 +553,13 @@ cdef class Instance:
         return (self.i.pc[0] < self.program.p.end[0]
                 and self.program.steps[self.i.pc[0]].kind in (XS_RELEASE, XS_CHECK))
 
+    def meet(self):
+        """Go on with the exchange at which I stand; whether my node lane has moved."""
+        cdef int state = _meet(self, BURST_NS)
+        if state == XM_FAILED:
+            raise self.exchange.failed(self.exchange.x.error)
+        return state == XM_OVER
+
     def advance(self, int lane):
         self.i.pc[lane] += 1
 
@@ -571,6 +583,8 @@ cdef class Instance:
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
                 r = xu_run(&self.i, FIRST_SLEEP_NS)
+        elif self.meets and r != XU_DONE and not _exposed:
+            r = _go_on(self, r)
         if r == XU_DONE:
             xu_end(&self.i)
             return None
@@ -580,6 +594,9 @@ cdef class Instance:
         except (KeyboardInterrupt, SystemExit):
             _interrupted(self)
             raise
+
+
+include "_exchange.pxi"
 
 
 cdef class _Entry:

@@ -49,6 +49,7 @@ from ..plan.steps import (
 from .folding import Action, actions, carry_out, room
 from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native import Exchange
+from .native_core import core
 from .resync import raise_difference
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CALL_PYTHON",
     "DONE",
+    "HOT_NS",
+    "HOT_SHARED_NS",
     "MISMATCH",
     "PENDING",
     "SLOTS",
@@ -85,6 +88,8 @@ _CONFLICT, _WROTE = 1, 2
 
 Pieces = dict[int, list[tuple[int, int, int]]]
 """By rank: (operand, bytes from where it is bound, bytes)."""
+Rounds = list[tuple[list[int], list[int]]]
+"""Of an exchange: to whom messages go, and from whom they come."""
 
 
 class Bound:
@@ -139,6 +144,7 @@ class NetContext:
         self.bounds = bounds
         self.open = 0
         self.barrier: NetBarrier | None = None
+        self.exchange: Any = team.exchange  # the core's, which takes its place where there is one
         self.again = False
         self.posted: dict[int, Step] = {}
         self._bases: list[int] = []
@@ -295,11 +301,19 @@ class NetContext:
         for request in requests:
             self.link.track(request, finished, receives=receives)
 
+    @property
+    def exchanging(self) -> bool:
+        """Whether node roots are telling each other what they found."""
+        if self.exchange is not None:
+            return bool(self.exchange.under_way)
+        return self.barrier is not None
+
     def awaited(self, instance: Any) -> set[int]:
         """Threads off my node whose message or answer is still to come."""
         found: set[int] = set()
-        if self.barrier is not None:
-            found.update(self.team.threads[rank] for rank in self.barrier.missing)
+        exchange = self.exchange if self.exchange is not None else self.barrier
+        if exchange is not None:
+            found.update(self.team.threads[rank] for rank in exchange.missing)
         for step in self.posted.values():
             if isinstance(step, Get):
                 ranks = _sources(step)
@@ -318,6 +332,12 @@ class NetContext:
             step = instance.python_step(lane)
             while step is not None:
                 if isinstance(step, Barrier):
+                    if self.exchange is not None:
+                        if not instance.meet():  # which moves the lane itself
+                            break
+                        moved = True
+                        step = instance.python_step(lane)
+                        continue
                     if not self._exchange(instance, step):
                         break
                 elif isinstance(step, Fold | Scan):
@@ -384,17 +404,16 @@ class NetContext:
             self._deliver(step, self.barrier)
         instance.team.set_verdict(self.barrier.differs)
         if not self.barrier.differs:
-            self.team.verified = instance.op
+            instance.team.verified = instance.op
         self.barrier = None
         return True
 
     def _barrier(self, instance: Any, step: Barrier, kind: int) -> NetBarrier:
-        team, core = self.team, instance.team
+        core = instance.team
         data = self._collect(step) if isinstance(step, Exchange) else {}
-        return NetBarrier(
-            self.link, team.exchange_group, team.exchange_index, tag_of(core.epoch, kind),
-            core.node_result, team.tuning, data,
-        )
+        tag = tag_of(core.epoch, kind)
+        rounds, room = self.team.exchange_rounds
+        return NetBarrier(self.link, rounds, room, tag, core.node_result, data)
 
     def _pieces(self, steps: Sequence[Send | Recv]) -> Pieces:
         """Of messages, by the rank at the other end; in order."""
@@ -405,12 +424,12 @@ class NetContext:
                 operand = blocks.part.operand
                 places = [p for grid in self.grids([blocks]) for p in grid.each()]
                 for i, rank in peers:
-                    shift = i * step.peer_step - self._bases[operand]
+                    shift = i * step.peer_step - self.bounds[operand].address
                     pieces = [(operand, at + shift, n) for at, n in places]
                     found.setdefault(rank, []).extend(pieces)
         return found
 
-    def _routes(self, exchange: Exchange) -> tuple[Pieces, Pieces]:
+    def routes(self, exchange: Exchange) -> tuple[Pieces, Pieces]:
         """What a led call sends and gets; the same whenever the instance runs."""
         if self._led is None:
             self._led = self._pieces(exchange.sends), self._pieces(exchange.recvs)
@@ -421,13 +440,13 @@ class NetContext:
         bases = self._bases
         return {
             rank: b"".join([string_at(bases[operand] + at, n) for operand, at, n in pieces])
-            for rank, pieces in self._routes(exchange)[0].items()
+            for rank, pieces in self.routes(exchange)[0].items()
         }
 
     def _deliver(self, exchange: Exchange, barrier: NetBarrier) -> None:
         """The other end of `_collect`."""
         bases = self._bases
-        for rank, pieces in self._routes(exchange)[1].items():
+        for rank, pieces in self.routes(exchange)[1].items():
             taken = 0
             for operand, at, n in pieces:
                 memmove(bases[operand] + at, barrier.block(rank, taken, n), n)
@@ -446,8 +465,24 @@ def _sources(step: Get) -> Ranks:
     return Ranks(step.src.thread, step.count, step.src.thread_step)
 
 
+def rounds_among(
+    group: Sequence[int], me: int, tuning: Mapping[str, int]
+) -> tuple[Rounds, int]:
+    """How the threads of a group meet: the rounds, and the bytes of the longest message.
+
+    All to all if there are few, else dissemination. `me`: my place in the group.
+    """
+    n = len(group)
+    if n > tuning["flat"]:
+        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], _EXCHANGE.size
+    others = [group[(me + k) % n] for k in range(1, n)]
+    # also if another call sends as much: to see the difference
+    room = _EXCHANGE.size + max(tuning["lead"], tuning["lead_block"])
+    return [(others, others)] if others else [], room
+
+
 class NetBarrier:
-    """All node roots to all (few nodes), or dissemination in log2 rounds.
+    """The exchange of a barrier between nodes where the core's `Exchange` cannot be had.
 
     Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes, and
     between few nodes what else each is to get.
@@ -456,27 +491,19 @@ class NetBarrier:
     def __init__(
         self,
         link: Link,
-        group: Sequence[int],
-        me: int,
+        rounds: Rounds,
+        room: int,
         tag: int,
         result: tuple[int, int, int, int],
-        tuning: Mapping[str, int],
         data: Mapping[int, bytes],
     ) -> None:
         self.link = link
+        self.rounds = rounds
+        self.room = room
         self.tag = tag
         self.low, self.high, self.value, self.flags = result
         self.data = data
         self.received: dict[int, bytes | bytearray] = {}
-        self.room = _EXCHANGE.size
-        n = len(group)
-        if n <= tuning["flat"]:
-            room = max(tuning["lead"], tuning["lead_block"])
-            self.room += room  # also if another call sends it: to see the difference
-            others = [group[(me + k) % n] for k in range(1, n)]
-            self.rounds = [(others, others)] if others else []
-        else:
-            self.rounds = [([group[to]], [group[of]]) for to, of in dissemination(me, n)]
         self.round = -1
         self.waiting: dict[int, tuple[Any, bytearray]] = {}
         self.requests: list[Any] = []
@@ -565,8 +592,23 @@ class Engine:
         self.several_nodes = job.tree.node_count > 1 or not job.native
         # teams whose threads may read my memory one-sided until their next barrier
         self.exposed: set[Any] = set()
+        self._tell_core()
         # held by whoever waits or moves something on: the program, or the progress thread
         self.lock = threading.RLock()
+
+    def expose(self, team: Any) -> None:
+        """A team's threads may read my memory one-sided from now on."""
+        self.exposed.add(team)
+        self._tell_core()
+
+    def cover(self, team: Any) -> None:
+        """They will not any more."""
+        self.exposed.discard(team)
+        self._tell_core()
+
+    def _tell_core(self) -> None:
+        if core is not None:
+            core.expose(bool(self.exposed))
 
     # -- a call ------------------------------------------------------------------------
     def drive(self, instance: Any, status: int | None = None) -> None:
@@ -613,7 +655,7 @@ class Engine:
         self.job.control.ensure(instance.call, instance.record.title)
         net: NetContext | None = instance.net
         if net is not None and instance.plan.one_sided:
-            self.exposed.add(instance.owner)
+            self.expose(instance.owner)
             self.job.sync_windows()
             if instance.plan.sync[0] == "no":
                 net.settle(instance.plan)
@@ -641,12 +683,12 @@ class Engine:
         if instance.owner in self.exposed:
             self.job.sync_windows()
             if instance.plan.sync[1] == "all":
-                self.exposed.discard(instance.owner)
+                self.cover(instance.owner)
 
     def expect_reads(self, team: Any) -> None:
         """Others may read my memory one-sided until the team's next barrier: poll for them."""
         if self.job.tree.node_count > 1:
-            self.exposed.add(team)
+            self.expose(team)
             self.job.sync_windows()
 
     def interrupted(self, instance: Any) -> None:
@@ -792,7 +834,7 @@ class Waiting:
             return SLICE_NS
         busy = (
             self.instance is None
-            or (net is not None and (net.open or net.barrier is not None))
+            or (net is not None and (net.open or net.exchanging))
             or not job.native
             or job.pending
         )

@@ -13,6 +13,7 @@ never meet, so a mismatch cannot truncate or corrupt anything.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -32,9 +33,11 @@ __all__ = [
     "BARRIER",
     "CONTROL",
     "DATA",
+    "KINDS",
     "RESYNC",
     "SIGNAL",
     "STALL",
+    "TURNS",
     "Grid",
     "Link",
     "Network",
@@ -47,17 +50,19 @@ __all__ = [
 ]
 
 DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
+KINDS, TURNS = 8, 2048
 AGAIN = CONTROL  # control messages lie higher, so the plain number is free
 LOW_BITS = 15
-RESYNC = 2048 * 8  # added to CONTROL: accounts of a mismatch, and the verdict
-STALL = RESYNC + 2048 * 8 - 2
+RESYNC = TURNS * KINDS  # added to CONTROL: accounts of a mismatch, and the verdict
+STALL = RESYNC + TURNS * KINDS - 2
 TYPES = 256  # datatypes that are kept
+STATUS = 64  # bytes that the core has for one: XM_STATUS
 ABORT = 4  # whole seconds for MPI to end the job
 
 
 def tag_of(operation: int, kind: int) -> int:
     """The low bits of the tag of one operation's messages of a kind."""
-    return operation % 2048 * 8 + kind
+    return operation % TURNS * KINDS + kind
 
 
 class Grid(NamedTuple):
@@ -138,6 +143,25 @@ class Network:
         copy, request = comm.Idup()
         wait(request)
         return Link(self, copy)
+
+    def functions(self) -> tuple[int, int, int, int, int] | None:
+        """What the core needs to send messages itself, if it can be found.
+
+        The addresses of MPI's functions to send, to receive and to test all, of the type of a byte
+        the handle, and the bytes of a handle. They are those of the library that mpi4py has loaded.
+        """
+        try:
+            library = ctypes.CDLL(self.mpi.__file__)
+            send, receive, test = (
+                ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+                for name in ("MPI_Isend", "MPI_Irecv", "MPI_Testall")
+            )
+            sizes = {self.mpi._sizeof(kind) for kind in (self.mpi.Comm, self.mpi.Request)}
+            if len(sizes) > 1 or self.mpi._sizeof(self.mpi.Status) > STATUS:
+                return None
+            return send, receive, test, self.mpi._handleof(self.mpi.BYTE), sizes.pop()
+        except (OSError, AttributeError):
+            return None
 
     # -- requests ------------------------------------------------------------------
     def track(
@@ -267,6 +291,11 @@ class Link:
         self.size = comm.Get_size()
         self.early: dict[tuple[int, int], bytes] = {}
         self._rooms: dict[int, bytearray] = {}
+
+    @property
+    def handle(self) -> int:
+        """What MPI's C functions call the communicator."""
+        return int(self.mpi._handleof(self.comm))
 
     def among(self, ranks: Sequence[int]) -> Link:
         """Blocking, for these ranks alone: a link of their own."""

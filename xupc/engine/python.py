@@ -51,6 +51,7 @@ class Team:
     unread = None  # here no thread reads from another one's private memory
 
     def __init__(self, control: Control, number: int) -> None:
+        self.verified = 0  # the last operation known to be the same on all threads
         self.control = control
         self.number = number
         self.op = 0
