@@ -30,14 +30,14 @@ from .engine.live import (
     differs,
     rounds_among,
 )
-from .engine.mpi import AGAIN, BARRIER, KINDS, STALL, TURNS, tag_of
+from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, STALL, TURNS, tag_of
 from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
 from .engine.reports import Record
 from .errors import CollectiveMismatchError, XupcError, show
 from .fingerprint import fingerprint
-from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Barrier, Plan
+from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
 from .selection import Place, Table
 from .topology import ThreadTree, Tree
 
@@ -135,7 +135,7 @@ class Team:
         self.heap = ground.heap
         self.core = self._make_core(ground)
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
-        self.exchange = self._make_exchange() if self.spans_nodes else None
+        self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
             self.job.spanning.append(self)
 
@@ -173,18 +173,18 @@ class Team:
             0 if job.pids is None else job.pids.ctypes.data,
         )
 
-    def _make_exchange(self) -> Any:
-        """What my node root has to meet the others without Python; None: with `NetBarrier`."""
+    def _make_wire(self) -> Any:
+        """What the core sends messages by; None: Python does."""
         network = self.job.network
-        functions = network.functions() if self.job.native and self.exchanges else None
-        if functions is None:
+        if not self.job.native or not self.spans_nodes:
             return None
-        return core.Exchange(
-            functions,
-            self.link.handle,
-            *self.exchange_rounds,
-            self.link.early,
-            (TURNS, KINDS, BARRIER, AGAIN),
+        rounds, room = self.exchange_rounds
+        return core.Wire(
+            network.functions,
+            network.handle_of(self.link.comm),
+            (LOW_BITS, network.tag_bits, TURNS, KINDS, BARRIER, AGAIN),
+            rounds if self.exchanges else [],
+            room,
             network.mpi.Exception,
             HOT_SHARED_NS if self.job.oversubscribed else HOT_NS,
         )
@@ -474,24 +474,13 @@ class Team:
         by_hand = plan.kernel is not None and plan.kernel.code is None
         if self.spans_nodes or not job.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
-        if self.exchange is not None:
-            self._meet_natively(instance)
+        if self.wire is not None:
+            instance.join(self.wire)
+            for step in instance.program.python_steps:
+                if isinstance(step, Exchange):
+                    sends, recvs = map(instance.net.pieces, (step.sends, step.recvs))
+                    instance.lead(sends, recvs, step.before)
         return instance
-
-    def _meet_natively(self, instance: Any) -> None:
-        """Barriers between nodes are the core's business, where I am a node root."""
-        steps = instance.program.python_steps
-        instance.exchange = self.exchange
-        for step in steps:
-            if isinstance(step, Exchange):
-                sends, recvs = (
-                    [(rank, *piece) for rank, pieces in route.items() for piece in pieces]
-                    for route in instance.net.routes(step)
-                )
-                instance.route = core.Route(self.exchange, sends, recvs, step.before)
-        instance.meets = not instance.plan.one_sided and all(
-            isinstance(step, Barrier) for step in steps
-        )
 
     def _scratch(self, plan: Plan) -> list[Bound]:
         """SLOT and BUFFER; HeapError if there is no room for the latter."""

@@ -6,8 +6,8 @@ that finds its bound instance in the cache runs from argument check to return
 without a line of Python; anything else goes to ``slow`` or ``drive``.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
@@ -63,6 +63,7 @@ cdef extern from "core.h" nogil:
         uint64_t poison
         int32_t unread
         uint64_t led_epoch
+        uint64_t verified
         void *left
         uint64_t nt_min
         const int32_t *pids
@@ -148,7 +149,6 @@ STEP_FIELDS = (
 cdef enum:
     BUCKETS = 256
     FIRST_SLEEP_NS = 5000000
-    BURST_NS = 100000  # of tests of an exchange, before one looks at anything else
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
 cdef uint64_t _generation = 1
@@ -252,6 +252,9 @@ def fence():
     xu_fence()
 
 
+include "_messages.pxi"
+
+
 cdef class Team:
     """My side of a team's sync area on my node."""
 
@@ -259,7 +262,6 @@ cdef class Team:
     cdef object keep
     cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef list records  # of the last calls, by operation: asked for when calls differ
-    cdef public uint64_t verified  # the last operation known to be the same on all threads
     cdef public bint blocked  # between notify and wait: no cached call may run
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
@@ -324,6 +326,11 @@ cdef class Team:
         if self.t.led_epoch and self.t.led_epoch + self.blocked >= self.t.epoch:
             return self.t.led_epoch
         return 0
+
+    @property
+    def verified(self):
+        """The last operation known to be the same call on all threads."""
+        return self.t.verified
 
     def set_verdict(self, bint verdict):
         self.t.verdict = verdict
@@ -429,9 +436,8 @@ cdef class Instance:
     cdef public object net
     cdef public object owner
     cdef public bint active
-    cdef public Exchange exchange  # with which I meet other nodes, if I do so without Python
-    cdef public Route route  # what that carries
-    cdef public bint meets  # nothing but that would need Python
+    cdef xm_call c  # its messages, and the whole of it
+    cdef Wire wire  # None: on one node
 
     def __cinit__(self, Team team, Program program, operands, bases, uint64_t hash,
                   uint64_t call, record):
@@ -441,6 +447,7 @@ cdef class Instance:
         self.operands = tuple(operands)
         self.i.team = &team.t
         self.i.prog = &program.p
+        self.c.in_ = &self.i
         for k, (base, stride) in enumerate(bases):
             self.i.base[k] = <char *><uintptr_t>base
             self.i.stride[k] = stride
@@ -456,6 +463,8 @@ cdef class Instance:
     def __dealloc__(self):
         free(self.i.tickets)
         free(self.i.offered)
+        free(<void *>self.c.sends)
+        xm_end_mail(&self.c.mail)
 
     @property
     def plan(self):
@@ -472,6 +481,7 @@ cdef class Instance:
     cdef inline void _begin(self) noexcept:
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
+        xm_begin(&self.c)
         xu_begin(&self.i, self.hash, self.call)
         self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
 
@@ -482,11 +492,13 @@ cdef class Instance:
     cpdef int run(self, uint64_t sleep_ns):
         """Go on; sleeps only if sleep_ns > 0, and then for about that long."""
         cdef int r
-        if sleep_ns or self.program.large:
+        if sleep_ns or self.program.large or self.wire is not None:
             with nogil:
-                r = xu_run(&self.i, sleep_ns)
+                r = xm_run(&self.c, sleep_ns, 0)
         else:
             r = xu_run(&self.i, 0)
+        if self.wire is not None:
+            self.wire.check(self)
         return r
 
     def poll(self):
@@ -511,7 +523,7 @@ cdef class Instance:
         if self.i.pc[lane] >= self.program.p.end[lane]:
             return None
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
-        if s.kind != XS_PYTHON:
+        if s.kind != XS_PYTHON or xm_knows(&self.c, s):
             return None
         return self.program.python_steps[s.dst]
 
@@ -553,12 +565,74 @@ cdef class Instance:
         return (self.i.pc[0] < self.program.p.end[0]
                 and self.program.steps[self.i.pc[0]].kind in (XS_RELEASE, XS_CHECK))
 
-    def meet(self):
-        """Go on with the exchange at which I stand; whether my node lane has moved."""
-        cdef int state = _meet(self, BURST_NS)
-        if state == XM_FAILED:
-            raise self.exchange.failed(self.exchange.x.error)
-        return state == XM_OVER
+    def join(self, Wire wire):
+        """Have my messages sent by this."""
+        cdef Py_ssize_t k, n = len(self.program.python_steps)
+        self.c.mail.steps = <xm_step *>calloc(n + 1, sizeof(xm_step))
+        self.c.mail.left = <int32_t *>calloc(self.program.tickets + 1, sizeof(int32_t))
+        if not self.c.mail.steps or not self.c.mail.left:
+            raise MemoryError
+        for k in range(n):
+            self.c.mail.steps[k].count = -1
+        self.wire = wire
+        self.c.wire = &wire.w
+
+    def lead(self, list sends, list recvs, int before):
+        """What goes along with the exchange: pieces of (rank, operand, bytes from there, bytes).
+
+        `before`: rows that make the data, done again if it is sent again.
+        """
+        self.c.sends = _pieces(self.wire, sends + recvs)
+        self.c.recvs = self.c.sends + len(sends)
+        self.c.sent, self.c.received = len(sends), len(recvs)
+        self.c.led, self.c.before = 1, before
+
+    def learn(self, int lane, bint sends, int ticket, int kind, list messages, bint typed):
+        """The messages of the step at which a lane stands.
+
+        Each is (rank, operand, bytes from where that is bound, how many, of what type); operand -1
+        is nothing at all. `typed`: some are of types that may be given back.
+        """
+        cdef xm_mail *m = &self.c.mail
+        cdef xm_step *step = &m.steps[self.program.steps[self.i.pc[lane]].dst]
+        cdef Py_ssize_t n = m.known + len(messages)
+        cdef xm_message_of *room = <xm_message_of *>realloc(
+            m.messages, (n + 1) * sizeof(xm_message_of))
+        if not room:
+            raise MemoryError
+        m.messages = room
+        step.first, step.sends, step.ticket, step.kind = m.known, sends, ticket, kind
+        step.types = xm_types if typed else 0
+        for rank, operand, at, count, type_ in messages:
+            room[m.known].rank, room[m.known].operand = rank, operand
+            room[m.known].at, room[m.known].n, room[m.known].type = at, count, type_
+            m.known += 1
+        step.count = len(messages)
+
+    @property
+    def open(self):
+        """How many of its messages are under way."""
+        return self.c.mail.open
+
+    @property
+    def peers(self):
+        """Ranks at the other ends of messages that are under way."""
+        return {self.c.mail.ranks[k] for k in range(self.c.mail.open)}
+
+    @property
+    def moved(self):
+        """Whether messages have come to their end, or begun, since the last look at this."""
+        cdef bint moved = self.c.moved
+        self.c.moved = 0
+        return moved
+
+    def call_off(self):
+        """Nobody waits for its messages any more; they are over when none is `open`."""
+        xm_call_off(&self.c)
+
+    def look(self):
+        """Test its messages."""
+        xm_look(&self.c)
 
     def advance(self, int lane):
         self.i.pc[lane] += 1
@@ -583,9 +657,10 @@ cdef class Instance:
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
                 r = xu_run(&self.i, FIRST_SLEEP_NS)
-        elif self.meets and r != XU_DONE and not _exposed:
-            r = _go_on(self, r)
-        if r == XU_DONE:
+        elif self.wire is not None and not _exposed and not self.program.plan.one_sided:
+            with nogil:
+                r = xm_run(&self.c, FIRST_SLEEP_NS, self.wire.w.patience)
+        if r == XU_DONE and not self.c.mail.open:
             xu_end(&self.i)
             return None
         self.active = True
@@ -594,9 +669,6 @@ cdef class Instance:
         except (KeyboardInterrupt, SystemExit):
             _interrupted(self)
             raise
-
-
-include "_exchange.pxi"
 
 
 cdef class _Entry:

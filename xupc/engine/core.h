@@ -164,6 +164,7 @@ typedef struct {
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
+    uint64_t verified;  /* the last operation known to be the same call on all threads */
     uint64_t nt_min; /* copies of at least so many bytes bypass the cache; 0: none */
     const int32_t *pids; /* of my node's threads, by place; NULL if they cannot be reached into */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */

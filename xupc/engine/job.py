@@ -392,7 +392,8 @@ class Job:
         return int(self._machine_of_node[self.tree.node_of(thread)])
 
     def _agree_engine(self) -> bool:
-        wish = core is not None and os.environ.get("XUPC_ENGINE", "native") != "python"
+        wish = os.environ.get("XUPC_ENGINE", "native") != "python"
+        wish = wish and core is not None and self.network.functions is not None
         all_wish = np.empty(1, np.int32)
         self.link.comm.Allreduce(np.array([wish], np.int32), all_wish, self.network.mpi.MIN)
         return bool(all_wish[0])

@@ -23,7 +23,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import c_char, memmove, string_at
+from ctypes import c_char
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,8 +47,7 @@ from ..plan.steps import (
     Step,
 )
 from .folding import Action, actions, carry_out, room
-from .mpi import AGAIN, BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
-from .native import Exchange
+from .mpi import BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native_core import core
 from .resync import raise_difference
 
@@ -84,10 +83,8 @@ VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines 
 KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
 KEPT = 4096  # messages of an instance whose places are remembered
 _EXCHANGE = struct.Struct("<QQQQ")
-_CONFLICT, _WROTE = 1, 2
+_CONFLICT = 1
 
-Pieces = dict[int, list[tuple[int, int, int]]]
-"""By rank: (operand, bytes from where it is bound, bytes)."""
 Rounds = list[tuple[list[int], list[int]]]
 """Of an exchange: to whom messages go, and from whom they come."""
 
@@ -144,13 +141,11 @@ class NetContext:
         self.bounds = bounds
         self.open = 0
         self.barrier: NetBarrier | None = None
-        self.exchange: Any = team.exchange  # the core's, which takes its place where there is one
-        self.again = False
+        self.wire: Any = team.wire  # by which the core sends messages itself
         self.posted: dict[int, Step] = {}
         self._bases: list[int] = []
         self._messages: dict[int, list[tuple[int, Any]]] = {}
         self._kept = self._types_freed = 0
-        self._led: tuple[Pieces, Pieces] | None = None
         self.views: dict[tuple[Part, int, int], Any] = {}
         self._actions: dict[tuple[int, ...], list[Action]] = {}
 
@@ -165,7 +160,6 @@ class NetContext:
             self._forget_messages()
         self.open = 0
         self.barrier = None
-        self.again = False
         self.posted.clear()
 
     # -- addresses -------------------------------------------------------------------
@@ -304,16 +298,18 @@ class NetContext:
     @property
     def exchanging(self) -> bool:
         """Whether node roots are telling each other what they found."""
-        if self.exchange is not None:
-            return bool(self.exchange.under_way)
+        if self.wire is not None:
+            return bool(self.wire.exchanging)
         return self.barrier is not None
 
     def awaited(self, instance: Any) -> set[int]:
         """Threads off my node whose message or answer is still to come."""
         found: set[int] = set()
-        exchange = self.exchange if self.exchange is not None else self.barrier
+        exchange = self.wire if self.wire is not None else self.barrier
         if exchange is not None:
             found.update(self.team.threads[rank] for rank in exchange.missing)
+        if instance.open:
+            found.update(self.team.threads[rank] for rank in instance.peers)
         for step in self.posted.values():
             if isinstance(step, Get):
                 ranks = _sources(step)
@@ -332,16 +328,19 @@ class NetContext:
             step = instance.python_step(lane)
             while step is not None:
                 if isinstance(step, Barrier):
-                    if self.exchange is not None:
-                        if not instance.meet():  # which moves the lane itself
-                            break
+                    if self.wire is not None:
+                        self.wire.take(instance.team, self.link.early)
                         moved = True
-                        step = instance.python_step(lane)
-                        continue
-                    if not self._exchange(instance, step):
+                        break
+                    if not self._exchange(instance):
                         break
                 elif isinstance(step, Fold | Scan):
                     self.compute(step, instance)
+                elif self.wire is not None and not isinstance(step, Get) and self.learn(
+                    step, lane, instance
+                ):
+                    moved = True
+                    break
                 else:
                     self.post(step, instance)
                     if self.open % SERIES == 0:
@@ -384,40 +383,26 @@ class NetContext:
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
 
-    def _exchange(self, instance: Any, step: Barrier) -> bool:
-        """The barrier between nodes; True when the verdict is there.
-
-        A led call's data comes with it. It was read when my node had arrived; if anybody
-        has written to another node's memory before he came, it is read and sent again.
-        """
+    def _exchange(self, instance: Any) -> bool:
+        """The barrier between all threads, without the core; True when the verdict is there."""
         if self.barrier is None:
-            kind = AGAIN if self.again else BARRIER
-            self.barrier = self._barrier(instance, step, kind)
+            rounds, room = self.team.exchange_rounds
+            tag = tag_of(instance.team.epoch, BARRIER)
+            self.barrier = NetBarrier(self.link, rounds, room, tag, instance.team.node_result)
         if not self.barrier.poll():
             return False
-        if isinstance(step, Exchange) and not self.barrier.differs:
-            if self.barrier.wrote and not self.again:
-                self.again = True
-                self.barrier = None
-                instance.back(step.before)
-                return False if step.before else self._exchange(instance, step)
-            self._deliver(step, self.barrier)
         instance.team.set_verdict(self.barrier.differs)
         if not self.barrier.differs:
             instance.team.verified = instance.op
         self.barrier = None
         return True
 
-    def _barrier(self, instance: Any, step: Barrier, kind: int) -> NetBarrier:
-        core = instance.team
-        data = self._collect(step) if isinstance(step, Exchange) else {}
-        tag = tag_of(core.epoch, kind)
-        rounds, room = self.team.exchange_rounds
-        return NetBarrier(self.link, rounds, room, tag, core.node_result, data)
+    def pieces(self, steps: Sequence[Send | Recv]) -> list[tuple[int, int, int, int]]:
+        """What messages consist of, in order.
 
-    def _pieces(self, steps: Sequence[Send | Recv]) -> Pieces:
-        """Of messages, by the rank at the other end; in order."""
-        found: Pieces = {}
+        (rank at the other end, operand, bytes from where that is bound, bytes).
+        """
+        found = []
         for step in steps:
             peers = self.far(_other_ends(step))
             for blocks in step.blocks:
@@ -425,32 +410,31 @@ class NetContext:
                 places = [p for grid in self.grids([blocks]) for p in grid.each()]
                 for i, rank in peers:
                     shift = i * step.peer_step - self.bounds[operand].address
-                    pieces = [(operand, at + shift, n) for at, n in places]
-                    found.setdefault(rank, []).extend(pieces)
+                    found += [(rank, operand, at + shift, n) for at, n in places]
         return found
 
-    def routes(self, exchange: Exchange) -> tuple[Pieces, Pieces]:
-        """What a led call sends and gets; the same whenever the instance runs."""
-        if self._led is None:
-            self._led = self._pieces(exchange.sends), self._pieces(exchange.recvs)
-        return self._led
-
-    def _collect(self, exchange: Exchange) -> dict[int, bytes]:
-        """The bytes for each rank, one piece after the other."""
-        bases = self._bases
-        return {
-            rank: b"".join([string_at(bases[operand] + at, n) for operand, at, n in pieces])
-            for rank, pieces in self.routes(exchange)[0].items()
-        }
-
-    def _deliver(self, exchange: Exchange, barrier: NetBarrier) -> None:
-        """The other end of `_collect`."""
-        bases = self._bases
-        for rank, pieces in self.routes(exchange)[1].items():
-            taken = 0
-            for operand, at, n in pieces:
-                memmove(bases[operand] + at, barrier.block(rank, taken, n), n)
-                taken += n
+    def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Any) -> bool:
+        """Tell the core what a step sends or receives; False if that is for Python to do."""
+        network, typed = self.network, False
+        ends = self.far(_other_ends(step))
+        if isinstance(step, NetSignal | NetWait):
+            kind = SIGNAL + step.channel
+            byte = network.handle_of(network.mpi.BYTE)
+            n = int(isinstance(step, NetWait))
+            messages = [(rank, -1, 0, n, byte) for _, rank in ends]
+        else:
+            operands = {blocks.part.operand for blocks in step.blocks}
+            if len(operands) > 1:  # which may be bound elsewhere in another call
+                return False
+            kind, operand = DATA, operands.pop()
+            address, _, n, datatype = network.shape(self.grids(step.blocks))
+            typed = datatype is not network.mpi.BYTE
+            handle = network.handle_of(datatype)
+            at = address - self.bounds[operand].address
+            messages = [(rank, operand, at + i * step.peer_step, n, handle) for i, rank in ends]
+        sends = isinstance(step, Send | NetSignal)
+        instance.learn(lane, sends, step.ticket, kind, messages, typed)
+        return True
 
 
 def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:
@@ -482,10 +466,9 @@ def rounds_among(
 
 
 class NetBarrier:
-    """The exchange of a barrier between nodes where the core's `Exchange` cannot be had.
+    """The exchange of a barrier without the core.
 
-    Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes, and
-    between few nodes what else each is to get.
+    Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes.
     """
 
     def __init__(
@@ -495,15 +478,12 @@ class NetBarrier:
         room: int,
         tag: int,
         result: tuple[int, int, int, int],
-        data: Mapping[int, bytes],
     ) -> None:
         self.link = link
         self.rounds = rounds
         self.room = room
         self.tag = tag
         self.low, self.high, self.value, self.flags = result
-        self.data = data
-        self.received: dict[int, bytes | bytearray] = {}
         self.round = -1
         self.waiting: dict[int, tuple[Any, bytearray]] = {}
         self.requests: list[Any] = []
@@ -513,11 +493,6 @@ class NetBarrier:
     def differs(self) -> bool:
         """The verdict."""
         return self.low != self.high or bool(self.flags & _CONFLICT)
-
-    @property
-    def wrote(self) -> bool:
-        """Whether any thread had written to another node's memory before it arrived."""
-        return bool(self.flags & _WROTE)
 
     @property
     def missing(self) -> list[int]:
@@ -532,15 +507,13 @@ class NetBarrier:
         for rank in of:
             early = self.link.early.pop((rank, self.tag), None)
             if early is not None:
-                self._take(rank, early)
+                self._take(early)
                 continue
             buffer = self.link.room(rank, self.room)
             self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
             self.requests.append(self.waiting[rank][0])
         head = _EXCHANGE.pack(self.low, self.high, self.value, self.flags)
-        for rank in to:
-            data = head + self.data[rank] if rank in self.data else head
-            self.requests.append(self.link.send_bytes(rank, self.tag, data))
+        self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
 
     def poll(self) -> bool:
         """Test for a while; True when all rounds are done.
@@ -551,8 +524,8 @@ class NetBarrier:
         for _ in range(BURST):
             if self.link.network.all_done(self.requests):
                 self.requests.clear()
-                for rank, (_request, buffer) in self.waiting.items():
-                    self._take(rank, buffer)
+                for _request, buffer in self.waiting.values():
+                    self._take(buffer)
                 self.waiting.clear()
                 self._next_round()
                 if self.round >= len(self.rounds):
@@ -561,13 +534,7 @@ class NetBarrier:
                 os.sched_yield()
         return False
 
-    def block(self, rank: int, offset: int, nbytes: int) -> bytes:
-        """A piece of what came besides, valid until the next barrier begins."""
-        start = _EXCHANGE.size + offset
-        return bytes(self.received[rank][start : start + nbytes])
-
-    def _take(self, rank: int, data: bytes | bytearray) -> None:
-        self.received[rank] = data
+    def _take(self, data: bytes | bytearray) -> None:
         low, high, value, flags = _EXCHANGE.unpack_from(data)
         self.low = min(self.low, low)
         self.high = max(self.high, high)
@@ -641,7 +608,7 @@ class Engine:
                 raise_difference(instance)
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
-        if status != DONE or (net is not None and net.open):
+        if status != DONE or (net is not None and (net.open or instance.open)):
             return False
         self._end(instance)
         return True
@@ -705,13 +672,15 @@ class Engine:
         net: NetContext | None = instance.net
         wait = Waiting(self.job, instance)
         while True:
-            if status == MISMATCH or (status == DONE and (net is None or not net.open)):
+            if status == MISMATCH or (
+                status == DONE and (net is None or not (net.open or instance.open))
+            ):
                 wait.over()
                 return status
-            moved = False
+            moved = net is not None and instance.moved
             if status == CALL_PYTHON:
                 assert net is not None
-                moved = net.go_on(instance)
+                moved |= net.go_on(instance)
             if self.several_nodes and self.network.progress():
                 moved = True
             if self.job.pending and self.job.progress():
@@ -834,7 +803,7 @@ class Waiting:
             return SLICE_NS
         busy = (
             self.instance is None
-            or (net is not None and (net.open or net.exchanging))
+            or (net is not None and (net.open or net.exchanging or self.instance.open))
             or not job.native
             or job.pending
         )

@@ -1,9 +1,14 @@
-/* messages.h: what node roots tell each other at a barrier, by MPI's C functions, without Python.
+/* messages.h: messages between nodes by MPI's C functions, without Python between a call's steps.
  *
  * Knows no MPI header, since one core serves whichever MPI the process has loaded: `xm_mpi` holds
- * the addresses of three functions, and how large MPI's handles are (an int or a pointer).
+ * the addresses of MPI's functions, and how large its handles are (an int or a pointer).
  *
- * An exchange goes in rounds. A round has slots: to whom a message goes, and from whom one comes.
+ * Mail.  A call's messages. What a step sends or receives is worked out by Python when the step is
+ * met for the first time (`xm_learn`), relative to where its operands are bound; from then on it is
+ * posted here. A step's ticket is set when all its messages are over.
+ *
+ * Exchanges.  What node roots tell each other at a barrier. They go in rounds; a round has slots: to
+ * whom a message goes, and from whom one comes.
  *
  *   few nodes    one round, a slot for each other node root
  *   many         dissemination: log2 rounds of one slot
@@ -17,23 +22,24 @@
  *
  * The buffers belong to the exchange and are as long as the longest message that any call may send,
  * so that a message of a call that differs is taken, and the difference seen.
+ *
+ * A call (`xm_run`) goes on by turns: its node-local steps (core.h), then what it has with MPI. As
+ * long as that is under way the thread tests and gives its core away; where only its own node is
+ * waited for it sleeps as in core.h. What takes longer is for Python to wait for.
  */
 #ifndef XUPC_MESSAGES_H
 #define XUPC_MESSAGES_H
 
-#include <sched.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "core.h"
 
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
+#define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
 
 enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
 enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
 
 typedef struct {
-    uintptr_t isend, irecv, testall;
+    uintptr_t isend, irecv, testall, testsome, cancel;
     uintptr_t byte;   /* MPI_BYTE */
     int64_t handle;   /* bytes of a handle: sizeof(int) or sizeof(void *) */
 } xm_mpi;
@@ -54,6 +60,7 @@ typedef struct {
     char *taken;              /* by slot: its message is here already */
     char *requests, *statuses; /* of the round: first the receives, by slot, then the sends */
     int32_t round;            /* under way; -1: none */
+    int32_t again;            /* it is a repetition */
     int32_t posted;           /* requests of the round */
     int32_t error;            /* MPI's, after XM_FAILED */
     int32_t tag;
@@ -61,13 +68,13 @@ typedef struct {
 } xm_exchange;
 
 /* ---- MPI's functions, by the size of its handles ------------------------------ */
-static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, int64_t n, int rank,
-                             int tag, uintptr_t comm, char *request) {
+static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, int64_t n,
+                             uintptr_t type, int rank, int tag, uintptr_t comm, char *request) {
     if (mpi->handle == (int64_t)sizeof(int))
         return ((int (*)(void *, int, int, int, int, int, void *))function)(
-            data, (int)n, (int)mpi->byte, rank, tag, (int)comm, request);
+            data, (int)n, (int)type, rank, tag, (int)comm, request);
     return ((int (*)(void *, int, void *, int, int, void *, void *))function)(
-        data, (int)n, (void *)mpi->byte, rank, tag, (void *)comm, request);
+        data, (int)n, (void *)type, rank, tag, (void *)comm, request);
 }
 
 static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int *done,
@@ -89,16 +96,16 @@ static inline int xm_post(xm_exchange *x) {
     x->posted = 0;
     for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
         if (x->taken[i]) continue;
-        error = xm_message(&x->mpi, x->mpi.irecv, x->in + i * x->room, x->room, x->of[i], x->tag,
-                           x->comm, x->requests + x->posted * x->mpi.handle);
+        error = xm_message(&x->mpi, x->mpi.irecv, x->in + i * x->room, x->room, x->mpi.byte,
+                           x->of[i], x->tag, x->comm, x->requests + x->posted * x->mpi.handle);
         if (error) return xm_failed(x, error);
         x->posted++;
     }
     for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
         memcpy(x->out + i * x->room, &x->head, sizeof x->head);
         error = xm_message(&x->mpi, x->mpi.isend, x->out + i * x->room,
-                           (int64_t)sizeof x->head + x->more[i], x->to[i], x->tag, x->comm,
-                           x->requests + x->posted * x->mpi.handle);
+                           (int64_t)sizeof x->head + x->more[i], x->mpi.byte, x->to[i], x->tag,
+                           x->comm, x->requests + x->posted * x->mpi.handle);
         if (error) return xm_failed(x, error);
         x->posted++;
     }
@@ -137,23 +144,6 @@ static inline int xm_test(xm_exchange *x) {
     memset(x->more, 0, sizeof *x->more * (size_t)x->slots);
     memset(x->taken, 0, (size_t)x->slots);
     return XM_OVER;
-}
-
-static inline int64_t xm_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Test for about so long, with nothing between the tests but that others get the core. */
-static inline int xm_wait(xm_exchange *x, int64_t ns) {
-    int64_t end = xm_now_ns() + ns;
-    int state;
-    while ((state = xm_test(x)) == XM_OPEN) {
-        if (xm_now_ns() >= end) break;
-        sched_yield();
-    }
-    return state;
 }
 
 /* Whether the message of a slot of the round under way has not come yet. */
@@ -210,6 +200,269 @@ static inline int xm_make(xm_exchange *x) {
     x->requests = calloc(2 * slots, (size_t)x->mpi.handle);
     x->statuses = calloc(2 * slots, XM_STATUS);
     return x->in && x->out && x->more && x->taken && x->requests && x->statuses;
+}
+
+/* ---- mail ---------------------------------------------------------------------------- */
+typedef struct {
+    int32_t rank, operand;
+    int64_t at;     /* bytes from where the operand is bound */
+    int64_t n;      /* of the type */
+    uintptr_t type;
+} xm_message_of;
+
+typedef struct {
+    int32_t first, count; /* its messages; count -1: not known */
+    int32_t ticket, kind; /* kind: of its tag */
+    int32_t sends;
+    uint32_t types;       /* how many types had been given back when it was learnt; 0: bytes alone */
+} xm_step;
+
+typedef struct {
+    xm_step *steps;         /* by number of the Python-side step */
+    xm_message_of *messages;
+    int32_t known;
+    int32_t open, capacity; /* of what is in flight: */
+    char *requests, *statuses;
+    int32_t *indices, *tickets, *ranks, *sends;
+    int32_t *left;          /* by ticket: messages that are not over */
+    int32_t error;          /* MPI's */
+    int32_t called_off;     /* nobody waits for it any more */
+    char nothing[8];        /* what empty messages are made of */
+} xm_mail;
+
+typedef struct { /* of a team: with whom it is, and what calls have in common */
+    xm_mpi mpi;
+    uintptr_t comm;
+    int32_t tag_bits, low_bits, turns, kinds, barrier, again;
+    int64_t patience; /* ns that it is worth to test for before anything else is looked at */
+    xm_exchange x;    /* no rounds: I am no node root */
+    int32_t early;    /* messages of the next exchange may have been taken: ask Python */
+} xm_wire;
+
+typedef struct {
+    xu_inst *in;
+    xm_wire *wire; /* NULL: one node */
+    xm_mail mail;
+    const xm_piece *sends, *recvs; /* what goes along with the exchange of a led call */
+    int32_t sent, received;
+    int32_t led, before; /* before: rows that make the data, done again if it is sent again */
+    int32_t moved;       /* something has happened since Python looked */
+} xm_call;
+
+enum { XM_OTHER, XM_MEETS, XM_MAILS }; /* a PYTHON row's src: what kind of step; as in native.py */
+
+static uint32_t xm_types = 1; /* 1 + how many types were given back */
+
+static inline xm_step *xm_step_of(const xm_call *c, const xu_step *s) {
+    return &c->mail.steps[s->dst];
+}
+
+/* Whether a row can be carried out here. */
+static inline int xm_knows(const xm_call *c, const xu_step *s) {
+    if (s->kind != XS_PYTHON || !c->wire) return 0;
+    if (s->src == XM_MEETS) return c->wire->x.rounds > 0 && !c->wire->early;
+    const xm_step *step = xm_step_of(c, s);
+    return s->src == XM_MAILS && step->count >= 0 && (!step->types || step->types == xm_types);
+}
+
+/* Room for `n` more. */
+static inline int xm_room(xm_call *c, int32_t n) {
+    xm_mail *m = &c->mail;
+    if (m->open + n <= m->capacity) return 1;
+    size_t most = 2 * (size_t)(m->open + n);
+    char *requests = realloc(m->requests, most * (size_t)c->wire->mpi.handle);
+    if (requests) m->requests = requests;
+    char *statuses = realloc(m->statuses, most * XM_STATUS);
+    if (statuses) m->statuses = statuses;
+    int32_t **rows[] = {&m->indices, &m->tickets, &m->ranks, &m->sends};
+    int ok = requests && statuses;
+    for (int k = 0; k < 4; k++) {
+        int32_t *row = realloc(*rows[k], most * sizeof *row);
+        if (row) *rows[k] = row;
+        ok = ok && row;
+    }
+    if (ok) m->capacity = (int32_t)most;
+    return ok;
+}
+
+static inline int32_t xm_tag(const xm_wire *w, uint64_t number, int32_t kind) {
+    return (int32_t)(number % (uint64_t)w->turns) * w->kinds + kind;
+}
+
+/* Post a step's messages. */
+static inline int xm_send_off(xm_call *c, const xm_step *step) {
+    xm_mail *m = &c->mail;
+    const xm_wire *w = c->wire;
+    uint64_t high = c->in->fp & (((uint64_t)1 << w->tag_bits) - 1);
+    int32_t tag = (int32_t)(high << w->low_bits) | xm_tag(w, c->in->op, step->kind);
+    if (!xm_room(c, step->count)) {
+        m->error = 1;
+        return XM_FAILED;
+    }
+    m->left[step->ticket] = step->count;
+    if (!step->count) c->in->tickets[step->ticket] = 1;
+    for (int32_t i = 0; i < step->count; i++) {
+        const xm_message_of *p = &m->messages[step->first + i];
+        char *data = p->operand < 0 ? m->nothing : c->in->base[p->operand] + p->at;
+        m->error = xm_message(&w->mpi, step->sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
+                              p->type, p->rank, tag, w->comm,
+                              m->requests + m->open * w->mpi.handle);
+        if (m->error) return XM_FAILED;
+        m->tickets[m->open] = step->ticket;
+        m->ranks[m->open] = p->rank;
+        m->sends[m->open++] = step->sends;
+    }
+    return XM_OVER;
+}
+
+/* Test what is in flight; XM_OVER: something has come to its end. */
+static inline int xm_look(xm_call *c) {
+    xm_mail *m = &c->mail;
+    if (m->error) return XM_FAILED;
+    if (!m->open) return XM_OPEN;
+    int64_t size = c->wire->mpi.handle;
+    int done = 0;
+    m->error = ((int (*)(int, void *, int *, int *, void *))c->wire->mpi.testsome)(
+        m->open, m->requests, &done, m->indices, m->statuses);
+    if (m->error) return XM_FAILED;
+    if (done <= 0) return XM_OPEN;
+    for (int k = 0; k < done; k++) {
+        int32_t i = m->indices[k], ticket = m->tickets[i];
+        m->tickets[i] = -1;
+        if (!--m->left[ticket] && !m->called_off) c->in->tickets[ticket] = 1;
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < m->open; i++) {
+        if (m->tickets[i] < 0) continue;
+        memmove(m->requests + kept * size, m->requests + i * size, (size_t)size);
+        m->tickets[kept] = m->tickets[i];
+        m->ranks[kept] = m->ranks[i];
+        m->sends[kept++] = m->sends[i];
+    }
+    m->open = kept;
+    return XM_OVER;
+}
+
+/* Nobody waits for it any more: what has not met its sender yet is called off. */
+static inline void xm_call_off(xm_call *c) {
+    xm_mail *m = &c->mail;
+    m->called_off = 1;
+    for (int32_t i = 0; i < m->open; i++)
+        if (!m->sends[i])
+            ((int (*)(void *))c->wire->mpi.cancel)(m->requests + i * c->wire->mpi.handle);
+}
+
+/* ---- a call ----------------------------------------------------------------------------- */
+/* The exchange at which the node lane stands; XM_OVER: the lane has moved. */
+static inline int xm_meet(xm_call *c) {
+    xm_wire *w = c->wire;
+    xm_exchange *x = &w->x;
+    xu_team *t = c->in->team;
+    int state = XM_OPEN;
+    if (x->round < 0) {
+        xm_head mine = {t->node_min, t->node_max, t->node_value,
+                        (t->node_conflict ? XM_CONFLICT : 0) | (t->node_wrote ? XM_WROTE : 0)};
+        if (c->led) xm_load(x, c->sends, c->sent, c->in->base);
+        state = xm_start(x, xm_tag(w, t->epoch, x->again ? w->again : w->barrier), mine);
+    }
+    if (state == XM_OPEN) state = xm_test(x);
+    if (state != XM_OVER) return state;
+    int differs = x->head.low != x->head.high || (x->head.flags & XM_CONFLICT);
+    if (c->led && !differs) {
+        if (x->head.flags & XM_WROTE && !x->again) {
+            x->again = 1; /* somebody wrote to another node's memory before he came: once more */
+            c->in->pc[0] -= c->before;
+            return XM_OVER;
+        }
+        xm_deliver(x, c->recvs, c->received, c->in->base);
+    }
+    x->again = 0;
+    t->verdict = differs;
+    if (!differs) t->verified = c->in->op;
+    c->in->pc[0]++;
+    return XM_OVER;
+}
+
+/* Whether messages of the call are under way. */
+static inline int xm_busy(const xm_call *c) {
+    return c->mail.open || (c->wire && c->wire->x.round >= 0);
+}
+
+typedef struct {
+    int moved, stuck, failed; /* stuck: a lane stands where only Python can go on */
+} xm_turn;
+
+/* What there is to do with MPI, once. */
+static inline xm_turn xm_turn_of(xm_call *c) {
+    xm_turn turn = {0, 0, 0};
+    xu_inst *in = c->in;
+    int posted = 0;
+    for (int lane = XU_LANES - 1; lane >= 0; lane--) {
+        while (in->pc[lane] < in->prog->end[lane]) {
+            const xu_step *s = &in->prog->steps[in->pc[lane]];
+            if (s->kind != XS_PYTHON) break;
+            if (!xm_knows(c, s)) {
+                turn.stuck = 1;
+                break;
+            }
+            int state = s->src == XM_MEETS ? xm_meet(c) : xm_send_off(c, xm_step_of(c, s));
+            if (state == XM_FAILED) turn.failed = 1;
+            if (state != XM_OVER) break;
+            turn.moved = 1;
+            if (s->src == XM_MEETS) continue;
+            in->pc[lane]++;
+            /* what was posted before wants to move */
+            if (++posted % XM_SERIES == 0 && xm_look(c) == XM_FAILED) turn.failed = 1;
+        }
+    }
+    if (c->mail.open) {
+        int state = xm_look(c);
+        if (state == XM_FAILED) turn.failed = 1;
+        if (state == XM_OVER) turn.moved = 1;
+    }
+    if (turn.moved) c->moved = 1;
+    return turn;
+}
+
+/* As far as a call gets without Python: as xu_run, but for XU_PENDING and XU_CALL_PYTHON, which say
+ * nothing of `xm_busy`; XU_DONE, too, while messages are under way. Sleeps only if nothing of MPI's
+ * is under way; tests for `patience` ns after something has happened. */
+static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
+    int r = xu_run(c->in, c->wire && xm_busy(c) ? 0 : sleep_ns);
+    if (!c->wire) return r;
+    uint64_t until = 0;
+    for (;;) {
+        if (r == XU_MISMATCH || (r == XU_DONE && !c->mail.open)) return r;
+        if (r == XU_PENDING && !xm_busy(c)) return r;
+        xm_turn turn = xm_turn_of(c);
+        if (turn.failed) return r;
+        if (turn.moved) {
+            until = 0;
+            r = xu_run(c->in, 0);
+            if (r == XU_PENDING && !xm_busy(c) && sleep_ns) r = xu_run(c->in, sleep_ns);
+            continue;
+        }
+        if (turn.stuck && r == XU_CALL_PYTHON) return r;
+        if (!patience) return r;
+        uint64_t now = xu_now_ns();
+        if (!until) until = now + (uint64_t)patience;
+        if (now >= until) return r;
+        sched_yield();
+        r = xu_run(c->in, 0);
+    }
+}
+
+/* A new run. */
+static inline void xm_begin(xm_call *c) {
+    c->mail.called_off = 0;
+    c->moved = 0;
+}
+
+static inline void xm_end_mail(xm_mail *m) {
+    free(m->steps), free(m->messages), free(m->left);
+    if (m->open) return; /* MPI still writes there: it stays */
+    free(m->requests), free(m->statuses);
+    free(m->indices), free(m->tickets), free(m->ranks), free(m->sends);
 }
 
 #endif

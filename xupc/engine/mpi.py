@@ -18,11 +18,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import show
+from .native_core import core
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -34,6 +36,7 @@ __all__ = [
     "CONTROL",
     "DATA",
     "KINDS",
+    "LOW_BITS",
     "RESYNC",
     "SIGNAL",
     "STALL",
@@ -57,6 +60,7 @@ RESYNC = TURNS * KINDS  # added to CONTROL: accounts of a mismatch, and the verd
 STALL = RESYNC + TURNS * KINDS - 2
 TYPES = 256  # datatypes that are kept
 STATUS = 64  # bytes that the core has for one: XM_STATUS
+FUNCTIONS = ("MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Testsome", "MPI_Cancel")
 ABORT = 4  # whole seconds for MPI to end the job
 
 
@@ -129,6 +133,7 @@ class Network:
         # of each request; None: it is done, and stays in its place for a while
         self._whose: list[tuple[Link, Callable[[], None], bool] | None] = []
         self._open = 0
+        self._adrift: list[tuple[Link, Any]] = []  # calls given up, with the core's messages
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self.types_freed = 0
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
@@ -144,24 +149,27 @@ class Network:
         wait(request)
         return Link(self, copy)
 
-    def functions(self) -> tuple[int, int, int, int, int] | None:
+    @cached_property
+    def functions(self) -> tuple[int, ...] | None:
         """What the core needs to send messages itself, if it can be found.
 
-        The addresses of MPI's functions to send, to receive and to test all, of the type of a byte
-        the handle, and the bytes of a handle. They are those of the library that mpi4py has loaded.
+        The addresses of the `FUNCTIONS` of the library that mpi4py has loaded, the handle of the
+        type of a byte, and the bytes of a handle.
         """
+        mpi = self.mpi
         try:
-            library = ctypes.CDLL(self.mpi.__file__)
-            send, receive, test = (
-                ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-                for name in ("MPI_Isend", "MPI_Irecv", "MPI_Testall")
-            )
-            sizes = {self.mpi._sizeof(kind) for kind in (self.mpi.Comm, self.mpi.Request)}
-            if len(sizes) > 1 or self.mpi._sizeof(self.mpi.Status) > STATUS:
+            library = ctypes.CDLL(mpi.__file__)
+            found = [ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in FUNCTIONS]
+            sizes = {mpi._sizeof(kind) for kind in (mpi.Comm, mpi.Request, mpi.Datatype)}
+            if len(sizes) > 1 or mpi._sizeof(mpi.Status) > STATUS:
                 return None
-            return send, receive, test, self.mpi._handleof(self.mpi.BYTE), sizes.pop()
+            return *found, self.handle_of(mpi.BYTE), sizes.pop()
         except (OSError, AttributeError):
             return None
+
+    def handle_of(self, thing: Any) -> int:
+        """What MPI's C functions call a communicator or a datatype."""
+        return int(self.mpi._handleof(thing))
 
     # -- requests ------------------------------------------------------------------
     def track(
@@ -182,6 +190,8 @@ class Network:
         Without anything in flight it still enters MPI, which is what serves the
         one-sided accesses of others.
         """
+        for _, instance in self._adrift:
+            instance.look()
         if not self._requests:
             self.enter()
             return False
@@ -206,12 +216,17 @@ class Network:
         """Test some requests of one's own together."""
         return bool(self.mpi.Request.Testall(requests))
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: Link, instance: Any) -> None:
         """Wait for nothing of a link's that is in flight any more (after a mismatch).
+
+        `instance`: the call, which may have messages of its own.
 
         Memory is written and read until `quiet` all the same: only messages that have not met
         their receiver yet can be called off there. Whoever sent them has them taken by `discard`.
         """
+        if instance.open:
+            instance.call_off()
+            self._adrift.append((link, instance))
         for i, entry in enumerate(self._whose):
             if entry is not None and entry[0] is link:
                 receives = entry[2]
@@ -221,15 +236,21 @@ class Network:
 
     def quiet(self, link: Link) -> bool:
         """Whether nothing of a link's is in flight."""
-        return all(entry is None or entry[0] is not link for entry in self._whose)
+        self._adrift = [(of, instance) for of, instance in self._adrift if instance.open]
+        here = [of for of, _ in self._adrift] + [entry[0] for entry in self._whose if entry]
+        return all(of is not link for of in here)
 
     # -- datatypes -----------------------------------------------------------------
     def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
         """A buffer description: all blocks of the grids, `shift` bytes further on."""
+        address, span, n, datatype = self.shape(grids)
+        return [self.mpi.buffer.fromaddress(address + shift, span), n, datatype]
+
+    def shape(self, grids: Sequence[Grid]) -> tuple[int, int, int, MPI.Datatype]:
+        """(address, bytes from the first to the last, how many, of what type) of all blocks."""
         first = grids[0]
         if len(grids) == 1 and first.columns == 1:
-            memory = self.mpi.buffer.fromaddress(first.address + shift, first.nbytes)
-            return [memory, first.nbytes, self.mpi.BYTE]
+            return first.address, first.nbytes, first.nbytes, self.mpi.BYTE
         low = min(grid.address for grid in grids)
         key = tuple([grid._replace(address=grid.address - low) for grid in grids])
         datatype = self._types.get(key)
@@ -237,9 +258,10 @@ class Network:
             if len(self._types) >= TYPES:
                 self._types.pop(next(iter(self._types))).Free()
                 self.types_freed += 1
+                if core is not None:
+                    core.type_freed()
             datatype = self._types[key] = self._datatype(key)
-        span = max(grid.address + grid.span for grid in key)
-        return [self.mpi.buffer.fromaddress(low + shift, span), 1, datatype]
+        return low, max(grid.address + grid.span for grid in key), 1, datatype
 
     def _datatype(self, grids: Sequence[Grid]) -> MPI.Datatype:
         """The blocks of the grids, whose addresses are counted from the buffer's."""
@@ -286,16 +308,12 @@ class Link:
         self.network = network
         self.mpi = network.mpi
         self.comm = comm
+        self.wire: Any = None  # the core's, of the team that has this link
         comm.Set_errhandler(self.mpi.ERRORS_RETURN)
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
         self.early: dict[tuple[int, int], bytes] = {}
         self._rooms: dict[int, bytearray] = {}
-
-    @property
-    def handle(self) -> int:
-        """What MPI's C functions call the communicator."""
-        return int(self.mpi._handleof(self.comm))
 
     def among(self, ranks: Sequence[int]) -> Link:
         """Blocking, for these ranks alone: a link of their own."""
@@ -344,6 +362,8 @@ class Link:
             if data is None:
                 return None
             self.early[key] = data
+            if self.wire is not None:
+                self.wire.look_out()
         return self.early[key]
 
     def send(self, to: int, tag: int, memory: list[Any]) -> Any:

@@ -1,8 +1,8 @@
 """Lowering: a plan's steps to the rows that the native core runs.
 
-Steps that need MPI become PYTHON rows; the live engine carries them out. A barrier
-of a team that spans nodes becomes arrive, (node root:) gather, exchange between
-node roots, release, (others:) await.
+Steps that need MPI become PYTHON rows; the live engine carries them out, or the core
+itself once it has learnt what they send. A barrier of a team that spans nodes becomes arrive,
+(node root:) gather, exchange between node roots, release, (others:) await.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ __all__ = ["LARGE", "Exchange", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
  CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM) = range(22)
+OTHER, MEETS, MAILS = range(3)  # Python-side steps by what the core may do itself: messages.h
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
@@ -196,7 +197,12 @@ class Lowering:
 
     def to_python(self, step: Step) -> Row:
         self.python.append(step)
-        return _row(PYTHON, dst=len(self.python) - 1)
+        kind = OTHER
+        if isinstance(step, Barrier):
+            kind = MEETS
+        elif isinstance(step, Send | Recv | NetSignal | NetWait):
+            kind = MAILS
+        return _row(PYTHON, dst=len(self.python) - 1, src=kind)
 
     def members(self, ranks: Ranks) -> tuple[int, int]:
         """(local index of the first, local step): ranks of my node, neighbours in it."""

@@ -249,6 +249,9 @@ class Instance:
         """Whether I have arrived at the team's current barrier in this call."""
         return self.arrived
 
+    open = 0  # messages that the core would have under way
+    moved = False
+
     def suspect(self) -> bool:
         """There is no shared memory to look at."""
         return False

@@ -23,7 +23,7 @@ def raise_difference(instance: Any) -> None:
     Raises CollectiveMismatchError, or what the odd thread itself did wrong.
     """
     team: Team = instance.owner
-    team.job.network.forget(team.link)
+    team.job.network.forget(team.link, instance)
     mine = instance.op
     team.give_up(instance)
     record = team.account(instance.record)
