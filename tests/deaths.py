@@ -32,9 +32,9 @@ ENDING = ("finalize", "last memory")
 INSIDE = (
     "outside", "growth", "pages", "word", "team", "MPI's turn", "mismatch", "posted", "function",
 )  # fmt: skip
-BETWEEN = ("one-sided", "MPI step", "node roots' barrier")  # if there are nodes
+BETWEEN = ("one-sided", "MPI step")  # if there are nodes
 TIMED = ("native wait", "chunks", "computes", "notified")
-ROOTS = {"2x2": (0, 2), "3,1": (0, 3), "hosts": (0, 3)}  # of the nodes, where there are several
+FEW = ("growth", "team", "posted", "MPI step")  # some threads come there twice only
 DEADLY = ("SIGKILL", "SIGSEGV", "exit 0", "exit 5")
 # Where an exception comes out of a call of the program's, in its main thread.
 RAISING = (
@@ -120,8 +120,8 @@ def draw(
     return Death(
         how=how,
         phase=phase,
-        victim=rng.choice(ROOTS[where] if phase == "node roots' barrier" else range(4)),
-        hits=1 if once else rng.randint(1, 2 if phase in ("growth", "team", "posted") else 3),
+        victim=rng.randrange(4),
+        hits=1 if once else rng.randint(1, 2 if phase in FEW else 3),
         after=not once and phase not in TIMED and rng.random() < 0.5,
         nodes=where,
         via=rng.choice(vias),
