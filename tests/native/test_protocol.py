@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from sanitizers import ENGINE, FLAGS, SANITIZERS, compiler_for
 from soak import amount, figure, seed
 
 HERE = Path(__file__).parent
-ENGINE = HERE.parents[1] / "xupc" / "engine"
-FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
 NO_TIMEOUT = "-DXU_SLICE_NS=60000000000u"  # whom nobody wakes sleeps on
-SANITIZERS = {
-    "thread": ["-fsanitize=thread"],
-    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-}
 WAYS = [
     (threads, mode, wait)
     for threads in (2, 3, 4)
@@ -33,15 +26,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 def build(folder: Path, flags: list[str], header: str | None = None) -> Path:
     """Compile the driver, with another core.h if its text is given; skip if that cannot be."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    probe = folder / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    trial = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
-    built = subprocess.run(trial, capture_output=True).returncode == 0
-    if not built or subprocess.run([folder / "probe"], capture_output=True).returncode != 0:
-        pytest.skip(f"the compiler's {flags[-1]} does not work here")
+    compiler = compiler_for(folder, flags)
     places = ["-I", str(ENGINE)]
     if header is not None:
         (folder / "core.h").write_text(header)

@@ -1,11 +1,12 @@
 """The live engine: real threads, real memory, real messages.
 
 A call is an *instance*: a lowered plan bound to addresses. The native core runs its
-node-local steps; this module posts the MPI steps, waits, and watches. There is one
+node-local steps, and its messages once it has learnt them (messages.h); this module tells it
+what they are, does what is left, waits, and watches. There is one
 wait, `Engine.reach_end` (`wait_for` for what is no call); everything that can go wrong in a
 wait is handled there and nowhere else.
 
-How a waiting thread spends its time:
+How a waiting thread spends its time, after some milliseconds in the core:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex);
 * messages or one-sided accesses under way: test MPI, give the core away

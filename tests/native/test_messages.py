@@ -1,0 +1,83 @@
+"""messages.h with an MPI made up for it, under the sanitizers: `messages.c` says what it does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from sanitizers import ENGINE, FLAGS, SANITIZERS, compiler_for
+from soak import amount, seed
+
+HERE = Path(__file__).parent
+SEEN = re.compile(r"(\d+) exchanges(?:, (\d+) \w+ ?\w*){5}")
+JOBS = [(nodes, handles) for nodes in (2, 3, 4, 8, 9, 13, 16) for handles in ("int", "pointer")]
+STEPS = amount(300, 20_000)
+
+pytestmark = pytest.mark.once
+
+# What is left out, or put in, must be noticed: (in the header, instead)
+BREAKS = {
+    "the conflict of values is not seen": ("its.value != mine->value) mine", "0) mine"),
+    "the maximum is not joined": ("if (its.high > mine->high) mine->high = its.high;", ""),
+    "a message that was taken is received again": ("if (x->taken[i]) continue;", ""),
+    "what was taken is taken for ever": (
+        "memset(x->taken, 0, (size_t)x->slots);", ""),
+    "the first round is the only one": ("if (++x->round < x->rounds)", "if (++x->round < 0)"),
+    "pieces are put in one place": ("used[p.slot] += p.n;", ""),
+    "nothing is sent again": (
+        "x->again = 1; /* somebody wrote to another node's memory before he came: once more */",
+        "c->in->pc[0]++;"),
+    "a ticket is set by the first message": (
+        "if (!--m->left[ticket] &&", "if (m->left[ticket]-- &&"),
+    "requests are not moved up": (
+        "memmove(m->requests + kept * size, m->requests + i * size, (size_t)size);", ""),
+    "what is called off sets its ticket": ("&& !m->called_off) c->in", "&& 1) c->in"),
+    "the data is that of the next rank": ("m->ranks[m->open] = p->rank;", "m->ranks[m->open] = 0;"),
+    "handles are of one size": (
+        "char *requests = realloc(m->requests, most * (size_t)c->wire->mpi.handle);",
+        "char *requests = realloc(m->requests, most * 2);"),
+}  # fmt: skip
+
+
+def build(folder: Path, header: str | None = None) -> Path:
+    """Compile the driver, with another messages.h if its text is given."""
+    flags = SANITIZERS["address"]
+    compiler = compiler_for(folder, flags)
+    places = ["-I", str(ENGINE)]
+    if header is not None:
+        (folder / "messages.h").write_text(header)
+        places = ["-I", str(folder), *places]
+    program = folder / "messages"
+    command = [compiler, *FLAGS, *flags, *places, str(HERE / "messages.c"), "-o", str(program)]
+    subprocess.run([*command, "-lm"], check=True, capture_output=True, text=True)
+    return program
+
+
+def run(program: Path, nodes: int, handles: str, steps: int, number: int) -> str:
+    """What it says, of errors too."""
+    command = [str(program), str(nodes), str(steps), str(number), handles]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")
+
+
+def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:
+    program = build(tmp_path)
+    for number, (nodes, handles) in enumerate(JOBS):
+        text = run(program, nodes, handles, STEPS, seed() + number)
+        counts = [int(word) for word in re.findall(r"\d+", text)]
+        assert SEEN.fullmatch(text.strip()), f"{nodes} nodes, {handles}, {number}:\n{text[:4000]}"
+        differed, repeated, taken, mails, called_off = counts[1:]
+        assert min(differed, taken, mails, called_off) > 0
+        assert (repeated > 0) == (nodes <= 8)
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_mistake_is_noticed(what: str, tmp_path: Path) -> None:
+    right, wrong = BREAKS[what]
+    header = (ENGINE / "messages.h").read_text()
+    assert header.count(right) == 1, right
+    program = build(tmp_path, header.replace(right, wrong))
+    texts = (run(program, n, handles, 200, seed() + n) for n, handles in JOBS)
+    assert any("not so" in text or "ERROR" in text or "status" in text for text in texts)
