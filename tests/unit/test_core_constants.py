@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from xupc import team
-from xupc.engine import control, live, native
+from xupc.engine import control, live, mpi, native
 from xupc.plan import recorder, steps
 
 ENGINE = Path(native.__file__).parent
 CORE = (ENGINE / "core.h").read_text()
+MESSAGES = (ENGINE / "messages.h").read_text()
 CYTHON = (ENGINE / "_core.pyx").read_text()
 
 
@@ -37,6 +38,14 @@ def written(pattern: str, text: str = CORE) -> int:
 )
 def test_sizes(name: str, value: int) -> None:
     assert written(rf"#define {name} +(\d+)") == value
+
+
+def test_what_messages_are() -> None:
+    assert written(r"#define XM_STATUS (\d+)", MESSAGES) == mpi.STATUS
+    assert written(r"#define XM_SERIES (\d+)", MESSAGES) == live.SERIES
+    (kinds,) = re.findall(r"enum { (XM_OTHER.*) };", MESSAGES)
+    names = [name.strip()[3:] for name in kinds.split(",")]
+    assert [getattr(native, name) for name in names] == list(range(len(names)))
 
 
 def test_calls_without_a_barrier() -> None:

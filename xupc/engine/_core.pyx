@@ -300,12 +300,6 @@ cdef class Team:
     def unsynced(self):
         return self.t.unsynced
 
-    @property
-    def node_result(self):
-        """(min, max, value, flags) over my node's arrivals; flags as in `live`."""
-        return (self.t.node_min, self.t.node_max, self.t.node_value,
-                self.t.node_conflict | self.t.node_wrote << 1)
-
     def wrote(self):
         """I have written to another node's memory."""
         self.t.wrote = 1
@@ -331,9 +325,6 @@ cdef class Team:
     def verified(self):
         """The last operation known to be the same call on all threads."""
         return self.t.verified
-
-    def set_verdict(self, bint verdict):
-        self.t.verdict = verdict
 
     def give_up(self):
         """A mismatch is known: until `restart` only a barrier's verdict ends a wait."""
@@ -595,19 +586,21 @@ cdef class Instance:
         """
         cdef xm_mail *m = &self.c.mail
         cdef xm_step *step = &m.steps[self.program.steps[self.i.pc[lane]].dst]
-        cdef Py_ssize_t n = m.known + len(messages)
-        cdef xm_message_of *room = <xm_message_of *>realloc(
-            m.messages, (n + 1) * sizeof(xm_message_of))
-        if not room:
-            raise MemoryError
-        m.messages = room
-        step.first, step.sends, step.ticket, step.kind = m.known, sends, ticket, kind
+        cdef xm_message_of *room
+        if step.count < 0:  # else it was learnt with a type that is gone
+            room = <xm_message_of *>realloc(
+                m.messages, (m.known + len(messages) + 1) * sizeof(xm_message_of))
+            if not room:
+                raise MemoryError
+            m.messages = room
+            step.first, step.count = m.known, len(messages)
+            m.known += len(messages)
+        step.sends, step.ticket, step.kind = sends, ticket, kind
         step.types = xm_types if typed else 0
-        for rank, operand, at, count, type_ in messages:
-            room[m.known].rank, room[m.known].operand = rank, operand
-            room[m.known].at, room[m.known].n, room[m.known].type = at, count, type_
-            m.known += 1
-        step.count = len(messages)
+        room = m.messages + step.first
+        for k, (rank, operand, at, count, type_) in enumerate(messages):
+            room[k].rank, room[k].operand = rank, operand
+            room[k].at, room[k].n, room[k].type = at, count, type_
 
     @property
     def open(self):
@@ -636,10 +629,6 @@ cdef class Instance:
 
     def advance(self, int lane):
         self.i.pc[lane] += 1
-
-    def back(self, int rows):
-        """Do the last rows of the node lane once more."""
-        self.i.pc[0] -= rows
 
     def set_ticket(self, int ticket):
         self.i.tickets[ticket] = 1

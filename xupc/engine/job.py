@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -53,7 +54,7 @@ from .lifeline import Lifeline
 from .live import SLOTS, Engine, Waiting
 from .machine import bypass_pays, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
-from .native_core import core, invalidate
+from .native_core import core, invalidate, why_not
 from .pending import Pending, Progress
 from .reports import Record, compare
 from .startup import Deadline, Lookout, Unguarded
@@ -392,11 +393,15 @@ class Job:
         return int(self._machine_of_node[self.tree.node_of(thread)])
 
     def _agree_engine(self) -> bool:
+        """Whether all threads want the native core, have it, and can have it call MPI."""
         wish = os.environ.get("XUPC_ENGINE", "native") != "python"
-        wish = wish and core is not None and self.network.functions is not None
-        all_wish = np.empty(1, np.int32)
-        self.link.comm.Allreduce(np.array([wish], np.int32), all_wish, self.network.mpi.MIN)
-        return bool(all_wish[0])
+        can = core is not None and self.network.functions is not None
+        found = np.empty(2, np.int32)
+        self.link.comm.Allreduce(np.array([wish, can], np.int32), found, self.network.mpi.MIN)
+        if found[0] and not found[1] and self.me == 0:
+            why = why_not or "MPI's C functions cannot be called on all threads"
+            warnings.warn(f"init: the Python engine runs, which is slow: {why}", stacklevel=2)
+        return bool(found.all())
 
     def _map_control(self) -> Control:
         """The machine's control segment: made by its lowest thread, mapped by all."""
