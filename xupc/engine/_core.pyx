@@ -646,7 +646,9 @@ cdef class Instance:
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
                 r = xu_run(&self.i, FIRST_SLEEP_NS)
-        elif self.wire is not None and not _exposed and not self.program.plan.one_sided:
+        elif self.wire is not None and not (
+                _exposed or self.team.blocked or self.program.plan.one_sided):
+            # nobody needs that Python looks at anything else meanwhile
             with nogil:
                 r = xm_run(&self.c, FIRST_SLEEP_NS, self.wire.w.patience)
         if r == XU_DONE and not self.c.mail.open:
