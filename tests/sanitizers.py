@@ -29,3 +29,15 @@ def compiler_for(folder: Path, flags: list[str]) -> str:
     if not built or subprocess.run([folder / "probe"], capture_output=True).returncode != 0:
         pytest.skip(f"the compiler's {flags[-1]} does not work here")
     return compiler
+
+
+def compiled(folder: Path, source: Path, flags: list[str], **headers: str) -> Path:
+    """The program, made with the engine's headers, or with these texts in the place of some."""
+    compiler = compiler_for(folder, flags)
+    for name, text in headers.items():
+        (folder / f"{name}.h").write_text(text)
+    program = folder / source.stem
+    command = [compiler, *FLAGS, *flags, "-I", str(folder), "-I", str(ENGINE), str(source)]
+    command += ["-o", str(program), "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return program

@@ -201,7 +201,7 @@ static void make(node_root *r, int rank, int n, int flat) {
     }
 }
 
-/* One meeting of all; whether they were found to differ. Some look seldom. */
+/* One meeting of all, in an order of looks by chance; whether they were found to differ. */
 static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wrote) {
     int left = n, differs = 0;
     int over_for[MOST] = {0};

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitizers import ENGINE, FLAGS, SANITIZERS, compiler_for
+from sanitizers import ENGINE, SANITIZERS, compiled
 from soak import amount, seed
 
 HERE = Path(__file__).parent
@@ -41,18 +41,9 @@ BREAKS = {
 }  # fmt: skip
 
 
-def build(folder: Path, header: str | None = None) -> Path:
+def build(folder: Path, **headers: str) -> Path:
     """Compile the driver, with another messages.h if its text is given."""
-    flags = SANITIZERS["address"]
-    compiler = compiler_for(folder, flags)
-    places = ["-I", str(ENGINE)]
-    if header is not None:
-        (folder / "messages.h").write_text(header)
-        places = ["-I", str(folder), *places]
-    program = folder / "messages"
-    command = [compiler, *FLAGS, *flags, *places, str(HERE / "messages.c"), "-o", str(program)]
-    subprocess.run([*command, "-lm"], check=True, capture_output=True, text=True)
-    return program
+    return compiled(folder, HERE / "messages.c", SANITIZERS["address"], **headers)
 
 
 def run(program: Path, nodes: int, handles: str, steps: int, number: int) -> str:
@@ -78,6 +69,6 @@ def test_a_mistake_is_noticed(what: str, tmp_path: Path) -> None:
     right, wrong = BREAKS[what]
     header = (ENGINE / "messages.h").read_text()
     assert header.count(right) == 1, right
-    program = build(tmp_path, header.replace(right, wrong))
+    program = build(tmp_path, messages=header.replace(right, wrong))
     texts = (run(program, n, handles, 200, seed() + n) for n, handles in JOBS)
     assert any("not so" in text or "ERROR" in text or "status" in text for text in texts)

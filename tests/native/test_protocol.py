@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitizers import ENGINE, FLAGS, SANITIZERS, compiler_for
+from sanitizers import ENGINE, SANITIZERS, compiled
 from soak import amount, figure, seed
 
 HERE = Path(__file__).parent
@@ -24,18 +24,9 @@ TOTALS = re.compile(r"(\d+) operations, (\d+) barriers, (\d+) wake-ups, (\d+) di
 pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 
-def build(folder: Path, flags: list[str], header: str | None = None) -> Path:
+def build(folder: Path, flags: list[str], **headers: str) -> Path:
     """Compile the driver, with another core.h if its text is given; skip if that cannot be."""
-    compiler = compiler_for(folder, flags)
-    places = ["-I", str(ENGINE)]
-    if header is not None:
-        (folder / "core.h").write_text(header)
-        places = ["-I", str(folder), *places]
-    program = folder / "protocol"
-    source = str(HERE / "protocol.c")
-    command = [compiler, *FLAGS, NO_TIMEOUT, *flags, *places, source, "-o", str(program), "-lm"]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return program
+    return compiled(folder, HERE / "protocol.c", [NO_TIMEOUT, *flags], **headers)
 
 
 def run(program: Path, threads: int, mode: str, wait: str, calls: int, number: int) -> str:
@@ -97,7 +88,7 @@ def test_a_broken_core_is_noticed(name: str, tmp_path: Path) -> None:
     right, wrong, words = BROKEN[name]
     header = (ENGINE / "core.h").read_text()
     assert right in header
-    program = build(tmp_path, SANITIZERS["thread"], header.replace(right, wrong))
+    program = build(tmp_path, SANITIZERS["thread"], core=header.replace(right, wrong))
     texts = []
     for number, (threads, mode, wait) in enumerate(WAYS):
         texts.append(run(program, threads, mode, wait, 3000, 1 + number))
