@@ -20,7 +20,6 @@ from .engine.ground import Ground
 from .engine.live import (
     HOT_NS,
     HOT_SHARED_NS,
-    MISMATCH,
     SLOTS,
     Bound,
     NetContext,
@@ -134,6 +133,7 @@ class Team:
         self.agreement = ground.agreement
         self.heap = ground.heap
         self.core = self._make_core(ground)
+        self.core.blocked = bool(self.job.pending)
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
@@ -706,30 +706,28 @@ class Team:
         number = self._value_hash(value, "notify")
         instance = self._barrier("barrier", value)
         self.core.set_value(number)
-        instance.begin()
-        self.job.control.posted()
-        if instance.net is not None:
-            instance.net.start(instance.op)
-        status = instance.poll()
-        if instance.net is not None:
-            with self.job.engine.guarded(Waiting(self.job, instance)):
-                instance.net.go_on(instance)
-        self.notified = (instance, status, value)
-        self.job.queued(self)
+        pending = Pending(self, [instance], instance.record)
+        self.notified = pending, value
+        if instance.net is None:
+            pending.arrive()
+            self.job.queued(self)
+        else:  # others wait for what I go on telling them, whatever I do meanwhile
+            self.post(pending)
 
     def wait(self, value: object = None) -> None:
         """Second half of a split-phase barrier: wait until all have notified."""
         self.job.check()
         if self.notified is None:
             raise XupcError("wait: there was no notify")
-        instance, status, given = self.notified
-        try:
-            self.notified = None
-            self.job.queued(self)
-            self.job.engine.finish(instance, MISMATCH if status == MISMATCH else None)
-        except (KeyboardInterrupt, SystemExit):
-            self.job.engine.interrupted(instance)
-            raise
+        pending, given = self.notified
+        if self.queue:
+            self.drain()
+        else:
+            pending.finish()
+        self.notified = None
+        self.job.queued(self)
+        if pending.error is not None:
+            raise pending.error
         if value is not None and given is not None and value != given:
             error = CollectiveMismatchError(
                 f"wait: value {show(value)} on thread {self.rank}, whose notify had {show(given)}"

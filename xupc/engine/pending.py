@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .live import MISMATCH
+
 if TYPE_CHECKING:
     from ..team import Team
     from .job import Job
@@ -65,12 +67,18 @@ class Pending:
         self.error: BaseException | None = None
         self._instances: Iterator[Any] = iter(instances)
         self._instance: Any = None
+        self._status: int | None = None  # how far it was found to be, of a notify
         self._busy = False  # somebody is moving it on, maybe waiting for something
 
     @property
     def call(self) -> str:
         """It in words."""
         return self.record.call
+
+    def arrive(self) -> None:
+        """Begin it, and do not look whether others come."""
+        if self._begin():
+            self._status = self._instance.poll()
 
     def advance(self) -> bool:
         """As far as it goes without waiting; True when it is over."""
@@ -95,7 +103,9 @@ class Pending:
         self._busy = True
         try:
             while self._begin():
-                engine.finish(self._instance)
+                found = MISMATCH if self._status == MISMATCH else None
+                self._status = None
+                engine.finish(self._instance, found)
                 self._instance = None
         except Exception as e:
             self._over(e)
