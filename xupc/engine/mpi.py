@@ -253,14 +253,15 @@ class Network:
             return first.address, first.nbytes, first.nbytes, self.mpi.BYTE
         low = min(grid.address for grid in grids)
         key = tuple([grid._replace(address=grid.address - low) for grid in grids])
-        datatype = self._types.get(key)
+        datatype = self._types.pop(key, None)
         if datatype is None:
             if len(self._types) >= TYPES:
                 self._types.pop(next(iter(self._types))).Free()
                 self.types_freed += 1
                 if core is not None:
                     core.type_freed()
-            datatype = self._types[key] = self._datatype(key)
+            datatype = self._datatype(key)
+        self._types[key] = datatype  # the last of them: the first is the next to go
         return low, max(grid.address + grid.span for grid in key), 1, datatype
 
     def _datatype(self, grids: Sequence[Grid]) -> MPI.Datatype:
