@@ -25,7 +25,7 @@ from functools import cached_property
 from ..flags import MULTICORE, PULL, PUSH
 from ..layout import Block, Layout, moves
 from ..patterns import mirrored, prefix_joins
-from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
+from ..plan.recorder import ALL, DST, MOST_BYTES, SRC, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Blocks, Leaf, Part, Ranks
 from .registry import algorithm
 from .sweeps import Edge, Up, trade_values, traded_values
@@ -247,6 +247,7 @@ class _Sweep:
 def _deal(t: Recorder, r: Running, *, push: bool) -> None:
     """dst's elements are src's, wherever they lie: PULL reads them, else they are brought."""
     size = r.itemsize
+    most = MOST_BYTES // size * size
     there = t.channel() if push else -1
     coming: list[int] = []
     outgoing: list[tuple[int, list[Blocks]]] = []
@@ -262,7 +263,11 @@ def _deal(t: Recorder, r: Running, *, push: bool) -> None:
                     coming += t.get(x, y, p.nelems * size, p.times)
             continue
         ends = to if t.me == b else out_of
-        blocks = [Blocks(x, p.nelems * size, p.times) for x, p in zip(ends, pieces, strict=True)]
+        blocks = [
+            Blocks(x + at, min(most, p.nelems * size - at), p.times)
+            for x, p in zip(ends, pieces, strict=True)
+            for at in range(0, p.nelems * size, most)
+        ]
         for first in range(0, len(blocks), _BLOCKS):
             some = blocks[first : first + _BLOCKS]
             if t.me == b:

@@ -82,6 +82,7 @@ BURST = 50
 SERIES = 4  # messages that are posted one after the other without looking at the others
 VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of SLOT
 KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
+MOST_COUNT = 0x7FFFFFFF  # of a message that the core posts: C's int
 KEPT = 4096  # messages of an instance whose places are remembered
 _EXCHANGE = struct.Struct("<QQQQ")
 _CONFLICT = 1
@@ -429,6 +430,8 @@ class NetContext:
                 return False
             kind, operand = DATA, operands.pop()
             address, _, n, datatype = network.shape(self.grids(step.blocks))
+            if n > MOST_COUNT:
+                return False
             typed = datatype is not network.mpi.BYTE
             handle = network.handle_of(datatype)
             at = address - self.bounds[operand].address
