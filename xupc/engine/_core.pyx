@@ -626,6 +626,7 @@ cdef class Instance:
     def look(self):
         """Test its messages."""
         xm_look(&self.c)
+        self.wire.check(self)
 
     def advance(self, int lane):
         self.i.pc[lane] += 1

@@ -48,7 +48,7 @@ cdef extern from "messages.h" nogil:
         const xm_piece *recvs
         int32_t sent, received, led, before, moved
     uint32_t xm_types
-    int XM_FAILED
+    int XM_FAILED, XM_NO_MEMORY
     int xm_make(xm_exchange *)
     void xm_free(xm_exchange *)
     int xm_missing(xm_exchange *, int32_t)
@@ -160,6 +160,8 @@ cdef class Wire:
     cdef int check(self, Instance call) except -1:
         """Raise what MPI said, if it did."""
         cdef int error = call.c.mail.error or self.w.x.error
+        if error == XM_NO_MEMORY:
+            raise MemoryError
         if error:
             raise self.failed(error)
         return 0

@@ -33,10 +33,12 @@
 #include "core.h"
 
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
+#define XM_LOOK_UP_NS 50000000 /* so long a call may go on before Python looks round */
 #define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
 
 enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
 enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
+enum { XM_NO_MEMORY = -1 }; /* an error that is not MPI's */
 
 typedef struct {
     uintptr_t isend, irecv, testall, testsome, cancel;
@@ -152,7 +154,8 @@ static inline int xm_missing(xm_exchange *x, int32_t slot) {
     if (x->round < 0 || slot < xm_first(x) || slot >= x->end[x->round] || x->taken[slot]) return 0;
     int64_t at = 0;
     for (int32_t i = xm_first(x); i < slot; i++) at += !x->taken[i];
-    if (xm_test_all(&x->mpi, 1, x->requests + at * x->mpi.handle, &done, x->statuses)) return 0;
+    int error = xm_test_all(&x->mpi, 1, x->requests + at * x->mpi.handle, &done, x->statuses);
+    if (error) xm_failed(x, error);
     return !done;
 }
 
@@ -296,7 +299,7 @@ static inline int xm_send_off(xm_call *c, const xm_step *step) {
     uint64_t high = c->in->fp & (((uint64_t)1 << w->tag_bits) - 1);
     int32_t tag = (int32_t)(high << w->low_bits) | xm_tag(w, c->in->op, step->kind);
     if (!xm_room(c, step->count)) {
-        m->error = 1;
+        m->error = XM_NO_MEMORY;
         return XM_FAILED;
     }
     m->left[step->ticket] = step->count;
@@ -426,11 +429,12 @@ static inline xm_turn xm_turn_of(xm_call *c) {
 
 /* As far as a call gets without Python: as xu_run, but for XU_PENDING and XU_CALL_PYTHON, which say
  * nothing of `xm_busy`; XU_DONE, too, while messages are under way. Sleeps only if nothing of MPI's
- * is under way; tests for `patience` ns after something has happened. */
+ * is under way; tests for `patience` ns after something has happened, and comes back now and then
+ * however much happens. */
 static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
     int r = xu_run(c->in, c->wire && xm_busy(c) ? 0 : sleep_ns);
     if (!c->wire) return r;
-    uint64_t until = 0;
+    uint64_t until = 0, enough = 0;
     for (;;) {
         if (r == XU_MISMATCH || (r == XU_DONE && !c->mail.open)) return r;
         if (r == XU_PENDING && !xm_busy(c)) return r;
@@ -440,6 +444,9 @@ static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
             until = 0;
             r = xu_run(c->in, 0);
             if (r == XU_PENDING && !xm_busy(c) && sleep_ns) r = xu_run(c->in, sleep_ns);
+            uint64_t now = xu_now_ns();
+            if (!enough) enough = now + XM_LOOK_UP_NS;
+            if (now >= enough) return r;
             continue;
         }
         if (turn.stuck && r == XU_CALL_PYTHON) return r;
