@@ -62,8 +62,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--mpich", metavar="PYTHON", help="interpreter of an environment with MPICH")
-    top.add_argument("--openmpi", metavar="PYTHON", help="and of one with Open MPI")
+    top.add_argument("--mpich", type=os.path.abspath, metavar="PYTHON",
+                     help="interpreter of an environment with MPICH")
+    top.add_argument("--openmpi", type=os.path.abspath, metavar="PYTHON",
+                     help="and of one with Open MPI")
     top.add_argument("-n", "--threads", type=int, default=2)
     top.add_argument("--suite", choices=tables.SUITES, default="moves", help="which collectives")
     top.add_argument("--sizes", default=SIZES, help="bytes per block")
