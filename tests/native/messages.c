@@ -168,8 +168,7 @@ static void make(node_root *r, int rank, int n, int flat) {
     w->mpi = (xm_mpi){(uintptr_t)(handle_is_int ? (void *)isend_i : (void *)isend_p),
                       (uintptr_t)(handle_is_int ? (void *)irecv_i : (void *)irecv_p),
                       (uintptr_t)testall, (uintptr_t)testsome, (uintptr_t)cancel, BYTE,
-                      (int64_t)width()};
-    w->comm = COMM;
+                      (int64_t)width(), COMM};
     w->tag_bits = 12, w->low_bits = 15, w->turns = 2048, w->kinds = 8, w->barrier = 6, w->again = 7;
     xm_exchange *x = &w->x;
     int32_t rounds = 0, slots = 0;
@@ -183,7 +182,7 @@ static void make(node_root *r, int rank, int n, int flat) {
             end[rounds++] = slots;
         }
     }
-    x->mpi = w->mpi, x->comm = COMM, x->rounds = rounds, x->slots = slots, x->room = ROOM;
+    x->mpi = &w->mpi, x->rounds = rounds, x->slots = slots, x->room = ROOM;
     x->end = end, x->to = to, x->of = of;
     CHECK(xm_make(x));
     r->call.in = &r->in, r->call.wire = w;

@@ -3,11 +3,10 @@
 
 cdef extern from "messages.h" nogil:
     ctypedef struct xm_mpi:
-        uintptr_t isend, irecv, testall, testsome, cancel, byte
+        uintptr_t isend, irecv, testall, testsome, cancel, byte, comm
         int64_t handle
     ctypedef struct xm_exchange:
-        xm_mpi mpi
-        uintptr_t comm
+        const xm_mpi *mpi
         int32_t rounds, slots
         const int32_t *end
         const int32_t *to
@@ -35,7 +34,6 @@ cdef extern from "messages.h" nogil:
         int32_t error
     ctypedef struct xm_wire:
         xm_mpi mpi
-        uintptr_t comm
         int32_t tag_bits, low_bits, turns, kinds, barrier, again
         int64_t patience
         xm_exchange x
@@ -109,11 +107,10 @@ cdef class Wire:
          self.w.mpi.cancel, self.w.mpi.byte, self.w.mpi.handle) = functions
         (self.w.low_bits, self.w.tag_bits, self.w.turns, self.w.kinds, self.w.barrier,
          self.w.again) = tags
-        self.w.comm = comm
+        self.w.mpi.comm = comm
         self.w.patience = patience
         self.failed = failed
-        x.mpi = self.w.mpi
-        x.comm = comm
+        x.mpi = &self.w.mpi
         x.rounds = len(rounds)
         x.slots = slots
         x.room = room

@@ -44,6 +44,7 @@ typedef struct {
     uintptr_t isend, irecv, testall, testsome, cancel;
     uintptr_t byte;   /* MPI_BYTE */
     int64_t handle;   /* bytes of a handle: sizeof(int) or sizeof(void *) */
+    uintptr_t comm;   /* a team's communicator */
 } xm_mpi;
 
 typedef struct {
@@ -51,14 +52,13 @@ typedef struct {
 } xm_head;
 
 typedef struct {
-    xm_mpi mpi;
-    uintptr_t comm;
+    const xm_mpi *mpi;
     int32_t rounds, slots;
     const int32_t *end;       /* by round: where its slots end */
     const int32_t *to, *of;   /* by slot: ranks */
     int64_t room;             /* bytes of each buffer */
     char *in, *out;           /* by slot */
-    int64_t *more;            /* by slot: bytes to send beyond the head */
+    int64_t *more;            /* by slot: bytes beyond the head; 0 between exchanges */
     char *taken;              /* by slot: its message is here already */
     char *requests, *statuses; /* of the round: first the receives, by slot, then the sends */
     int32_t round;            /* under way; -1: none */
@@ -71,12 +71,12 @@ typedef struct {
 
 /* ---- MPI's functions, by the size of its handles ------------------------------ */
 static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, int64_t n,
-                             uintptr_t type, int rank, int tag, uintptr_t comm, char *request) {
+                             uintptr_t type, int rank, int tag, char *request) {
     if (mpi->handle == (int64_t)sizeof(int))
         return ((int (*)(void *, int, int, int, int, int, void *))function)(
-            data, (int)n, (int)type, rank, tag, (int)comm, request);
+            data, (int)n, (int)type, rank, tag, (int)mpi->comm, request);
     return ((int (*)(void *, int, void *, int, int, void *, void *))function)(
-        data, (int)n, (void *)type, rank, tag, (void *)comm, request);
+        data, (int)n, (void *)type, rank, tag, (void *)mpi->comm, request);
 }
 
 static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int *done,
@@ -94,20 +94,21 @@ static inline int xm_failed(xm_exchange *x, int error) {
 
 /* All messages of a round. */
 static inline int xm_post(xm_exchange *x) {
+    const xm_mpi *mpi = x->mpi;
     int error;
     x->posted = 0;
     for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
         if (x->taken[i]) continue;
-        error = xm_message(&x->mpi, x->mpi.irecv, x->in + i * x->room, x->room, x->mpi.byte,
-                           x->of[i], x->tag, x->comm, x->requests + x->posted * x->mpi.handle);
+        error = xm_message(mpi, mpi->irecv, x->in + i * x->room, x->room, mpi->byte, x->of[i],
+                           x->tag, x->requests + x->posted * mpi->handle);
         if (error) return xm_failed(x, error);
         x->posted++;
     }
     for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
         memcpy(x->out + i * x->room, &x->head, sizeof x->head);
-        error = xm_message(&x->mpi, x->mpi.isend, x->out + i * x->room,
-                           (int64_t)sizeof x->head + x->more[i], x->mpi.byte, x->to[i], x->tag,
-                           x->comm, x->requests + x->posted * x->mpi.handle);
+        error = xm_message(mpi, mpi->isend, x->out + i * x->room,
+                           (int64_t)sizeof x->head + x->more[i], mpi->byte, x->to[i], x->tag,
+                           x->requests + x->posted * mpi->handle);
         if (error) return xm_failed(x, error);
         x->posted++;
     }
@@ -136,7 +137,7 @@ static inline void xm_join(xm_head *mine, const char *message) {
 static inline int xm_test(xm_exchange *x) {
     int done = 0;
     if (x->error) return XM_FAILED;
-    int error = xm_test_all(&x->mpi, x->posted, x->requests, &done, x->statuses);
+    int error = xm_test_all(x->mpi, x->posted, x->requests, &done, x->statuses);
     if (error) return xm_failed(x, error);
     if (!done) return XM_OPEN;
     for (int32_t i = xm_first(x); i < x->end[x->round]; i++)
@@ -154,7 +155,7 @@ static inline int xm_missing(xm_exchange *x, int32_t slot) {
     if (x->round < 0 || slot < xm_first(x) || slot >= x->end[x->round] || x->taken[slot]) return 0;
     int64_t at = 0;
     for (int32_t i = xm_first(x); i < slot; i++) at += !x->taken[i];
-    int error = xm_test_all(&x->mpi, 1, x->requests + at * x->mpi.handle, &done, x->statuses);
+    int error = xm_test_all(x->mpi, 1, x->requests + at * x->mpi->handle, &done, x->statuses);
     if (error) xm_failed(x, error);
     return !done;
 }
@@ -173,7 +174,6 @@ static inline char *xm_place(const xm_exchange *x, char *buffers, int64_t *used,
 
 /* Before it begins: the pieces into the messages, one after the other. */
 static inline void xm_load(xm_exchange *x, const xm_piece *pieces, int32_t n, char *const *bases) {
-    memset(x->more, 0, sizeof *x->more * (size_t)x->slots);
     for (const xm_piece *p = pieces; p < pieces + n; p++)
         memcpy(xm_place(x, x->out, x->more, *p), bases[p->operand] + p->at, (size_t)p->n);
 }
@@ -200,7 +200,7 @@ static inline int xm_make(xm_exchange *x) {
     x->out = malloc(slots * room);
     x->more = calloc(slots, sizeof *x->more);
     x->taken = calloc(slots, 1);
-    x->requests = calloc(2 * slots, (size_t)x->mpi.handle);
+    x->requests = calloc(2 * slots, (size_t)x->mpi->handle);
     x->statuses = calloc(2 * slots, XM_STATUS);
     return x->in && x->out && x->more && x->taken && x->requests && x->statuses;
 }
@@ -235,7 +235,6 @@ typedef struct {
 
 typedef struct { /* of a team: with whom it is, and what calls have in common */
     xm_mpi mpi;
-    uintptr_t comm;
     int32_t tag_bits, low_bits, turns, kinds, barrier, again;
     int64_t patience; /* ns that it is worth to test for before anything else is looked at */
     xm_exchange x;    /* no rounds: I am no node root */
@@ -308,7 +307,7 @@ static inline int xm_send_off(xm_call *c, const xm_step *step) {
         const xm_message_of *p = &m->messages[step->first + i];
         char *data = p->operand < 0 ? m->nothing : c->in->base[p->operand] + p->at;
         m->error = xm_message(&w->mpi, step->sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
-                              p->type, p->rank, tag, w->comm,
+                              p->type, p->rank, tag,
                               m->requests + m->open * w->mpi.handle);
         if (m->error) return XM_FAILED;
         m->tickets[m->open] = step->ticket;
