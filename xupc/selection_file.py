@@ -134,6 +134,7 @@ SIZES: dict[str, Read] = {
     "reach_pair": _LIMIT,
     "reach_each": _LIMIT,
     "reach_all": _LIMIT,
+    "reach_fold": _LIMIT,
     "tried": _number(0, 1),
     "deposit": _LIMIT,
     "folders": _number(1),

@@ -11,42 +11,58 @@ import pytest
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
-SIZES = "version = 1\n[tuning.default]\ntried = 0\nreach_pair = 1\n" + "".join(
+SIZES = "version = 1\n[tuning.default]\ntried = 0\nreach_pair = 1\nreach_fold = {1}\n" + "".join(
     f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
 )
+FOLDED = 1 << 18
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Callable[[int], dict[str, str]]:
-    """The environment in which blocks are reached for from a size on."""
+def table(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """The environment in which blocks are reached for from a size on, to be folded up to one."""
 
-    def made(least: int) -> dict[str, str]:
+    def made(least: int, folded: int = FOLDED) -> dict[str, str]:
         path = tmp_path / "t.toml"
-        path.write_text(SIZES.format(least))
+        path.write_text(SIZES.format(least, folded))
         return {"XUPC_TUNING": str(path)}
 
     return made
 
 
 @pytest.mark.parametrize(
-    ("threads", "least"),
-    [(4, 1), pytest.param(2, 0, marks=ONCE), pytest.param(3, 0, marks=ONCE)],
+    ("threads", "least", "folded"),
+    [
+        (4, 1, FOLDED),
+        pytest.param(2, 1, 1, marks=ONCE),
+        pytest.param(2, 0, FOLDED, marks=ONCE),
+        pytest.param(3, 0, FOLDED, marks=ONCE),
+    ],
 )
-def test_every_form(live: Callable[..., Any], table: Any, threads: int, least: int) -> None:
+def test_every_form(
+    live: Callable[..., Any], table: Any, threads: int, least: int, folded: int
+) -> None:
     """Always or never, whatever the size; by all algorithms."""
-    args = ["60", str(threads)]
-    done = live(threads, f"{PROGRAMS}/values.py", args=args, env=table(least), timeout=120)
+    args, env = ["60", str(threads)], table(least, folded)
+    done = live(threads, f"{PROGRAMS}/values.py", args=args, env=env, timeout=120)
     assert "done: 60" in done.stdout
 
 
 @pytest.mark.parametrize("secret", [False, True])
-@pytest.mark.parametrize("threads", [pytest.param(1, marks=ONCE), 2, pytest.param(5, marks=ONCE)])
+@pytest.mark.parametrize(
+    ("threads", "folded"),
+    [
+        pytest.param(1, FOLDED, marks=ONCE),
+        (2, FOLDED),
+        pytest.param(2, 1, marks=ONCE),
+        pytest.param(5, FOLDED, marks=ONCE),
+    ],
+)
 def test_arrays_that_others_cannot_read(
-    live: Callable[..., Any], table: Any, threads: int, secret: bool
+    live: Callable[..., Any], table: Any, threads: int, folded: int, secret: bool
 ) -> None:
     """Then they get a copy; and a thread may be in place where others are not."""
-    args = ["secret"] if secret else []
-    done = live(threads, f"{PROGRAMS}/reaching.py", args=args, env=table(1), timeout=120)
+    args, env = ["secret"] if secret else [], table(1, folded)
+    done = live(threads, f"{PROGRAMS}/reaching.py", args=args, env=env, timeout=120)
     if "no secrets here" in done.stdout:
         pytest.skip("the kernel has no memfd_secret")
     assert done.stdout.split() == ["done"] * threads

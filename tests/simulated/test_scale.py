@@ -45,6 +45,7 @@ TUNING = {
     "reach_all": 262144,
     "reach_pair": 4096,
     "tried": 1,
+    "reach_fold": 262144,
     "deposit": 65536,
     "yields": 0,
 }

@@ -34,7 +34,8 @@ VALUES = {
     # nothing fits a SLOT; units of a line, places that are soon taken again; folds are never, or
     # always, shared
     "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99, "reach": 0},
-    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3, "reach": 1},
+    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3, "reach": 1,
+              "reach_fold": 64},
     "mixed": {
         "slot": 96, "stage": 192, "buffer": 2048, "folders": 2, "chain": 128, "reach": 100,
     },
@@ -50,7 +51,7 @@ SIZES = {
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    own = {"reach_each": 40, "reach_all": 200, "reach_pair": 8, "deposit": 48}
+    own = {"reach_each": 40, "reach_all": 200, "reach_pair": 8, "deposit": 48, "reach_fold": 256}
     return {**own, **TUNINGS[name][0], **VALUES[name]}
 
 

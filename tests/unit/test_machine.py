@@ -134,8 +134,8 @@ def test_both_hear_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose copies of each kind take how long is made up."""
     monkeypatch.setattr(machine, "REPEATED", 1)
     for slow, expected in (
-        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1])),
-        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0])),
+        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1], 0)),
+        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0], machine.NO_LIMIT)),
     ):
         comm = Two()
 
@@ -180,15 +180,27 @@ def test_long_blocks_are_likelier_in_huge_pages() -> None:
     assert machine.best_start([-1.1] * 9, [1] * 9) == 2 * machine.SIZES[-1]
 
 
+def test_values_of_any_length_are_taken_where_the_other_core_is_far() -> None:
+    """Gains as they were measured, near and far: logarithms, sizes in order."""
+    near = [0.9, 1.0, 1.3, 1.8, 1.5, 1.3, 1.2, 1.3, 2.0], [0.8, 0.9, 1.1, 1.2] + 5 * [0.7]
+    far = [1.2, 1.6, 2.2, 2.9, 3.7, 4.4, 5.5, 6.5, 7.0], [1.2, 1.4, 1.8, 2.3] + 5 * [2.8]
+    assert machine.most_folded(*np.log(near)) == 0
+    assert machine.most_folded(*np.log(far)) == machine.NO_LIMIT
+
+
 def test_tuned_sizes_are_least_ones() -> None:
-    tuning = {"reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "x": 5}
-    assert machine.Reaching(32, 64).within(tuning, 4) == {
-        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "x": 5,
+    tuning = {
+        "reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "reach_fold": 7, "x": 5,
+    }  # fmt: skip
+    assert machine.Reaching(32, 64, 0).within(tuning, 4) == {
+        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "reach_fold": 7,
+        "x": 5,
     }  # fmt: skip
 
 
 def test_blocks_of_long_arrays_are_taken_anyway() -> None:
-    tuning = dict.fromkeys(("reach", "reach_pair", "reach_each", "reach_all"), 1)
+    sizes = "reach", "reach_pair", "reach_each", "reach_all", "reach_fold"
+    tuning = dict.fromkeys(sizes, 1)
     never = machine.Reaching(2 * machine.HUGE, 2 * machine.HUGE)
     two, eight = never.within(tuning, 2), never.within(tuning, 8)
     assert (two["reach"], two["reach_pair"]) == (machine.HUGE, machine.HUGE // 2)

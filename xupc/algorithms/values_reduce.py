@@ -15,12 +15,13 @@ REPRODUCIBLE is asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial
 from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import Leaf, Part, Ranks
+from ..plan.steps import SLOT, Leaf, Part, Ranks
 from . import values_reduce_across_nodes as nodes
 from .reduction import tree_of
 from .registry import algorithm
@@ -66,15 +67,16 @@ class Joining:
     def reaches(self, t: Recorder) -> bool:
         """Whether values are taken where they lie: by one of a few threads, or by both of two.
 
-        Not long ones. Others would have nothing to do meanwhile: they had better bring them in
-        units, of which one is folded while the next one comes. And a result may have to wait.
+        Not long ones, unless what one thread writes is slowly read by another. Others would have
+        nothing to do meanwhile: they had better bring them. And a result may have to wait.
         """
-        if self.to is None:
-            fits = t.size == 2 and self.nbytes <= self.room(t)
-        else:
-            fits = t.size < t.tuning["folders"] and self.nbytes < t.tuning["fold"]
         both = self.to is None
-        return fits and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
+        few = t.size == 2 if both else t.size < t.tuning["folders"]
+        fits = self.nbytes <= self.room(t) or not (both and self.in_place)
+        return (
+            few and fits and self.nbytes <= t.tuning["reach_fold"]
+            and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
+        )  # fmt: skip
 
     @staticmethod
     def room(t: Recorder) -> int:
@@ -173,14 +175,18 @@ def push(t: Recorder, r: Joining) -> None:
 
 
 # --- PULL and PUSH: prefix and suffix ------------------------------------------------------------
+def _chain_width(t: Recorder, r: Joining) -> int:
+    unit = t.unit(r.nbytes, r.nbytes)
+    if t.one_node:  # few threads: longer ones, of which the chain is soon full
+        unit = max(unit, r.nbytes // (4 * t.size))
+    return max(LINE, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
+
+
 def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
     """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
     way = -1 if reverse else 1
     before, behind = t.me - way, t.me + way
-    unit = t.unit(r.nbytes, r.nbytes)
-    if t.one_node:  # few threads: longer ones, of which the chain is soon full
-        unit = max(unit, r.nbytes // (4 * t.size))
-    width = max(LINE, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
+    width = _chain_width(t, r)
     units = r.units(width)
     there, room = t.channel(), t.channel()
     landing = _DEPTH * width
@@ -213,10 +219,10 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
 def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
-    One node: all put their values into their scratch, then those who want the result fold
-    them; a long one each folds a slice of, where there are more than a few threads. Of a few
-    threads one takes values that are not that long from where they are; long ones come in units,
-    of which he folds one while the others bring the next.
+    One node: of short values all put theirs into their scratch, and those who want the result fold
+    them. Of long ones each folds a slice, where there are more than a few threads; of a few, one
+    takes values that are not that long from where they are, and very long ones come in units, of
+    which one is folded while the next one comes. All results of two are folded by both.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
@@ -225,33 +231,23 @@ def multicore(t: Recorder, r: Joining) -> None:
         _reach(t, r)
         return
     places = places_of(t, r.nbytes)
-    shared = t.size >= t.tuning["folders"] and not places.short
-    width = places.width
-    if not (places.short or shared or r.to is None):
-        width = min(width, max(t.unit(r.nbytes, r.nbytes), r.nbytes // 8))
-    for u, (offset, size) in enumerate(r.units(width)):
-        if shared or (t.size > 1 and (r.to is None or t.me != r.to)):
-            t.copy(places.on(t.me, u), r.src.on(t.me, offset), size)
-        if places.short and r.to is not None:
-            t.after(ALL, r.to)
+    few = t.size < t.tuning["folders"]
+    share = not places.short and not (few and (r.to is None or r.nbytes >= 4 * places.width))
+    for u, (offset, size) in enumerate(r.units(places.width)):
+        parts = [places.on(i, u) for i in range(t.size)]
+        if share:
+            _share(t, r, parts, offset, size)
         else:
-            t.barrier()
-        if shared:
-            _share(t, r, [places.on(i, u) for i in range(t.size)], offset, size)
-        elif r.wanted(t.me):
-            parts = [
-                r.src.on(i, offset) if i == t.me else places.on(i, u) for i in range(t.size)
-            ]
-            t.fold(r.dst.on(t.me, offset), tree_of(parts), size // r.itemsize)
+            _bring(t, r, parts, offset, size)
     if not places.short:
         t.barrier()
 
 
-def _reach(t: Recorder, r: Joining) -> None:
+def _reach(t: Recorder, r: Joining, *, keeps: bool = False) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
     In pieces that stay in its cache. Where others may still read what the result is to lie on,
-    it waits in scratch.
+    it waits in scratch. `keeps`: a thread's own values are its result, but for who folds.
     """
     me, to = t.me, ALL if r.to is None else r.to
     width, waits = r.room(t), to == ALL and r.in_place
@@ -268,24 +264,50 @@ def _reach(t: Recorder, r: Joining) -> None:
                     t.reach(place, Ranks(i), offset, size)
             result = t.buffer(me, me * width) if waits else r.dst.on(me, offset)
             t.fold(result, tree_of(parts), size // r.itemsize)
+    elif keeps and not r.in_place:
+        t.copy(r.dst.on(me), r.src.on(me), r.nbytes)
     t.after(to, ALL)
     if waits:
         t.copy(r.dst.on(me), t.buffer(me, me * width), r.nbytes)
 
 
+def _bring(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
+    """All bring their values, and who wants the result folds them."""
+    me, short = t.me, parts[0].operand == SLOT
+    if t.size > 1 and me != r.to:
+        t.copy(parts[me], r.src.on(me, offset), size)
+    if short and r.to is not None:
+        t.after(ALL, r.to)
+    else:
+        t.barrier()
+    if r.wanted(me):
+        parts[me] = r.src.on(me, offset)
+        t.fold(r.dst.on(me, offset), tree_of(parts), size // r.itemsize)
+
+
 def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
-    """Each thread folds a slice of all parts into its own, then all take theirs."""
-    n = size // r.itemsize
+    """Each thread folds a slice of all values: the others' bring it, and take its result."""
+    me, n = t.me, size // r.itemsize
     grain = max(1, LINE // r.itemsize)
     ends = [min(n, -(-n // grain) * i // t.size * grain) * r.itemsize for i in range(t.size + 1)]
-    begin, end = ends[t.me : t.me + 2]
-    if begin < end:
-        mine = tree_of([part + begin for part in parts])
-        t.fold(parts[t.me] + begin, mine, (end - begin) // r.itemsize)
+    slices = list(pairwise(ends))
+    begin, end = slices[me]
+    for first, last in ((0, begin), (end, size)):
+        if first < last:
+            t.copy(parts[me] + first, r.src.on(me, offset + first), last - first)
     t.barrier()
-    if r.wanted(t.me):
-        for part, begin, end in zip(parts, ends, ends[1:], strict=False):
-            t.copy(r.dst.on(t.me, offset + begin), part + begin, end - begin)
+    if begin < end:
+        here = [part + begin for part in parts]
+        here[me] = r.src.on(me, offset + begin)
+        result = r.dst.on(me, offset + begin) if r.wanted(me) else parts[me] + begin
+        t.fold(result, tree_of(here), (end - begin) // r.itemsize)
+        if r.to is None and t.size > 1:
+            t.copy(parts[me] + begin, result, end - begin)
+    t.barrier()
+    if r.wanted(me):
+        for i, (first, last) in enumerate(slices):
+            if i != me and first < last:
+                t.copy(r.dst.on(me, offset + first), parts[i] + first, last - first)
 
 
 def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
@@ -300,7 +322,14 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
         return
     places = places_of(t, r.nbytes)
     if not places.short:
-        _chain(t, r, reverse, push=True)
+        if t.size == 2 and reaches(t.tree, t.tuning, r.nbytes):
+            last = int(not reverse)
+            if r.nbytes <= t.tuning["reach_fold"]:
+                _reach(t, replace(r, to=last), keeps=True)
+            else:
+                _pair(t, r, last)
+        else:
+            _chain(t, r, reverse, push=True)
         return
     needed = range(t.me, t.size) if reverse else range(t.me + 1)
     if t.me != (0 if reverse else t.size - 1):  # whose values nobody else needs
@@ -308,6 +337,44 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     t.barrier()
     parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]
     fold_in_line(t, r.dst.on(t.me), parts, r.nelems, reverse)
+
+
+def _pair(t: Recorder, r: Joining, last: int) -> None:
+    """A chain of two: half of each unit is brought, the other half taken where it lies.
+
+    So both have as much to do, since the first copies all of its values to its dst.
+    """
+    first, me = 1 - last, t.me
+    units = r.units(_chain_width(t, r))
+    width = units[0][1]
+    there, room = t.channel(), t.channel()
+    edge = Edge(t, first, last, len(units), there, room, 0, _DEPTH * width, width, True)
+    if me == first:
+        t.offer(r.src.on(me), r.nbytes)
+    else:
+        edge.begin()
+    for j, (offset, size) in enumerate(units):
+        half = size // 2 // LINE * LINE
+        dst, own = r.dst.on(me, offset), r.src.on(me, offset)
+        if me == first:
+            t.copy(edge.target(j), own, half)
+            edge.give(j, half)
+            if dst != own:
+                t.copy(dst, own, size)
+            continue
+        _fold_pair(t, r, dst, own, edge.take(j, half), half)
+        t.reach(t.buffer(me), Ranks(first), offset + half, size - half)
+        _fold_pair(t, r, dst + half, own + half, t.buffer(me), size - half)
+        edge.taken(j)
+    t.after(last, first)  # until all is taken
+
+
+def _fold_pair(t: Recorder, r: Joining, dst: Part, mine: Part, other: Part, size: int) -> None:
+    if not size:
+        return
+    parts = [mine, mine]
+    parts[1 - t.me] = other
+    t.fold(dst, tree_of(parts), size // r.itemsize)
 
 
 def _running(name: str, reverse: bool) -> None:

@@ -39,6 +39,9 @@ HUGE = 1 << 22
 """Bytes from which on numpy asks for huge pages for an array."""
 REPEATED = 3
 ASLEEP = 5e-4
+APART = 1.5
+"""So many times as long staging takes where what one thread writes is slowly read by another."""
+NO_LIMIT = 1 << 62
 HALVED = 1 << 16
 """From so many bytes on both sides copy a half, as arrays of values do."""
 
@@ -73,10 +76,14 @@ class Reaching(NamedTuple):
         If one thread has something for another one.
     pair
         If each of two has something for the other.
+    fold
+        Up to so many bytes also of values to be folded, where one thread might bring the next ones
+        while another folds: 0, as tuned, or no limit.
     """
 
     least: int = 0
     pair: int = 0
+    fold: int = 0
 
     def within(self, tuning: Mapping[str, int], threads: int) -> dict[str, int]:
         """Tuned sizes for so many threads, no less than found here.
@@ -90,6 +97,7 @@ class Reaching(NamedTuple):
             "reach_pair": min(self.pair, part),
             "reach_each": min(self.pair, part),
             "reach_all": self.least,
+            "reach_fold": self.fold,
         }
         return {**tuning, **{name: max(size, tuning[name]) for name, size in least.items()}}
 
@@ -117,8 +125,10 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
                     _Pair(comm, peer, pids[peer], room, memory_of(2 * SIZES[-1], huge))
                     for huge in (True, False)
                 ]
-                for i, both in enumerate((False, True)):
-                    found[i] = best_start(*(trial.compare(both) for trial in trials))
+                one_way, both_ways = (
+                    [trial.compare(both) for trial in trials] for both in (False, True)
+                )
+                found[:] = best_start(*one_way), best_start(*both_ways), most_folded(*both_ways)
     over = comm.Ibcast(found)
     while not over.Test():
         time.sleep(ASLEEP)
@@ -138,6 +148,12 @@ def best_start(huge: Sequence[float], small: Sequence[float]) -> int:
     gains = likely * huge + (1 - likely) * small
     rest = [float(gains[i:].sum()) for i in range(len(SIZES) + 1)]
     return [*SIZES, 2 * SIZES[-1]][rest.index(max(rest))]
+
+
+def most_folded(huge: Sequence[float], small: Sequence[float]) -> int:
+    """`Reaching.fold`, by what is gained where each of two has something for the other."""
+    long = [gain for gains in (huge, small) for gain in gains[len(SIZES) // 2 :]]
+    return NO_LIMIT if sum(long) > len(long) * math.log(APART) else 0
 
 
 class _Pair:
