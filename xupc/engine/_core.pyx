@@ -573,6 +573,8 @@ cdef class Instance:
 
         `before`: rows that make the data, done again if it is sent again.
         """
+        self.wire.fits(sends)
+        self.wire.fits(recvs)
         self.c.sends = _pieces(self.wire, sends + recvs)
         self.c.recvs = self.c.sends + len(sends)
         self.c.sent, self.c.received = len(sends), len(recvs)

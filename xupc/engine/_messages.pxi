@@ -5,6 +5,8 @@ cdef extern from "messages.h" nogil:
     ctypedef struct xm_mpi:
         uintptr_t isend, irecv, testall, testsome, cancel, byte, comm
         int64_t handle
+    ctypedef struct xm_head:
+        pass
     ctypedef struct xm_exchange:
         const xm_mpi *mpi
         int32_t rounds, slots
@@ -153,6 +155,15 @@ cdef class Wire:
             if self.w.x.to[i] == rank:
                 return i
         raise KeyError(rank)
+
+    cdef int fits(self, list rows) except -1:
+        """Whether pieces fit the messages that they go along with: an algorithm's mistake if not."""
+        cdef dict left = {}
+        for rank, _, _, n in rows:
+            left[rank] = left.get(rank, self.w.x.room - sizeof(xm_head)) - n
+        if min(left.values(), default=0) < 0:
+            raise ValueError(f"more than {self.w.x.room} bytes go along with an exchange")
+        return 0
 
     cdef int check(self, Instance call) except -1:
         """Raise what MPI said, if it did."""
