@@ -201,7 +201,8 @@ def test_job_environment() -> None:
 def test_clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     base = {"PMIX_RANK": "1", "PMIX_MCA_gds": "hash", "OMPI_COMM_WORLD_SIZE": "2", "A": "1"}
     kept = {"PMIX_MCA_gds": "hash", "A": "1"}
-    monkeypatch.setattr(mpi, "_INFINIBAND", tmp_path)
+    (tmp_path / "infiniband").mkdir()
+    monkeypatch.setattr(mpi, "_DEVICES", tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert clean_environment(base, "openmpi") == kept
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -210,10 +211,15 @@ def test_clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 
 def test_open_mpi_without_a_fast_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(mpi, "_INFINIBAND", tmp_path / "missing")
-    assert clean_environment({}, "openmpi")["OMPI_MCA_osc"] == "^ucx"
-    assert clean_environment({"OMPI_MCA_osc": "ucx"}, "openmpi")["OMPI_MCA_osc"] == "ucx"
-    assert "OMPI_MCA_osc" not in clean_environment({}, "mpich")
+    monkeypatch.setattr(mpi, "_DEVICES", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    without = {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_btl": "^ofi"}
+    assert clean_environment({}, "openmpi") == without
+    own = {"OMPI_MCA_osc": "ucx", "OMPI_MCA_btl": "self,sm"}
+    assert clean_environment(own, "openmpi") == own
+    assert clean_environment({}, "mpich") == {}
+    (tmp_path / "cxi").mkdir()  # OFI's
+    assert clean_environment({}, "openmpi") == {"OMPI_MCA_osc": "^ucx"}
 
 
 # --- how jobs end ---------------------------------------------------------------------------------

