@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--share 1/2``: the first of two halves, for two runs at the same time."""
-    parser.addoption("--share", default="1/1", metavar="I/N", help="run every N-th test, from I on")
+    """``--together DIR``: for runs at the same time that share the tests between them."""
+    parser.addoption(
+        "--together", type=Path, metavar="DIR",
+        help="run the tests that no other run with this folder has taken",
+    )  # fmt: skip
 
 
 def pytest_sessionstart() -> None:
@@ -31,16 +35,39 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave our share; mark everything in tests/live and tests/cluster after its folder."""
-    first, step = map(int, config.getoption("--share").split("/"))
-    config.hook.pytest_deselected(items=[x for i, x in enumerate(items) if i % step != first - 1])
-    items[:] = items[first - 1 :: step]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in tests/live and tests/cluster after its folder."""
     for item in items:
         if item.path.is_relative_to(HERE):
             folder = item.path.relative_to(HERE).parts[0]
             if folder in ("live", "cluster"):
                 item.add_marker(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """With ``--together``: take a test, and the next one before it runs, until all are taken."""
+    folder: Path | None = session.config.getoption("--together")
+    if folder is None or session.testsfailed or session.config.option.collectonly:
+        return None
+
+    def ours() -> Iterator[pytest.Item]:
+        for i, item in enumerate(session.items):
+            with contextlib.suppress(FileExistsError):
+                (folder / str(i)).mkdir()
+                yield item
+
+    taken = ours()
+    item = next(taken, None)
+    while item is not None:
+        following = next(taken, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
 
 
 def pytest_report_header() -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
-from typing import NamedTuple, cast
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
 
 import pytest
 from simulated.matrix import (
@@ -66,37 +66,31 @@ def _cases(entry: Entry, full: bool) -> list[Case]:
 
 
 class Work(NamedTuple):
-    """The futures of each algorithm's shards."""
+    """Who simulates, and since when."""
 
-    shards: dict[Entry, list[Future[Tally]]]
+    pool: ProcessPoolExecutor
+    full: bool
     began: float
 
 
 @pytest.fixture(scope="module")
 def work(request: pytest.FixtureRequest) -> Iterator[Work]:
-    """All cases of all selected algorithms, on the way."""
+    """The processes for all of them."""
     full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
-    selected: list[Entry] = [
-        cast(Entry, item.callspec.params["entry"])
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.function is test_matrix
-    ]
     with workers() as pool:
-        shards = {}
-        for entry in selected:
-            cases = _cases(entry, full)
-            shards[entry] = [
-                pool.submit(run_cases, cases[i : i + SHARD]) for i in range(0, len(cases), SHARD)
-            ]
-        yield Work(shards, time.monotonic())
+        yield Work(pool, full, time.monotonic())
         pool.shutdown(cancel_futures=True)
 
 
 @EVERY_ENTRY
 def test_matrix(entry: Entry, work: Work, capsys: pytest.CaptureFixture[str]) -> None:
     """No race, no deadlock, every byte right, in every case."""
+    cases = _cases(entry, work.full)
+    shards = [
+        work.pool.submit(run_cases, cases[i : i + SHARD]) for i in range(0, len(cases), SHARD)
+    ]
     tally = Tally()
-    for shard in work.shards[entry]:
+    for shard in shards:
         tally.add(shard.result())
     with capsys.disabled():
         print(

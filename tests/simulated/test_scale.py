@@ -174,13 +174,16 @@ def _measure(
 ) -> None:
     figures = []
     for who, me in THREADS.items():
-        began = time.perf_counter()
-        _plan(entry, me, tree, given())
-        seconds = time.perf_counter() - began
         tracemalloc.start()
+        began = time.perf_counter()
         plan = _plan(entry, me, tree, given())
+        seconds = time.perf_counter() - began
         nbytes, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
+        if seconds > most_seconds / 4:  # it takes less without the tracing
+            began = time.perf_counter()
+            _plan(entry, me, tree, given())
+            seconds = time.perf_counter() - began
         figures.append((who, sum(map(len, plan.lanes)), nbytes, seconds))
     with capsys.disabled():
         _, steps, nbytes, seconds = max(figures, key=lambda f: f[2])
