@@ -306,6 +306,8 @@ class Team:
         if self in self.parent._parts.values():
             raise ValueError("free: a predefined team ends with the one that it is a part of")
         self.enter("free")
+        if any(part is not None and part.notified is not None for part in self._parts.values()):
+            raise XupcError("free: not allowed between notify and wait, of its parts neither")
         record = Record("free")
         if using := self.job.uses(memory=self.heap):
             text = f"free: memory of the team is in use by {using}: wait for its handle"
@@ -707,12 +709,14 @@ class Team:
         instance = self._barrier("barrier", value)
         self.core.set_value(number)
         pending = Pending(self, [instance], instance.record)
-        self.notified = pending, value
-        if instance.net is None:
-            pending.arrive()
-            self.job.queued(self)
-        else:  # others wait for what I go on telling them, whatever I do meanwhile
-            self.post(pending)
+        engine = self.job.engine
+        with engine.lock, engine.guarded(Waiting(self.job, instance)):
+            self.notified = pending, value
+            if instance.net is None or not self.exchanges:
+                pending.arrive()
+                self.job.queued(self)
+            else:  # others wait for what I go on telling them, whatever I do meanwhile
+                self.post(pending)
 
     def wait(self, value: object = None) -> None:
         """Second half of a split-phase barrier: wait until all have notified."""
@@ -724,8 +728,9 @@ class Team:
             self.drain()
         else:
             pending.finish()
-        self.notified = None
-        self.job.queued(self)
+        with self.job.engine.lock:
+            self.notified = None
+            self.job.queued(self)
         if pending.error is not None:
             raise pending.error
         if value is not None and given is not None and value != given:

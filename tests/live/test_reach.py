@@ -54,6 +54,7 @@ def test_every_form(
         pytest.param(1, FOLDED, marks=ONCE),
         (2, FOLDED),
         pytest.param(2, 1, marks=ONCE),
+        pytest.param(2, 1 << 40, marks=ONCE),
         pytest.param(5, FOLDED, marks=ONCE),
     ],
 )

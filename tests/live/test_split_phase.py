@@ -49,6 +49,28 @@ AWAY = """
 """
 
 
+# One thread waits for a notify of the other, which waits for it in another team.
+CROSSWISE = """
+    import xupc
+
+    team = xupc.init(timeout=30)
+    other = team.split(0)
+    if team.rank == 0:
+        team.notify()
+        team.wait()
+    else:
+        other.barrier()
+"""
+
+
+@pytest.mark.parametrize("nodes", [None, "2x1"])
+def test_threads_that_wait_for_each_other_are_told_at_once(nodes: str | None) -> None:
+    result = launch(2, CROSSWISE, nodes=nodes)
+    assert result.returncode != 0, result.report()
+    assert "threads wait for each other" in result.stderr, result.report()
+    assert result.seconds < 20, result.report()
+
+
 @pytest.mark.parametrize("nodes", [None, "3x1", "2,1", "1,2"])
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_another_team_meets_between_notify_and_wait(nodes: str | None, first: int) -> None:

@@ -67,20 +67,19 @@ class Joining:
     def reaches(self, t: Recorder) -> bool:
         """Whether values are taken where they lie: by one of a few threads, or by both of two.
 
-        Not long ones, unless what one thread writes is slowly read by another. Others would have
-        nothing to do meanwhile: they had better bring them. And a result may have to wait.
+        Not long ones, unless what one thread writes is slowly read by another: others would have
+        nothing to do meanwhile, and had better bring them.
         """
         both = self.to is None
         few = t.size == 2 if both else t.size < t.tuning["folders"]
-        fits = self.nbytes <= self.room(t) or not (both and self.in_place)
         return (
-            few and fits and self.nbytes <= t.tuning["reach_fold"]
+            few and self.nbytes <= t.tuning["reach_fold"]
             and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
         )  # fmt: skip
 
     @staticmethod
     def room(t: Recorder) -> int:
-        """In each thread's BUFFER for what is taken of each other one, and for a result."""
+        """In each thread's BUFFER for what is taken of each other one at a time."""
         return max(LINE, t.tuning["buffer"] // max(4, t.size) // LINE * LINE)
 
     @property
@@ -246,29 +245,29 @@ def multicore(t: Recorder, r: Joining) -> None:
 def _reach(t: Recorder, r: Joining, *, keeps: bool = False) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
-    In pieces that stay in its cache. Where others may still read what the result is to lie on,
-    it waits in scratch. `keeps`: a thread's own values are its result, but for who folds.
+    In pieces that stay in its cache. Of two both have a piece before its result may lie on it.
+    `keeps`: a thread's own values are its result, but for who folds.
     """
     me, to = t.me, ALL if r.to is None else r.to
-    width, waits = r.room(t), to == ALL and r.in_place
+    width = r.room(t)
     if to != me:
         t.offer(r.src.on(me), r.nbytes)
     t.after(ALL, to)
-    if r.wanted(me):
-        for offset, size in r.units(width):
-            parts = [
-                r.src.on(me, offset) if i == me else t.buffer(me, i * width) for i in range(t.size)
-            ]
-            for i, place in enumerate(parts):
-                if i != me:
-                    t.reach(place, Ranks(i), offset, size)
-            result = t.buffer(me, me * width) if waits else r.dst.on(me, offset)
-            t.fold(result, tree_of(parts), size // r.itemsize)
-    elif keeps and not r.in_place:
+    if keeps and me != to and not r.in_place:
         t.copy(r.dst.on(me), r.src.on(me), r.nbytes)
-    t.after(to, ALL)
-    if waits:
-        t.copy(r.dst.on(me), t.buffer(me, me * width), r.nbytes)
+    for offset, size in r.units(width):
+        parts = [t.buffer(me, i * width) for i in range(t.size)]
+        parts[me] = r.src.on(me, offset)
+        if r.wanted(me):
+            for i in range(t.size):
+                if i != me:
+                    t.reach(parts[i], Ranks(i), offset, size)
+        if to == ALL:
+            t.barrier()
+        if r.wanted(me):
+            t.fold(r.dst.on(me, offset), tree_of(parts), size // r.itemsize)
+    if to != ALL:
+        t.after(to, ALL)
 
 
 def _bring(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:

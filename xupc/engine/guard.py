@@ -135,9 +135,11 @@ class Guard:
 
     def _awaited(self, waiting: Waiting) -> list[int]:
         """The threads that a call of mine cannot go on without; those of my machine first."""
-        if self.job.pending:  # what was posted goes on meanwhile, and may be what they need
-            return []
         instance = waiting.instance
+        owner = None if instance is None else instance.owner
+        # what was posted elsewhere goes on meanwhile, and may be what they need
+        if any(team is not owner for team in self.job.pending):
+            return []
         if instance is None:
             return sorted(waiting.threads, key=lambda t: (t not in self.job.machine, t))
         team, net = instance.owner, instance.net

@@ -591,7 +591,8 @@ class Job:
             self.pending.remove(team)
         for each in (self.world, *self.teams):
             each.core.blocked = bool(self.pending) or each.notified is not None
-        if self.pending and team.spans_nodes and self.network.threads_multiple:
+        by_messages = team.spans_nodes or not self.native
+        if self.pending and by_messages and self.network.threads_multiple:
             self.background.wake()
 
     def serve(self, until: float) -> None:

@@ -73,6 +73,10 @@ def main():
             a[:] = mine[me, 0]
             xupc.allav_reduce_all(b, a, xupc.ADD)
             assert np.array_equal(b, sums)
+            b[:] = a
+            into, of = (b, None) if me == 0 else (all_[:n], b)  # thread 0 alone in place
+            xupc.allav_reduce_all(into, of, xupc.ADD)
+            assert np.array_equal(into, sums)
             xupc.allav_reduce(b if me == 0 else None, a, xupc.ADD, 0)
             assert me or np.array_equal(b, sums)
             xupc.allav_prefix_reduce(b, a, xupc.ADD)
