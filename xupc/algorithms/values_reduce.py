@@ -218,10 +218,10 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
 def multicore(t: Recorder, r: Joining) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
-    One node: of short values all put theirs into their scratch, and those who want the result fold
-    them. Of long ones each folds a slice, where there are more than a few threads; of a few, one
-    takes values that are not that long from where they are, and very long ones come in units, of
-    which one is folded while the next one comes. All results of two are folded by both.
+    One node: short values are brought to scratch by all, and folded by those who want the result.
+    Of long ones each thread folds a slice. A few threads do so only where one wants the result, and
+    not with such as he takes where they lie, nor with very long ones: those are brought, too, the
+    next unit while one is folded. What both of two want each folds for itself.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
@@ -285,7 +285,7 @@ def _bring(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
 
 
 def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
-    """Each thread folds a slice of all values: the others' bring it, and take its result."""
+    """Each thread folds a slice of all values, which the others bring; who wants it takes all."""
     me, n = t.me, size // r.itemsize
     grain = max(1, LINE // r.itemsize)
     ends = [min(n, -(-n // grain) * i // t.size * grain) * r.itemsize for i in range(t.size + 1)]
