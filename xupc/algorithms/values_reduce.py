@@ -313,8 +313,8 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     """All values to where they are needed; node after node; or thread after thread, as PUSH.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
-    nodes whose threads follow each other. Inside a node all that is not short is long: the
-    first of two threads copies its values twice, while the other one folds.
+    nodes whose threads follow each other. Inside a node all that is not short is long. Of two
+    threads the second takes the first one's values where they lie, of very long ones half.
     """
     if not t.one_node:
         nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))

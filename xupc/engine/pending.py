@@ -67,7 +67,7 @@ class Pending:
         self.error: BaseException | None = None
         self._instances: Iterator[Any] = iter(instances)
         self._instance: Any = None
-        self._status: int | None = None  # how far it was found to be, of a notify
+        self._found: int | None = None  # MISMATCH, if it was seen on arrival
         self._busy = False  # somebody is moving it on, maybe waiting for something
 
     @property
@@ -77,8 +77,8 @@ class Pending:
 
     def arrive(self) -> None:
         """Begin it, and do not look whether others come."""
-        if self._begin():
-            self._status = self._instance.poll()
+        if self._begin() and self._instance.poll() == MISMATCH:
+            self._found = MISMATCH
 
     def advance(self) -> bool:
         """As far as it goes without waiting; True when it is over."""
@@ -103,8 +103,7 @@ class Pending:
         self._busy = True
         try:
             while self._begin():
-                found = MISMATCH if self._status == MISMATCH else None
-                self._status = None
+                found, self._found = self._found, None
                 engine.finish(self._instance, found)
                 self._instance = None
         except Exception as e:
