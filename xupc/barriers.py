@@ -6,13 +6,13 @@ from typing import Any
 
 from . import runtime
 from .arguments import signature_of
-from .collectives import _HotCall
+from .calls import HotCall
 from .engine.native_core import core
 
 __all__ = ["barrier", "fence", "notify", "wait"]
 
 
-class Barrier(_HotCall):  # type: ignore[misc]
+class Barrier(HotCall):  # type: ignore[misc]
     """``barrier(value=None)``: wait until all threads are there (UPC language, 6.6.1).
 
     Parameters

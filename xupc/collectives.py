@@ -1,49 +1,30 @@
-"""The collectives that users call: check the arguments, find the plan, run it.
-
-Each collective is an object of :class:`Collective`: calling it runs it, its ``plan``
-gives a bound plan to run again and again. A call that repeats the arguments of an
-earlier one, by identity, goes straight to its bound plan (`HotCall`); nothing below
-happens for it.
-"""
+"""The relocalization collectives that users call: check the arguments, find the plan, run it."""
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from . import algorithms, runtime
 from .arguments import as_integer, asks_in_place, describe, flags_text, signature_of
-from .engine import python as python_engine
+from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
 from .engine.live import Bound
-from .engine.native_core import core
-from .engine.pending import Pending
 from .engine.reports import Record
-from .errors import AffinityError, FlagError, HeapError, OverlapError, XupcError, show
+from .errors import AffinityError, FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
-from .flags import (
-    ALGORITHM_MASK,
-    ASYNC,
-    IN_ALLSYNC,
-    IN_PLACE,
-    OUT_ALLSYNC,
-    check_flags,
-    sync_modes,
-)
-from .handles import Handle, post
+from .flags import IN_PLACE
+from .handles import Handle
 from .lists import List, permutation
-from .plan.recorder import Operand, trace
+from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
-from .team import Team, resolve
+from .team import Team
 
 __all__ = [
-    "BoundPlan",
     "Collective",
     "all_broadcast",
     "all_broadcast_in_place",
@@ -52,11 +33,9 @@ __all__ = [
     "all_gather_all",
     "all_permute",
     "all_scatter",
+    "check_blocks",
+    "smallest_parts",
 ]
-
-_HotCall: Any = python_engine.HotCall if core is None else core.HotCall
-_HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -85,77 +64,6 @@ class Target:
     rank: int
     offset: int
     nbytes: int
-
-
-@dataclass(slots=True)
-class Opened:
-    """A call of which team and flags are known; `full` has all of them filled in."""
-
-    team: Team
-    full: int
-    record: Record
-
-    @property
-    def posted(self) -> bool:
-        """Whether it is only begun."""
-        return bool(self.full & ASYNC)
-
-    @property
-    def synchronising(self) -> bool:
-        """Whether all threads meet in it."""
-        return bool(self.full & (IN_ALLSYNC | OUT_ALLSYNC))
-
-    @property
-    def sync(self) -> tuple[str, str]:
-        """``(in, out)`` as plans have it."""
-        return sync_modes(self.full)
-
-    def fail(self, error: Exception) -> NoReturn:
-        """Raise the error of an argument, and let no other thread hang."""
-        self.team.fail(error, self.record, self.synchronising, posted=self.posted)
-        raise error
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A call ready to be run.
-
-    Attributes
-    ----------
-    instance
-        What does the work; None if it depends on what shared lists hold.
-    meeting
-        What has to be run before those may be read.
-    read
-        Reads them and returns the instance.
-    """
-
-    opened: Opened
-    allocations: Sequence[Allocation]
-    instance: Any = None
-    meeting: Sequence[Any] = ()
-    read: Callable[[], Any] | None = None
-
-    @property
-    def instances(self) -> Iterator[Any]:
-        """One after the other; each has to be run before the next one is asked for."""
-        yield from self.meeting
-        yield self.instance if self.read is None else self.read()
-
-    def run(self) -> Handle | None:
-        """Run it, or post it."""
-        call = self.opened
-        if call.posted:
-            return post(Pending(call.team, self.instances, call.record, self.allocations))
-        for instance in self.instances:
-            instance.execute()
-        return None
-
-    def last(self) -> Any:
-        """Run all that comes before the work, and return the instance that does it."""
-        for instance in self.meeting:
-            instance.execute()
-        return self.instance if self.read is None else self.read()
 
 
 @dataclass(slots=True)
@@ -199,6 +107,78 @@ def smallest_parts(
 Given = tuple[str, Any, Shape]
 """An operand of a call as it was given: its name, what it is, what it has to be."""
 
+def check_blocks(
+    call: str, operands: Sequence[Given], nbytes: Any, team: Team, *, in_place: bool = False
+) -> tuple[list[Target], int, int]:
+    """Check all operands of a call, and its nbytes.
+
+    Parameters
+    ----------
+    in_place : bool
+        The root's own block in dst may be that in src.
+
+    Returns
+    -------
+    targets, nbytes, root
+        The operands checked, and the rank of the root, 0 if there is none.
+    """
+    n = as_integer(nbytes, call, "nbytes")
+    if n < 1:
+        raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
+    targets = [_target(call, *operand, n, team) for operand in operands]
+    shapes = [shape for _, _, shape in operands]
+    root = next((t.rank for t, s in zip(targets, shapes, strict=True) if s.rooted), 0)
+    if len(targets) == 2 and not (in_place and _own_is_shared(targets, shapes, n, root)):
+        (target, source), ((_, dst, _), (_, src, _)) = targets, operands
+        if (
+            target.offset < source.offset + source.nbytes
+            and source.offset < target.offset + target.nbytes
+        ):
+            raise OverlapError(
+                f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
+                f"bytes, src is {describe(src)} and {source.nbytes} bytes"
+            )
+    return targets, n, root
+
+
+def _own_is_shared(
+    targets: Sequence[Target], shapes: Sequence[Shape], n: int, root: int
+) -> bool:
+    """Whether the root's own block is at one address in dst and in src."""
+    places = (
+        target.offset + (root * n if shape.blocks == "T" else 0)
+        for target, shape in zip(targets, shapes, strict=True)
+    )
+    return len({*places}) == 1
+
+
+def _target(call: str, argument: str, x: Any, shape: Shape, n: int, team: Team) -> Target:
+    try:
+        allocation, thread, offset = as_address(x)
+    except TypeError as e:
+        raise TypeError(f"{call}: {argument}: {e}") from None
+    allocation.check_live(call, argument)
+    total = n * (team.size if shape.blocks == "T" else 1)
+    if isinstance(x, SharedArray):  # alone it stands for its start on the team's first thread
+        thread = team.threads[0] if allocation.blocksize else thread
+    rank = team.rank_of(thread)
+    if rank is None or not (shape.rooted or rank == 0):
+        wanted = "a thread of the team" if shape.rooted else f"thread {team.threads[0]}"
+        raise AffinityError(
+            f"{call}: {argument}: expected affinity to {wanted}, "
+            f"got a pointer with affinity to thread {thread}"
+        )
+    for where in smallest_parts(allocation, thread, team, call, argument, shape.everywhere):
+        if not allocation.holds(where, offset, total):
+            start, size = allocation.part(where)
+            raise ValueError(
+                f"{call}: {argument}: {total} bytes from offset {offset} are beyond the "
+                f"allocation, which has offsets {start} to {start + size} on thread {where} "
+                f"(nbytes={n})"
+            )
+    return Target(allocation, rank, offset, total)
+
+
 _PARAMETERS = """
     nbytes : int
         Bytes per block, at least 1.
@@ -217,7 +197,7 @@ _PARAMETERS = """
     """
 
 
-class Collective(_HotCall):  # type: ignore[misc]
+class Collective(SharedCall):
     """A relocalization collective: ``collective(dst, src, nbytes, flags=0, *, team=None)``.
 
     Parameters
@@ -235,40 +215,7 @@ class Collective(_HotCall):  # type: ignore[misc]
         self.src = src
         self.__signature__ = signature_of(self.plan)
 
-    def __repr__(self) -> str:
-        return f"<xupc collective {self.__name__}>"
-
     # -- calling -------------------------------------------------------------------------
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """A call that is not in the cache."""
-        call: Prepared = self._told(self._prepare, args, kwargs)
-        if call.opened.team.job.native and not call.opened.posted:
-            self.remember(args, call.instance, kwargs)
-        return call.run()
-
-    def _told(
-        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """`takes(*args, **kwargs)`; others are told if an argument is missing or unknown."""
-        try:
-            return takes(*args, **kwargs)
-        except TypeError:
-            wrong = self._wrong_names(takes, args, kwargs)
-            if wrong is None:  # its own, which it has told
-                raise
-        team, _ = resolve(kwargs.get("team"), self.__name__)
-        team.enter(self.__name__)
-        return team.fail(wrong, Record(self.__name__))
-
-    def _wrong_names(
-        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> TypeError | None:
-        try:
-            inspect.signature(takes).bind(*args, **kwargs)
-        except TypeError as e:
-            return TypeError(f"{self.__name__}: {e}")
-        return None
-
     def plan(
         self,
         dst: SharedArray | SharedPointer,
@@ -277,19 +224,9 @@ class Collective(_HotCall):  # type: ignore[misc]
         flags: int = 0,
         *,
         team: Team | None = None,
-    ) -> BoundPlan:
+    ) -> SharedPlan:
         """A plan bound to these arguments; collective itself, like the call."""
         return self._plan(self._prepare(dst, src, nbytes, flags, team=team), dst=dst, src=src)
-
-    def _plan(self, call: Prepared, **operands: Any) -> BoundPlan:
-        """Agree with all threads on the instance, and give it to the user."""
-        operands = {name: x for name, x in operands.items() if x is not None}
-        team = call.opened.team
-        team.enter(f"{self.__name__}.plan")  # all meet, also if it is to be run by ASYNC
-        instance = call.last()
-        record = Record(f"{self.__name__}.plan", instance.record.arguments)
-        team.meet(fingerprint("plan", instance.hash), record)
-        return BoundPlan(self, instance, operands, call)
 
     def _prepare(
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
@@ -323,26 +260,12 @@ class Collective(_HotCall):  # type: ignore[misc]
             in_place = self._in_place(operands, opened.full, opened.team)
             if in_place and not self._rooted:
                 operands = operands[:1]
-            targets, n, root = self._check_data(operands, nbytes, opened.team, in_place=in_place)
+            targets, n, root = check_blocks(call, operands, nbytes, opened.team, in_place=in_place)
         except Exception as e:
             opened.fail(e)
         name = f"{self.name}_in_place" if in_place else self.name
         bits = operator.index(flags) | IN_PLACE * in_place
         return Checked(opened.team, opened.full, opened.record, name, targets, n, root, bits)
-
-    def _open(self, team: Any, flags: Any, record: Record) -> Opened:
-        """Check team and flags; from here on the call is one that the other threads make, too."""
-        call = self.__name__
-        on, wrong = resolve(team, call)
-        full = 0
-        try:
-            full = self._check_flags(flags)
-        except Exception as e:
-            wrong = wrong or e
-        on.enter(call, posted=bool(full & ASYNC))
-        if wrong is not None:
-            on.fail(wrong, record, not full or bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
-        return Opened(on, full, record)
 
     @property
     def _rooted(self) -> bool:
@@ -353,82 +276,6 @@ class Collective(_HotCall):  # type: ignore[misc]
         (_, dst, _), (_, src, _) = operands
         first = team.threads[0]
         return asks_in_place(self.__name__, dst, src, full, first, rooted=self._rooted)
-
-    def _check_flags(self, flags: Any) -> int:
-        call = self.__name__
-        return check_flags(as_integer(flags, call, "flags"), call)
-
-    # -- arguments -----------------------------------------------------------------------
-    def _check_data(
-        self, operands: Sequence[Given], nbytes: Any, team: Team, *, in_place: bool = False
-    ) -> tuple[list[Target], int, int]:
-        """(operands, nbytes, root)."""
-        call = self.__name__
-        n = as_integer(nbytes, call, "nbytes")
-        if n < 1:
-            raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
-        targets = [self._target(x, shape, name, n, team) for name, x, shape in operands]
-        rooted = (t.rank for t, (_, _, shape) in zip(targets, operands, strict=True)
-                  if shape.rooted)
-        root = next(rooted, 0)
-        if len(targets) == 2 and not (in_place and self._own_is_shared(targets, n, root)):
-            (target, source), ((_, dst, _), (_, src, _)) = targets, operands
-            if (
-                target.offset < source.offset + source.nbytes
-                and source.offset < target.offset + target.nbytes
-            ):
-                raise OverlapError(
-                    f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
-                    f"bytes, src is {describe(src)} and {source.nbytes} bytes"
-                )
-        return targets, n, root
-
-    def _own_is_shared(self, targets: Sequence[Target], n: int, root: int) -> bool:
-        """Whether the root's own block is at one address in dst and in src."""
-        places = (
-            target.offset + (root * n if shape.blocks == "T" else 0)
-            for target, shape in zip(targets, (self.dst, self.src), strict=True)
-        )
-        return len({*places}) == 1
-
-    def _target(self, x: Any, shape: Shape, argument: str, n: int, team: Team) -> Target:
-        call = self.__name__
-        try:
-            allocation, thread, offset = as_address(x)
-        except TypeError as e:
-            raise TypeError(f"{call}: {argument}: {e}") from None
-        allocation.check_live(call, argument)
-        total = n * (team.size if shape.blocks == "T" else 1)
-        if isinstance(x, SharedArray):  # alone it stands for its start on the team's first thread
-            thread = team.threads[0] if allocation.blocksize else thread
-        rank = team.rank_of(thread)
-        if rank is None or not (shape.rooted or rank == 0):
-            wanted = "a thread of the team" if shape.rooted else f"thread {team.threads[0]}"
-            raise AffinityError(
-                f"{call}: {argument}: expected affinity to {wanted}, "
-                f"got a pointer with affinity to thread {thread}"
-            )
-        for where in smallest_parts(allocation, thread, team, call, argument, shape.everywhere):
-            if not allocation.holds(where, offset, total):
-                start, size = allocation.part(where)
-                raise ValueError(
-                    f"{call}: {argument}: {total} bytes from offset {offset} are beyond the "
-                    f"allocation, which has offsets {start} to {start + size} on thread {where} "
-                    f"(nbytes={n})"
-                )
-        return Target(allocation, rank, offset, total)
-
-    def _meeting(self, call: Opened, signature: int) -> list[Any]:
-        """What brings all to where shared lists may be read.
-
-        Every thread reads them, so those must have come to where they may be read, and all
-        have read them before their owners may go on to change them (`after_reading`).
-        """
-        team = call.team
-        team.job.engine.expect_reads(team)
-        if call.sync[0] != "all":
-            return []
-        return [team.meeting(signature, call.record)]
 
     # -- plans -------------------------------------------------------------------------
     def _instance(self, call: Checked) -> Prepared:
@@ -443,27 +290,18 @@ class Collective(_HotCall):  # type: ignore[misc]
         try:
             return call.team.make(plan, bounds, signature, call.record)
         except HeapError as e:
-            call.record.shared_error = True
             call.fail(e)
 
     def _plan_for(
         self, call: Checked, sync: tuple[str, str], key: Any, arguments: Sequence[object]
     ) -> Plan:
         """The team's cached plan; `key` is what it depends on besides, as `arguments` say."""
-        team, n = call.team, call.nbytes
-        flag = call.full & ALGORITHM_MASK
-        if not flag:
-            flag = team.choices.choose(call.name, n)
-        entry = algorithms.find(call.name, flag)
-
-        def build() -> Plan:
-            return trace(
-                entry.function, entry.name, call.name, team.rank, team.rank_tree, sync,
-                team.tuning, [*self._operands(call), *arguments, n],
-            )  # fmt: skip
-
+        n = call.nbytes
         # all_broadcast_in_place has one operand, an all_broadcast with IN_PLACE two
-        return team.plan_for((call.name, len(call.targets), flag, sync, key, n), build)
+        return call.team.planned(
+            call.name, call.full, n, sync, (len(call.targets), key, n),
+            [*self._operands(call), *arguments, n],
+        )  # fmt: skip
 
     def _operands(self, call: Checked) -> list[Operand]:
         """What the algorithms take."""
@@ -499,7 +337,7 @@ class Permute(Collective):
         flags: int = 0,
         *,
         team: Team | None = None,
-    ) -> BoundPlan:
+    ) -> SharedPlan:
         """A plan bound to these arguments and to what perm holds now; collective itself."""
         call = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
         return self._plan(call, dst=dst, src=src)
@@ -554,77 +392,6 @@ class Permute(Collective):
         return self._bind(call, plan, call.fingerprint(*listed.where, number))
 
 
-def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
-    """The modes of what is left of a call when a shared list has been read."""
-    into, out = sync
-    if out == "my":
-        return "all", out  # nobody may change his part of the list before all have read it
-    return ("no" if into == "all" else into), out
-
-
-class BoundPlan(_HotPlan):  # type: ignore[misc]
-    """A collective bound to its arguments: call it to run it, print it to see its steps.
-
-    Attributes
-    ----------
-    algorithm : str
-        Begins ``pull``, ``push`` or ``multicore``.
-    """
-
-    def __init__(
-        self, collective: Collective, instance: Any, operands: dict[str, Any], call: Prepared
-    ) -> None:
-        self.collective = collective
-        self.instance = instance
-        self.operands = operands
-        self.algorithm: str = instance.plan.algorithm
-        self._call = call
-        self._started: Pending | None = None
-        self._bind()
-
-    def _bind(self) -> None:
-        if self.instance.owner.job.native and not self._call.opened.posted:
-            self.bind(self.instance)
-
-    def slow(self) -> Handle | None:
-        """A call after something was freed, or too far ahead, or on the Python engine."""
-        if self._call.opened.posted:
-            return self.start()
-        self._check(posted=False)
-        self._bind()
-        self.instance.execute()
-        return None
-
-    def start(self) -> Handle:
-        """Post the call; collective, under the plan's flags, one at a time."""
-        self._check(posted=True)
-        instance: Any = self.instance
-        if self._started in instance.owner.job.unfinished:
-            raise XupcError(f"{instance.record.call}.start: it has been started: wait for that")
-        pending = Pending(instance.owner, [instance], instance.record, self._call.allocations)
-        self._started = pending
-        return post(pending)
-
-    def _check(self, *, posted: bool) -> None:
-        """That it can be run: all is still there."""
-        call = f"{self.collective.__name__}.plan"
-        instance, team = self.instance, self._call.opened.team
-        if team.job is not runtime.world().job:
-            raise XupcError(f"{call}: the plan is of an earlier init()")
-        team.enter(call, posted=posted)
-        for argument, x in self.operands.items():
-            try:
-                as_address(x)[0].check_live(call, argument)
-            except ValueError as e:
-                team.fail(e, Record(call, instance.record.arguments), posted=posted)
-
-    def __str__(self) -> str:
-        return str(self.instance.plan)
-
-    def __repr__(self) -> str:
-        return f"<xupc plan of {self.instance.record.call} by {self.algorithm}>"
-
-
 class InPlace(Collective):
     """One operand is source and target: ``collective(buf, nbytes, flags=0, *, team=None)``.
 
@@ -653,7 +420,7 @@ class InPlace(Collective):
         flags: int = 0,
         *,
         team: Team | None = None,
-    ) -> BoundPlan:
+    ) -> SharedPlan:
         """A plan bound to these arguments; collective itself, like the call."""
         return self._plan(self._prepare(buf, nbytes, flags, team=team), buf=buf)
 

@@ -22,6 +22,7 @@ from .collectives import (
     all_exchange,
     all_gather,
     all_scatter,
+    check_blocks,
 )
 from .engine.live import Waiting
 from .memory.allocation import Bytes
@@ -55,7 +56,7 @@ def broadcast(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None
     TypeError, ValueError, AffinityError, OverlapError
         On the caller, before anything moves.
     """
-    call = _Call(_BROADCAST, dst, src, nbytes, team)
+    call = _Call("broadcast", all_broadcast, dst, src, nbytes, team)
     call.copy(call.src.place, [(thread, call.dst.offset) for thread in call.threads])
     call.finish()
 
@@ -65,7 +66,7 @@ def scatter(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) 
 
     Parameters and errors as in `broadcast`; src's thread has as many blocks as there are threads.
     """
-    call = _Call(_SCATTER, dst, src, nbytes, team)
+    call = _Call("scatter", all_scatter, dst, src, nbytes, team)
     of, offset = call.src.place
     for i, thread in enumerate(call.threads):
         call.copy((of, offset + i * call.nbytes), [(thread, call.dst.offset)])
@@ -77,7 +78,7 @@ def gather(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None) -
 
     Parameters and errors as in `broadcast`, but that dst is on any one thread and src on the first.
     """
-    call = _Call(_GATHER, dst, src, nbytes, team)
+    call = _Call("gather", all_gather, dst, src, nbytes, team)
     to, offset = call.dst.place
     for i, thread in enumerate(call.threads):
         call.copy((thread, call.src.offset), [(to, offset + i * call.nbytes)])
@@ -92,7 +93,7 @@ def exchange(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None)
 
     Across nodes small blocks go through the caller's memory in rows, 2 T accesses instead of T * T.
     """
-    call = _Call(_EXCHANGE, dst, src, nbytes, team)
+    call = _Call("exchange", all_exchange, dst, src, nbytes, team)
     n, threads = call.nbytes, call.threads
     row = n * len(threads)
     if call.near or row > call.scratch:
@@ -114,18 +115,6 @@ def exchange(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None)
 
 
 # --- what they are made of ------------------------------------------------------------------------
-def _rules(collective: Collective) -> Collective:
-    """What is asked of the operands of the collective of that name, said of mine."""
-    rules = Collective(collective.name, "", collective.dst, collective.src)
-    rules.__name__ = collective.name
-    return rules
-
-
-_BROADCAST, _SCATTER, _GATHER, _EXCHANGE = map(
-    _rules, (all_broadcast, all_scatter, all_gather, all_exchange)
-)
-
-
 class _Operand:
     """Where an operand is."""
 
@@ -136,6 +125,8 @@ class _Operand:
 
 class _Call:
     """A call whose arguments are good, and its accesses under way.
+
+    Its operands are what those of the collective `like` it have to be.
 
     Attributes
     ----------
@@ -148,14 +139,14 @@ class _Call:
     """
 
     def __init__(
-        self, rules: Collective, dst: Any, src: Any, nbytes: Any, team: Team | None
+        self, name: str, like: Collective, dst: Any, src: Any, nbytes: Any, team: Team | None
     ) -> None:
-        self.name = rules.__name__
+        self.name = name
         group, wrong = resolve(team, self.name)
         if wrong is not None:
             raise wrong
-        operands = ("dst", dst, rules.dst), ("src", src, rules.src)
-        (target, source), self.nbytes, _ = rules._check_data(operands, nbytes, group)
+        operands = ("dst", dst, like.dst), ("src", src, like.src)
+        (target, source), self.nbytes, _ = check_blocks(name, operands, nbytes, group)
         self.dst, self.src = _Operand(target, group), _Operand(source, group)
         self.threads: Sequence[int] = group.threads
         self.near = not group.spans_nodes

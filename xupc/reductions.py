@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from . import algorithms
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
 from .arguments import (
@@ -25,17 +24,17 @@ from .arguments import (
     op_name,
     signature_of,
 )
-from .collectives import BoundPlan, Collective, Prepared, smallest_parts
+from .calls import Prepared, SharedCall, SharedPlan
+from .collectives import smallest_parts
 from .engine import kernels
 from .engine.live import Bound
 from .engine.reports import Record
-from .errors import AffinityError, FlagError, HeapError, OverlapError, show
+from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, IN_PLACE, REPRODUCIBLE, sync_modes
+from .flags import IN_PLACE, REPRODUCIBLE, sync_modes
 from .layout import Layout
 from .memory.allocation import Allocation
 from .ops import Op
-from .plan.recorder import trace
 from .plan.steps import Plan
 from .shared import SharedArray, SharedPointer
 from .team import Team
@@ -131,7 +130,7 @@ Spans = list[tuple[int, int, int]]
 """(rank, first byte, end)"""
 
 
-class Computation(Collective):
+class Computation(SharedCall):
     """A computational collective.
 
     ``collective(dst, src, op, nelems=None, blk_size=None, func=None, flags=0, *, team=None)``
@@ -177,14 +176,14 @@ class Computation(Collective):
         self.__signature__ = signature_of(self._prepare)
 
     # -- calling -------------------------------------------------------------------------
-    def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """A plan bound to these arguments; collective itself, like the call."""
         call = self._prepare(*args, **kwargs)
         named = dict(zip(("dst", "src"), args, strict=False))
         operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
         return self._plan(call, **operands)
 
-    def _prepare(  # type: ignore[override]
+    def _prepare(
         self,
         dst: Any,
         src: Any,
@@ -229,9 +228,6 @@ class Computation(Collective):
                 operator.index(flags) | IN_PLACE * in_place,
             )  # fmt: skip
             instance = on.make(plan, bounds, signature, opened.record)
-        except HeapError as e:
-            opened.record.shared_error = True
-            opened.fail(e)
         except Exception as e:
             opened.fail(e)
         return Prepared(opened, [x.allocation for x in (to, source)], instance)
@@ -365,21 +361,8 @@ class Computation(Collective):
         self, team: Team, spec: Reduction | Running, kernel: kernels.Kernel, full: int
     ) -> Plan:
         """The team's cached plan."""
-        flag = full & ALGORITHM_MASK
-        if not flag:
-            flag = team.choices.choose(self.name, spec.block_bytes)
-        entry = algorithms.find(self.name, flag)
         sync = sync_modes(full)
-
-        def build() -> Plan:
-            return trace(
-                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync,
-                team.tuning, [spec], kernel,
-            )  # fmt: skip
-
-        # a plan keeps its function alive, so that its id stands for it
-        what = kernel.code or (kernel.dtype.str, kernel.op, id(kernel.func))
-        return team.plan_for((self.name, flag, sync, what, spec), build)
+        return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
 
 
 def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:

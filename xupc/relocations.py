@@ -21,16 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from . import algorithms
 from .algorithms.transfers import Entries, Transfers, entries
 from .arguments import as_integer, flags_text, signature_of
-from .collectives import BoundPlan, Collective, Opened, Prepared, after_reading
+from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
 from .engine.anywhere import Anywhere
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint
 from .flags import (
-    ALGORITHM_MASK,
     IN_PLACE,
     check_flags,
 )
@@ -38,8 +36,7 @@ from .handles import Handle
 from .lists import permutation
 from .memory.allocation import Allocation
 from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
-from .plan.recorder import Operand, trace
-from .plan.steps import Plan
+from .plan.recorder import Operand
 from .shared import SharedPointer, extent, read_elements
 
 __all__ = [
@@ -200,7 +197,7 @@ _IN_PLACE_NOTE = "\n        IN_PLACE: the root's own block is neither read nor w
 _ROOTED = ("broadcast", "scatter", "gather")
 
 
-class Relocation(Collective):
+class Relocation(SharedCall):
     """A `_v` or `_x` form."""
 
     def __init__(
@@ -257,7 +254,7 @@ class Relocation(Collective):
             self._known.pop(next(iter(self._known)))
         self._known[key] = Remembered(arguments, call, instance, copies, shared)
 
-    def plan(self, *args: Any, **kwargs: Any) -> BoundPlan:
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """A plan bound to these arguments and to what the lists hold now; collective itself."""
         call = self._check(self.arguments(*args, **kwargs))
         call.team.enter(f"{self.__name__}.plan")
@@ -426,19 +423,9 @@ class Relocation(Collective):
         """The instance of the plan for these transfers."""
         team = call.team
         content = blake2b(b"".join(c.tobytes() for c in moves), digest_size=16).digest()
-        flag = call.full & ALGORITHM_MASK
-        if not flag:
-            most = int(moves.nbytes.max(initial=0))
-            flag = team.choices.choose(self.name, most)
-        entry = algorithms.find(self.name, flag)
-
-        def build() -> Plan:
-            return trace(
-                entry.function, entry.name, self.name, team.rank, team.rank_tree, sync, team.tuning,
-                [Operand(0), Operand(1), moves],
-            )
-
-        plan = team.plan_for((self.name, flag, sync, content), build)
+        most = int(moves.nbytes.max(initial=0))
+        arguments = [Operand(0), Operand(1), moves]
+        plan = team.planned(self.name, call.full, most, sync, content, arguments)
         number = int.from_bytes(content[:7], "little")
         signature = fingerprint(self.name, call.flags, number, *call.where)
         heap = Anywhere(team)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from . import algorithms
 from .arguments import as_integer
 from .engine import python as python_engine
 from .engine.ground import Ground
@@ -34,16 +35,21 @@ from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
 from .engine.reports import Record
-from .errors import CollectiveMismatchError, XupcError, show
+from .errors import CollectiveMismatchError, HeapError, XupcError, show
 from .fingerprint import fingerprint
+from .flags import ALGORITHM_MASK
+from .plan.recorder import trace
 from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
 from .selection import Place, Table
 from .topology import ThreadTree, Tree
 
 if TYPE_CHECKING:
     from .engine.job import Job
+    from .engine.kernels import Kernel
 
 __all__ = ["Team", "resolve"]
+
+T = TypeVar("T")
 
 RUN_AHEAD = 32
 LAST_CALLS = RUN_AHEAD + 8  # a posted call may consist of several
@@ -53,6 +59,32 @@ _STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerpr
 _QUESTION, _ANSWER, _FOUND = range(3)
 _ERROR = fingerprint("error")
 _POISON = fingerprint("poison")
+
+
+class Recent(Generic[T]):
+    """What was used last, at most `limit` by their keys; `dropped` is called with any other."""
+
+    def __init__(self, limit: int, dropped: Callable[[T], object] | None = None) -> None:
+        self._limit = limit
+        self._dropped = dropped
+        self._kept: OrderedDict[Any, T] = OrderedDict()
+
+    def get(self, key: Any, build: Callable[[], T]) -> T:
+        """The one of this key; `build()` makes it if it is not there."""
+        value = self._kept.get(key)
+        if value is not None:
+            self._kept.move_to_end(key)
+            return value
+        self._kept[key] = value = build()
+        if len(self._kept) > self._limit:
+            _, old = self._kept.popitem(last=False)
+            if self._dropped is not None:
+                self._dropped(old)
+        return value
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._kept.clear()
 
 
 class Team:
@@ -104,9 +136,9 @@ class Team:
         self._asked: dict[int, tuple[int, int, int]] = {}
         self._told: list[Any] = []
         self._settled: dict[int, int] = {}
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._plans: Recent[Plan] = Recent(PLANS, lambda plan: self._programs.pop(id(plan), None))
         self._programs: dict[int, Any] = {}
-        self._instances: OrderedDict[Any, Any] = OrderedDict()  # of calls on private arrays
+        self.instances: Recent[Any] = Recent(INSTANCES)  # of calls on private arrays
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
@@ -329,7 +361,7 @@ class Team:
         self.job.engine.cover(self)
         self._plans.clear()
         self._programs.clear()
-        self._instances.clear()
+        self.instances.clear()
         self._barriers.clear()
         self._noted.clear()
         self.core.forget()
@@ -547,18 +579,50 @@ class Team:
                 self._titles[title] = number
         return number
 
-    def plan_for(self, key: Any, build: Any) -> Plan:
-        """The cached plan of a signature; `build()` makes it."""
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = build()
-            self._plans[key] = plan
-            if len(self._plans) > PLANS:
-                _, old = self._plans.popitem(last=False)
-                self._programs.pop(id(old), None)
-        else:
-            self._plans.move_to_end(key)
-        return plan
+    def algorithm_flag(self, collective: str, flags: int, nbytes: int) -> int:
+        """The algorithm flag among those of a call, else the one that the table chooses."""
+        return flags & ALGORITHM_MASK or self.choices.choose(collective, nbytes)
+
+    def planned(
+        self,
+        collective: str,
+        flags: int,
+        nbytes: int,
+        sync: tuple[str, str],
+        key: Any,
+        arguments: Sequence[object],
+        kernel: Kernel | None = None,
+        *,
+        private: bool = False,
+    ) -> Plan:
+        """The cached plan of a call.
+
+        Parameters
+        ----------
+        collective : str
+            What its algorithms are registered under.
+        flags : int
+            The call's; without an algorithm flag the table chooses by `nbytes`.
+        sync : tuple of str
+            ``(in, out)``.
+        key : hashable
+            What `arguments` are known by.
+        arguments : sequence
+            What the algorithm takes.
+        kernel, private
+            As for `trace`.
+        """
+        flag = self.algorithm_flag(collective, flags, nbytes)
+        entry = algorithms.find(collective, flag)
+
+        def build() -> Plan:
+            return trace(
+                entry.function, entry.name, collective, self.rank, self.rank_tree, sync,
+                self.tuning, arguments, kernel, private=private,
+            )  # fmt: skip
+
+        what = None if kernel is None else kernel.key
+        return self._plans.get((collective, flag, sync, what, key), build)
 
     # -- calls ---------------------------------------------------------------------------
     def enter(self, call: str, *, posted: bool = False) -> None:
@@ -619,7 +683,7 @@ class Team:
 
     def meeting(self, signature: int, record: Record) -> Any:
         """The instance of a barrier in which all threads must have the same signature."""
-        plan = self.plan_for("barrier", lambda: barrier_plan(self.rank, self.size))
+        plan = self._plans.get("barrier", lambda: barrier_plan(self.rank, self.size))
         return self.make(plan, [], signature, record)
 
     def meet(self, signature: int, record: Record) -> None:
@@ -640,6 +704,7 @@ class Team:
         error each raises its own, else the others raise CollectiveMismatchError.
         """
         record.error = error
+        record.shared_error = isinstance(error, HeapError)
         if not (self.size > 1 and synchronising):
             self.note(_ERROR, record)
             raise error
@@ -754,6 +819,8 @@ def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:
     world = runtime.world()
     if team is None or team is world:
         return world, None
-    if isinstance(team, Team) and team.job is world.job:
-        return team, None
-    return world, TypeError(f"{call}: team: expected a Team, got {show(team)}")
+    if not isinstance(team, Team):
+        return world, TypeError(f"{call}: team: expected a Team, got {show(team)}")
+    if team.job is not world.job:
+        return world, ValueError(f"{call}: team: it is of an earlier init()")
+    return team, None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,23 +21,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import algorithms, runtime
 from .algorithms.values import transforms
 from .algorithms.values_reduce import Joining
 from .arguments import as_integer, flags_text, func_name, op_name
+from .calls import BoundPlan
 from .engine import kernels
 from .engine import python as python_engine
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.private import PrivateBound
 from .engine.reports import Record
-from .errors import FlagError, HeapError, OverlapError, XupcError, show
+from .errors import FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
-from .flags import ALGORITHM_MASK, ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
+from .flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
 from .handles import Handle, post
 from .ops import Op
-from .plan.recorder import trace
-from .team import INSTANCES, Team, resolve
+from .team import Team, resolve
 
 __all__ = [
     "ArrayCall",
@@ -55,7 +53,6 @@ __all__ = [
 ]
 
 _HotArrays: Any = python_engine.HotArrays if core is None else core.HotArrays
-_HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
 if core is not None:
     _sample = np.arange(6.0).reshape(2, 3)
     core.know_arrays(np.ndarray, _sample, _sample.ctypes.data, _sample.size)
@@ -307,7 +304,6 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             kind = self._in_place_or_not(team, kind, full)
             return self._bind(team, kind, full, kernel, dst, src, record, own=own)
         except Exception as e:
-            record.shared_error = isinstance(e, HeapError)
             return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
 
     # -- arguments -----------------------------------------------------------------------
@@ -419,15 +415,11 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             func_name(kind.func), kind.flags & ~IN_PLACE,
         )  # fmt: skip
 
-    def _flag(self, team: Team, kind: Kind, full: int) -> int:
-        flag = full & ALGORITHM_MASK
-        return flag or team.choices.choose(self.collective, kind.nbytes)
-
     def _in_place_or_not(self, team: Team, kind: Kind, full: int) -> Kind:
         """In place only if the algorithm can."""
         if not (kind.in_place and self.form.src):
             return kind
-        flag = self._flag(team, kind, full)
+        flag = team.algorithm_flag(self.collective, full, kind.nbytes)
         can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
         return kind if can else replace(kind, in_place=False)
 
@@ -467,19 +459,12 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
     ) -> Any:
         """The one of this kind, kept by the team."""
-        kept: OrderedDict[Any, Any] = team._instances
         # a func is kept by its instance, so that nothing else has its id
         key = (self.__name__, self.kind, kind if kind.func is None else replace(kind, func=None),
                id(kind.func) if kind.func is not None else 0)  # fmt: skip
-        instance = kept.get(key)
-        if instance is not None:
-            kept.move_to_end(key)
-            return instance
-        instance = self._new_instance(team, kind, full, kernel, record)
-        kept[key] = instance
-        if len(kept) > INSTANCES:
-            kept.popitem(last=False)
-        return instance
+        return team.instances.get(
+            key, lambda: self._new_instance(team, kind, full, kernel, record)
+        )
 
     def _new_instance(
         self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
@@ -490,12 +475,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _plan_of(self, team: Team, kind: Kind, full: int, kernel: Any) -> Any:
         """The team's cached plan."""
-        flag = self._flag(team, kind, full)
-        entry = algorithms.find(self.collective, flag)
-        what: Any = None
         arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
+        out = "no"
         if kernel is not None:
-            what = kernel.code or (kernel.dtype.str, kernel.op, id(kernel.func))
             ordered = kernel.op == Op.NONCOMM_FUNC
             to = kind.root if self.form.rooted else None
             size = kernel.dtype.itemsize
@@ -505,21 +487,14 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                     ordered or bool(full & REPRODUCIBLE), kind.in_place,
                 )
             ]  # fmt: skip
+            if kernel.func is not None:
+                out = "all"  # what it raises all threads raise before they have a result
         elif kind.perm:
             arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
-
-        # what a function raises all threads raise before they have a result
-        sync = ("no", "all" if kernel is not None and kernel.func is not None else "no")
-
-        def build() -> Any:
-            return trace(
-                entry.function, entry.name, self.collective, team.rank, team.rank_tree,
-                sync, team.tuning, arguments, kernel, private=True,
-            )  # fmt: skip
-
-        exact = full & REPRODUCIBLE
-        key = (self.collective, flag, kind.root, kind.nbytes, kind.in_place, kind.perm, what, exact)
-        return team.plan_for(key, build)
+        key = kind.root, kind.nbytes, kind.in_place, kind.perm, full & REPRODUCIBLE
+        return team.planned(
+            self.collective, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
+        )
 
 
 def _plain(x: Array) -> bool:
@@ -606,23 +581,13 @@ def _signature_of(names: tuple[str, ...]) -> inspect.Signature:
     )
 
 
-class ArrayPlan(_HotPlan):  # type: ignore[misc]
-    """A collective bound to its arrays: call it to run it, print it to see its steps.
-
-    Attributes
-    ----------
-    algorithm : str
-        Begins ``pull``, ``push`` or ``multicore``.
-    """
+class ArrayPlan(BoundPlan):
+    """A plan on private arrays."""
 
     def __init__(self, call: ArrayCall, team: Team, ready: Ready, given: Given) -> None:
-        self.call = call
-        self.team = team
+        super().__init__(call.__name__, team, ready.instance, posted=given.posted)
+        self._record = call._record(given, None)
         self.ready = ready
-        self.given = given
-        self.instance = ready.instance
-        self.algorithm = "" if ready.instance is None else ready.instance.plan.algorithm
-        self._started: Pending | None = None
         self.copies = [
             (mine, theirs)
             for mine, theirs in (
@@ -632,40 +597,22 @@ class ArrayPlan(_HotPlan):  # type: ignore[misc]
             if mine is not None and mine is not theirs
         ]  # fmt: skip
 
-    def slow(self) -> Handle | None:
-        """Every call where arrays have to be copied, the first one of others."""
-        if self.given.posted:
-            return self.start()
-        self._enter(posted=False)
+    def _enter(self, *, posted: bool) -> None:
+        """As `BoundPlan._enter`; what arrays that are not contiguous hold is copied now."""
+        super()._enter(posted=posted)
+        for mine, theirs in self.copies:
+            mine[...] = theirs.reshape(mine.shape)
+
+    def _run(self) -> None:
         if self.instance is None:
-            return None
+            return
         if not self.copies and self.team.job.native:
             self.bind(self.instance)
         self.instance.execute()
         self.ready.finish()
-        return None
 
-    def start(self) -> Handle:
-        """Post the call; collective, one at a time."""
-        self._enter(posted=True)
-        record = self.call._record(self.given, None)
-        if self._started in self.team.job.unfinished:
-            raise XupcError(f"{record.call}.start: it has been started: wait for that")
-        self._started = Pending(self.team, self.ready.steps(), record)
-        return post(self._started)
-
-    def _enter(self, *, posted: bool) -> None:
-        """Before a run; what arrays that are not contiguous hold is copied now."""
-        runtime.world()
-        self.team.enter(f"{self.call.__name__}.plan", posted=posted)
-        for mine, theirs in self.copies:
-            mine[...] = theirs.reshape(mine.shape)
-
-    def __str__(self) -> str:
-        return "nothing to move" if self.instance is None else str(self.instance.plan)
-
-    def __repr__(self) -> str:
-        return f"<xupc plan of {self.call.__name__} by {self.algorithm}>"
+    def _pending(self) -> Pending:
+        return Pending(self.team, self.ready.steps(), self._record)
 
 
 @dataclass(slots=True)
@@ -778,7 +725,6 @@ class Permute(ArrayCall):
             src = None if telling.kind.in_place else given.src
             return self._bind(team, kind, full, None, given.dst, src, record, own=own)
         except HeapError as e:
-            record.shared_error = True
             return team.fail(e, record)  # type: ignore[no-any-return]
 
     def _run(

@@ -38,6 +38,7 @@ LAYERS = [
     ("lists", 7),
     ("values", 7),
     ("scalars", 7),
+    ("calls", 7),
     ("collectives", 7),
     ("places", 7),
     ("reductions", 7),

@@ -202,6 +202,7 @@ class Job:
         self.guard: Guard | Unguarded = Unguarded()
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
+        self.ended = False
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
         self.spanning: list[Any] = []  # open teams that span nodes
@@ -570,6 +571,8 @@ class Job:
         """Raise if nothing can be called any more."""
         if os.getpid() != self.pid:
             raise NotInitializedError("a forked child cannot use its parent's xupc")
+        if self.ended:
+            raise NotInitializedError("xupc has been finalized; this is of an init() before that")
         if self.broken is not None:
             raise XupcError(f"the job is broken: {self.broken}") from self.broken
 
@@ -650,6 +653,7 @@ class Job:
             deadline.stage("giving communicators back")
             self.network.free()
         guard.stop()
+        self.ended = True
 
     @staticmethod
     def release(heap: Heap) -> None:

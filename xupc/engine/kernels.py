@@ -95,6 +95,11 @@ class Kernel:
         self._padded = part.kind == "f" and part.itemsize > 10 and np.finfo(part).nmant == 63
         self._settles = dtype.kind in "fc" and (func is None or self._padded)
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What plans with it are known by; they keep its function alive, so that its id will do."""
+        return self.code or (self.dtype.str, self.op, id(self.func))
+
     def combine(self, out: Array, a: Array, b: Array) -> None:
         """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
         if len(out):

@@ -28,9 +28,10 @@ CLASSES = {
 # The library's own, although they begin without an underscore.
 INTERNAL = {
     "Team": {
-        "account", "ahead", "call_tag", "catch_up", "close", "drain", "enter", "fail",
+        "account", "ahead", "algorithm_flag", "call_tag", "catch_up", "close", "drain", "enter",
+        "fail",
         "function_failed", "give_up", "last_calls", "make", "meet", "meeting", "note",
-        "others_differ", "plain_barrier", "plan_for", "post", "progress", "raise_failure",
+        "others_differ", "plain_barrier", "planned", "post", "progress", "raise_failure",
         "rank_of", "settle", "usable", "world",
     },
     "SharedArray": {"allocation"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from common import Usable, raises
@@ -133,6 +134,21 @@ def forked() -> None:
     xupc.barrier()
 
 
+def outliving(team: xupc.Team, usable: Usable) -> list[Callable[[], object]]:
+    """Calls of what will outlive its init: teams, plans on shared memory and on private arrays."""
+    half, array = team.split(0), np.zeros(4)
+    teams = [team, half, team.node]
+    shared = xupc.all_gather_all.plan(*usable.buffers.operands("gather_all", 0), 8)
+    private = xupc.allav_reduce_all.plan(np.zeros(4), array, xupc.ADD)
+    strided = xupc.allav_broadcast.plan(np.zeros(8)[::2], 0)
+    plans = [shared, private, strided]
+    calls = [call for x in teams for call in (x.barrier, x.notify, x.wait, lambda x=x: x.split(0))]
+    calls += [call for x in plans for call in (x, x.start)]
+    for x in (half.barrier, team.node.barrier, *plans):
+        x()
+    return calls
+
+
 def main() -> None:
     unusable("before init")
     wrong_arguments()
@@ -159,7 +175,17 @@ def main() -> None:
     with team as again:
         assert again is team
         usable("with")
+        calls = outliving(team, usable)
     unusable("after finalize")
+    for when in ("after finalize", "of an earlier init"):
+        for k, call in enumerate(calls):
+            raises(NotInitializedError, ("finalized",), call, (when, k))
+        again = xupc.init()
+        stale = lambda: xupc.allv_reduce_all(1, xupc.ADD, team=team)  # noqa: E731
+        raises(ValueError, ("team", "earlier init"), stale)
+        Usable()(when)
+    xupc.finalize()
+    unusable("at the end")
     print(f"ended: {team.rank}")
 
 
