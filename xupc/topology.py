@@ -1,14 +1,8 @@
-"""Which threads share a machine: host records, node groups and the node tree.
+"""Which threads share a node: host records, ``XUPC_NODES`` and the node tree.
 
-The steps, in the order in which start-up takes them (DESIGN section 5):
-
-1. every thread reads a `HostRecord`; `group_candidates` collects the threads whose records agree;
-2. `prove` asks, by a callable that really maps memory, which of them can share it;
-3. `split_groups` splits the proven groups as ``XUPC_NODES`` (`parse_nodes`) wishes, merging none;
-4. a `Tree` holds the result, and `diagnose` says what is odd about the host ids.
-
-Nothing here talks to MPI or maps memory: the exchange of records and the mapping belong to the
-engine, so that every rule can be tested with literal tables.
+Nothing here talks to MPI or maps memory (DESIGN section 5): `xupc.engine.neighbours` finds the
+threads of a machine, by their `HostRecord` and by proof; `node_tree` splits machines into nodes as
+``XUPC_NODES`` wishes, merging none; `diagnose` says what is odd about host ids.
 """
 
 from __future__ import annotations
@@ -35,13 +29,11 @@ __all__ = [
     "ThreadTree",
     "Tree",
     "diagnose",
-    "group_candidates",
+    "node_tree",
     "parse_nodes",
-    "threads_of_nodes",
-    "prove",
     "read_boot_id",
     "read_host_record",
-    "split_groups",
+    "threads_of_nodes",
 ]
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -174,55 +166,6 @@ def read_boot_id() -> str:
         return ""
 
 
-# --- groups ---------------------------------------------------------------------------------------
-
-
-def group_candidates(records: Sequence[HostRecord]) -> list[tuple[int, ...]]:
-    """Return the groups of threads whose full records agree, ordered by lowest thread.
-
-    Parameters
-    ----------
-    records : sequence of HostRecord
-        ``records[i]`` is thread i's.
-    """
-    groups: dict[HostRecord, list[int]] = {}
-    for thread, record in enumerate(records):
-        groups.setdefault(record, []).append(thread)
-    return [tuple(group) for group in groups.values()]
-
-
-def prove(
-    candidates: Iterable[Sequence[int]], can_map: Callable[[int, int], bool]
-) -> list[tuple[int, ...]]:
-    """Split candidate groups into groups that have been shown to share memory.
-
-    In each round the lowest thread of a group is its node root. The members that can map its
-    segment form a node with it; the others try again among themselves, until a thread ends alone.
-
-    Parameters
-    ----------
-    candidates : iterable of sequences of int
-        Groups of threads, as `group_candidates` returns them.
-    can_map : callable
-        ``can_map(node_root, member)`` is True if `member` mapped the segment of `node_root` and
-        found its nonce there. Never called with two equal threads.
-
-    Returns
-    -------
-    list of tuple of int
-        Proven groups, each ascending, ordered by lowest thread.
-    """
-    proven: list[tuple[int, ...]] = []
-    for group in candidates:
-        rest = sorted(group)
-        while rest:
-            node_root, others = rest[0], rest[1:]
-            answers = [(member, can_map(node_root, member)) for member in others]
-            proven.append((node_root, *(member for member, mapped in answers if mapped)))
-            rest = [member for member, mapped in answers if not mapped]
-    return sorted(proven)
-
-
 # --- XUPC_NODES -----------------------------------------------------------------------------------
 
 # Nine digits at most: more cannot be a thread count, and int() refuses thousands of them.
@@ -295,45 +238,27 @@ def _bad_spec(spec: str, reason: str) -> ValueError:
     return ValueError(f"XUPC_NODES (nodes=) is {spec!r}: {reason}")
 
 
-def split_groups(
-    machines: Sequence[Sequence[int]], spec_nodes: NDArray[Any] | None
-) -> NDArray[np.int32]:
-    """Return each thread's node: the machine groups, split further by the wished node numbers.
+def node_tree(machine_of: NDArray[Any], spec: str | None) -> Tree:
+    """The tree of threads on machines, split further as ``XUPC_NODES`` wishes.
 
-    Two threads share a node if they share a machine **and** a number in `spec_nodes`. So the wish
-    can split a machine and never merge two.
+    Two threads share a node if they share a machine **and** a node of `spec`. So the wish can split
+    a machine and never merge two.
 
     Parameters
     ----------
-    machines : sequence of sequences of int
-        Groups that hold each thread 0..n-1 exactly once.
-    spec_nodes : ndarray of int, shape (n,), or None
-        What `parse_nodes` returned; None splits nothing.
+    machine_of : ndarray of int, shape (threads,)
+        A label of each thread's machine, 0 <= label < threads.
+    spec : str or None
+        As for `parse_nodes`; None, or empty: it splits nothing.
 
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Node numbers, counted in the order of the nodes' lowest threads.
+    Raises
+    ------
+    ValueError
+        As `parse_nodes` does.
     """
-    machine_of = _machine_of(machines)
-    if spec_nodes is None:
-        return _number_by_lowest(machine_of)[0]
-    if spec_nodes.shape != machine_of.shape:
-        raise ValueError(f"expected {machine_of.size} node numbers, got shape {spec_nodes.shape}")
-    wished = _number_by_lowest(spec_nodes)[0]
-    return _number_by_lowest(machine_of * machine_of.size + wished)[0]
-
-
-def _machine_of(machines: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Return the number of each thread's group; ValueError unless the groups are a partition."""
-    sizes = [len(group) for group in machines]
-    order = np.array([thread for group in machines for thread in group], dtype=np.int64)
-    machine_of = np.full(order.size, -1, dtype=np.int64)
-    if order.size and order.min() >= 0 and order.max() < order.size:
-        machine_of[order] = np.repeat(np.arange(len(sizes)), sizes)
-    if not order.size or machine_of.min() < 0:
-        raise ValueError(f"machine groups must hold each of {order.size} threads exactly once")
-    return machine_of
+    if not spec:
+        return Tree(machine_of)
+    return Tree(machine_of.astype(np.int64) * machine_of.size + parse_nodes(spec, machine_of.size))
 
 
 def _number_by_lowest(labels: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -406,21 +331,6 @@ class Tree:
         np.cumsum(sizes, out=starts[1:])
         self._keep(numbers, np.argsort(numbers, kind="stable").astype(np.int32), starts)
 
-    @classmethod
-    def from_tables(
-        cls,
-        node_index: NDArray[np.int32],
-        members: NDArray[np.int32],
-        starts: NDArray[np.int64],
-    ) -> Tree:
-        """Return a tree over another tree's `tables`, uncopied and unchecked.
-
-        With this the tables can be kept once per node, in shared memory.
-        """
-        tree = cls.__new__(cls)
-        tree._keep(node_index, members, starts)
-        return tree
-
     def _keep(
         self,
         node_index: NDArray[np.int32],
@@ -438,10 +348,33 @@ class Tree:
         self._kept_runs: dict[int, tuple[Run, ...]] = {}
         self._largest = 0
 
+    def write_tables(self, room: NDArray[np.uint8]) -> None:
+        """Put the tables there, for `with_tables`."""
+        for view, table in zip(self._views(room), self._tables, strict=True):
+            view[:] = table
+
+    def with_tables(self, room: NDArray[np.uint8]) -> Tree:
+        """The same tree over tables that `write_tables` put there: one copy for many processes.
+
+        Parameters
+        ----------
+        room : ndarray of uint8
+            `nbytes` of them, aligned to 8.
+        """
+        tree = Tree.__new__(Tree)
+        starts, node_index, members = self._views(room)
+        tree._keep(node_index, members, starts)
+        return tree
+
     @property
-    def tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """The read-only arrays behind the tree, for `from_tables`."""
-        return self._node_index, self._members, self._starts
+    def _tables(self) -> tuple[NDArray[Any], ...]:
+        return self._starts, self._node_index, self._members
+
+    def _views(self, room: NDArray[np.uint8]) -> Iterator[NDArray[Any]]:
+        begin = 0
+        for table in self._tables:
+            yield room[begin : begin + table.nbytes].view(table.dtype)
+            begin += table.nbytes
 
     @property
     def nbytes(self) -> int:
@@ -756,8 +689,8 @@ def diagnose(records: Sequence[HostRecord]) -> list[str]:
     """Say which host ids cannot tell machines apart.
 
     Reported are an id of 0, one that glibc made from a loopback address, and one that several boot
-    ids or several host names share. None of them makes the grouping wrong, since `group_candidates`
-    compares whole records and `prove` checks.
+    ids or several host names share. None of them makes the grouping wrong, since whole records
+    are compared and sharing is proven.
 
     Parameters
     ----------

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from comm import Comm, in_threads
 
 from xupc.engine.control import DEAD, HUNG
 from xupc.engine.lifeline import Lifeline
 
 MACHINES = 12  # 0 has the children 1-8, 1 has 9-11
-
-
-class FakeComm:
-    """What `Lifeline` needs of a communicator, among the threads of this process."""
-
-    def __init__(self, rank: int, rows: list[Any], barrier: threading.Barrier) -> None:
-        self.rank = rank
-        self.rows = rows
-        self.barrier = barrier
-
-    def Get_rank(self) -> int:
-        return self.rank
-
-    def Get_size(self) -> int:
-        return len(self.rows)
-
-    def allgather(self, value: Any) -> list[Any]:
-        self.rows[self.rank] = value
-        self.barrier.wait(10)
-        rows = list(self.rows)
-        self.barrier.wait(10)
-        return rows
-
-    def bcast(self, value: Any) -> Any:
-        return self.allgather(value)[0]
 
 
 class Machine:
@@ -52,7 +27,7 @@ class Machine:
         self.places: list[tuple[int, Any]] = []
         self.line: Lifeline | None = None
 
-    def join(self, comm: FakeComm) -> None:
+    def join(self, comm: Comm) -> None:
         me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
         self.line = Lifeline(comm, me)
         self.line.doing = lambda: f"in call {self.rank}"
@@ -75,15 +50,7 @@ class Machine:
 @pytest.fixture
 def machines() -> Iterator[list[Machine]]:
     found = [Machine(rank) for rank in range(MACHINES)]
-    rows: list[Any] = [None] * MACHINES
-    barrier = threading.Barrier(MACHINES)
-    threads = [
-        threading.Thread(target=m.join, args=[FakeComm(m.rank, rows, barrier)]) for m in found
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    in_threads(MACHINES, lambda comm: found[comm.rank].join(comm))
     assert all(machine.line is not None for machine in found)
     yield found
     for machine in found:

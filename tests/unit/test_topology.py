@@ -5,26 +5,32 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from comm import Comm, in_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xupc import topology
+from xupc.engine import neighbours
+from xupc.engine.neighbours import Neighbours
+from xupc.errors import HeapError
+from xupc.memory.segment import Segment, attach, create
 from xupc.topology import (
     HostRecord,
     Run,
     Tree,
     diagnose,
-    group_candidates,
+    node_tree,
     parse_nodes,
-    prove,
     read_host_record,
-    split_groups,
 )
 
 Groups = list[tuple[int, ...]]
@@ -291,23 +297,67 @@ TABLES = [
 ]
 
 
+class Proof:
+    """Start-up's search for the threads of a machine, in threads of this process.
+
+    They make and map real segments; that of thread i fails for j if (i, j) is in `deaf`.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        monkeypatch.setenv("XUPC_SHM_DIR", str(folder))
+        monkeypatch.setattr(neighbours, "create", self.create)
+        monkeypatch.setattr(neighbours, "attach", self.attach)
+        self.me = threading.local()
+        self.makers: dict[str, int] = {}
+        self.deaf: set[tuple[int, int]] = set()
+
+    def create(self, nbytes: int) -> Segment:
+        segment = create(nbytes)
+        self.makers[segment.path] = self.me.rank
+        return segment
+
+    def attach(self, path: str, nbytes: int) -> Segment:
+        if (self.makers[path], self.me.rank) in self.deaf:
+            raise PermissionError(path)
+        return attach(path, nbytes)
+
+    def find(self, hosts: Sequence[HostRecord], deaf: set[tuple[int, int]]) -> list[Any]:
+        """What each thread found."""
+        self.deaf = deaf
+
+        def mine(comm: Comm) -> Neighbours:
+            self.me.rank = comm.rank
+            return neighbours.find_neighbours(comm, hosts[comm.rank], f"thread {comm.rank}")
+
+        return in_threads(len(hosts), mine)
+
+    def machines(self, hosts: Sequence[HostRecord], deaf: set[tuple[int, int]]) -> Groups:
+        """The groups that they found to share memory."""
+        return self.groups(self.find(hosts, deaf))
+
+    def groups(self, found: list[Any]) -> Groups:
+        return sorted({tuple(n.threads) for n in found})
+
+
+@pytest.fixture
+def proof(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proof:
+    return Proof(monkeypatch, tmp_path)
+
+
 def test_there_are_fifty_tables_with_names_of_their_own() -> None:
     assert len(TABLES) >= 50
     assert len({table.name for table in TABLES}) == len(TABLES)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_table(table: Table) -> None:
-    candidates = group_candidates(table.hosts)
-    machines = prove(candidates, lambda node_root, member: (node_root, member) not in table.deaf)
-    wish = parse_nodes(table.spec, len(table.hosts)) if table.spec else None
-    tree = Tree(split_groups(machines, wish))
+def test_table(table: Table, proof: Proof) -> None:
+    found = proof.find(table.hosts, table.deaf)
+    assert all(thread in found[thread].threads for thread in range(len(found)))
+    tree = node_tree(np.array([n.threads[0] for n in found]), table.spec)
     assert list(tree.nodes) == table.nodes
     assert diagnose(table.hosts) == table.warnings
     if not table.spec:
-        assert machines == table.nodes
-    if not table.deaf and not table.spec:
-        assert candidates == table.nodes
+        assert proof.groups(found) == table.nodes
 
 
 # --- records
@@ -397,53 +447,62 @@ def test_own_record_needs_the_directory(tmp_path: Path) -> None:
 # --- proof and groups
 
 
-def test_prove_sorts_and_never_asks_a_thread_about_itself() -> None:
-    asked: list[tuple[int, int]] = []
-
-    def can_map(node_root: int, member: int) -> bool:
-        asked.append((node_root, member))
-        return member != 4
-
-    assert prove([(7, 5), (4, 2, 3)], can_map) == [(2, 3), (4,), (5, 7)]
-    assert sorted(asked) == [(2, 3), (2, 4), (5, 7)]
-
-
-def test_no_threads_no_groups() -> None:
-    assert group_candidates([]) == []
-    assert prove([], lambda _root, _member: True) == []
+def test_no_threads_no_warnings() -> None:
     assert diagnose([]) == []
 
 
-def test_groups_compare_records_not_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_compared_not_hashes(monkeypatch: pytest.MonkeyPatch, proof: Proof) -> None:
     monkeypatch.setattr(HostRecord, "digest", lambda _self: 1)
-    monkeypatch.setattr(HostRecord, "__hash__", lambda _self: 1)
-    assert group_candidates([A, B, A]) == [(0, 2), (1,)]
+    assert proof.machines([A, B, A], set()) == [(0, 2), (1,)]
 
 
-@pytest.mark.parametrize(
-    "machines", [[], [(0, 2)], [(0, 1), (1,)], [(0,), (-1,)], [(0, 0)], [(1, 2)]]
-)
-def test_split_refuses_what_is_no_partition(machines: Groups) -> None:
-    with pytest.raises(ValueError, match="exactly once"):
-        split_groups(machines, None)
+def test_another_file_under_the_same_name_is_no_proof(
+    monkeypatch: pytest.MonkeyPatch, proof: Proof
+) -> None:
+    def attach(path: str, nbytes: int) -> Segment:
+        segment = proof.attach(path, nbytes)
+        if proof.me.rank == 1:
+            segment = create(nbytes)
+            segment.reserve(0, nbytes)
+        return segment
+
+    monkeypatch.setattr(neighbours, "attach", attach)
+    assert proof.machines([A, A, A], set()) == [(0, 2), (1,)]
 
 
-def test_split_refuses_a_wish_of_another_length() -> None:
-    with pytest.raises(ValueError, match="expected 2 node numbers"):
-        split_groups([(0, 1)], np.zeros(3, dtype=np.int32))
+def test_without_a_segment_all_hear_of_it(monkeypatch: pytest.MonkeyPatch, proof: Proof) -> None:
+    def full(nbytes: int) -> Segment:
+        raise HeapError("no room")
+
+    monkeypatch.setattr(neighbours, "create", full)
+    found = proof.find([A, A, B], set())
+    assert [(n.threads, n.lookout, n.why_none) for n in found] == [
+        ([0, 1], None, "no room"), ([0, 1], None, ""), ([2], None, "no room"),
+    ]  # fmt: skip
+
+
+def test_the_lookout_knows_its_machine(proof: Proof) -> None:
+    found = proof.find([A, A, B, A], {(0, 1)})
+    assert [n.lookout.names for n in found] == [
+        ["thread 0", "", "thread 3"], ["thread 1"], ["thread 2"], ["thread 0", "", "thread 3"],
+    ]  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
-def test_split_is_the_common_refinement(labels: list[tuple[int, int]]) -> None:
-    machine_labels = [machine for machine, _ in labels]
-    machines = [
-        tuple(i for i, label in enumerate(machine_labels) if label == machine)
-        for machine in sorted(set(machine_labels))
-    ]
-    nodes = split_groups(machines, np.array([wish for _, wish in labels]))
-    assert nodes.dtype == np.int32
-    order = list(dict.fromkeys(labels))
-    assert nodes.tolist() == [order.index(label) for label in labels]
+def test_nodes_are_the_common_refinement(labels: list[tuple[int, int]]) -> None:
+    machines = np.array([machine for machine, _ in labels], np.int32) % len(labels)
+    wishes = np.array([wish for _, wish in labels]) % len(labels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topology, "parse_nodes", lambda _spec, _threads: wishes)
+        tree = node_tree(machines, "a wish")
+    pairs = list(zip(machines.tolist(), wishes.tolist(), strict=True))
+    order = list(dict.fromkeys(pairs))
+    assert tree.node_index.tolist() == [order.index(pair) for pair in pairs]
+
+
+def test_no_wish_splits_nothing() -> None:
+    labels = np.array([2, 2, 0])
+    assert node_tree(labels, None) == node_tree(labels, "") == Tree([0, 0, 1])
 
 
 # --- XUPC_NODES
@@ -644,15 +703,20 @@ def test_trees_are_equal_by_grouping() -> None:
     assert Tree([0]) != "Tree([0])"
 
 
-def test_tables_are_read_only_and_shareable() -> None:
+def test_tables_are_read_only_and_can_be_shared() -> None:
     labels = np.array([1, 0, 1, 0], dtype=np.int32)
     tree = Tree(labels)
     labels[:] = 0
     assert tree.nodes == ((0, 2), (1, 3))
-    twin = Tree.from_tables(*tree.tables)
-    assert twin == tree
-    assert np.shares_memory(twin.node_index, tree.node_index)
-    for array in (*tree.tables, *twin.tables, tree.members(1)):
+    room = np.zeros(tree.nbytes, np.uint8)
+    tree.write_tables(room)
+    twins = [tree.with_tables(room) for _ in range(2)]
+    for twin in twins:
+        assert twin == tree
+        assert twin.nodes == tree.nodes
+        for array in (twin.node_index, twin.members(1)):
+            assert np.shares_memory(array, room)
+    for array in (tree.node_index, tree.members(1), twins[0].node_index, twins[0].members(1)):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7
 
@@ -669,7 +733,7 @@ def test_ten_thousand_nodes_of_128_threads(placement: str) -> None:
     assert tree.nbytes <= 8 * threads.size + 8 * 10_001
     assert (tree.size, tree.node_count, len(tree.roots)) == (1_280_000, 10_000, 10_000)
     node = tree.node_of(777_777)
-    assert np.shares_memory(tree.members(node), tree.tables[1])
+    assert np.shares_memory(tree.members(node), tree.members(0).base)
     assert tree.members(node).tolist() == np.flatnonzero(labels == labels[777_777]).tolist()
     assert tree.members(node)[tree.local_index(777_777)] == 777_777
     assert len(str(tree).splitlines()) <= 40

@@ -15,6 +15,7 @@ splits it into several nodes. Layout, for m threads::
     hosts         of every machine, its lowest thread: pid, id, host name
     places        of every machine, where its threads are, as JSON
     sync areas    one per node of this machine                      (native core)
+    node tree     the tables of `topology.Tree`
 
 Byte i of the file carries thread i's lock: free means dead. Exactly one descriptor
 on the file per process: closing another would drop the lock.
@@ -91,11 +92,14 @@ _RING = np.dtype(
 )
 
 
-def control_bytes(threads: int, machines: int, sync_bytes: int) -> int:
-    """Size of the control segment for `threads` on this machine, one of several."""
+def control_bytes(threads: int, machines: int, rest: int) -> int:
+    """Size of the control segment for `threads` on this machine, one of several.
+
+    `rest`: bytes of what comes last, the sync areas and the tree.
+    """
     each = LINE + _RING.itemsize + _RECORD
     places = LINE + machines * (_ID.size + PLACES_BYTES)
-    return PAGE + threads * each + places + sync_bytes + PAGE
+    return PAGE + threads * each + places + rest + PAGE
 
 
 @dataclass(frozen=True)

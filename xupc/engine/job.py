@@ -36,9 +36,7 @@ from ..memory.global_zone import TABLE_BYTES, GlobalZone
 from ..memory.heap import RANGE, Heap
 from ..memory.segment import (
     Segment,
-    attach,
     cgroup_folders,
-    create,
     drop_lock,
     free_space,
     shm_dir,
@@ -46,7 +44,7 @@ from ..memory.segment import (
     try_lock,
 )
 from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
-from ..topology import HostRecord, Tree, diagnose, parse_nodes, read_host_record
+from ..topology import HostRecord, Tree, diagnose, node_tree, read_host_record
 from .agreement import Agreement
 from .control import Control, control_bytes
 from .guard import Guard
@@ -55,9 +53,10 @@ from .live import SLOTS, Engine, Waiting
 from .machine import bypass_pays, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate, why_not
+from .neighbours import find_neighbours
 from .pending import Pending, Progress
 from .reports import Record, compare
-from .startup import Deadline, Lookout, Unguarded
+from .startup import Deadline, Unguarded
 
 __all__ = ["Job", "Settings"]
 
@@ -254,7 +253,6 @@ class Job:
         self._agree_settings()
         self.prepared = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
-        self._no_segment = ""  # why the proof had none
         self.machine, self.warnings = self._find_machine(deadline)
         self._agree_segments()
         self.tree = self._find_tree()
@@ -304,15 +302,9 @@ class Job:
     def _find_machine(self, deadline: Deadline) -> tuple[list[int], list[str]]:
         """Threads that proved to share memory with me, and what is odd about host ids."""
         record = read_host_record(shm_dir())
-        group = self.link.split(record.digest() & 0x3FFFFFFF)
-        rows = group.allgather((self.me, record.pack()))
-        alike = [rank for rank, packed in rows if packed == record.pack()]
-        color = next(i for i, (_, packed) in enumerate(rows) if packed == record.pack())
-        candidates = group.Split(color, self.me)
-        machine, lookout = self._prove(candidates, alike)
+        machine, lookout, self._no_segment = find_neighbours(self.link.comm, record, self.who)
         if lookout is not None:
             deadline.look_out(lookout)
-        group.Free()
         return machine, self._odd_records(record, machine)
 
     def _agree_segments(self) -> None:
@@ -321,51 +313,6 @@ class Job:
         first = comm.allreduce(self.me if self._no_segment else self.threads, op=mpi.MIN)
         if first < self.threads:
             raise HeapError(f"init: {comm.bcast(self._no_segment, root=first)} (thread {first})")
-
-    def _prove(self, comm: Any, ranks: list[int]) -> tuple[list[int], Lookout | None]:
-        """Map the lowest candidate's nonce; those who cannot try again among themselves.
-
-        The lookout is None if no segment can be made.
-        """
-        while True:
-            lookout, proven = self._prove_once(comm)
-            rows = comm.allgather((proven, self.who))
-            together = [rank for rank, (ok, _) in zip(ranks, rows, strict=True) if ok]
-            if lookout is not None:
-                lookout.segment.settle()
-                lookout.names = [who if ok else "" for ok, who in rows]
-            others = [rank for rank in ranks if rank not in together]
-            rest = comm.Split(0 if proven else 1, self.me)
-            comm.Free()
-            if proven:
-                rest.Free()
-                return together, lookout
-            comm, ranks = rest, others
-
-    def _prove_once(self, comm: Any) -> tuple[Lookout | None, bool]:
-        nonce, size = secrets.token_bytes(16), Lookout.bytes_for(comm.Get_size())
-        lookout: Lookout | None = None
-        offer: tuple[str, bytes] | None = None
-        if comm.Get_rank() == 0:
-            try:
-                segment = create(size)
-                segment.reserve(0, size)
-                segment.map[:16] = nonce
-                lookout, offer = Lookout(segment, 0), (segment.path, nonce)
-            except HeapError as e:
-                self._no_segment, offer = str(e), ("", b"")
-        path, nonce = comm.bcast(offer)
-        if path and lookout is None:
-            # a peer out of reach, or another file under the same name: not my machine
-            with contextlib.suppress(OSError, ValueError):
-                segment = attach(path, size)
-                if segment.map[:16] == nonce:
-                    lookout = Lookout(segment, comm.Get_rank())
-                else:
-                    segment.close_fd()
-        if path:
-            comm.Barrier()
-        return lookout, lookout is not None or not path  # without one `_agree_segments` ends it
 
     def _odd_records(self, record: HostRecord, machine: list[int]) -> list[str]:
         """Warnings about gethostid, from one record per machine (thread 0 gets them)."""
@@ -381,11 +328,7 @@ class Job:
         self.link.comm.Allgather(np.array([self.machine[0]], np.int32), of)
         self._machine_roots = np.unique(of)
         self.machines = len(self._machine_roots)
-        if self.settings.nodes:
-            wish = parse_nodes(self.settings.nodes, self.threads)
-            tree = Tree(of.astype(np.int64) * self.threads + wish)
-        else:
-            tree = Tree(of)
+        tree = node_tree(of, self.settings.nodes)
         self._machine_of_node = np.searchsorted(self._machine_roots, of[tree.node_roots])
         return tree
 
@@ -414,7 +357,7 @@ class Job:
         self.oversubscribed = mates > self.cores
         nodes = sorted({self.tree.node_of(t) for t in self.machine})
         sizes = [self._sync_bytes(self.tree.node_size(n)) for n in nodes]
-        total = control_bytes(mates, self.machines, sum(sizes))
+        total = control_bytes(mates, self.machines, sum(sizes) + self.tree.nbytes)
         segment = self.agreement.shared_segment(comm, total, whole=True)
         control = Control(segment, index, mates, self.machines)
         control.introduce(self.me, self.host)
@@ -425,9 +368,13 @@ class Job:
             control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in rows])
         start = control.sync_start + sum(sizes[: nodes.index(self.node)])
         self.sync_address = segment.address + start
+        tables = segment.array[control.sync_start + sum(sizes) :][: self.tree.nbytes]
+        if index == 0:
+            self.tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
         self.bypass = comm.bcast(self.native and index == 0 and bypass_pays())
         self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
+        self.tree = self.tree.with_tables(tables)  # one copy for the machine, which is there by now
         comm.Free()
         return control
 
