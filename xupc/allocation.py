@@ -95,7 +95,7 @@ def all_alloc(
         n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
-    on.meet(fingerprint("all_alloc", n, kind.str, block), record)
+    on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
     offset = _collective_room(on, nbytes, n, kind, block)
     if on.parent is None:
         return SharedArray(on.heap.adopt(offset, n, kind, block))

@@ -35,12 +35,14 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     Raises
     ------
     TypeError
-        If it is none; a bool is none, and a flag only where flags are expected.
+        If it is none; nor are a bool, an operation, and a flag where no flags are expected.
     ValueError
         If it is so large that nothing can be that many.
     """
     if isinstance(value, Flags) and argument != "flags":
         raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
+    if isinstance(value, Op):
+        raise TypeError(f"{call}: {argument}: got {value.name}, an operation")
     try:
         if not isinstance(value, bool | np.bool_):
             number = operator.index(value)
@@ -109,7 +111,12 @@ def _place(x: Any, first: int) -> tuple[int, int, int]:
 
 def flags_text(flags: Any) -> str:
     """Flags as text, whatever they are."""
-    return flag_names(operator.index(flags)) if isinstance(flags, int) else show(flags)
+    if isinstance(flags, Op):
+        return show(flags)
+    try:
+        return flag_names(operator.index(flags))
+    except Exception:  # an object of the user's may raise from any question
+        return show(flags)
 
 
 def op_name(op: Any) -> str:
@@ -139,5 +146,13 @@ def _function_text(func: Any) -> str:
 
 
 def _code_text(code: Any) -> str:
-    constants = [_code_text(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {constants}"
+    return f"{code.co_code.hex()} {code.co_names} {[_constant(c) for c in code.co_consts]}"
+
+
+def _constant(x: Any) -> str:
+    """A constant of code; a set's order is another one in every process."""
+    if hasattr(x, "co_code"):
+        return _code_text(x)
+    if isinstance(x, frozenset):
+        return f"frozenset({sorted(map(_constant, x))})"
+    return f"({', '.join(map(_constant, x))})" if isinstance(x, tuple) else repr(x)

@@ -6,13 +6,13 @@ from typing import Any
 
 from . import runtime
 from .arguments import signature_of
-from .calls import HotCall
+from .calls import SharedCall
 from .engine.native_core import core
 
 __all__ = ["barrier", "fence", "notify", "wait"]
 
 
-class Barrier(HotCall):  # type: ignore[misc]
+class Barrier(SharedCall):
     """``barrier(value=None)``: wait until all threads are there (UPC language, 6.6.1).
 
     Parameters
@@ -23,9 +23,9 @@ class Barrier(HotCall):  # type: ignore[misc]
     Raises
     ------
     TypeError
-        On every thread, if a thread's value is neither.
+        On a thread whose value is neither.
     CollectiveMismatchError
-        On every thread, if values differ or a thread is in another call.
+        On every thread else, if values differ or a thread is in another call.
     """
 
     __name__ = "barrier"
@@ -35,7 +35,7 @@ class Barrier(HotCall):  # type: ignore[misc]
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A barrier that is not in the cache: the first, or one with a value."""
-        value = self._value(*args, **kwargs)
+        value = self._told(self._value, args, kwargs)
         world = runtime.world()
         world.barrier(value)
         if not args and not kwargs and world.job.native:

@@ -221,9 +221,9 @@ class BoundPlan(HotPlan):  # type: ignore[misc]
 
     def start(self) -> Handle:
         """Post the call; collective, under the plan's flags, one at a time."""
-        self._enter(posted=True)
         if self._started in self.team.job.unfinished:
             raise XupcError(f"{self.name}.start: it has been started: wait for that")
+        self._enter(posted=True)
         self._started = self._pending()
         return post(self._started)
 

@@ -39,6 +39,7 @@ class Handle:
         """
         pending = self._pending
         if not pending.done:
+            pending.team.job.check_outside("wait")
             pending.team.drain(pending)
         self._complete()
 
@@ -50,6 +51,7 @@ class Handle:
         pending = self._pending
         if not pending.done:
             pending.team.job.check()
+            pending.team.job.check_outside("test")
             pending.team.job.progress(wait=True)
         if pending.done:
             self._complete()

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from . import shared
+from .arguments import as_integer
 from .engine.job import Job, Settings
 from .engine.mpi import Link, place_in_mpi
 from .engine.native_core import core, invalidate
@@ -159,9 +160,9 @@ def settings_of(
 def _bytes(value: int | str | None) -> int | None:
     if value is None or value == "":
         return None
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise TypeError(f"init: heap_size: expected an int or text like '64MiB', got {show(value)}")
-    if isinstance(value, str):
+    if not isinstance(value, str):
+        value = as_integer(value, "init", "heap_size")
+    else:
         match = _SIZE.fullmatch(value)
         if not match:
             raise ValueError(f"init: heap_size: expected text like '64MiB', got {show(value)}")
@@ -217,8 +218,8 @@ def finalize() -> None:
 def leave(
     kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
 ) -> None:
-    """The end of ``with xupc.init() as team``."""
-    if kind is None:
+    """The end of ``with xupc.init() as team``; of a nested one, the first ends xupc."""
+    if kind is None or (issubclass(kind, SystemExit) and not _status_of(value)):
         if _world is not None:
             finalize()
         return
@@ -247,7 +248,7 @@ def _report(error: BaseException | None) -> None:
 def _status_of(value: BaseException | None) -> int:
     if isinstance(value, SystemExit):
         code = value.code
-        return code if isinstance(code, int) else 1
+        return code if isinstance(code, int) else int(code is not None)
     return 130 if isinstance(value, KeyboardInterrupt) else 1
 
 

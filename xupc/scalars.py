@@ -76,6 +76,11 @@ def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -
     out = np.zeros((len(values), _ENVELOPE), np.uint8)
     for row, value in zip(out, values, strict=True):
         data = pickle.dumps(value)
+        if 4 + len(data) > _ENVELOPE:
+            raise ValueError(
+                f"{call}: value: a pointer of this dtype or team takes {len(data)} bytes, expected "
+                f"{_ENVELOPE - 4} at most: {show(value)}"
+            )
         row[:4].view(np.uint32)[0] = len(data)
         row[4 : 4 + len(data)] = np.frombuffer(data, np.uint8)
     return out.reshape(-1).view(dtype)
@@ -88,6 +93,22 @@ def _unpacked(array: Array, kind: str) -> list[Any]:
         sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
         return [pickle.loads(row[4 : 4 + n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
     return list(array) if kind.startswith("numpy") else list(array.tolist())
+
+
+def _header(kind: str, dtype: np.dtype[Any]) -> bytes:
+    """What an envelope says of its value."""
+    if dtype.fields is not None:  # all others are their `str`
+        return pickle.dumps(dtype)
+    return f"{kind}\n{dtype.str}\n".encode()
+
+
+def _of_header(data: bytes) -> tuple[str, np.dtype[Any]]:
+    """The other end of `_header`, of more bytes."""
+    if data[:1] == pickle.PROTO:
+        dtype = pickle.loads(data)
+        return f"numpy {dtype}", dtype
+    kind, name, _ = data.split(b"\n", 2)
+    return kind.decode(), np.dtype(name.decode())
 
 
 class Scalars:
@@ -161,29 +182,28 @@ class Scalars:
     def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
         """Values that not all threads know the type of: each says what it is."""
         kind, packed = self.kind_of(values, team)
-        dtype = packed.dtype.str
         out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
-        head = f"{kind}|{dtype}".encode()
-        if len(head) > 255 or packed.itemsize > _ENVELOPE:
+        head = _header(kind, packed.dtype)
+        if len(head) > _ENVELOPE or packed.itemsize > _ENVELOPE:
             text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
             self.fail(ValueError(text), team)
         for row, value in zip(out, packed, strict=True):
             data = np.asarray(value).tobytes()
-            row[0], row[1 : 1 + len(head)] = len(head), np.frombuffer(head, np.uint8)
+            row[: len(head)] = np.frombuffer(head, np.uint8)
             row[_ENVELOPE : _ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
         return out.reshape(-1)
 
     def out_of_envelope(self, row: Array, own: Any, team: Team | None) -> Any:
         """The value that came; `own`: what this thread gave, which must be of the same type."""
-        kind, dtype = bytes(row[1 : 1 + int(row[0])]).decode().split("|", 1)
+        kind, dtype = _of_header(row[:_ENVELOPE].tobytes())
         if own is not None and _kind_of(own, self.__name__)[0] != kind:
             mine = _kind_of(own, self.__name__)[0]
             error = CollectiveMismatchError(
                 f"{self.__name__}: type differs: {kind} on the root, {mine} here"
             )
             self.fail(error, team)
-        size = np.dtype(dtype).itemsize
-        return _unpacked(row[_ENVELOPE : _ENVELOPE + size].copy().view(dtype), kind)[0]
+        value = row[_ENVELOPE : _ENVELOPE + dtype.itemsize]
+        return _unpacked(value.copy().view(dtype), kind)[0]
 
 
 _BROADCAST, _SCATTER, _GATHER, _GATHER_ALL, _EXCHANGE, _PERMUTE = (

@@ -165,7 +165,7 @@ class Team:
         self.agreement = ground.agreement
         self.heap = ground.heap
         self.core = self._make_core(ground)
-        self.core.blocked = bool(self.job.pending)
+        self.core.blocked = self.job.blocks(self)
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
@@ -631,6 +631,7 @@ class Team:
         Before one that is not `posted`, those that were come to their end.
         """
         self.job.check()
+        self.job.check_outside(call)
         if self._freed:
             raise ValueError(f"{call}: team: it was freed")
         if self._ground is None:
@@ -737,14 +738,14 @@ class Team:
             self._barriers[name, value is None] = instance
         return instance
 
-    def _value_hash(self, value: object, call: str) -> int:
-        """What stands for a barrier's value; TypeError, in step, if it cannot be written out."""
+    def _value_hash(self, value: Any, call: str) -> int:
+        """What stands for a barrier's value; TypeError, in step, if it is neither int nor str."""
         try:
             if value is None:
                 return 0
-            if isinstance(value, int) and not isinstance(value, bool):
-                return fingerprint("value", hex(value)) | 1
-            return fingerprint("value", repr(value)) | 1
+            if isinstance(value, str):
+                return fingerprint("value", repr(str(value))) | 1
+            return fingerprint("value", hex(value)) | 1
         except Exception as e:
             error = TypeError(f"{call}: value: expected an int or a str, got {show(value)}")
             error.__cause__ = e
@@ -786,6 +787,7 @@ class Team:
     def wait(self, value: object = None) -> None:
         """Second half of a split-phase barrier: wait until all have notified."""
         self.job.check()
+        self.job.check_outside("wait")
         if self.notified is None:
             raise XupcError("wait: there was no notify")
         pending, given = self.notified

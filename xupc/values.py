@@ -108,7 +108,10 @@ class Given:
     @property
     def posted(self) -> bool:
         """Whether the call is only begun."""
-        return isinstance(self.flags, int) and bool(operator.index(self.flags) & ASYNC)
+        try:
+            return bool(operator.index(self.flags) & ASYNC)
+        except Exception:  # it is no number: said where flags are checked
+            return False
 
 
 @dataclass(slots=True)
@@ -709,7 +712,8 @@ class Permute(ArrayCall):
 
     def _work(self, telling: Telling, given: Given, *, own: bool = False) -> Ready:
         """When all have been told: the work, bound to these arrays."""
-        team, record, full = telling.team, telling.record, telling.full
+        team, full = telling.team, telling.full
+        record = telling.record.with_more([])  # what goes wrong now is not said of later calls
         givers: dict[int, int] = {}
         for rank, target in enumerate(telling.every.tolist()):
             if target in givers:

@@ -36,6 +36,29 @@ def test_start_and_end(live: Callable[..., Any], threads: int, nodes: str | None
     assert result.stdout.count("ended: ") == threads
 
 
+LEAVES = """
+    import sys, time, xupc
+    with xupc.init() as team:
+        if team.rank == 0:
+            time.sleep(0.5)
+            print("late but not lost", flush=True)
+        sys.exit(*map(int, sys.argv[1:]))
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("status", [(), ("0",)])
+def test_a_good_exit_inside_with_waits_for_all(live: Callable[..., Any], status: Any) -> None:
+    result = live(3, LEAVES, args=status)
+    assert "late but not lost" in result.stdout
+    assert not result.stderr
+
+
+@pytest.mark.once
+def test_a_bad_exit_inside_with_ends_the_job(live: Callable[..., Any]) -> None:
+    live(3, LEAVES, args=["3"], expect=3, via="xupc run")
+
+
 @PLACES
 def test_accesses_against_numpy(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
     rounds = 3 if nodes or SLOW_ENGINE else 12

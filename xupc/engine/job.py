@@ -202,6 +202,7 @@ class Job:
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
         self.ended = False
+        self._calls_out: int | None = None  # the thread of Python's that runs a user's function
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
         self.spanning: list[Any] = []  # open teams that span nodes
@@ -523,6 +524,22 @@ class Job:
         if self.broken is not None:
             raise XupcError(f"the job is broken: {self.broken}") from self.broken
 
+    def check_outside(self, call: str) -> None:
+        """Raise if it is made by a function that a collective has called."""
+        if self._calls_out == threading.get_ident():
+            raise XupcError(f"{call}: not allowed in a function that a collective calls")
+
+    @contextlib.contextmanager
+    def calling_out(self) -> Iterator[None]:
+        """While a function of the user's is run: it may read and write memory, and call nothing."""
+        self._calls_out = threading.get_ident()
+        self._tell_teams()
+        try:
+            yield
+        finally:
+            self._calls_out = None
+            self._tell_teams()
+
     def break_with(self, error: BaseException) -> None:
         """From now on nothing works; the program's end will not wait for anybody."""
         if self.broken is None:
@@ -539,11 +556,18 @@ class Job:
             self.pending.append(team)
         elif not team.queue and team in self.pending:
             self.pending.remove(team)
-        for each in (self.world, *self.teams):
-            each.core.blocked = bool(self.pending) or each.notified is not None
+        self._tell_teams()
         by_messages = team.spans_nodes or not self.native
         if self.pending and by_messages and self.network.threads_multiple:
             self.background.wake()
+
+    def blocks(self, team: Any) -> bool:
+        """Whether no call of a team may go straight to its instance."""
+        return bool(self.pending) or team.notified is not None or self._calls_out is not None
+
+    def _tell_teams(self) -> None:
+        for team in (self.world, *self.teams):
+            team.core.blocked = self.blocks(team)
 
     def serve(self, until: float) -> None:
         """Look for other nodes' one-sided accesses until then, whatever the program does."""

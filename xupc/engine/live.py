@@ -47,7 +47,7 @@ from ..plan.steps import (
     Send,
     Step,
 )
-from .folding import Action, actions, carry_out, room
+from .folding import Action, View, actions, carry_out, room
 from .mpi import BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native_core import core
 from .resync import raise_difference
@@ -371,19 +371,23 @@ class NetContext:
             return found
 
         try:
-            if isinstance(step, Scan) or room(step, size) > KEPT_ROOM:
-                carry_out(step, kernel, view)
-                return
-            key = id(step), *self._bases
-            kept = self._actions.get(key)
-            if kept is None:
-                if len(self._actions) == VIEWS:
-                    self._actions.clear()
-                kept = self._actions[key] = list(actions(step, kernel, view))
-            for act in kept:
-                act()
+            with contextlib.nullcontext() if kernel.func is None else self.job.calling_out():
+                self._compute(step, kernel, view)
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
+
+    def _compute(self, step: Fold | Scan, kernel: Any, view: View) -> None:
+        if isinstance(step, Scan) or room(step, kernel.dtype.itemsize) > KEPT_ROOM:
+            carry_out(step, kernel, view)
+            return
+        key = id(step), *self._bases
+        kept = self._actions.get(key)
+        if kept is None:
+            if len(self._actions) == VIEWS:
+                self._actions.clear()
+            kept = self._actions[key] = list(actions(step, kernel, view))
+        for act in kept:
+            act()
 
     def _exchange(self, instance: Any) -> bool:
         """The barrier between all threads, without the core; True when the verdict is there."""

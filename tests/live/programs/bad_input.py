@@ -212,10 +212,15 @@ class Bad:
             lambda: xupc.all_broadcast(self.B, self.A, 8, 0, None),
             lambda: xupc.all_broadcast(self.B, self.A, 8, colour=3),
             lambda: xupc.all_alloc(),
-            lambda: xupc.barrier(1, 2),
         ):
             raises(TypeError, (), call)
             self.usable("a wrong signature")
+        for value in (1.5, object(), {"a", "b"}, b"x"):
+            raises(TypeError, ("barrier", "value"), lambda v=value: xupc.barrier(v), value)
+            self.usable(value)
+        self.run([("2 values", TypeError, ("barrier",), lambda: xupc.barrier(1, 2))],
+                 xupc.barrier, "barrier")  # fmt: skip
+        xupc.barrier(np.int64(3) if xupc.MYTHREAD else 3)
 
     def allocation(self) -> None:
         """all_alloc, alloc, global_alloc, all_free."""

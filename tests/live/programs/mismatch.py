@@ -144,6 +144,11 @@ class Collisions:
                 ("all_alloc", "dtype differs", "f8", "i8"),
             ),
             (
+                lambda: xupc.all_alloc(10, [("a", "i4"), ("b", "i4")]),
+                lambda: xupc.all_alloc(10, [("x", "f8")]),
+                ("all_alloc", "dtype differs", "'a'", "'x'"),
+            ),
+            (
                 lambda: xupc.all_alloc(10, "f8", 2),
                 lambda: xupc.all_alloc(10, "f8", None),
                 ("all_alloc", "blocksize differs", "2", "None"),

@@ -31,6 +31,11 @@ def add(a: Any, b: Any) -> Any:
     return a + b
 
 
+def add_of_set(a: Any, b: Any) -> Any:
+    """The same; the order of the set's elements is another one on every thread."""
+    return a + b if "sum" in {"sum", "total", "all", ("more", b"bytes", 7)} else a
+
+
 def add_too(a: Any, b: Any) -> Any:
     """The same under another name."""
     return a + b
@@ -77,7 +82,8 @@ class Trouble:
         xupc.all_reduce_all(self.B, self.A, Op.ADD, n)
         assert self.B.local[0] == n, what
         xupc.barrier()
-        xupc.all_reduce(self.B + 8 * (T - 1), self.A, Op.NONCOMM_FUNC, n, func=add)
+        func = (add, add_of_set)[self.count % 2]
+        xupc.all_reduce(self.B + 8 * (T - 1), self.A, Op.NONCOMM_FUNC, n, func=func)
         assert self.B[8 * (T - 1)] == n, what
         xupc.barrier()
         if self.count % 10 == 0:
@@ -273,6 +279,28 @@ class Trouble:
         raises(ValueError, ("read-only",), lambda: f(B, A, Op.FUNC, 24 * T, func=writes), form)
         self.usable(form)
 
+    def calling_functions(self, form: str) -> None:
+        """A function may read shared memory, and call nothing that all have to call."""
+        f, A, B, T = FORMS[form], self.A, self.B, xupc.THREADS
+        plan = xupc.all_broadcast.plan(self.G, self.F, 8)
+        plan()
+        xupc.barrier()
+        for inner in (
+            xupc.barrier, xupc.notify, plan, plan.start,
+            lambda: xupc.all_broadcast(self.G, self.F, 8),
+            lambda: xupc.allv_reduce_all(1, Op.ADD), lambda: xupc.all_alloc(8),
+            lambda: xupc.init().split(0), xupc.init().barrier,
+        ):  # fmt: skip
+            def func(a: Any, b: Any, inner: Call = inner) -> Any:
+                inner()
+                return a + b
+
+            self.count += 1
+            words = ("not allowed in a function",)
+            raises(xupc.XupcError, words, lambda func=func: f(B, A, Op.FUNC, 24 * T, func=func))
+            self.usable((form, inner))
+        f(B, A, Op.FUNC, 24 * T, func=lambda a, b: a + b + A[0] - A[8])
+
     def calls_of_functions(self, form: str) -> None:
         """At most two for each element on a thread, together hardly more than needed."""
         f, A, B, T = FORMS[form], self.A, self.B, xupc.THREADS
@@ -325,6 +353,7 @@ def main() -> None:
             for odd in odds[k % every :: every]:
                 trouble.raising(form, odd)
             trouble.wrong_results(form)
+            trouble.calling_functions(form)
             trouble.calls_of_functions(form)
     done(trouble.count)
 

@@ -50,6 +50,18 @@ assert q[-1].dtype == A.dtype
 assert xupc.allv_gather(p, 0) == (q if me == 0 else None)
 
 
+record = np.zeros(1, [("a", "i4"), ("b", "f4")])[0]
+record["a"], record["b"] = me, 2.5
+for got, of in (
+    (xupc.allv_broadcast(record if me == t - 1 else None, t - 1), t - 1),
+    (xupc.allv_scatter([record] * t if me == 0 else None, 0), 0),
+    (xupc.allv_gather_all(record)[0], 0),
+    (xupc.allv_permute(record, me), me),
+):
+    assert got.dtype == record.dtype, got.dtype
+    assert (got["a"], got["b"]) == (of, 2.5), got
+
+
 # --- plans ------------------------------------------------------------------------------------
 for wide in (np.zeros(3), np.zeros(9)[::3], np.zeros(200000), np.zeros(400000)[::2]):
     mine = np.zeros_like(wide)
@@ -70,6 +82,28 @@ for wide in (np.zeros(3), np.zeros(9)[::3], np.zeros(200000), np.zeros(400000)[:
         fan()
         assert (wide == t - 1).all()
         assert xupc.allv_reduce_all(1, xupc.ADD) == t
+
+
+wide = np.zeros(400000)[::2]
+sums = xupc.allav_reduce_all.plan(wide, None, xupc.ADD)
+for k in range(8):
+    wide[:] = k
+    xupc.barrier()
+    handle = sums.start()
+    if not handle.done:
+        refused = None
+        try:
+            sums.start()
+        except xupc.XupcError as e:
+            refused = str(e)
+        assert refused is not None
+        assert "wait for that" in refused
+    handle.wait()
+    assert (wide == k * t).all(), (me, k, wide)
+flags = np.int64(int(xupc.ASYNC))
+handle = xupc.allav_reduce_all(np.ones(3), np.ones(3), xupc.ADD, flags=flags)
+assert isinstance(handle, xupc.Handle)
+handle.wait()
 
 
 # --- permutations that change while some threads give to the same thread as before ---------------
@@ -111,6 +145,7 @@ for _ in range(2):
     raises(TypeError, xupc.allav_reduce_all, np.ones(2, "i4"), one, ADD)
     raises(ValueError, xupc.allav_reduce_all, np.ones(3), one, ADD)
     raises(TypeError, xupc.allav_reduce_all, one, None, "add")
+    raises(TypeError, xupc.allav_gather_all, many, one, ADD)
     raises(TypeError, xupc.allav_reduce_all, np.ones(2), one, xupc.XOR)
     raises(TypeError, xupc.allav_reduce_all, np.ones(2, ">f8"), np.ones(2, ">f8"), ADD)
     raises(ValueError, xupc.allav_reduce_all, np.ones(2), one, xupc.FUNC)
@@ -132,6 +167,9 @@ for _ in range(2):
     assert (total == t).all()
     empty = np.ones(0)
     xupc.allav_gather_all(np.ones(0), empty)
+
+far = xupc.all_alloc(t, [(f"a_field_{k}", "f8") for k in range(60)])
+assert "bytes" in raises(ValueError, xupc.allv_gather_all, far.ptr(0))
 
 # --- calls that differ ---------------------------------------------------------------------------
 def large(blocks, more):
@@ -174,6 +212,16 @@ if t > 1:
             assert "expected an ndarray" in str(raised), raised
         assert (guard == 7.0).all()
         xupc.barrier()
+    # what was wrong with an earlier call is not said of a later one
+    for _ in range(2):
+        said = ""
+        try:
+            xupc.allav_permute(np.ones(1), np.ones(1), "no" if last else me)
+        except (xupc.CollectiveMismatchError, TypeError) as e:
+            said = str(e)
+        assert "to: expected an int" in said if last else f"thread {t - 1}" in said, said
+        assert "both give" not in said, said
+        assert "permutation" in raises(ValueError, xupc.allav_permute, np.ones(1), np.ones(1), 0)
     # of a call in which not all wait for all, some hear of it at the barrier
     said = ""
     try:
