@@ -119,6 +119,9 @@ class SharedCall(HotCall):  # type: ignore[misc]
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
 
+    def __reduce__(self) -> str:
+        return self.__name__
+
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared:
         """Check everything and bind a plan."""
         raise NotImplementedError
@@ -238,6 +241,9 @@ class BoundPlan(HotPlan):  # type: ignore[misc]
     def _pending(self) -> Pending:
         """It as a call to be posted."""
         raise NotImplementedError
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a plan cannot be pickled or copied: it is bound to memory of this thread")
 
     def __str__(self) -> str:
         return "nothing to move" if self.instance is None else str(self.instance.plan)

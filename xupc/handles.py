@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import NoReturn
 
 from .engine.pending import Pending
 from .errors import show
@@ -70,6 +71,9 @@ class Handle:
         self._pending.team.job.unfinished.discard(self._pending)
         if self._pending.error is not None:
             raise self._pending.error
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Handle cannot be pickled or copied: it is a call of this thread's")
 
     def __del__(self) -> None:
         if getattr(self, "_completed", True):

@@ -96,7 +96,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
     Returns
     -------
     ndarray
-        In C order, read-only, the same memory on all threads of a node.
+        In C order and the native byte order, read-only, the same memory on all threads of a node.
 
     Raises
     ------

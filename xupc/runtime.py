@@ -79,7 +79,7 @@ def init(
     Returns
     -------
     Team
-        All threads. A second call returns the same.
+        All threads. A second call returns the same; in a ``with``, the first to end ends xupc.
 
     Raises
     ------

@@ -10,7 +10,7 @@ import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -246,6 +246,9 @@ class Team:
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Team cannot be pickled or copied: send its `threads`")
 
     def __enter__(self) -> Team:
         return self

@@ -213,6 +213,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
 
+    def __reduce__(self) -> str:
+        return self.__name__
+
     # -- calling -------------------------------------------------------------------------
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """A call of a kind that is not in the cache."""

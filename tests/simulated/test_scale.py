@@ -14,7 +14,7 @@ from simulated.reductions import FORMS, Job, Symbols
 from simulated.values import JOINS, MOVES, One, given
 
 from xupc.algorithms import Entry, find
-from xupc.flags import ALGORITHM_NAMES, PULL
+from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL
 from xupc.plan import Plan, Recorder
 from xupc.plan.draw import step_text
 from xupc.plan.steps import Ranks, Step
@@ -111,6 +111,16 @@ def test_plans_stay_small(
     """Under 10 MB for each kind of thread; the time is printed."""
     given = arguments(entry.collective, tree.size, ROOT, SIZES[size])
     _measure(entry, f"{entry.collective} {entry.name} {size}", tree, lambda: given, capsys)
+
+
+@pytest.mark.parametrize("nbytes", [1 << 30, 1 << 40])
+@pytest.mark.parametrize("me", range(8))
+def test_plans_of_long_broadcasts_stay_small(me: int, nbytes: int) -> None:
+    """Their chunks become longer where there would be too many of them."""
+    tree = Tree(np.arange(8) // 2)
+    for name in ("broadcast", "broadcast_in_place"):
+        plan = _plan(find(name, MULTICORE), me, tree, arguments(name, tree.size, 3, nbytes))
+        assert sum(map(len, plan.lanes)) <= 6 * TUNING["messages"]
 
 
 LAYOUTS = {

@@ -98,8 +98,8 @@ def multicore(
         return
     home = t.on_my_node(root)
     speaker = t.acting_root(t.my_node, root)
-    arrived = t.channel()
-    parts = chunks(nbytes, t.tuning["chunk"])
+    arrived, chunk = t.channel(), t.chunk(nbytes)
+    parts = chunks(nbytes, chunk)
 
     if t.me == speaker:
         _between_nodes(t, dst, src, root, parts, arrived)
@@ -110,7 +110,7 @@ def multicore(
             for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != speaker:
-        for i, (offset, size) in enumerate(chunks(nbytes, t.told(t.tuning["chunk"]))):
+        for i, (offset, size) in enumerate(chunks(nbytes, t.told(chunk))):
             t.wait(arrived, speaker, i + 1)
             t.copy(dst.on(t.me, offset), dst.on(speaker, offset), size)
     t.done(NODE, speaker, node_only=True)
@@ -149,14 +149,15 @@ def _between_nodes(
 ) -> None:
     """The network's half: take each chunk, tell my node, pass it on."""
     nodes = t.tree.node_count
-    shape = tree_for(nodes, sum(size for _, size in parts), parts[0][1], t.tuning)
+    nbytes, chunk = sum(size for _, size in parts), parts[0][1]
+    shape = tree_for(nodes, nbytes, chunk, t.tuning)
     parent, children = _tree(t, root, shape)
 
     def speaker(node: int) -> int:
         return t.acting_root(node, root)
 
     source = src.on(root) if parent is None else dst.on(t.me)
-    told = t.told(t.tuning["chunk"])
+    told = t.told(chunk)
     with t.net():
         tickets: list[int] = []
         for i, (offset, size) in enumerate(parts):

@@ -88,7 +88,7 @@ class Agreement:
             try:
                 if whole and nbytes > free_space():
                     raise HeapError(
-                        f"{call}: {nbytes} bytes for the control segment do not fit: "
+                        f"{call}: {nbytes} bytes for what the threads share do not fit: "
                         f"{free_space()} bytes are free in {shm_dir()}"
                     )
                 segment = create(nbytes)

@@ -195,6 +195,14 @@ class Recorder:
         units = max(1, -(-nbytes // limit), nbytes // min(limit, max(fold // 2, nbytes // 8)))
         return -(-nbytes // (64 * units)) * 64 or 64
 
+    def chunk(self, nbytes: int) -> int:
+        """In what chunks a block of so many bytes goes down a chain of nodes.
+
+        The tuned size, or more where one plan would have too many of them.
+        """
+        needed = -(-nbytes // self.tuning["messages"])
+        return min(max(self.tuning["chunk"], -(-needed // 64) * 64), MOST_BYTES)
+
     def told(self, chunk: int) -> int:
         """After how many bytes of arriving chunks a node's threads are told of them.
 

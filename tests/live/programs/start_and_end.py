@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Callable
 
@@ -170,6 +171,11 @@ def main() -> None:
     assert sorted(np.concatenate(team.tree.nodes)) == list(range(xupc.THREADS))
     assert [team.tree.root_of(t) for t in team.tree.roots] == list(team.tree.roots)
     split_phase(usable)
+    plan = xupc.allav_broadcast.plan(np.zeros(3), 0)
+    for x in (team, plan, xupc.allav_broadcast(np.zeros(3), 0, xupc.ASYNC)):
+        raises(TypeError, ("cannot be pickled",), lambda x=x: pickle.dumps(x), x)
+        if isinstance(x, xupc.Handle):
+            x.wait()
     forked()
     usable("a fork")
     with team as again:

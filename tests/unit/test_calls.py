@@ -1,0 +1,55 @@
+"""What calls are known by: functions by their names, those of users by their code."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import xupc
+from xupc.arguments import func_name
+
+COLLECTIVES = [name for name in xupc.__all__ if name.startswith("all")] + ["barrier"]
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_functions_pickle_by_name(name: str) -> None:
+    function = getattr(xupc, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.deepcopy(function) is function
+
+
+SETS = """
+from xupc.arguments import func_name
+def f(a, b):
+    return a if "x" in {"x", "yy", "zzz", ("t", 1), b"b"} else (lambda: a in {"x", "yy", "zzz"})
+print(func_name(f))
+"""
+
+
+def test_a_function_with_sets_has_one_name_in_all_processes() -> None:
+    names = {
+        subprocess.run(
+            [sys.executable, "-c", SETS], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in "12345"
+    }  # fmt: skip
+    assert len(names) == 1
+    assert "__main__.f" in names.pop()
+
+
+def test_functions_of_other_constants_have_other_names() -> None:
+    functions = [
+        eval(text)
+        for text in (
+            "lambda a, b: a + 1", "lambda a, b: a + 2", "lambda a, b: a + 1.0",
+            "lambda a, b: a in {1, 2}", "lambda a, b: a in (1, 2)", "lambda a, b: a in {1, (2,)}",
+            "lambda a, b: a in {1, 3}", "lambda a, b: a in {'1', 2}",
+        )
+    ]  # fmt: skip
+    assert len({func_name(f) for f in functions}) == len(functions)
