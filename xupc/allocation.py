@@ -95,11 +95,12 @@ def all_alloc(
         n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
-    on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
-    offset = _collective_room(on, nbytes, n, kind, block)
-    if on.parent is None:
-        return SharedArray(on.heap.adopt(offset, n, kind, block))
-    return SharedArray(on.heap.adopt(offset, n, kind, block, on, on.threads))
+    with on.job.whole("all_alloc"):
+        on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
+        offset = _collective_room(on, nbytes, n, kind, block)
+        if on.parent is None:
+            return SharedArray(on.heap.adopt(offset, n, kind, block))
+        return SharedArray(on.heap.adopt(offset, n, kind, block, on, on.threads))
 
 
 def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
@@ -197,19 +198,20 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         _unused(allocation, "all_free")
     except Exception as e:
         return on.fail(e, record)  # type: ignore[no-any-return]
-    on.meet(fingerprint("all_free", allocation.serial, offset), record)
-    allocation.retire()
-    invalidate()
-    if allocation.kind == "global":
-        if world.rank == 0:
-            world.job.global_zone.free(offset)
-        world.agreement.agree([0])
+    with on.job.whole("all_free"):
+        on.meet(fingerprint("all_free", allocation.serial, offset), record)
+        allocation.retire()
+        invalidate()
+        if allocation.kind == "global":
+            if world.rank == 0:
+                world.job.global_zone.free(offset)
+            world.agreement.agree([0])
+            return None
+        heap = on.heap
+        viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
+        heap.retire(allocation, bool(viewed))
+        _reap(on)
         return None
-    heap = on.heap
-    viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
-    heap.retire(allocation, bool(viewed))
-    _reap(on)
-    return None
 
 
 def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:

@@ -17,11 +17,12 @@ from .engine import python as python_engine
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
+from .engine.resync import Condition
 from .errors import XupcError
 from .fingerprint import fingerprint
 from .flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from .handles import Handle, post
-from .shared import Allocation, as_address
+from .shared import Allocation, SharedPointer, as_address, extent
 from .team import Team, resolve
 
 __all__ = [
@@ -73,6 +74,8 @@ class Prepared:
         What has to be run before those may be read.
     read
         Reads them and returns the instance.
+    lists
+        They: where each begins, and how long it is.
     """
 
     opened: Opened
@@ -80,20 +83,37 @@ class Prepared:
     instance: Any = None
     meeting: Sequence[Any] = ()
     read: Callable[[], Any] | None = None
+    lists: Sequence[tuple[SharedPointer, int]] = ()
 
     @property
     def instances(self) -> Iterator[Any]:
         """One after the other; each has to be run before the next one is asked for."""
         yield from self.meeting
-        yield self.instance if self.read is None else self.read()
+        if self.read is None:
+            yield self.instance
+        else:
+            yield self._readable()
+            yield self.read()
+
+    def _readable(self) -> Condition:
+        """Lists that lie on other nodes are as the calls before left them."""
+        job = self.opened.team.job
+        owners = {run[0] for where, n in self.lists for run in extent(where, n)}
+        owners = {t for t in owners if job.tree.node_of(t) != job.node}
+        left = [settling for t in sorted(owners) for settling in job.unsettled(t)]
+
+        def settled() -> bool:
+            left[:] = [settling for settling in left if not settling.poll()]
+            return not left
+
+        return Condition(settled, "shared lists", sorted(owners))
 
     def run(self) -> Handle | None:
         """Run it, or post it."""
         call = self.opened
         if call.posted:
             return post(Pending(call.team, self.instances, call.record, self.allocations))
-        for instance in self.instances:
-            instance.execute()
+        self.last().execute()
         return None
 
     def last(self) -> Any:

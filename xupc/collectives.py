@@ -372,8 +372,9 @@ class Permute(Collective):
         sync = call.sync if frozen else after_reading(call.sync)
         meeting = self._meeting(call, call.fingerprint(*listed.where, what="list"))
         return Prepared(
-            call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync)
-        )
+            call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync),
+            lists=[(listed.shared, call.team.size)],
+        )  # fmt: skip
 
     def _read(self, call: Checked, listed: List, sync: tuple[str, str]) -> Any:
         """Read the list, and bind the plan that it asks for."""

@@ -79,7 +79,7 @@ class Handle:
         if getattr(self, "_completed", True):
             return
         job = self._pending.team.job
-        job.unfinished.discard(self._pending)
+        self._pending.abandon()
         if job.broken is None:
             text = f"the handle of {self._pending.call} was abandoned: nobody waited for it"
             warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -76,8 +76,9 @@ def node_array(
         nbytes = _nbytes(extent, kind, call)
     except Exception as e:
         return group.fail(e, record)  # type: ignore[no-any-return]
-    words = Words(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
-    segment = _node_segment(words, nbytes, call)
+    with group.job.whole(call):
+        words = Words(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
+        segment = _node_segment(words, nbytes, call)
     return _ndarray(segment, extent, kind)
 
 
@@ -120,15 +121,16 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
             source, kind = _given(array, call)
     except Exception as e:
         return group.fail(e, record)  # type: ignore[no-any-return]
-    words = Words(group, record, fingerprint(call, top))
-    mine = None if source is None else pickle.dumps((source.shape, kind))
-    shape, kind = pickle.loads(words.from_root(mine, top))
-    segment = _node_segment(words, _nbytes(shape, kind, call), call, keep_fd=True)
-    if segment is not None:
-        if source is not None:
-            np.frombuffer(segment.map, kind, source.size).reshape(shape)[...] = source
-        _between_nodes(words, segment, top)
-        words.meet("end")
+    with group.job.whole(call):
+        words = Words(group, record, fingerprint(call, top))
+        mine = None if source is None else pickle.dumps((source.shape, kind))
+        shape, kind = pickle.loads(words.from_root(mine, top))
+        segment = _node_segment(words, _nbytes(shape, kind, call), call, keep_fd=True)
+        if segment is not None:
+            if source is not None:
+                np.frombuffer(segment.map, kind, source.size).reshape(shape)[...] = source
+            _between_nodes(words, segment, top)
+            words.meet("end")
     return _ndarray(segment, shape, kind, read_only=True)
 
 

@@ -226,15 +226,17 @@ class _Call:
         self._settle(thread)
         self._wait(thread, self.window)
         remote, displacement = self.job.heap_at(of[1]).displacement(*of)
-        with self._guarded(thread):
-            request = remote.start(thread, displacement, _address(out), out.size)
-        self._track(remote, request, out, then)
+        with self.job.engine.lock:
+            with self._guarded(thread):
+                request = remote.start(thread, displacement, _address(out), out.size)
+            self._track(remote, request, out, then)
 
     def _put(self, to: Place, data: Bytes) -> None:
         remote, displacement = self.job.heap_at(to[1]).displacement(*to)
-        with self._guarded(to[0]):
-            request, old = remote.start_put(to[0], displacement, _address(data), data.size)
-        self._track(remote, request, (data, old))
+        with self.job.engine.lock:
+            with self._guarded(to[0]):
+                request, old = remote.start_put(to[0], displacement, _address(data), data.size)
+            self._track(remote, request, (data, old))
 
     def _track(
         self, remote: Any, request: Any, keep: Any, then: Callable[[], None] | None = None
@@ -242,11 +244,11 @@ class _Call:
         self._open += 1
 
         def finished(_keep: Any = keep) -> None:
-            self._open -= 1
-            if then is not None:
+            if then is not None:  # which may open others
                 then()
+            self._open -= 1
 
-        remote.window.link.track(request, finished)
+        remote.window.track(request, finished)
 
     def _wait(self, thread: int | None, fewer: int) -> None:
         """Until fewer accesses than that are under way."""

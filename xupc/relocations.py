@@ -275,8 +275,9 @@ class Relocation(SharedCall):
         sync = call.sync if frozen else after_reading(call.sync)
         meeting = [] if met else self._lists_meeting(call)
         return Prepared(
-            call, call.allocations, meeting=meeting, read=lambda: self._read(call, sync)
-        )
+            call, call.allocations, meeting=meeting, read=lambda: self._read(call, sync),
+            lists=[(x.shared, x.count) for x in call.given.lists if x.shared is not None],
+        )  # fmt: skip
 
     def _read(self, call: Call, sync: tuple[str, str]) -> Any:
         """Read the lists, and bind the plan that they ask for."""

@@ -191,11 +191,11 @@ def finalize() -> None:
     Raises
     ------
     CollectiveMismatchError
-        If calls that do not synchronise differed since the last one that does.
+        If calls that do not synchronise differed since the last one that does, on any team.
     """
     global _world, _halfway, _failed
     team = world()
-    if team.notified is not None:
+    if any(each.notified is not None for each in (team, *team.job.teams)):
         raise XupcError("finalize: not allowed between notify and wait")
     team.enter("finalize")
     for other in team.job.teams:
@@ -203,7 +203,7 @@ def finalize() -> None:
     if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
         text = f"finalize: handles that nobody has waited for: {calls}"
         team.fail(XupcError(text), Record("finalize"))
-    team.meet(fingerprint("finalize"), Record("finalize"))
+    team.end_together(team.job.teams, Record("finalize"))
     _world = None
     _halfway = team.job
     shared.set_memory(None)

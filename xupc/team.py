@@ -6,18 +6,17 @@ the core), its plans, and where its messages go.
 
 from __future__ import annotations
 
-import struct
+from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
-
-import numpy as np
 
 from . import algorithms
 from .arguments import as_integer
 from .engine import python as python_engine
 from .engine.ground import Ground
+from .engine.job import Settling
 from .engine.live import (
     HOT_NS,
     HOT_SHARED_NS,
@@ -27,14 +26,14 @@ from .engine.live import (
     SlotBound,
     Waiting,
     barrier_plan,
-    differs,
     rounds_among,
 )
-from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, STALL, TURNS, tag_of
+from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
 from .engine.pending import Pending
 from .engine.reports import Record
+from .engine.resync import Differences
 from .errors import CollectiveMismatchError, HeapError, XupcError, show
 from .fingerprint import fingerprint
 from .flags import ALGORITHM_MASK
@@ -55,10 +54,7 @@ RUN_AHEAD = 32
 LAST_CALLS = RUN_AHEAD + 8  # a posted call may consist of several
 PLANS = 512
 INSTANCES = 512
-_STALL = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
-_QUESTION, _ANSWER, _FOUND = range(3)
 _ERROR = fingerprint("error")
-_POISON = fingerprint("poison")
 
 
 class Recent(Generic[T]):
@@ -132,10 +128,8 @@ class Team:
         self.exchanges = not job.native or self.rank == self.node_root
         self.notified: Any = None
         self.queue: deque[Pending] = deque()
-        self._found: list[tuple[int, int]] = []
-        self._asked: dict[int, tuple[int, int, int]] = {}
-        self._told: list[Any] = []
-        self._settled: dict[int, int] = {}
+        self.differences = Differences(self)
+        self.settled: dict[int, int] = {}  # which led call a thread of another node has left
         self._plans: Recent[Plan] = Recent(PLANS, lambda plan: self._programs.pop(id(plan), None))
         self._programs: dict[int, Any] = {}
         self.instances: Recent[Any] = Recent(INSTANCES)  # of calls on private arrays
@@ -174,7 +168,7 @@ class Team:
     def _open(self, *, here: bool = False) -> None:
         """Collective: make what the team stands on. Predefined teams come here when first used."""
         self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
-        self.job.teams.append(self)
+        insort(self.job.teams, self, key=lambda team: team.number)
 
     def _make_core(self, ground: Ground) -> Any:
         job = self.job
@@ -200,7 +194,7 @@ class Team:
             self.tuning["nt_min"] if job.bypass else 0,
             self._left_word(ground),
             ground.number,
-            (job.control, ground, job.pids),
+            (job.control, ground.sync, job.pids),
             job.control.ring_address,
             0 if job.pids is None else job.pids.ctypes.data,
         )
@@ -226,23 +220,19 @@ class Team:
         address, stride = ground.heap.bind(ground.left_word)
         return address + stride * self.rank_tree.place(self.rank)
 
-    def settle(self, thread: int) -> None:
-        """Before memory of a thread of another node is accessed: it must be as calls left it.
+    def unsettled(self, thread: int) -> Settling | None:
+        """What has to be asked before memory of a thread of another node is accessed.
 
-        A call that node roots lead ends on each node by itself, when the node's data is
-        there. Its other promise, that the data is there on all nodes, only shows when a
-        thread reads or writes another node's memory before the next barrier. That thread
-        asks here, one-sided, whether the owner has left the call.
+        It must be as calls left it. A call that node roots lead ends on each node by itself, when
+        the node's data is there. Its other promise, that the data is there on all nodes, only
+        shows when a thread reads or writes another node's memory before the next barrier. That
+        thread asks, one-sided, whether the owner has left the call.
         """
         epoch = self.core.debt
-        if not epoch or self._settled.get(thread, 0) >= epoch or thread not in self.threads:
-            return
+        if not epoch or self.settled.get(thread, 0) >= epoch or thread not in self.threads:
+            return None
         assert self._ground is not None
-        remote, displacement = self.heap.displacement(thread, self._ground.left_word)
-        word = np.zeros(1, np.uint64)
-        while word[0] < epoch:
-            remote.read(thread, displacement, word.view(np.uint8))
-        self._settled[thread] = epoch
+        return Settling(self, thread, epoch, self._ground.left_word)
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
@@ -316,16 +306,17 @@ class Team:
             )
         except Exception as e:
             return self.fail(e, record)  # type: ignore[no-any-return]
-        self.meet(fingerprint("split"), record)
-        rows = self.agreement.gather_all(mine)
-        if color is None:
-            return None
-        alike = sorted(
-            (k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == mine[1]
-        )
-        team = Team(self.job, self.table, tuple(self.threads[rank] for _, rank in alike), self)
-        team._open(here=True)
-        return team
+        with self.job.whole("split"):
+            self.meet(fingerprint("split"), record)
+            rows = self.agreement.gather_all(mine)
+            if color is None:
+                return None
+            alike = sorted(
+                (k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == mine[1]
+            )
+            team = Team(self.job, self.table, tuple(self.threads[rank] for _, rank in alike), self)
+            team._open(here=True)
+            return team
 
     def free(self) -> None:
         """Give the team's memory back; collective. Views stay readable.
@@ -341,15 +332,41 @@ class Team:
         if self in self.parent._parts.values():
             raise ValueError("free: a predefined team ends with the one that it is a part of")
         self.enter("free")
-        if any(part is not None and part.notified is not None for part in self._parts.values()):
+        parts = self._opened_parts
+        if any(part.notified is not None for part in parts):
             raise XupcError("free: not allowed between notify and wait, of its parts neither")
         record = Record("free")
-        if using := self.job.uses(memory=self.heap):
-            text = f"free: memory of the team is in use by {using}: wait for its handle"
-            self.fail(ValueError(text), record)
-        self.meet(fingerprint("free"), record)
-        invalidate()
-        self.close()
+        for heap in (self.heap, *(part.heap for part in parts)):
+            if using := self.job.uses(memory=heap):
+                text = f"free: memory of the team is in use by {using}: wait for its handle"
+                self.fail(ValueError(text), record)
+        self.end_together(parts, record)
+        with self.job.whole("free"), self.job.blocking("free"):
+            invalidate()
+            self.close()
+
+    @property
+    def _opened_parts(self) -> list[Team]:
+        """Predefined teams of mine that were used, and theirs."""
+        used = [part for part in self._parts.values() if part is not None and part._ground]
+        return [*used, *(inner for part in used for inner in part._opened_parts)]
+
+    def end_together(self, others: Iterable[Team], record: Record) -> None:
+        """Meet for the last time, with other teams that end with this one.
+
+        What was posted on them comes to its end; calls of theirs that differed are said now, on all
+        threads.
+        """
+        error: XupcError | None = None
+        for team in sorted(others, key=lambda team: team.number):
+            team.drain()
+            try:
+                team.meet(fingerprint(record.name), Record(record.name))
+            except CollectiveMismatchError as e:
+                error = error or e
+        if error is not None:
+            self.fail(error, record)
+        self.meet(fingerprint(record.name), record)
 
     def close(self) -> None:
         """Blocking, all its threads together: the end, without a word."""
@@ -388,97 +405,6 @@ class Team:
     def call_tag(self, instance: Any, kind: int) -> int:
         """The tag of a call's data and signals."""
         return self.link.call_tag(instance.op, kind, instance.fp)
-
-    def give_up(self, instance: Any) -> None:
-        """Bring a thread that saw a mismatch to the barrier where all meet.
-
-        Whoever sees it in mid-call arrives at the next barrier with a fingerprint that
-        fits nobody's. A node root besides tells its node and the other node roots at
-        once, since their threads may be in mid-call too, and carries the bad verdict to
-        the other nodes.
-        """
-        engine = self.job.engine
-        several = self.spans_nodes
-        self.core.give_up()
-        if self.exchanges and not (instance.at_barrier and instance.released):
-            self._tell_all(_FOUND, self.core.verified, 0)
-        if not instance.at_barrier:
-            poison = self.meeting(_POISON, instance.record)
-            poison.begin()
-            if poison.net is not None:
-                poison.net.start(poison.op)
-            status = poison.poll()
-            if self.job.native and several and self.exchanges:
-                self.core.release_early()
-            engine.reach_end(poison, status, look=False)
-        elif self.exchanges and (several or not self.job.native) and not instance.released:
-            if self.job.native:
-                self.core.release_early()
-            engine.reach_end(instance, instance.run(0), look=False)
-
-    def others_differ(self, instance: Any, waiting: Waiting) -> bool:
-        """Whether it can be seen or was heard that this call is not everybody's.
-
-        Asked now and then by a thread that waits. Early messages for the next barrier
-        carry fingerprints, which may contradict each other, or mine if that barrier is
-        this call's. A thread that waits long in mid-call asks the others for theirs.
-        """
-        if instance.suspect():
-            return True
-        at_barrier = instance.at_barrier
-        if waiting.stalled and not waiting.told and not at_barrier:
-            waiting.told = True
-            self._tell_all(_QUESTION, instance.op, instance.fp)
-        if not self.exchanges:
-            return False
-        if self._heard_of_difference():
-            return True
-        if instance.net is not None and instance.net.exchanging:
-            return False
-        mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
-        tag = tag_of(self.core.epoch + (not at_barrier), BARRIER)
-        early = (self.link.peek(r, tag) for r in self.exchange_group if r != self.rank)
-        return any(data is not None and differs(data, mine) for data in early)
-
-    def _tell_all(self, kind: int, op: int, fp: int) -> None:
-        for rank in self.exchange_group:
-            if rank != self.rank:
-                self._tell(rank, kind, op, fp)
-
-    def _tell(self, rank: int, kind: int, op: int, fp: int) -> None:
-        """Send a word about differing calls; not tracked, since a mismatch would cancel it."""
-        self._told = [request for request in self._told if not request.Test()]
-        data = _STALL.pack(kind, self.core.since, op, fp)
-        self._told.append(self.link.send_bytes(rank, STALL, data))
-
-    def _heard_of_difference(self) -> bool:
-        """Read and answer what other threads tell that wait long.
-
-        A question is about one of my last calls, or about one that I shall make; then my
-        last one is the answer, and it is looked at again when I am there. Whoever found
-        a difference may be ahead of me: what I am doing comes to its end if it is among
-        the calls that he knows to be the same. Words from before the last resync are void.
-        """
-        core, differ = self.core, False
-        while (notice := self.link.take_any(STALL)) is not None:
-            rank, (kind, since, op, fp) = notice[0], _STALL.unpack(notice[1])
-            if since != core.since:
-                continue
-            if kind == _QUESTION:
-                self._asked[rank] = since, op, fp
-                if op > core.op:
-                    self._tell(rank, _ANSWER, core.op, core.fp_after(core.op))
-            elif kind == _FOUND:
-                self._found.append((since, op))
-            elif fp and core.fp_after(op) not in (0, fp):
-                differ = True
-        self._found = [(since, op) for since, op in self._found if since == core.since]
-        differ |= any(core.op > op for _, op in self._found)
-        for rank, (since, op, fp) in list(self._asked.items()):
-            if since != core.since or op <= core.op:
-                del self._asked[rank]
-                differ |= since == core.since and core.fp_after(op) not in (0, fp)
-        return differ
 
     # -- plans and instances -------------------------------------------------------------
     def make(

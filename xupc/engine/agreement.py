@@ -14,6 +14,7 @@ from ..errors import HeapError
 from ..memory.segment import Segment, attach, create, free_space, shm_dir
 from .live import Waiting
 from .mpi import Link
+from .resync import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,12 @@ class Agreement:
             request = self.link.comm.Iallreduce(mine, out, self.link.mpi.MAX)
         job.engine.wait_for(request.Test, what, threads=self._others(), agreement=number)
         return [int(v) for v in out]
+
+    def all_here(self) -> Condition:
+        """Begin to meet, without a word; nothing else may begin until it has come about."""
+        request = self.link.comm.Ibarrier()
+        what = f"{self.job.control.last_call(self.job.control.index)}, the meeting of all threads"
+        return Condition(request.Test, what, self._everybody_else)
 
     def gather_all(self, values: Sequence[int]) -> list[list[int]]:
         """Everybody's values, by rank."""
@@ -125,6 +132,8 @@ class Agreement:
 
     def _others(self) -> list[int]:
         """Whom I wait for; empty where the numbers of agreements tell it better."""
-        if self.link is self.job.network.link:
-            return []
+        return [] if self.link is self.job.network.link else self._everybody_else
+
+    @property
+    def _everybody_else(self) -> list[int]:
         return [t for t in self.threads if t != self.job.me]

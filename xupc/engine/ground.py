@@ -29,6 +29,7 @@ __all__ = ["Ground"]
 LINES_BYTES = SLOTS * SLOT_BYTES
 LEFT_BYTES = 64
 HEAP_BYTES = 1 << 16  # of a team's heap to begin with, on each thread; it grows
+TEAMS = 1 << 63 - RANGE  # their numbers are less: offsets have 63 bits
 _HERE = 1  # tag
 
 
@@ -74,12 +75,12 @@ class Ground:
         """
         if not here:
             _gather(job, threads)
-        link = job.link.among(threads)
+        with job.blocking("split"):
+            link = job.link.among(threads)
+            node = tree.node_of(link.rank)
+            node_comm = link.split(node)
         agreement = Agreement(job, link, threads)
-        number = job.next_team = agreement.agree([job.next_team])[0]
-        job.next_team += 1
-        node = tree.node_of(link.rank)
-        node_comm = link.split(node)
+        number = _number(job, agreement)
         sync = None
         if core is not None and job.native:
             nbytes = int(core.sync_bytes(tree.node_size(node)))
@@ -101,6 +102,23 @@ class Ground:
             self.sync = None
 
 
+def _number(job: Job, agreement: Agreement) -> int:
+    """A number that no team of a member has: a new one; a free one when there are none left."""
+    number = agreement.agree([job.next_team])[0]
+    job.next_team = min(number + 1, TEAMS)
+    if number < TEAMS:
+        return number
+    taken = {team.number for team in job.teams}
+    number = least = 1
+    while True:
+        number = next(n for n in range(number, TEAMS + 1) if n not in taken)
+        number, least = agreement.agree([number, -number])
+        if number == TEAMS:
+            raise XupcError(f"split: no more than {TEAMS - 1} teams at a time")
+        if number == -least:
+            return number
+
+
 def _make_heap(
     job: Job,
     link: Link,
@@ -117,7 +135,8 @@ def _make_heap(
         segment = agreement.shared_segment(node_comm, size * width, "split")
         if tree.node_count == 1:
             return segment, None
-        window = link.window(segment.address, size * width)
+        with job.blocking("split"):
+            window = link.window(segment.address, size * width)
         return segment, RemoteMemory(job, window, threads)
 
     heap = Heap(

@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,10 @@ from .pending import Pending, Progress
 from .reports import Record, compare
 from .startup import Deadline, Unguarded
 
-__all__ = ["Job", "Settings"]
+if TYPE_CHECKING:
+    from ..team import Team
+
+__all__ = ["Job", "RemoteMemory", "Settings", "Settling"]
 
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
@@ -148,18 +151,19 @@ class RemoteMemory:
         left = [0]
         what = f"an access to thread {thread}'s memory"
         wait_for = self.job.engine.wait_for
-        for at in range(0, array.nbytes, piece):
-            left[0] += 1
-            start(thread, displacement + at, address + at, min(piece, array.nbytes - at), left)
-            if left[0] >= self.job.tuning["window"]:
-                wait_for(lambda: left[0] < self.job.tuning["window"], what, threads=(thread,))
-        wait_for(lambda: not left[0], what, threads=(thread,))
+        with self.job.engine.lock:
+            for at in range(0, array.nbytes, piece):
+                left[0] += 1
+                start(thread, displacement + at, address + at, min(piece, array.nbytes - at), left)
+                if left[0] >= self.job.tuning["window"]:
+                    wait_for(lambda: left[0] < self.job.tuning["window"], what, threads=(thread,))
+            wait_for(lambda: not left[0], what, threads=(thread,))
 
     def _get(self, thread: int, displacement: int, address: int, n: int, left: list[int]) -> None:
         def finished() -> None:
             left[0] -= 1
 
-        self.window.link.track(self.start(thread, displacement, address, n), finished)
+        self.window.track(self.start(thread, displacement, address, n), finished)
 
     def _put(self, thread: int, displacement: int, address: int, n: int, left: list[int]) -> None:
         request, old = self.start_put(thread, displacement, address, n)
@@ -167,7 +171,39 @@ class RemoteMemory:
         def finished(_old: object = old) -> None:
             left[0] -= 1
 
-        self.window.link.track(request, finished)
+        self.window.track(request, finished)
+
+
+class Settling:
+    """Whether a thread of another node has left a call that node roots lead, asked one-sided.
+
+    Parameters
+    ----------
+    offset : int
+        Where in the team's heap it notes which one it has left.
+    """
+
+    def __init__(self, team: Team, thread: int, epoch: int, offset: int) -> None:
+        self.team, self.thread, self.epoch = team, thread, epoch
+        self._remote, self._displacement = team.heap.displacement(thread, offset)
+        self._word = np.zeros(1, np.uint64)
+        self._asking = False
+
+    def poll(self) -> bool:
+        """Whether it has, as far as is known without waiting."""
+        if self.team.settled.get(self.thread, 0) >= self.epoch:
+            return True
+        if not self._asking:
+            self._asking = True
+            address = self._word.ctypes.data
+            request = self._remote.start(self.thread, self._displacement, address, 8)
+            self._remote.window.track(request, self._came)
+        return False
+
+    def _came(self) -> None:
+        self._asking = False
+        if self._word[0] >= self.epoch:
+            self.team.settled[self.thread] = self.epoch
 
 
 class Job:
@@ -202,6 +238,7 @@ class Job:
         self.timeout = settings.timeout
         self.broken: BaseException | None = None
         self.ended = False
+        self._watched = False  # by a deadline
         self._calls_out: int | None = None  # the thread of Python's that runs a user's function
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
@@ -235,8 +272,37 @@ class Job:
             self._start(prepare, deadline)
         self.settings_comm = comm
 
-    def _deadline(self, call: str) -> Deadline:
-        return Deadline(self.timeout, call, self.who)
+    @contextlib.contextmanager
+    def _deadline(self, call: str) -> Iterator[Deadline]:
+        self._watched = True
+        try:
+            with Deadline(self.timeout, call, self.who) as deadline:
+                yield deadline
+        finally:
+            self._watched = False
+
+    @contextlib.contextmanager
+    def blocking(self, call: str) -> Iterator[None]:
+        """Around calls of MPI in which threads wait for each other: the timeout holds there, too.
+
+        Deaths are the guard's business.
+        """
+        if self.timeout is None or self._watched:
+            yield
+            return
+        with self._deadline(call) as deadline:
+            deadline.stage("a call of MPI that all of them make")
+            yield
+
+    @contextlib.contextmanager
+    def whole(self, call: str) -> Iterator[None]:
+        """Around what all threads do together, step by step: an interrupt leaves it half done."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            if self.broken is None:
+                self.guard.interrupted(call)
+            raise
 
     @property
     def _nobody_yet(self) -> str:
@@ -444,7 +510,8 @@ class Job:
         segment = self.agreement.shared_segment(self.node_comm, size * mates)
         if self.tree.node_count == 1:
             return segment, None
-        window = self.link.window(segment.address, size * mates)
+        with self.blocking("all_alloc"):
+            window = self.link.window(segment.address, size * mates)
         return segment, RemoteMemory(self, window, range(self.threads))
 
     @contextlib.contextmanager
@@ -459,14 +526,15 @@ class Job:
                 drop_lock(fd, ZONE_BYTE)
             return
         start = self.heap.individual_end
-        ticket = self._fetch_add(start, 1)
-        self.engine.wait_for(
-            lambda: self._fetch_add(start + 8, 0) == ticket, "the global zone's lock"
-        )
-        try:
-            yield
-        finally:
-            self._fetch_add(start + 8, 1)
+        with self.whole("the global zone"):
+            ticket = self._fetch_add(start, 1)
+            self.engine.wait_for(
+                lambda: self._fetch_add(start + 8, 0) == ticket, "the global zone's lock"
+            )
+            try:
+                yield
+            finally:
+                self._fetch_add(start + 8, 1)
 
     @property
     def heaps(self) -> Iterator[Heap]:
@@ -494,9 +562,14 @@ class Job:
                     segment.remote.window.sync()
 
     def settle(self, thread: int) -> None:
-        """Before memory of a thread of another node is accessed: see `Team.settle`."""
-        for team in self.spanning:
-            team.settle(thread)
+        """Before memory of a thread of another node is accessed: see `Team.unsettled`."""
+        for settling in self.unsettled(thread):
+            what = f"an access to thread {thread}'s memory"
+            self.engine.wait_for(settling.poll, what, threads=(thread,))
+
+    def unsettled(self, thread: int) -> list[Settling]:
+        """The same, to be asked for."""
+        return [s for team in self.spanning if (s := team.unsettled(thread)) is not None]
 
     def _fetch_add(self, offset: int, value: int) -> int:
         """Atomically add to a word of thread 0's memory; the value before."""
@@ -582,21 +655,24 @@ class Job:
         if not self.engine.lock.acquire(blocking=wait):
             return False
         try:
-            if self._progressing:
-                return False
-            self._progressing = True
+            return not self._progressing and self._progress()
+        finally:
+            self.engine.lock.release()
+
+    def _progress(self) -> bool:
+        self._progressing = True
+        try:
             ended = [team.progress() for team in list(self.pending)]
             return any(ended)
         finally:
             self._progressing = False
-            self.engine.lock.release()
 
     def uses(self, allocation: Any = None, memory: Any = None) -> str:
         """The posted call that uses some memory and was not waited for, "" if none does.
 
         An allocation, or any of a heap.
         """
-        for pending in self.unfinished:
+        for pending in list(self.unfinished):
             if any(a is allocation or a.memory is memory for a in pending.allocations):
                 return pending.call
         return ""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,11 +49,11 @@ from ..plan.steps import (
 from .folding import Action, View, actions, carry_out, room
 from .mpi import BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .native_core import core
-from .resync import raise_difference
+from .resync import CONFLICT, EXCHANGE, Condition, Resync
 
 if TYPE_CHECKING:
     from ..topology import Tree
-    from .job import Job
+    from .job import Job, Settling
 
 __all__ = [
     "CALL_PYTHON",
@@ -84,8 +83,6 @@ VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines 
 KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
 MOST_COUNT = 0x7FFFFFFF  # of a message that the core posts: C's int
 KEPT = 4096  # messages of an instance whose places are remembered
-_EXCHANGE = struct.Struct("<QQQQ")
-_CONFLICT = 1
 
 Rounds = list[tuple[list[int], list[int]]]
 """Of an exchange: to whom messages go, and from whom they come."""
@@ -142,6 +139,7 @@ class NetContext:
         self.tree: Tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
+        self.unsettled: list[Settling] = []  # what has to come about before something is read
         self.barrier: NetBarrier | None = None
         self.wire: Any = team.wire  # by which the core sends messages itself
         self.posted: dict[int, Step] = {}
@@ -261,12 +259,17 @@ class NetContext:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step, instance, keep)
 
-    def settle(self, plan: Plan) -> None:
-        """Before a call without a barrier reads: see `Team.settle`."""
-        for step in plan.steps:
-            if isinstance(step, Get):
-                for _, rank in self.far(_sources(step)):
-                    self.job.settle(self.team.threads[rank])
+    def to_settle(self, plan: Plan) -> list[Settling]:
+        """What has to come about before a call without a barrier reads: see `Team.unsettled`."""
+        if plan.sync[0] != "no":
+            return []
+        gets = (step for step in plan.steps if isinstance(step, Get))
+        ranks = {rank for step in gets for _, rank in self.far(_sources(step))}
+        return [s for rank in sorted(ranks) for s in self.job.unsettled(self.team.threads[rank])]
+
+    def _settled(self) -> bool:
+        self.unsettled = [s for s in self.unsettled if not s.poll()]
+        return not self.unsettled
 
     def _get(
         self, part: Part, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
@@ -342,6 +345,8 @@ class NetContext:
                     step, lane, instance
                 ):
                     moved = True
+                    break
+                elif isinstance(step, Get) and not self._settled():
                     break
                 else:
                     self.post(step, instance)
@@ -466,10 +471,10 @@ def rounds_among(
     """
     n = len(group)
     if n > tuning["flat"]:
-        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], _EXCHANGE.size
+        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], EXCHANGE.size
     others = [group[(me + k) % n] for k in range(1, n)]
     # also if another call sends as much: to see the difference
-    room = _EXCHANGE.size + max(tuning["lead"], tuning["lead_block"])
+    room = EXCHANGE.size + max(tuning["lead"], tuning["lead_block"])
     return [(others, others)] if others else [], room
 
 
@@ -500,7 +505,7 @@ class NetBarrier:
     @property
     def differs(self) -> bool:
         """The verdict."""
-        return self.low != self.high or bool(self.flags & _CONFLICT)
+        return self.low != self.high or bool(self.flags & CONFLICT)
 
     @property
     def missing(self) -> list[int]:
@@ -520,7 +525,7 @@ class NetBarrier:
             buffer = self.link.room(rank, self.room)
             self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
             self.requests.append(self.waiting[rank][0])
-        head = _EXCHANGE.pack(self.low, self.high, self.value, self.flags)
+        head = EXCHANGE.pack(self.low, self.high, self.value, self.flags)
         self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
 
     def poll(self) -> bool:
@@ -543,19 +548,13 @@ class NetBarrier:
         return False
 
     def _take(self, data: bytes | bytearray) -> None:
-        low, high, value, flags = _EXCHANGE.unpack_from(data)
+        low, high, value, flags = EXCHANGE.unpack_from(data)
         self.low = min(self.low, low)
         self.high = max(self.high, high)
         self.flags |= flags
         if value and self.value and value != self.value:
-            self.flags |= _CONFLICT
+            self.flags |= CONFLICT
         self.value = self.value or value
-
-
-def differs(data: bytes, mine: int | None) -> bool:
-    """Whether a barrier message shows that calls differ: among the senders, or from mine."""
-    low, high, _, flags = _EXCHANGE.unpack_from(data)
-    return bool(low != high or flags & _CONFLICT or mine not in (None, low))
 
 
 class Engine:
@@ -596,14 +595,15 @@ class Engine:
 
     def begin(self, instance: Any) -> None:
         """Begin a call of which others may be told later."""
-        instance.begin()
-        self.job.control.posted()
-        if instance.net is not None:
-            instance.net.start(instance.op)
-        self._prepare(instance)
+        with self.guarded(Waiting(self.job, instance)):
+            instance.begin()
+            self.job.control.posted()
+            if instance.net is not None:
+                instance.net.start(instance.op)
+            self._prepare(instance)
 
-    def step(self, instance: Any) -> bool:
-        """Go on with a call that has begun, without waiting; True when it is over."""
+    def poll(self, instance: Any) -> int:
+        """Go on with a call that has begun, without waiting; DONE when nothing is open."""
         net: NetContext | None = instance.net
         try:
             status, moved = instance.run(0), True
@@ -612,14 +612,31 @@ class Engine:
                 moved |= self.several_nodes and self.network.progress()
                 if moved:
                     status = instance.run(0)
-            if status == MISMATCH:
-                raise_difference(instance)
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
-        if status != DONE or (net is not None and (net.open or instance.open)):
-            return False
-        self._end(instance)
-        return True
+        return status if self.ended(instance, status) else PENDING
+
+    @staticmethod
+    def ended(instance: Any, status: int) -> bool:
+        """Whether it is: a difference was seen, or it is done and has nothing under way."""
+        open_ = instance.net is not None and (instance.net.open or instance.open)
+        return status == MISMATCH or (status == DONE and not open_)
+
+    def met(self, condition: Condition) -> bool:
+        """Whether it is, as far as can be told without waiting."""
+        if condition.instance is not None:
+            return self.poll(condition.instance) != PENDING
+        self.network.progress()
+        return condition.done()
+
+    def wait_until(self, condition: Condition) -> None:
+        """Until it is."""
+        if condition.instance is not None:
+            self.reach_end(condition.instance, condition.instance.run(0), look=False)
+            return
+        self.wait_for(
+            condition.done, condition.what, threads=condition.threads, place=condition.place
+        )
 
     def finish(self, instance: Any, status: int | None = None) -> None:
         """Finish a call whose MPI steps may have begun; raises what went wrong."""
@@ -632,13 +649,12 @@ class Engine:
         if net is not None and instance.plan.one_sided:
             self.expose(instance.owner)
             self.job.sync_windows()
-            if instance.plan.sync[0] == "no":
-                net.settle(instance.plan)
+            net.unsettled = net.to_settle(instance.plan)
 
     def _finish(self, instance: Any, status: int) -> None:
         try:
             if self.reach_end(instance, status) == MISMATCH:
-                raise_difference(instance)
+                Resync(instance).finish()
         except (KeyboardInterrupt, SystemExit):
             self.interrupted(instance)
             raise
@@ -649,9 +665,10 @@ class Engine:
             if self.job.broken is not None:  # not where calls differ: then all go on
                 instance.withdraw()
             raise
-        self._end(instance)
+        self.end(instance)
 
-    def _end(self, instance: Any) -> None:
+    def end(self, instance: Any) -> None:
+        """One that has ended well."""
         instance.end()
         if instance.owner.size == 1:
             instance.owner.raise_failure()
@@ -680,9 +697,7 @@ class Engine:
         net: NetContext | None = instance.net
         wait = Waiting(self.job, instance)
         while True:
-            if status == MISMATCH or (
-                status == DONE and (net is None or not (net.open or instance.open))
-            ):
+            if self.ended(instance, status):
                 wait.over()
                 return status
             moved = net is not None and instance.moved
@@ -698,7 +713,7 @@ class Engine:
                 status = instance.run(0)
                 continue
             pause = wait.pause(net)
-            if wait.look and look and instance.owner.others_differ(instance, wait):
+            if wait.look and look and instance.owner.differences.seen(instance, wait):
                 wait.over()
                 return MISMATCH
             status = instance.run(pause)

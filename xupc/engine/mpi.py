@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -131,7 +131,7 @@ class Network:
         self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
         self._requests: list[MPI.Request] = []
         # of each request; None: it is done, and stays in its place for a while
-        self._whose: list[tuple[Link, Callable[[], None], bool] | None] = []
+        self._whose: list[tuple[Link | Window, Callable[[], None], bool] | None] = []
         self._open = 0
         self._adrift: list[tuple[Link, Any]] = []  # calls given up, with the core's messages
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
@@ -173,9 +173,16 @@ class Network:
 
     # -- requests ------------------------------------------------------------------
     def track(
-        self, link: Link, request: Any, finished: Callable[[], None], receives: bool = False
+        self,
+        link: Link | Window,
+        request: Any,
+        finished: Callable[[], None],
+        receives: bool = False,
     ) -> None:
-        """Call `finished` when a request of the link's is done; whether it `receives` a message."""
+        """Call `finished` when a request of the link's is done; whether it `receives` a message.
+
+        Whoever calls it holds the engine's lock: the progress thread tests requests, too.
+        """
         self._requests.append(request)
         self._whose.append((link, finished, receives))
         self._open += 1
@@ -230,7 +237,7 @@ class Network:
         for i, entry in enumerate(self._whose):
             if entry is not None and entry[0] is link:
                 receives = entry[2]
-                self._whose[i] = link, lambda: None, receives
+                self._whose[i] = link, partial(_nothing, entry[1]), receives
                 if receives:
                     self._requests[i].Cancel()
 
@@ -292,6 +299,10 @@ class Network:
         self._types.clear()
         self.link.free()
         self.meeting.free()
+
+
+def _nothing(_keeps: object) -> None:
+    """What is to be done when a request is done that nobody waits for: let its memory go."""
 
 
 class Link:
@@ -472,6 +483,10 @@ class Window:
             op=mpi.SUM,
         )
         return request, old
+
+    def track(self, request: Any, finished: Callable[[], None]) -> None:
+        """Call `finished` when an access is done, whatever becomes of the link's calls."""
+        self.network.track(self, request, finished)
 
     def sync(self) -> None:
         """Order my loads and stores with one-sided accesses to my memory."""

@@ -21,7 +21,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .live import MISMATCH
+from .live import DONE, MISMATCH, SLICE_NS, Waiting
+from .resync import Condition, Resync
 
 if TYPE_CHECKING:
     from ..team import Team
@@ -68,6 +69,9 @@ class Pending:
         self._instances: Iterator[Any] = iter(instances)
         self._instance: Any = None
         self._found: int | None = None  # MISMATCH, if it was seen on arrival
+        self._waiting: Waiting | None = None  # for the instance, in a job of several nodes
+        self._resync: Resync | None = None  # of the instance, since a difference was seen
+        self._abandoned = False
         self._busy = False  # somebody is moving it on, maybe waiting for something
 
     @property
@@ -82,13 +86,12 @@ class Pending:
 
     def advance(self) -> bool:
         """As far as it goes without waiting; True when it is over."""
-        engine = self.team.job.engine
         if self._busy:
             return False
         self._busy = True
         try:
             while self._begin():
-                if not engine.step(self._instance):
+                if not self._step():
                     return False
                 self._instance = None
         except Exception as e:
@@ -97,38 +100,78 @@ class Pending:
             self._busy = False
         return True
 
+    def _step(self) -> bool:
+        """Move the instance on without waiting; True when it has ended well."""
+        engine, instance = self.team.job.engine, self._instance
+        if self._resync is None:
+            if isinstance(instance, Condition):
+                return engine.met(instance)
+            status, self._found = self._found or engine.poll(instance), None
+            if status == DONE:
+                engine.end(instance)
+                return True
+            if status != MISMATCH and not self._hears():
+                return False
+            self._resync = Resync(instance)
+        self._resync.poll()
+        return False
+
+    def _hears(self) -> bool:
+        """Look now and then whether others tell that their calls are not this one."""
+        waiting, now = self._waiting, time.monotonic_ns()
+        if waiting is None or now < waiting.next_watch:
+            return False
+        waiting.next_watch = now + SLICE_NS
+        return bool(self.team.differences.seen(self._instance, waiting))
+
     def finish(self) -> None:
         """Wait until it is over."""
         engine = self.team.job.engine
-        self._busy = True
         try:
+            self._busy = True
             while self._begin():
-                found, self._found = self._found, None
-                engine.finish(self._instance, found)
+                if self._resync is not None:
+                    self._resync.finish()
+                if isinstance(self._instance, Condition):
+                    engine.wait_until(self._instance)
+                else:
+                    found, self._found = self._found, None
+                    engine.finish(self._instance, found)
                 self._instance = None
         except Exception as e:
             self._over(e)
         finally:
             self._busy = False
 
+    def abandon(self) -> None:
+        """Nobody will wait for it; what it uses it uses until it is over."""
+        self._abandoned = True
+        if self.done:
+            self.team.job.unfinished.discard(self)
+
     def withdraw(self) -> None:
         """It will not be finished: nobody may touch this thread's arrays any more."""
-        if self._instance is not None:
+        if self._instance is not None and not isinstance(self._instance, Condition):
             self._instance.withdraw()
 
     def _begin(self) -> bool:
         """Whether an instance is under way; the next one is begun if none is."""
         if self._instance is None and not self.done:
-            self._instance = self.team.ahead() or next(self._instances, None)
-            if self._instance is None:
+            job = self.team.job
+            following = self.team.ahead() or next(self._instances, None)
+            if following is None:
                 self._over(None)
-            else:
-                self.team.job.engine.begin(self._instance)
+            elif not isinstance(following, Condition):
+                job.engine.begin(following)
+                self._waiting = Waiting(job, following) if job.engine.several_nodes else None
+            self._instance = following
         return not self.done
 
     def _over(self, error: BaseException | None) -> None:
         self.done, self.error = True, error
-        self._instance = None
+        self._instance = self._resync = None
+        if self._abandoned:
+            self.team.job.unfinished.discard(self)
 
 
 class Progress:
@@ -177,7 +220,11 @@ class Progress:
                 continue
             moved = False
             if job.pending:
-                moved = job.progress()
+                try:
+                    moved = job.progress()
+                except BaseException:  # SystemExit of a user's function, in whose call I am
+                    job.guard.interrupted("a posted call")
+                    return
             else:
                 with contextlib.suppress(Exception):  # whoever waits will see it, too
                     job.network.enter()

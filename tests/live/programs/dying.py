@@ -32,7 +32,7 @@ MOMENTS = {
     "start": ("xupc.engine.job", "Job", "start"),
     "MPI's start": ("xupc.engine", "job", "start_mpi"),
     "settings": ("xupc.engine.job", "Job", "_agree_settings"),
-    "proof": ("xupc.engine.job", "Job", "_prove_once"),
+    "proof": ("xupc.engine", "neighbours", "_try"),
     "control segment": ("xupc.engine.job", "Job", "_map_control"),
     "first heap": ("xupc.engine.job", "Job", "_make_heap"),
     "growth": ("xupc.memory.heap", "Heap", "grow"),

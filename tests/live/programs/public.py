@@ -28,11 +28,10 @@ CLASSES = {
 # The library's own, although they begin without an underscore.
 INTERNAL = {
     "Team": {
-        "account", "ahead", "algorithm_flag", "call_tag", "catch_up", "close", "drain", "enter",
-        "fail",
-        "function_failed", "give_up", "last_calls", "make", "meet", "meeting", "note",
-        "others_differ", "plain_barrier", "planned", "post", "progress", "raise_failure",
-        "rank_of", "settle", "usable", "world",
+        "account", "ahead", "algorithm_flag", "call_tag", "catch_up", "close", "drain",
+        "end_together", "enter", "fail", "function_failed", "last_calls", "make", "meet",
+        "meeting", "note", "plain_barrier", "planned", "post", "progress", "raise_failure",
+        "rank_of", "unsettled", "usable", "world",
     },
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
