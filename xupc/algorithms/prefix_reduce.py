@@ -28,7 +28,7 @@ from ..patterns import mirrored, prefix_joins
 from ..plan.recorder import ALL, DST, MOST_BYTES, SRC, Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Blocks, Leaf, Part, Ranks
 from .registry import algorithm
-from .sweeps import Edge, Up, trade_values, traded_values
+from .sweeps import DEPTH, Edge, Up, trade_values, traded_values
 
 _BLOCKS = 512  # of a message
 
@@ -131,19 +131,20 @@ class _Sweep:
         line = self.line = r.line
         x, size = line.layout, r.itemsize
         levels = max(1, (x.positions - 1).bit_length())
-        # two of each going up and coming down at each level, my own values, rows' carries
-        width = t.tuning["buffer"] // (5 * levels + 11) // 64 * 64 - 64
+        # those going up and coming down at each level, my own values, rows' carries
+        places = 2 * DEPTH * (2 + levels) + levels + 3
+        width = t.tuning["buffer"] // places // 64 * 64 - 64
         most = max(1, min(width // size, x.rows))
         self.width = -(-(most + 1) * size // 64) * 64
         self.batches = list(line.batches(most))
         counts = [n for _, _, n in self.batches]
         self.up = Up(t, line.first, counts, None, self.width, push=push, way=line.way)
-        base = 2 * self.width * (3 + levels)
+        base = DEPTH * self.width * (3 + levels)
         ready, room = t.channel(), t.channel()
 
         def edge(parent: int, child: int) -> Edge:
             tasks = sum(n > child for n in counts)
-            staged = base + 2 * self.width * (child - parent).bit_length()
+            staged = base + DEPTH * self.width * (child - parent).bit_length()
             giver, taker = line.thread(parent), line.thread(child)
             return Edge(t, giver, taker, tasks, ready, room, staged, base, self.width, push)
 
@@ -152,7 +153,7 @@ class _Sweep:
         self.before = edge(me & (me - 1), me) if self.up.above is not None else None
         if self.before is not None:
             self.before.begin()
-        self.own = base + 2 * self.width * (1 + levels)
+        self.own = base + DEPTH * self.width * (1 + levels)
         self.levels = levels
 
     def _place(self, i: int, offset: int = 0) -> Part:

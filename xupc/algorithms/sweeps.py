@@ -22,9 +22,10 @@ from ..patterns import binomial
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import BUFFER, SLOT, Blocks, Leaf, Part
 
-__all__ = ["Down", "Edge", "Up", "trade_values", "traded_values"]
+__all__ = ["DEPTH", "Down", "Edge", "Up", "trade_values", "traded_values"]
 
-_DEPTH = 2  # tasks under way on an edge
+DEPTH = 2
+"""Tasks under way on an edge: so many places it has at either end."""
 
 
 @dataclass(slots=True)
@@ -67,24 +68,24 @@ class Edge:
         return self.t.tree.node_of(self.giver) == self.t.tree.node_of(self.taker)
 
     def _stage(self, j: int) -> Part:
-        return Operand(BUFFER).on(self.giver, self.staged + j % _DEPTH * self.width)
+        return Operand(BUFFER).on(self.giver, self.staged + j % DEPTH * self.width)
 
     def _land(self, j: int) -> Part:
-        return Operand(BUFFER).on(self.taker, self.landing + j % _DEPTH * self.width)
+        return Operand(BUFFER).on(self.taker, self.landing + j % DEPTH * self.width)
 
     # -- the giver ---------------------------------------------------------------------
     def target(self, j: int) -> Part:
         """Where the value of task `j` is to be put."""
         t = self.t
         if not self.push:
-            if j >= _DEPTH:
-                t.hear(self.room, self.taker, j + 1 - _DEPTH)
+            if j >= DEPTH:
+                t.hear(self.room, self.taker, j + 1 - DEPTH)
             return self._stage(j)
         if self._near:
             t.wait(self.room, self.taker, max(1, j))
             return self._land(j)
-        if j >= _DEPTH:
-            t.need(self._sends[j - _DEPTH])
+        if j >= DEPTH:
+            t.need(self._sends[j - DEPTH])
         return self._stage(j)
 
     def give(self, j: int, nbytes: int) -> None:
@@ -97,7 +98,7 @@ class Edge:
     def end(self) -> None:
         """After the last task: nobody will read my BUFFER any more."""
         if not self.push:
-            for j in range(max(0, self.tasks - _DEPTH), self.tasks):
+            for j in range(max(0, self.tasks - DEPTH), self.tasks):
                 self.t.hear(self.room, self.taker, j + 1)
 
     # -- the taker ---------------------------------------------------------------------
@@ -119,8 +120,8 @@ class Edge:
         """The value of task `j` has been read."""
         if not self.push:
             self.t.tell(self.room, self.giver, j + 1)
-        elif self._near and j + _DEPTH < self.tasks:
-            self.t.tell(self.room, self.giver, j + _DEPTH)
+        elif self._near and j + DEPTH < self.tasks:
+            self.t.tell(self.room, self.giver, j + DEPTH)
 
 
 class Up:
@@ -162,7 +163,7 @@ class Up:
         ready, room = t.channel(), t.channel()
         n = counts[0]
         parent, children = binomial(self.me, n) if self.me < n else (None, [])
-        step = _DEPTH * width
+        step = DEPTH * width
 
         def edge(child: int, above: int) -> Edge:
             tasks = sum(count > child for count in counts)
@@ -190,7 +191,7 @@ class Up:
     @staticmethod
     def width(t: Recorder, positions: int, most: int) -> int:
         """The most bytes that a task may have on a tree, wanted `most`."""
-        slots = _DEPTH * (2 + _levels(positions)) + 1
+        slots = DEPTH * (2 + _levels(positions)) + 1
         return max(64, min(-(-most // 64) * 64, t.tuning["buffer"] // slots // 64 * 64))
 
     def _thread(self, position: int) -> int:

@@ -26,12 +26,11 @@ from . import values_reduce_across_nodes as nodes
 from .reduction import tree_of
 from .registry import algorithm
 from .staging import LINE, cut, places_of, reaches
-from .sweeps import Edge, Up
+from .sweeps import DEPTH, Edge, Up
 from .values_reduce_across_nodes import fold_in_line
 
 __all__ = ["Joining"]
 
-_DEPTH = 2  # tasks under way on an edge
 
 
 @dataclass(frozen=True)
@@ -104,13 +103,13 @@ class Joining:
 # --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------
 def _tree(t: Recorder, r: Joining, *, push: bool) -> None:
     """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
-    places = _DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * _DEPTH
+    places = DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * DEPTH
     width = min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // places // LINE * LINE)
     width = max(LINE, width)
     units = r.units(width)
     up = Up(t, 0, [t.size] * len(units), r.to, width, push=push)
     down = _Down(t, len(units), width, push=push) if r.to is None else None
-    ahead = _DEPTH if down is not None else 0
+    ahead = DEPTH if down is not None else 0
     for j in range(len(units) + ahead):
         if j < len(units):
             offset, size = units[j]
@@ -134,8 +133,8 @@ class _Down:
         self.t = t
         there, room = t.channel(), t.channel()
         parent, children = binomial(t.me, t.size)
-        staged = t.tuning["buffer"] // LINE * LINE - 2 * _DEPTH * width
-        landing = staged + _DEPTH * width
+        staged = t.tuning["buffer"] // LINE * LINE - 2 * DEPTH * width
+        landing = staged + DEPTH * width
 
         def edge(giver: int, taker: int) -> Edge:
             return Edge(t, giver, taker, tasks, there, room, staged, landing, width, push)
@@ -188,7 +187,7 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
     width = _chain_width(t, r)
     units = r.units(width)
     there, room = t.channel(), t.channel()
-    landing = _DEPTH * width
+    landing = DEPTH * width
 
     def edge(giver: int, taker: int) -> Edge:
         return Edge(t, giver, taker, len(units), there, room, 0, landing, width, push)
@@ -347,7 +346,7 @@ def _pair(t: Recorder, r: Joining, last: int) -> None:
     units = r.units(_chain_width(t, r))
     width = units[0][1]
     there, room = t.channel(), t.channel()
-    edge = Edge(t, first, last, len(units), there, room, 0, _DEPTH * width, width, True)
+    edge = Edge(t, first, last, len(units), there, room, 0, DEPTH * width, width, True)
     if me == first:
         t.offer(r.src.on(me), r.nbytes)
     else:

@@ -26,30 +26,23 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import HeapError, NotInitializedError
-from ..shared import Allocation
 from ..topology import Tree
+from .allocation import Allocation
 from .allocator import Allocator
 from .segment import Segment, free_space, shm_dir
 
-__all__ = ["RANGE", "Heap", "HeapSegment", "RemoteAccess"]
+__all__ = ["RANGE", "Heap", "HeapSegment"]
 
 ALIGN = 64
 PAGE = 65536
 RANGE = 46
 """Bits of the offsets of one heap: a team's begin at its number times 2**46."""
-
-
-class RemoteAccess(Protocol):
-    """One-sided access to a segment on another node."""
-
-    def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None: ...
-    def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -59,7 +52,7 @@ class HeapSegment:
     start: int
     size: int
     segment: Segment
-    remote: Any  # RemoteAccess, None on a single node
+    remote: Any  # an `engine.job.RemoteMemory`, None on a single node
 
     @property
     def end(self) -> int:
@@ -75,7 +68,7 @@ class Heap:
         Of all threads.
     me : int
     make_segment : callable
-        ``(nbytes per thread) -> (Segment, RemoteAccess | None)``, collective.
+        ``(nbytes per thread) -> (Segment, RemoteMemory | None)``, collective.
     individual, global_, scratch, collective : int
         Bytes per thread of the zones to begin with.
     base : int
@@ -98,7 +91,6 @@ class Heap:
         self.threads = tree.size
         self.node = tree.node_of(me)
         self.local = tree.local_index(me)
-        self.node_threads = tree.node_size(self.node)
         self._local_of: dict[int, int] = {
             int(t): i for i, t in enumerate(tree.members(self.node))
         }
@@ -216,7 +208,7 @@ class Heap:
                 "(heap_size makes it larger; all_alloc grows by itself)"
             )
         try:
-            self._take(offset, nbytes, threads=1, call="alloc")
+            self.take(offset, nbytes, "alloc")
         except HeapError:
             self._own.free(offset)
             raise
@@ -239,13 +231,13 @@ class Heap:
             self._own.quarantine(allocation.offset)
             self._own_quarantine.append((allocation.offset, nbytes))
             return
-        self._drop(allocation.offset, nbytes)
+        self.drop(allocation.offset, nbytes)
         self._own.free(allocation.offset)
 
     def _reap_own(self) -> None:
         for entry in list(self._own_quarantine):
             if not self.viewed(self.me, *entry):
-                self._drop(*entry)
+                self.drop(*entry)
                 self._own.release(entry[0])
                 self._own_quarantine.remove(entry)
 
@@ -279,16 +271,14 @@ class Heap:
 
     def take(self, offset: int, nbytes: int, call: str) -> None:
         """Take the pages of my part; HeapError if there are none."""
-        self._take(offset, nbytes, threads=1, call=call)
-
-    def _take(self, offset: int, nbytes: int, threads: int, call: str) -> None:
-        why = self.room_for(nbytes * threads, call)
+        why = self.room_for(nbytes, call)
         if why:
             raise HeapError(why)
         s = self.segment_of(offset)
         s.segment.reserve(self.local * s.size + offset - s.start, nbytes)
 
-    def _drop(self, offset: int, nbytes: int) -> None:
+    def drop(self, offset: int, nbytes: int) -> None:
+        """Give the pages of my part back; zeros are read there then."""
         s = self.segment_of(offset)
         at = self.local * s.size + offset - s.start
         first, last = -(-at // 4096) * 4096, (at + nbytes) // 4096 * 4096
@@ -298,8 +288,6 @@ class Heap:
         s.segment.array[at:first] = 0
         s.segment.array[last : at + nbytes] = 0
         s.segment.give_back(first, last - first)
-
-    drop = _drop
 
     def adopt(
         self,
@@ -353,7 +341,7 @@ class Heap:
             self._zone.quarantine(allocation.offset)
             self._quarantine.append((allocation.offset, nbytes))
         else:
-            self._drop(allocation.offset, nbytes)
+            self.drop(allocation.offset, nbytes)
             self._zone.free(allocation.offset)
 
     def size_of(self, offset: int) -> int:
@@ -363,7 +351,7 @@ class Heap:
     def release(self, index: int) -> None:
         """A quarantined range is viewed no more, on any thread."""
         offset, nbytes = self._quarantine.pop(index)
-        self._drop(offset, nbytes)
+        self.drop(offset, nbytes)
         self._zone.release(offset)
 
     def close(self) -> None:

@@ -488,8 +488,8 @@ class Recorder:
     # -- synchronisation of the caller's data ---------------------------------------
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
         """Before `users` touch data of `owners`: under MYSYNC wait until those entered."""
-        if not node_only and not self.one_node:
-            self._one_sided = True  # data is touched across nodes: its owner must poll
+        if not node_only:
+            self.expose()
         if self.sync[0] == "my":
             self._handshake(owners, users, node_only)
 
@@ -517,8 +517,8 @@ class Recorder:
         self, owners: Iterable[int], users: Iterable[int], *, node_only: bool = False
     ) -> None:
         """`ready` where each thread has its own: I touch data of `owners`, `users` mine."""
-        if not node_only and not self.one_node:
-            self._one_sided = True
+        if not node_only:
+            self.expose()
         if self.sync[0] == "my":
             self._pass_word(users, owners)
 
