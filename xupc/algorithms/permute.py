@@ -30,12 +30,12 @@ def ends_of(t: Recorder, perm: Permutation) -> tuple[int, int]:
     return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
 
 
-def _near(t: Recorder, threads: Iterable[int]) -> list[int]:
+def near(t: Recorder, threads: Iterable[int]) -> list[int]:
     """Those on my node."""
     return [thread for thread in threads if t.on_my_node(thread)]
 
 
-def _crossing(t: Recorder, perm: Permutation) -> set[int]:
+def crossing_threads(t: Recorder, perm: Permutation) -> set[int]:
     """The threads of my node whose block leaves it or comes from another one."""
     node_of, mine = t.tree.node_index, t.tree.members(t.my_node)
     leaves = mine[node_of[perm[mine]] != t.my_node]
@@ -56,7 +56,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
 def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Each thread copies one block, by load/store or by a message."""
     to, of = ends_of(t, perm)
-    owners, users = _near(t, [to]), _near(t, [of])
+    owners, users = near(t, [to]), near(t, [of])
     t.ready_each(owners, users, node_only=True)
     for offset, size in chunks(nbytes, t.tuning["message"]):
         if not t.on_my_node(of):
@@ -90,17 +90,17 @@ def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
     message = t.message(nbytes)
     if t.lead(nbytes * t.largest_node):
         if t.me == t.node_root:
-            _between_nodes(t, dst, src, perm, nbytes, message)
+            trade_blocks(t, dst, src, perm, nbytes, message)
             _copy_all(t, dst, src, perm, nbytes)
         return
     to, of = ends_of(t, perm)
-    crossing = _crossing(t, perm)  # whose data the node root touches
-    owners = [*_near(t, [of]), *(crossing if t.me == t.node_root else ())]
-    users = [*_near(t, [to]), *([t.node_root] if t.me in crossing else ())]
+    crossing = crossing_threads(t, perm)  # whose data the node root touches
+    owners = [*near(t, [of]), *(crossing if t.me == t.node_root else ())]
+    users = [*near(t, [to]), *([t.node_root] if t.me in crossing else ())]
     t.ready_each(owners, users, node_only=True)
     if t.me == t.node_root and crossing:
         with t.net():
-            _between_nodes(t, dst, src, perm, nbytes, message)
+            trade_blocks(t, dst, src, perm, nbytes, message)
     if t.on_my_node(of):
         for offset, size in chunks(nbytes, message):
             t.copy(dst.on(t.me, offset), src.on(of, offset), size)
@@ -116,16 +116,19 @@ def _copy_all(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
                 t.copy(dst.on(to), src.on(of), nbytes)
 
 
-def _between_nodes(
+def trade_blocks(
     t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int, message: int
-) -> None:
-    """The blocks that leave my node and that arrive; in a message the senders ascend."""
+) -> list[int]:
+    """A node root's messages: the blocks that leave its node and those that arrive; the tickets.
+
+    In a message the senders ascend.
+    """
     node_of = t.tree.node_index
     leaving = t.tree.members(t.my_node)
     arriving = np.flatnonzero(node_of[perm] == t.my_node)
     given = _grouped(node_of[perm[leaving]], leaving)
     taken = _grouped(node_of[arriving], perm[arriving])
-    trade(
+    return trade(
         t,
         lambda node: _messages(src, given.get(node, ()), nbytes, message),
         lambda node: _messages(dst, taken.get(node, ()), nbytes, message),

@@ -21,8 +21,7 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import BUFFER, Part, Ranks
-from .exchange import trade
-from .permute import Permutation, _crossing, _grouped, _messages, _near, ends_of
+from .permute import Permutation, crossing_threads, ends_of, near, trade_blocks
 from .registry import algorithm
 
 
@@ -145,26 +144,10 @@ class _At(Operand):
         return Part(self.index, thread, self.offset + offset)
 
 
-def _trade(
-    t: Recorder, dst: Operand, landing: Operand, perm: Permutation, nbytes: int, message: int
-) -> list[int]:
-    """A node root's messages: its node's blocks from dst, others' to where they land."""
-    node_of = t.tree.node_index
-    leaving = t.tree.members(t.my_node)
-    arriving = np.flatnonzero(node_of[perm] == t.my_node)
-    given = _grouped(node_of[perm[leaving]], leaving)
-    taken = _grouped(node_of[arriving], perm[arriving])
-    return trade(
-        t,
-        lambda node: _messages(dst, given.get(node, ()), nbytes, message),
-        lambda node: _messages(landing, taken.get(node, ()), nbytes, message),
-    )
-
-
 def _lead(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """A node root's work when it does everything for its node."""
     t.buffer(t.me)
-    t.need(*_trade(t, dst, Operand(BUFFER), perm, nbytes, t.message(nbytes)))
+    t.need(*trade_blocks(t, Operand(BUFFER), dst, perm, nbytes, t.message(nbytes)))
     source = np.argsort(perm)
     _turn(t, dst, perm, 0, nbytes)
     for end in t.tree.members(t.my_node).tolist():
@@ -185,13 +168,13 @@ class Crossing:
         self.message = t.message(nbytes)
         self.half = t.tuning["buffer"] // 2
         self.parts = chunks(nbytes, self.half)
-        self.crossing = _crossing(t, perm)
+        self.crossing = crossing_threads(t, perm)
         source = np.argsort(perm)
         self.receivers = {x for x in self.crossing if not t.on_my_node(int(source[x]))}
         root = t.me == t.node_root
         t.entered(
-            owners=[*_near(t, [self.of]), *(self.crossing if root else ())],
-            users=[*_near(t, [self.to]), *([t.node_root] if t.me in self.crossing else ())],
+            owners=[*near(t, [self.of]), *(self.crossing if root else ())],
+            users=[*near(t, [self.to]), *([t.node_root] if t.me in self.crossing else ())],
         )
         self.read, self.arrived, self.taken = t.channel(), t.channel(), t.channel()
 
@@ -234,7 +217,7 @@ class Crossing:
         offset, size = self.parts[k]
         area, landing = _At(self.dst.index, offset), _At(BUFFER, k % 2 * self.half)
         t.buffer(t.me)
-        return _trade(t, area, landing, self.perm, size, self.message)
+        return trade_blocks(t, landing, area, self.perm, size, self.message)
 
     def _into_place(self, k: int, here: int | None) -> None:
         """My piece, when what it overwrites has been read or sent."""
