@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import runtime
-from .arguments import describe
+from .arguments import as_integer, describe
 from .engine.native_core import invalidate
 from .engine.reports import Record
 from .errors import HeapError, XupcError, show, show_dtype
@@ -29,9 +29,7 @@ __all__ = ["all_alloc", "all_free", "alloc", "free", "global_alloc"]
 
 
 def _nelems(value: Any, call: str) -> int:
-    if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
-        raise TypeError(f"{call}: nelems: expected an int, got {show(value)}")
-    n = int(value.__index__())
+    n = as_integer(value, call, "nelems")
     if n < 0 or n >= 1 << 60:
         raise ValueError(f"{call}: nelems: expected 0 <= nelems < 2**60, got {show(n)}")
     return n

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .errors import OverlapError, show
+from .flags import Flags
 from .memory.allocation import (
     Allocation,
     Bytes,
@@ -30,6 +31,7 @@ from .memory.allocation import (
     current_memory,
     set_memory,
 )
+from .ops import Op
 from .pointer import (
     advance,
     affinity_indices,
@@ -1109,10 +1111,13 @@ def _as_pointer(x: SharedPointer | SharedArray) -> SharedPointer:
 
 
 def _is_integer(value: object) -> bool:
-    """Whether `value` counts as an integer; of arrays those without a dimension; never a bool."""
+    """Whether `value` counts as an integer; of arrays those without a dimension.
+
+    Never a bool, a flag or an operation.
+    """
     if type(value) is int:
         return True
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_):
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_ | Flags | Op):
         return False
     return not isinstance(value, np.ndarray) or (value.ndim == 0 and value.dtype.kind in "iu")
 

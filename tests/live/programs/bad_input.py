@@ -235,6 +235,8 @@ class Bad:
                 (None, TypeError),
                 ("8", TypeError),
                 (True, TypeError),
+                (xupc.PULL, TypeError),
+                (xupc.ADD, TypeError),
             ]
         ]
         cases += [
@@ -257,6 +259,7 @@ class Bad:
             name = function.__name__
             raises(ValueError, (name, "nelems"), lambda f=function: f(-1))
             raises(TypeError, (name, "nelems"), lambda f=function: f("8"))
+            raises(TypeError, (name, "nelems"), lambda f=function: f(xupc.PULL))
             raises(TypeError, (name,), lambda f=function: f(8, object))
             raises(xupc.HeapError, (name,), lambda f=function: f(1 << 50))
         # Not collective: an error on one thread is nobody else's business.
