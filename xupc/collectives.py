@@ -12,7 +12,7 @@ import numpy as np
 
 from .arguments import as_integer, asks_in_place, describe, flags_text, signature_of
 from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
-from .engine.live import Bound
+from .engine.bounds import Bound
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint

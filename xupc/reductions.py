@@ -27,7 +27,7 @@ from .arguments import (
 from .calls import Prepared, SharedCall, SharedPlan
 from .collectives import smallest_parts
 from .engine import kernels
-from .engine.live import Bound
+from .engine.bounds import Bound
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint

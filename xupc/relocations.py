@@ -24,7 +24,7 @@ import numpy as np
 from .algorithms.transfers import Entries, Transfers, entries
 from .arguments import as_integer, flags_text, signature_of
 from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
-from .engine.anywhere import Anywhere
+from .engine.bounds import Anywhere
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint

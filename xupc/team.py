@@ -15,22 +15,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from . import algorithms
 from .arguments import as_integer
 from .engine import python as python_engine
+from .engine.bounds import Bound, SlotBound
 from .engine.ground import Ground
 from .engine.job import Settling
-from .engine.live import (
-    HOT_NS,
-    HOT_SHARED_NS,
-    SLOTS,
-    Bound,
-    NetContext,
-    SlotBound,
-    Waiting,
-    barrier_plan,
-    rounds_among,
-)
+from .engine.live import HOT_NS, HOT_SHARED_NS, Waiting
 from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
+from .engine.net import NetContext, rounds_among
 from .engine.pending import Pending
 from .engine.reports import Record
 from .engine.resync import Differences
@@ -38,7 +30,7 @@ from .errors import CollectiveMismatchError, HeapError, XupcError, show
 from .fingerprint import fingerprint
 from .flags import ALGORITHM_MASK
 from .plan.recorder import trace
-from .plan.steps import BUFFER_BYTES, SLOT_BYTES, Plan
+from .plan.steps import BUFFER_BYTES, SLOT_BYTES, SLOTS, Plan, barrier_plan
 from .selection import Place, Table
 from .topology import ThreadTree, Tree
 

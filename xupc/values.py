@@ -27,9 +27,9 @@ from .arguments import as_integer, flags_text, func_name, op_name
 from .calls import BoundPlan
 from .engine import kernels
 from .engine import python as python_engine
+from .engine.bounds import PrivateBound
 from .engine.native_core import core
 from .engine.pending import Pending
-from .engine.private import PrivateBound
 from .engine.reports import Record
 from .errors import FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint

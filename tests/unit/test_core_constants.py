@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xupc import team
-from xupc.engine import control, live, mpi, native
+from xupc.engine import control, live, mpi, native, net
 from xupc.plan import recorder, steps
 
 ENGINE = Path(native.__file__).parent
@@ -26,7 +26,7 @@ def written(pattern: str, text: str = CORE) -> int:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("XU_SLOTS", live.SLOTS),
+        ("XU_SLOTS", steps.SLOTS),
         ("XU_CHANNELS", recorder.CHANNELS),
         ("XU_LANES", len(steps.LANES)),
         ("XU_SLOT", steps.SLOT),
@@ -42,14 +42,14 @@ def test_sizes(name: str, value: int) -> None:
 
 def test_what_messages_are() -> None:
     assert written(r"#define XM_STATUS (\d+)", MESSAGES) == mpi.STATUS
-    assert written(r"#define XM_SERIES (\d+)", MESSAGES) == live.SERIES
+    assert written(r"#define XM_SERIES (\d+)", MESSAGES) == net.SERIES
     (kinds,) = re.findall(r"enum { (XM_OTHER.*) };", MESSAGES)
     names = [name.strip()[3:] for name in kinds.split(",")]
     assert [getattr(native, name) for name in names] == list(range(len(names)))
 
 
 def test_calls_without_a_barrier() -> None:
-    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team.RUN_AHEAD == live.SLOTS // 2
+    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team.RUN_AHEAD == steps.SLOTS // 2
 
 
 @pytest.mark.parametrize(("first", "module"), [("XS_COPY", native), ("XU_DONE", live)])

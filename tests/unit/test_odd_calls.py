@@ -57,10 +57,10 @@ def parameters(name: str, function: Any) -> set[str]:
         return set(function.names)
     if hasattr(function, "arguments"):  # blocks anywhere
         return set(inspect.signature(function.arguments).parameters)
+    if hasattr(function, "_value"):  # a barrier
+        return set(inspect.signature(function._value).parameters)
     if hasattr(function, "_prepare"):
         return set(inspect.signature(function._prepare).parameters) - {"frozen"}
-    if hasattr(function, "slow"):
-        return set(inspect.signature(function._value).parameters)
     return set(inspect.signature(function).parameters) - {"self"}
 
 

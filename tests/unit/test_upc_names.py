@@ -338,11 +338,16 @@ def test_what_is_not_shared_is_left_to_the_collective(monkeypatch: pytest.Monkey
 
 
 def test_handles_are_complete_when_they_were_waited_for() -> None:
-    job = SimpleNamespace(unfinished=set(), broken=None, check=lambda: None)
+    job = SimpleNamespace(
+        unfinished=set(), broken=None, check=lambda: None, check_outside=lambda call: None
+    )
     team = SimpleNamespace(job=job)
 
     class Call:
         done, error, call = False, None, "a call"
+
+        def abandon(self) -> None:
+            """As `Pending.abandon`."""
 
     pending: Any = Call()
     pending.team = team

@@ -18,7 +18,6 @@ from soak import amount, figure
 from xupc.cli import hang
 from xupc.engine import control as layout
 from xupc.engine.control import LAST, PLACES_BYTES, RING, TEXTS, Control, control_bytes
-from xupc.engine.live import barrier_plan
 from xupc.engine.native import lower
 from xupc.engine.native_core import core
 from xupc.engine.whereabouts import (
@@ -34,6 +33,7 @@ from xupc.engine.whereabouts import (
     unpack,
 )
 from xupc.memory.segment import Segment, create
+from xupc.plan.steps import barrier_plan
 from xupc.topology import Tree
 
 

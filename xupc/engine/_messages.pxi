@@ -1,5 +1,5 @@
 # Messages between nodes without Python between a call's steps: the part of _core.pyx that is about
-# messages.h. The same in Python, for jobs without the core, is in live.py.
+# messages.h. The same in Python, for jobs without the core, is in net.py.
 
 cdef extern from "messages.h" nogil:
     ctypedef struct xm_mpi:

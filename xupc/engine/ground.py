@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import HeapError, XupcError
 from ..memory.heap import RANGE, Heap
 from ..memory.segment import Segment
-from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
+from ..plan.steps import BUFFER_BYTES, SLOT_BYTES, SLOTS
 from ..topology import Tree
 from .agreement import Agreement
 from .job import RemoteMemory
-from .live import SLOTS
 from .mpi import Link
 from .native_core import core
 

@@ -43,13 +43,13 @@ from ..memory.segment import (
     sweep_stale,
     try_lock,
 )
-from ..plan.steps import BUFFER_BYTES, SLOT_BYTES
+from ..plan.steps import BUFFER_BYTES, SLOT_BYTES, SLOTS
 from ..topology import HostRecord, Tree, diagnose, node_tree, read_host_record
 from .agreement import Agreement
 from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
-from .live import SLOTS, Engine, Waiting
+from .live import Engine, Waiting
 from .machine import bypass_pays, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate, why_not

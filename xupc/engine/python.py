@@ -12,6 +12,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from ..plan.steps import (
+    SLOTS,
     Barrier,
     Copy,
     Fold,
@@ -25,7 +26,8 @@ from ..plan.steps import (
     Swap,
     Wait,
 )
-from .live import CALL_PYTHON, DONE, MISMATCH, PENDING, Bound
+from .bounds import Bound
+from .live import CALL_PYTHON, DONE, MISMATCH, PENDING
 from .mpi import SIGNAL
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["HotArrays", "HotCall", "HotPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
-_SLOTS = 64
 _LOCAL = (Copy, Swap, Fold, Scan, Signal, Wait, Need, Post)
 
 
@@ -62,7 +63,7 @@ class Team:
         self.verdict = False
         self.blocked = False
         self.since = 0
-        self.history = [0] * _SLOTS
+        self.history = [0] * SLOTS
         self.forget()
         self.debt = 0  # led calls end with a barrier here
         self.poison = 0
@@ -94,16 +95,16 @@ class Team:
 
     def fp_after(self, op: int) -> int:
         """The running fingerprint after one of the last operations; 0 if not known."""
-        known = self.since < op <= self.op < op + _SLOTS
-        return self.history[op % _SLOTS] if known else 0
+        known = self.since < op <= self.op < op + SLOTS
+        return self.history[op % SLOTS] if known else 0
 
     def record_of(self, op: int) -> Any:
         """The record of one of the last operations; None if not known."""
-        return self.records[op % _SLOTS] if self.fp_after(op) else None
+        return self.records[op % SLOTS] if self.fp_after(op) else None
 
     def forget(self) -> None:
         """Keep no record of any call."""
-        self.records: list[Any] = [None] * _SLOTS
+        self.records: list[Any] = [None] * SLOTS
 
     def give_up(self) -> None:
         """A mismatch is known; barriers are all that counts here anyway."""
@@ -167,8 +168,8 @@ class Instance:
         team.fp = mix(team.fp, self.hash)
         team.unsynced += self.owner.size > 1
         self.op, self.fp = team.op, team.fp
-        team.history[team.op % _SLOTS] = team.fp
-        team.records[team.op % _SLOTS] = self.record
+        team.history[team.op % SLOTS] = team.fp
+        team.records[team.op % SLOTS] = self.record
         self.pc = [0, 0]
         self.tickets: set[int] = set()
         self.arrived = self.released = False

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from ..team import Team
     from .live import Waiting
 
-__all__ = ["CONFLICT", "EXCHANGE", "Condition", "Differences", "Resync", "differs"]
+__all__ = [
+    "ANSWER", "CONFLICT", "EXCHANGE", "FOUND", "QUESTION", "WORD", "Condition", "Differences",
+    "Resync", "differs",
+]  # fmt: skip
 
 EXCHANGE = struct.Struct("<QQQQ")  # of barriers: fingerprints, least and most; a value; flags
 CONFLICT = 1  # of values
-_WORD = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
-_QUESTION, _ANSWER, _FOUND = range(3)
+WORD = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
+QUESTION, ANSWER, FOUND = range(3)
 _POISON = fingerprint("poison")
 
 
@@ -80,10 +83,10 @@ class Differences:
         at_barrier = instance.at_barrier
         if waiting.stalled and not waiting.told and not at_barrier:
             waiting.told = True
-            self._tell_all(_QUESTION, instance.op, instance.fp)
+            self._tell_all(QUESTION, instance.op, instance.fp)
         if not team.exchanges:
             return False
-        if self._heard():
+        if self.heard():
             return True
         if instance.net is not None and instance.net.exchanging:
             return False
@@ -94,7 +97,7 @@ class Differences:
 
     def tell(self) -> None:
         """Tell the others that I found one; what they know to be the same comes to its end."""
-        self._tell_all(_FOUND, self.team.core.verified, 0)
+        self._tell_all(FOUND, self.team.core.verified, 0)
 
     def _tell_all(self, kind: int, op: int, fp: int) -> None:
         for rank in self.team.exchange_group:
@@ -104,10 +107,10 @@ class Differences:
     def _tell(self, rank: int, kind: int, op: int, fp: int) -> None:
         """Send a word about differing calls; not tracked, since a mismatch would cancel it."""
         self._told = [request for request in self._told if not request.Test()]
-        data = _WORD.pack(kind, self.team.core.since, op, fp)
+        data = WORD.pack(kind, self.team.core.since, op, fp)
         self._told.append(self.team.link.send_bytes(rank, STALL, data))
 
-    def _heard(self) -> bool:
+    def heard(self) -> bool:
         """Read and answer what other threads tell that wait long.
 
         A question is about one of my last calls, or about one that I shall make; then my
@@ -117,14 +120,14 @@ class Differences:
         """
         core, differ = self.team.core, False
         while (notice := self.team.link.take_any(STALL)) is not None:
-            rank, (kind, since, op, fp) = notice[0], _WORD.unpack(notice[1])
+            rank, (kind, since, op, fp) = notice[0], WORD.unpack(notice[1])
             if since != core.since:
                 continue
-            if kind == _QUESTION:
+            if kind == QUESTION:
                 self._asked[rank] = since, op, fp
                 if op > core.op:
-                    self._tell(rank, _ANSWER, core.op, core.fp_after(core.op))
-            elif kind == _FOUND:
+                    self._tell(rank, ANSWER, core.op, core.fp_after(core.op))
+            elif kind == FOUND:
                 self._found.append((since, op))
             elif fp and core.fp_after(op) not in (0, fp):
                 differ = True

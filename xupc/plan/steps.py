@@ -54,6 +54,7 @@ __all__ = [
     "FOLD_DEPTH",
     "LANES",
     "SLOT",
+    "SLOTS",
     "SLOT_BYTES",
     "Barrier",
     "Blocks",
@@ -80,6 +81,7 @@ __all__ = [
     "Step",
     "Swap",
     "Wait",
+    "barrier_plan",
     "parts_of",
 ]
 
@@ -88,6 +90,8 @@ SLOT, BUFFER = 2, 3
 """Operands that are scratch."""
 SLOT_BYTES, BUFFER_BYTES = 1024, 1 << 20
 """Of one operation's SLOT, and of the BUFFER, on each thread."""
+SLOTS = 64
+"""Operations that have a SLOT of their own."""
 FOLD_DEPTH = 34
 """Most values of a Fold that are not yet combined: enough for 2^32 leaves of `tree_joins`."""
 
@@ -427,6 +431,12 @@ class Fused(Step):
 
     by: int | None
     body: tuple[Copy | Swap | Fold | Scan, ...]
+
+
+def barrier_plan(rank: int, size: int) -> Plan:
+    """A plan that is one barrier."""
+    steps: tuple[Step, ...] = (Barrier(),) if size > 1 else ()
+    return Plan("barrier", "barrier", rank, size, (steps, ()), 0, ("all", "all"))
 
 
 def parts_of(step: Step) -> Iterator[Part]:

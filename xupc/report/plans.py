@@ -21,7 +21,7 @@ from ..flags import ALGORITHM_NAMES
 from ..layout import Layout
 from ..ops import Op
 from ..plan import Operand, Plan, trace
-from ..plan.steps import Barrier
+from ..plan.steps import barrier_plan
 from ..selection import Place
 from ..selection_file import built_in
 from ..topology import Tree
@@ -83,10 +83,7 @@ def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:
 def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[int], Plan]:
     """What makes a rank's plan."""
     if cell.collective == "barrier":
-        steps = (Barrier(),) if tree.size > 1 else ()
-        return lambda rank: Plan(
-            "barrier", "barrier", rank, tree.size, (steps, ()), 0, ("all", "all")
-        )
+        return lambda rank: barrier_plan(rank, tree.size)
     prefix, _, name = cell.collective.partition("_")
     private = prefix in ("allav", "allv")
     key = f"allav_{name}" if private else name

@@ -40,7 +40,7 @@ MOMENTS = {
     "word": ("xupc.engine.agreement", "Agreement", "agree_room"),
     "team": ("xupc.engine.ground", "Ground", "open"),
     "one-sided": ("xupc.engine.job", "RemoteMemory", "get"),
-    "MPI step": ("xupc.engine.live", "NetContext", "learn"),
+    "MPI step": ("xupc.engine.net", "NetContext", "learn"),
     "MPI's turn": ("xupc.engine.mpi", "Network", "progress"),
     "mismatch": ("xupc.engine.resync", "_Talk", "round"),
     "posted": ("xupc.engine.pending", "Pending", "advance"),

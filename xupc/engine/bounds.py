@@ -1,0 +1,107 @@
+"""Operands bound to memory: what plans need to find its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..plan.steps import SLOT_BYTES, SLOTS
+
+if TYPE_CHECKING:
+    from ..team import Team
+
+__all__ = ["Anywhere", "Bound", "PrivateBound", "SlotBound"]
+
+
+class Bound:
+    """An operand in a heap, from one offset on."""
+
+    __slots__ = ("address", "heap", "offset", "place", "stride")
+
+    place: Callable[[int, int], int] | None
+    """``(rank, offset) -> address``, where an offset alone says where memory is: `Anywhere`."""
+
+    def __init__(self, heap: Any, offset: int) -> None:
+        self.heap = heap
+        self.place = None
+        self.offset = offset
+        self.address, self.stride = heap.bind(offset)
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the core wants."""
+        return self.address, self.stride
+
+
+class SlotBound(Bound):
+    """Every thread's lines of scratch, of which each operation has its own."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, heap: Any, offset: int) -> None:
+        super().__init__(heap, offset)
+        self._lines = self.address, self.offset
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the core wants: it finds the operation's line itself."""
+        return self._lines[0], self.stride
+
+    def turn(self, operation: int) -> None:
+        """Stand for this operation's line."""
+        at = operation % SLOTS * SLOT_BYTES
+        self.address, self.offset = self._lines[0] + at, self._lines[1] + at
+
+
+class PrivateBound:
+    """An operand of one thread's own; plans name no other thread's.
+
+    Attributes
+    ----------
+    address
+        Of the memory that the call under way has.
+    """
+
+    __slots__ = ("address",)
+
+    stride = 0
+    offset = 0
+    place = None
+
+    def __init__(self) -> None:
+        self.address = 0
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the core wants."""
+        return self.address, 0
+
+
+class Anywhere(Bound):
+    """All memory that a team's threads have, in whichever heap: blocks in any allocations.
+
+    Its parts' offsets are those of the heaps. They are found each by itself, since the heaps'
+    segments lie anywhere in a process.
+    """
+
+    __slots__ = ("_known", "_team")
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._known: dict[tuple[int, int], int] = {}
+        self.offset = self.address = self.stride = 0
+        self.heap = self
+        self.place = self._place
+
+    def _place(self, rank: int, offset: int) -> int:
+        """The address of a byte of a thread on my node."""
+        known = self._known.get((rank, offset))
+        if known is None:
+            address, stride = self._team.job.heap_at(offset).bind(offset)
+            known = int(address + stride * self._team.rank_tree.place(rank))
+            self._known[rank, offset] = known  # segments stay where they are
+        return known
+
+    def displacement(self, thread: int, offset: int) -> tuple[Any, int]:
+        """(remote access, displacement in the target's exposed memory)."""
+        return self._team.job.heap_at(offset).displacement(thread, offset)
