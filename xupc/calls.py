@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from .arguments import as_integer
 from .engine import python as python_engine
+from .engine.job import Settling
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
@@ -100,10 +101,12 @@ class Prepared:
         job = self.opened.team.job
         owners = {run[0] for where, n in self.lists for run in extent(where, n)}
         owners = {t for t in owners if job.tree.node_of(t) != job.node}
-        left = [settling for t in sorted(owners) for settling in job.unsettled(t)]
+        left: list[Settling] = []
 
         def settled() -> bool:
             left[:] = [settling for settling in left if not settling.poll()]
+            if not left:  # others may have come since
+                left[:] = [settling for t in owners for settling in job.unsettled(t)]
             return not left
 
         return Condition(settled, "shared lists", sorted(owners))
@@ -244,7 +247,8 @@ class BoundPlan(HotPlan):  # type: ignore[misc]
 
     def start(self) -> Handle:
         """Post the call; collective, under the plan's flags, one at a time."""
-        if self._started in self.team.job.unfinished:
+        started = self._started
+        if started in self.team.job.unfinished and not started.abandoned:
             raise XupcError(f"{self.name}.start: it has been started: wait for that")
         self._enter(posted=True)
         self._started = self._pending()

@@ -159,7 +159,8 @@ class Team:
 
     def _open(self, *, here: bool = False) -> None:
         """Collective: make what the team stands on. Predefined teams come here when first used."""
-        self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
+        with self.job.whole("the opening of a team"):
+            self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
         insort(self.job.teams, self, key=lambda team: team.number)
 
     def _make_core(self, ground: Ground) -> Any:
@@ -328,6 +329,8 @@ class Team:
         if any(part.notified is not None for part in parts):
             raise XupcError("free: not allowed between notify and wait, of its parts neither")
         record = Record("free")
+        for part in _by_number(parts):
+            part.drain()
         for heap in (self.heap, *(part.heap for part in parts)):
             if using := self.job.uses(memory=heap):
                 text = f"free: memory of the team is in use by {using}: wait for its handle"
@@ -349,21 +352,24 @@ class Team:
         What was posted on them comes to its end; calls of theirs that differed are said now, on all
         threads.
         """
-        error: XupcError | None = None
-        for team in sorted(others, key=lambda team: team.number):
-            team.drain()
-            try:
-                team.meet(fingerprint(record.name), Record(record.name))
-            except CollectiveMismatchError as e:
-                error = error or e
-        if error is not None:
-            self.fail(error, record)
-        self.meet(fingerprint(record.name), record)
+        self.meet(fingerprint(record.name), record)  # who is elsewhere is here, too
+        error: Exception | None = None
+        with self.job.whole(record.name):
+            for team in _by_number(others):
+                team.drain()
+                try:
+                    team.meet(fingerprint(record.name), Record(record.name))
+                except Exception as e:  # of a function of the user's, too
+                    self.job.check()
+                    error = error or e
+            if error is not None:
+                self.fail(error, record)
+            self.meet(fingerprint(record.name), record)
 
     def close(self) -> None:
         """Blocking, all its threads together: the end, without a word."""
         for part in self._parts.values():
-            if part is not None and part._ground is not None:
+            if part is not None and part._ground is not None and not part._freed:
                 part.close()
         assert self._ground is not None
         self._freed = True
@@ -378,6 +384,11 @@ class Team:
         self._noted.clear()
         self.core.forget()
         self._ground.close()
+
+    @property
+    def freed(self) -> bool:
+        """Whether it was."""
+        return self._freed
 
     @property
     def usable(self) -> bool:
@@ -726,6 +737,11 @@ class Team:
                 f"wait: value {show(value)} on thread {self.rank}, whose notify had {show(given)}"
             )
             self.fail(error, Record("wait", [("value", show(value))]), synchronising=False)
+
+
+def _by_number(teams: Iterable[Team]) -> list[Team]:
+    """In an order that is the same on all threads."""
+    return sorted(teams, key=lambda team: team.number)
 
 
 def _int64(value: Any, call: str, argument: str) -> int:

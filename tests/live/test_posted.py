@@ -29,6 +29,12 @@ ONCE = pytest.mark.once
         pytest.param("dropped_elsewhere", 2, None, marks=ONCE),
         ("at_the_end", 3, None),
         pytest.param("at_the_end", 3, "2,1", marks=ONCE),
+        ("dropped_on_a_part", 3, None),
+        pytest.param("dropped_on_a_part", 4, "2x2", marks=ONCE),
+        ("against_others", 2, None),
+        ("against_others", 3, "2,1"),
+        ("functions_inside", 2, "1,1"),
+        ("difference_and_split", 3, "1,1,1"),
         pytest.param("numbers", 3, "2,1", marks=ONCE),
     ],
 )

@@ -54,9 +54,11 @@ class Agreement:
 
     def all_here(self) -> Condition:
         """Begin to meet, without a word; nothing else may begin until it has come about."""
+        control = self.job.control
+        number = control.agrees() if self.link is self.job.network.link else 0
         request = self.link.comm.Ibarrier()
-        what = f"{self.job.control.last_call(self.job.control.index)}, the meeting of all threads"
-        return Condition(request.Test, what, self._everybody_else)
+        what = f"{control.last_call(control.index)}, the meeting of all threads"
+        return Condition(request.Test, what, self._others(), agreement=number)
 
     def gather_all(self, values: Sequence[int]) -> list[list[int]]:
         """Everybody's values, by rank."""
@@ -132,8 +134,6 @@ class Agreement:
 
     def _others(self) -> list[int]:
         """Whom I wait for; empty where the numbers of agreements tell it better."""
-        return [] if self.link is self.job.network.link else self._everybody_else
-
-    @property
-    def _everybody_else(self) -> list[int]:
+        if self.link is self.job.network.link:
+            return []
         return [t for t in self.threads if t != self.job.me]

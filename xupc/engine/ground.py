@@ -75,7 +75,7 @@ class Ground:
         if not here:
             _gather(job, threads)
         with job.blocking("split"):
-            link = job.link.among(threads)
+            link = job.network.meeting.among(threads)  # where no message is discarded
             node = tree.node_of(link.rank)
             node_comm = link.split(node)
         agreement = Agreement(job, link, threads)

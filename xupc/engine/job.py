@@ -191,7 +191,10 @@ class Settling:
 
     def poll(self) -> bool:
         """Whether it has, as far as is known without waiting."""
-        if self.team.settled.get(self.thread, 0) >= self.epoch:
+        team = self.team
+        if team.freed or team.core.debt < self.epoch:  # a barrier has come since
+            return True
+        if team.settled.get(self.thread, 0) >= self.epoch:
             return True
         if not self._asking:
             self._asking = True
@@ -605,12 +608,12 @@ class Job:
     @contextlib.contextmanager
     def calling_out(self) -> Iterator[None]:
         """While a function of the user's is run: it may read and write memory, and call nothing."""
-        self._calls_out = threading.get_ident()
+        before, self._calls_out = self._calls_out, threading.get_ident()
         self._tell_teams()
         try:
             yield
         finally:
-            self._calls_out = None
+            self._calls_out = before
             self._tell_teams()
 
     def break_with(self, error: BaseException) -> None:

@@ -92,12 +92,11 @@ class Engine:
 
     def begin(self, instance: Any) -> None:
         """Begin a call of which others may be told later."""
-        with self.guarded(Waiting(self.job, instance)):
-            instance.begin()
-            self.job.control.posted()
-            if instance.net is not None:
-                instance.net.start(instance.op)
-            self._prepare(instance)
+        instance.begin()
+        self.job.control.posted()
+        if instance.net is not None:
+            instance.net.start(instance.op)
+        self._prepare(instance)
 
     def poll(self, instance: Any) -> int:
         """Go on with a call that has begun, without waiting; DONE when nothing is open."""
@@ -132,8 +131,9 @@ class Engine:
             self.reach_end(condition.instance, condition.instance.run(0), look=False)
             return
         self.wait_for(
-            condition.done, condition.what, threads=condition.threads, place=condition.place
-        )
+            condition.done, condition.what, threads=condition.threads, place=condition.place,
+            agreement=condition.agreement,
+        )  # fmt: skip
 
     def finish(self, instance: Any, status: int | None = None) -> None:
         """Finish a call whose MPI steps may have begun; raises what went wrong."""

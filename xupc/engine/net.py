@@ -237,6 +237,7 @@ class NetContext:
         exchange = self.wire if self.wire is not None else self.barrier
         if exchange is not None:
             found.update(self.team.threads[rank] for rank in exchange.missing)
+        found.update(settling.thread for settling in self.unsettled)
         if instance.open:
             found.update(self.team.threads[rank] for rank in instance.peers)
         for step in self.posted.values():

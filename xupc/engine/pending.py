@@ -52,6 +52,8 @@ class Pending:
         Whether it is over.
     error
         What went wrong, for whoever waits.
+    abandoned
+        Whether nobody will.
     """
 
     def __init__(
@@ -69,9 +71,9 @@ class Pending:
         self._instances: Iterator[Any] = iter(instances)
         self._instance: Any = None
         self._found: int | None = None  # MISMATCH, if it was seen on arrival
-        self._waiting: Waiting | None = None  # for the instance, in a job of several nodes
+        self._waiting: Waiting | None = None  # for the instance, while it is only asked after
         self._resync: Resync | None = None  # of the instance, since a difference was seen
-        self._abandoned = False
+        self.abandoned = False
         self._busy = False  # somebody is moving it on, maybe waiting for something
 
     @property
@@ -94,8 +96,8 @@ class Pending:
                 if not self._step():
                     return False
                 self._instance = None
-        except Exception as e:
-            self._over(e)
+        except BaseException as e:
+            self._wrong(e)
         finally:
             self._busy = False
         return True
@@ -118,8 +120,11 @@ class Pending:
 
     def _hears(self) -> bool:
         """Look now and then whether others tell that their calls are not this one."""
-        waiting, now = self._waiting, time.monotonic_ns()
-        if waiting is None or now < waiting.next_watch:
+        if not self.team.job.engine.several_nodes:
+            return False
+        waiting = self._waiting = self._waiting or Waiting(self.team.job, self._instance)
+        now = time.monotonic_ns()
+        if now < waiting.next_watch:
             return False
         waiting.next_watch = now + SLICE_NS
         return bool(self.team.differences.seen(self._instance, waiting))
@@ -138,14 +143,14 @@ class Pending:
                     found, self._found = self._found, None
                     engine.finish(self._instance, found)
                 self._instance = None
-        except Exception as e:
-            self._over(e)
+        except BaseException as e:
+            self._wrong(e)
         finally:
             self._busy = False
 
     def abandon(self) -> None:
         """Nobody will wait for it; what it uses it uses until it is over."""
-        self._abandoned = True
+        self.abandoned = True
         if self.done:
             self.team.job.unfinished.discard(self)
 
@@ -163,14 +168,24 @@ class Pending:
                 self._over(None)
             elif not isinstance(following, Condition):
                 job.engine.begin(following)
-                self._waiting = Waiting(job, following) if job.engine.several_nodes else None
-            self._instance = following
+            self._instance, self._waiting = following, None
         return not self.done
+
+    def _wrong(self, error: BaseException) -> None:
+        """Something was raised: keep it for whoever waits; an interrupt goes on."""
+        job = self.team.job
+        if not isinstance(error, Exception):
+            if job.broken is None:
+                job.guard.interrupted(self.call)
+            raise error
+        if isinstance(error, job.network.mpi.Exception):
+            error = job.guard.mpi_failed(error, Waiting(job, None, self.call))
+        self._over(error)
 
     def _over(self, error: BaseException | None) -> None:
         self.done, self.error = True, error
         self._instance = self._resync = None
-        if self._abandoned:
+        if self.abandoned:
             self.team.job.unfinished.discard(self)
 
 

@@ -42,7 +42,7 @@ class Condition:
     ----------
     done
         Whether it has.
-    what, threads, place
+    what, threads, place, agreement
         For reports, as in `Engine.wait_for`.
     instance
         Instead of `done`: one that is to be brought to its end.
@@ -52,6 +52,7 @@ class Condition:
     what: str = ""
     threads: Sequence[int] = ()
     place: tuple[int, int] | None = None
+    agreement: int = 0
     instance: Any = None
 
 

@@ -199,6 +199,97 @@ def at_the_end(world: xupc.Team) -> None:
     raises(CollectiveMismatchError, ("all_broadcast",), xupc.finalize)
 
 
+def against_others(world: xupc.Team) -> None:
+    """Who ends a team, or all, hears of others who do not, or cannot yet; all go on."""
+    me = world.rank
+    team = world.split(0)
+    team.node.barrier()
+    handle = xupc.all_broadcast(*arrays_of_world, 8, xupc.ASYNC)
+    kinds = XupcError, CollectiveMismatchError
+    if me:
+        handle.wait()
+    raises(kinds, (), xupc.finalize)
+    handle.wait()
+    raises(CollectiveMismatchError, ("finalize",), world.barrier if me == 0 else xupc.finalize)
+    raises(CollectiveMismatchError, ("free",), team.barrier if me == 0 else team.free)
+
+    def bad(a: float, b: float) -> float:
+        raise ZeroDivisionError("mine")
+
+    flags = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
+    for end in (team.free, xupc.finalize):
+        on = team.node if end == team.free else world.split(0).node
+        dst, src = (xupc.all_alloc(on.size, np.int64, 1, team=on) for _ in range(2))
+
+        def both(on: Any = on, dst: Any = dst, src: Any = src, end: Any = end) -> None:
+            xupc.all_reduce(dst, src, xupc.FUNC, on.size, func=bad, flags=flags, team=on)
+            end()
+
+        raises((ZeroDivisionError, *kinds) if on.size > 1 else kinds, (), both)
+    team.free()
+
+
+def dropped_on_a_part(world: xupc.Team) -> None:
+    """A call whose handle is gone comes to its end before its team is freed."""
+    for k in range(6):
+        team = world.split(0)
+        dst, src = (xupc.all_alloc(8 * team.node.size, "u1", 8, team=team.node) for _ in range(2))
+        if k % world.size == world.rank:
+            time.sleep(0.05)
+        handle = xupc.all_broadcast(dst, src, 8, xupc.ASYNC, team=team.node)
+        del handle
+        team.free()
+    plan = xupc.all_broadcast.plan(*arrays_of_world, 8, xupc.ASYNC)
+    for k in range(20):
+        if k % world.size == world.rank:
+            time.sleep(0.002)
+        plan()
+
+
+def functions_inside(world: xupc.Team) -> None:
+    """A function that waits for memory, while another one is called, may still call nothing."""
+    team = world.split(0)
+    x = xupc.all_alloc(world.size, np.int64, 1)
+    far = world.size - 1 - world.rank
+    refused: list[str] = []
+
+    def inner(a: int, b: int) -> int:
+        return a + b
+
+    def outer(a: int, b: int) -> int:
+        for _ in range(20):
+            int(x[far])
+        try:
+            world.barrier()
+        except XupcError as e:
+            refused.append(str(e))
+        return a + b
+
+    one = [xupc.all_alloc(world.size, np.int64, 1, team=team) for _ in range(2)]
+    two = [xupc.all_alloc(world.size, np.int64, 1) for _ in range(2)]
+    for _ in range(5):
+        handle = xupc.all_reduce(
+            *one, xupc.FUNC, world.size, func=inner, flags=xupc.ASYNC, team=team
+        )
+        xupc.all_reduce_all(*two, xupc.FUNC, func=outer)
+        handle.wait()
+    assert all("not allowed in a function" in words for words in refused)
+    assert xupc.allv_reduce_all(len(refused), xupc.ADD)
+
+
+def difference_and_split(world: xupc.Team) -> None:
+    """What MPI tells to make a communicator is not taken for words about calls that differ."""
+    mine = random.Random(world.rank)
+    dst, src = arrays_of_world
+    team = world.split(0)
+    for _ in range(60):
+        handle = xupc.all_broadcast(dst, src, 4 if world.rank else 8, xupc.ASYNC)
+        time.sleep(mine.random() * 2e-3)
+        other = team.split(0)
+        raises(CollectiveMismatchError, ("nbytes",), handle.wait)
+        other.free()
+
+
 def numbers(world: xupc.Team) -> None:
     """There are numbers for teams as long as not all of them are in use."""
     world.job.next_team = (1 << 17) - 2
@@ -216,6 +307,8 @@ def numbers(world: xupc.Team) -> None:
         if k % 3:
             team.free()
     assert kept[:3] == [(1 << 17) - 2, (1 << 17) - 1, 1]
+    world.job.next_team = 1 << 17
+    team.node.barrier()  # which has a lower number
     assert len({kept[0], kept[3], kept[6]}) == 3, kept
 
 
@@ -256,7 +349,8 @@ TRIALS: dict[str, Callable[[xupc.Team], None]] = {
     f.__name__: f
     for f in (
         mixed, crosswise, behind_a_split, never_blocks, free_with_parts, dropped,
-        dropped_elsewhere, at_the_end, numbers, interrupted, stopped,
+        dropped_elsewhere, dropped_on_a_part, at_the_end, against_others, functions_inside,
+        difference_and_split, numbers, interrupted, stopped,
     )
 }  # fmt: skip
 world_ = xupc.init(timeout=float(sys.argv[2]))
