@@ -115,8 +115,9 @@ class Engine:
     @staticmethod
     def ended(instance: Any, status: int) -> bool:
         """Whether it is: a difference was seen, or it is done and has nothing under way."""
-        open_ = instance.net is not None and (instance.net.open or instance.open)
-        return status == MISMATCH or (status == DONE and not open_)
+        if status != DONE:
+            return status == MISMATCH
+        return instance.net is None or not (instance.net.open or instance.open)
 
     def met(self, condition: Condition) -> bool:
         """Whether it is, as far as can be told without waiting."""
