@@ -200,8 +200,8 @@ class Recorder:
 
         The tuned size, or more where one plan would have too many of them.
         """
-        needed = -(-nbytes // self.tuning["messages"])
-        return min(max(self.tuning["chunk"], -(-needed // 64) * 64), MOST_BYTES)
+        chunk, needed = self.tuning["chunk"], -(-nbytes // self.tuning["messages"])
+        return chunk if needed <= chunk else min(-(-needed // 64) * 64, MOST_BYTES)
 
     def told(self, chunk: int) -> int:
         """After how many bytes of arriving chunks a node's threads are told of them.
