@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None
     program.write_text(readme.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
     result = live(4, program, via="xupc run", nodes="2x2")
     assert result.stdout.startswith("4 threads on 2 nodes\n")
+
+
+@pytest.mark.once
+def test_words_that_launchers_have_a_use_for() -> None:
+    words = [":", "\\:", "a:b", "", "two words", "-n", "'", "*", "$HOME", "x\ny"]
+    program = "import sys; print(ascii(sys.argv[1:]))"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "says.py")
+        file.write_text(program)
+        run = [sys.executable, "-m", "xupc", "run", "-n", "2", str(file), *words]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == 2 * [ascii(words)]
 
 
 @pytest.mark.once

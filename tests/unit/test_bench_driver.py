@@ -25,13 +25,14 @@ class Jobs:
         self.settings: list[Settings] = []
         self.names = names
         self.takes = takes
+        self.cell: dict[str, Any] = {"collective": "all_gather", "nbytes": 8, "moved": 8}
 
     def __call__(self, command: list[str], *_: Any, **__: Any) -> Outcome:
         at = next(i for i, word in enumerate(command) if word.endswith(".worker"))
         threads = int(command[command.index("-n") + 1])
         self.settings.append(Settings.from_json(command[at + 2]))
         candidates = [{"name": n, "kind": "ours", "call": n} for n in self.names]
-        cell = {"collective": "all_gather", "nbytes": 8, "moved": 8, "candidates": candidates}
+        cell = {**self.cell, "candidates": candidates}
         lines = [
             {"about": ABOUT, "hosts": ["here"]},
             {"threads": threads, "nodes": [list(range(threads))], "clock": "monotonic",
@@ -72,13 +73,44 @@ def test_what_does_not_belong_together(monkeypatch: pytest.MonkeyPatch, tmp_path
     file = tmp_path / "r.json"
     measured(monkeypatch, Jobs(), 2, file=file)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match="other calls, sizes or candidates"):
-        measured(monkeypatch, Jobs(["xupc"]), 2, file=file, after=Result.load(file))
-    assert file.read_bytes() == before
+    others = [Jobs(["xupc"]), *(Jobs() for _ in range(5))]
+    odd = {"sync": "mysync"}, {"op": "MAX"}, {"root": "1"}, {"loop": True}, {"team": "node"}
+    for jobs, change in zip(others[1:], odd, strict=True):
+        jobs.cell |= change
+    for jobs in others:
+        with pytest.raises(ValueError, match="other calls, arguments or candidates"):
+            measured(monkeypatch, jobs, 2, file=file, after=Result.load(file))
+        assert file.read_bytes() == before
     monkeypatch.setitem(ABOUT, "mpi", "Open MPI 5")
     with pytest.raises(ValueError, match="another mpi: MPICH 5, not Open MPI 5"):
         measured(monkeypatch, Jobs(), 2, file=file, after=Result.load(file))
     assert file.read_bytes() == before
+
+
+def test_a_result_that_is_there_stays_until_there_is_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A launch that fails leaves it alone; one that cannot be saved is returned all the same."""
+    file = tmp_path / "r.json"
+    measured(monkeypatch, Jobs(), 2, file=file)
+    before = file.read_bytes()
+
+    def fails(*_: Any, **__: Any) -> Outcome:
+        assert file.read_bytes() == before
+        return Outcome(5, seconds=0.1)
+
+    monkeypatch.setattr(driver, "run_job", fails)
+    settings = Settings(collectives=("all_gather",), sizes=(8,))
+    driver.measure(driver.Plan((Shape(2),), settings, launches=1), ["x"], save=file)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(driver, "run_job", Jobs())
+    monkeypatch.setattr(Result, "save", full)
+    found, status = driver.measure(driver.Plan((Shape(2),), settings, launches=1), ["x"], save=file)
+    assert (len(found.jobs[0].launches), status) == (1, 4)
+    assert "No space left" in found.notes[-1]
 
 
 def test_no_launch_begins_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

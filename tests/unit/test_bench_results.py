@@ -35,6 +35,18 @@ def test_read_back_the_same(tmp_path: Path, name: str) -> None:
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
 
 
+def test_written_where_a_link_leads_and_a_device_stays_one(tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    for name, target in (("r.json", folder / "kept.json"), ("nothing.json", Path("/dev/null"))):
+        link = tmp_path / name
+        link.symlink_to(target)
+        result().save(link)
+        assert link.is_symlink()
+    assert Result.load(folder / "kept.json") == result()
+    assert Path("/dev/null").is_char_device()
+
+
 def test_words(tmp_path: Path) -> None:
     job = result().jobs[0]
     assert job.shape == "2 threads on 2 nodes"

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from xupc import cli
-from xupc.cli import host, info
+from xupc.cli import host, info, options
 from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe
@@ -132,6 +132,9 @@ def test_run_exits_with_the_jobs_status(
         ["run", "-n", "2", "--timeout", "0", "PROGRAM"],
         ["run", "-n", "4", "--nodes", "3x2", "PROGRAM"],
         ["run", "-n", "4", "--nodes", "many", "PROGRAM"],
+        ["run", "-n", "2", "--mpiexec-args", '"', "PROGRAM"],
+        ["job-script", "--", "all_broadcast", "--append"],
+        ["tune", "all_scatter", "--from", "PROGRAM", "--dry-run"],
         ["topo", "-n", "4", "--nodes", "2,1"],
         ["unheard-of"],
     ],
@@ -140,6 +143,11 @@ def test_usage_errors(job: Recorder, program: str, args: list[str]) -> None:
     done = xupc(*[program if arg == "PROGRAM" else arg for arg in args])
     assert done.exit_code == 2, done.output
     assert job.command == ()
+
+
+def test_placements_that_are_one_are_measured_once() -> None:
+    found = options.shapes((4,), ("2x2", "2,2", "cyclic:2", "4x1", "1,1,1,1"))
+    assert [shape.nodes for shape in found] == ["2x2", "cyclic:2", "4x1"]
 
 
 def test_no_mpi_is_an_environment_error(

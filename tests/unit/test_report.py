@@ -290,6 +290,15 @@ def test_a_chosen_plan(tmp_path: Path) -> None:
     assert "all_exchange of 4 KiB by PULL" in texts(tmp_path)[0]
 
 
+def test_wrong_data_are_an_error(tmp_path: Path) -> None:
+    made = result(job(sizes=SIZES[:3], repetitions=3))
+    assert report(tmp_path, made).exit_code == 0
+    made.jobs[0].cells[0].candidates[0].wrong = [[1]]
+    done = report(tmp_path, made)
+    assert done.exit_code == 1
+    assert "wrong" in done.output
+
+
 def test_a_damaged_file(tmp_path: Path) -> None:
     """The error names it."""
     path = tmp_path / "broken.json"

@@ -18,7 +18,10 @@ from .results import FLOOR, Candidate, Cell, Job, Launch, Result
 __all__ = ["Collector", "lines_of", "wrong_results"]
 
 
-SAME = "xupc", "mpi", "mpi4py", "numpy", "transport", "native core", "tuning"
+SAME = (
+    "xupc", "mpi", "mpi4py", "numpy", "python", "transport", "thread level", "native core",
+    "tuning", "processor", "cores",
+)  # fmt: skip
 """What launches of one result must agree in, of `Job.about`."""
 
 
@@ -66,9 +69,7 @@ class Collector:
                 line["threads"], line["nodes"], self._head["hosts"], self._head["about"],
                 {"kind": line["clock"]},
             )  # fmt: skip
-            for cell in line["cells"]:
-                candidates = [Candidate(**c) for c in cell.pop("candidates")]
-                self.job.cells.append(Cell(**cell, candidates=candidates))
+            self.job.cells += [_cell(cell) for cell in line["cells"]]
         else:
             self._check(line["cells"])
         for name, value in self._head.get("bounds", {}).items():
@@ -89,12 +90,8 @@ class Collector:
             was, now = self.job.about.get(name), self._head["about"].get(name)
             if was != now:
                 raise ValueError(f"earlier launches had another {name}: {was}, not {now}")
-        before = [[cell.collective, cell.nbytes, *(c.name for c in cell.candidates)]
-                  for cell in self.job.cells]  # fmt: skip
-        there = [[cell["collective"], cell["nbytes"], *(c["name"] for c in cell["candidates"])]
-               for cell in cells]  # fmt: skip
-        if before != there:
-            raise ValueError("earlier launches had other calls, sizes or candidates")
+        if [_what(cell) for cell in self.job.cells] != [_what(_cell(line)) for line in cells]:
+            raise ValueError("earlier launches had other calls, arguments or candidates")
 
     def _visit(self, line: dict[str, Any]) -> None:
         assert self.job is not None
@@ -118,6 +115,17 @@ class Collector:
         if self.job is None or len(self.job.launches) < 2:
             return ()
         return tuple(_width(cell) for cell in self.job.cells)
+
+
+def _cell(line: dict[str, Any]) -> Cell:
+    """One, as a launch tells of it."""
+    candidates = [Candidate(**candidate) for candidate in line["candidates"]]
+    return Cell(**{**line, "candidates": candidates})
+
+
+def _what(cell: Cell) -> tuple[Any, ...]:
+    """All that is measured in it."""
+    return cell.key, cell.moved, [(c.name, c.kind, c.call) for c in cell.candidates]
 
 
 def _width(cell: Cell) -> float:

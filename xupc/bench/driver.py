@@ -29,7 +29,6 @@ from xupc.cli.launcher import (
     thread_command,
 )
 from xupc.cli.mpi import find_mpi
-from xupc.topology import parse_nodes
 
 from .collect import Collector, lines_of
 from .results import Job, Result
@@ -119,8 +118,7 @@ def measure(
 
 def _alike(result: Result, shape: Shape) -> Job | None:
     """The job of a result with this shape, if it has one."""
-    nodes = parse_nodes(shape.nodes, shape.threads) if shape.nodes else [0] * shape.threads
-    of = [[t for t in range(shape.threads) if nodes[t] == node] for node in dict.fromkeys(nodes)]
+    of = [list(threads) for threads in shape.placed]
     return next((job for job in result.jobs if job.nodes == of), None)
 
 
@@ -155,7 +153,8 @@ class _Run:
         self.ended = 0  # by this signal
         self.saved = time.monotonic()
         self.save_cost = 0.0
-        self.save()
+        if save is not None and not save.exists():  # one that is there stays until there is another
+            self.save()
 
     def all_launches(self) -> tuple[Result, int]:
         """In turn, until the last one or a signal."""
@@ -174,7 +173,11 @@ class _Run:
                 self._note(f"ended by {signal.Signals(self.ended).name}")
         before = self.plan.after is None or self.plan.after.complete
         self.result.complete = before and not self.status
-        self.save()
+        try:
+            self.save()
+        except OSError as e:  # what was measured can be shown all the same
+            self._note(f"{self.path}: not saved: {e.strerror}")
+            self.status = self.status or EXIT_ENVIRONMENT
         return self.result, self.status
 
     @contextlib.contextmanager

@@ -216,6 +216,21 @@ class Job:
         return threads if len(self.nodes) == 1 else f"{threads} on {len(self.nodes)} nodes"
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in one go, where a link leads; what is no file, like a device, as it is."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_bytes(data)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
 @dataclass(slots=True)
 class Result:
     """Everything one command measured.
@@ -248,9 +263,7 @@ class Result:
         data = (json.dumps(head, default=_fields, separators=(",", ":")) + "\n").encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
-        new = path.with_name(path.name + ".new")
-        new.write_bytes(data)
-        new.replace(path)
+        write_whole(path, data)
 
     @classmethod
     def load(cls, path: Path) -> Result:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xupc.flags import Flags
+from xupc.topology import parse_nodes
 
 from .cases import COLLECTIVES, OPS, family, has_root, reduces
 
@@ -234,6 +235,15 @@ class Shape:
 
     threads: int
     nodes: str | None = None
+
+    @property
+    def placed(self) -> tuple[tuple[int, ...], ...]:
+        """The threads of each node."""
+        nodes = parse_nodes(self.nodes, self.threads) if self.nodes else [0] * self.threads
+        return tuple(
+            tuple(t for t in range(self.threads) if nodes[t] == node)
+            for node in dict.fromkeys(nodes)
+        )
 
     def __str__(self) -> str:
         text = f"{self.threads} thread{'s'[: self.threads != 1]}"

@@ -26,12 +26,13 @@ from click.core import ParameterSource
 from xupc.bench.settings import Shape
 from xupc.topology import threads_of_nodes
 
-from . import host, info, job_script
+from . import host, info, job_script, options
 from .bench import bench_command, check_arguments
 from .common import EnvironmentProblem, check_nodes, in_job
 from .hang import hang_report_command
 from .launcher import (
     EXIT_ENVIRONMENT,
+    EXIT_WRONG,
     describe_status,
     job_command,
     job_environment,
@@ -151,7 +152,8 @@ def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
         lines = said.read().decode(errors="replace").splitlines()
     for line in lines:
         with contextlib.suppress(ValueError):  # a launcher may say something too
-            return dict(json.loads(line)), ""
+            if isinstance(found := json.loads(line), dict):
+                return found, ""
     return {}, f"the job {describe_status(status)}"
 
 
@@ -195,7 +197,7 @@ def run_command(
         nodes=nodes,
         timeout=timeout,
         time_limit=time_limit,
-        extra=shlex.split(mpiexec_args),
+        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
     )
     sys.exit(status)
@@ -268,7 +270,8 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
         draw()
         return
     count = threads or threads_of_nodes(nodes or "") or host.available_cores()
-    sys.exit(_run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120))
+    status = _run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120)
+    sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
 
 
 @main.command("job-script")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import signal
 import sys
 import time
@@ -118,8 +117,6 @@ def bench_command(**given: Any) -> None:
     """
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
-    if given["append"] and given["json_file"] is None:
-        raise click.UsageError("--append: to which file? It needs --json")
     output = Output(given)
     if in_job():
         measure_in_job(given, output)
@@ -187,10 +184,7 @@ def _plan(
     if seconds is None:
         count = sum(1 for _ in cases(settings))
         seconds = min(MOST, max(LEAST, PER_CELL * count) * launches * len(shapes))
-    try:
-        extra = tuple(shlex.split(given["mpiexec_args"]))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--mpiexec-args") from None
+    extra = options.split_words(given["mpiexec_args"], "--mpiexec-args")
     return driver.Plan(
         tuple(shapes), settings, launches, seconds, _earlier(given), extra, given["time_limit"]
     )
@@ -204,7 +198,11 @@ def _launches(budget: float | None, suite: suites.Suite | None, shapes: int) -> 
 
 def _earlier(given: dict[str, Any]) -> Result | None:
     """The result to which launches are added, if there is one."""
-    if not given["append"] or not given["json_file"].exists():
+    if not given["append"]:
+        return None
+    if given["json_file"] is None:
+        raise click.UsageError("--append: to which file? It needs --json")
+    if not given["json_file"].exists():
         return None
     try:
         return Result.load(given["json_file"])
@@ -251,10 +249,13 @@ class Output:
     def write(self, result: Result) -> None:
         """Files, and what is printed."""
         self.show(result)
-        if self.json is not None:
-            result.save(self.json)
-        if self.csv is not None:
-            self.csv.write_text(text.table_csv(result), encoding="utf-8")
+        try:
+            if self.json is not None:
+                result.save(self.json)
+            if self.csv is not None:
+                self.csv.write_text(text.table_csv(result), encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentProblem(str(error)) from None
 
     def show(self, result: Result) -> None:
         """What is printed."""

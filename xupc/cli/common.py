@@ -33,12 +33,16 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
     """
     if path is None:
         return
-    folder = path.resolve().parent
+    path = path.resolve()
+    folder = path.parent
     while make and not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
         raise click.UsageError(f"there is no directory {folder}")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    special = path.exists() and not path.is_file()  # others are replaced by a new one beside them
+    if path.is_dir() or not os.access(path if special else folder, os.W_OK):
+        raise click.UsageError(f"{path} cannot be written")
+    if not special and path.exists() and not os.access(path, os.W_OK):
         raise click.UsageError(f"{path} cannot be written")
 
 

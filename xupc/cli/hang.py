@@ -139,7 +139,7 @@ def _program_of(pid: int) -> str:
 def choose(found: Sequence[Job], wanted: str) -> list[Job]:
     """The jobs that a process id, or a tag or the beginning of one, stands for."""
     alike = [job for job in found if job.tag == wanted]
-    if not alike and wanted.isdigit():
+    if not alike and wanted.isdecimal():
         pid = int(wanted)
         alike = [job for job in found if pid in job.pids]
         alike = alike or [j for j in found if any(pid in _ancestors(p) for p in j.pids)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -130,4 +131,12 @@ def shapes(threads: Sequence[int] | None, nodes: Sequence[str]) -> tuple[Shape, 
         found = [Shape(count, spec) for count in threads for spec in specs]
     for shape in found:
         check_nodes(shape.nodes, shape.threads)
-    return tuple(found)
+    return tuple({shape.placed: shape for shape in reversed(found)}.values())[::-1]
+
+
+def split_words(text: str, option: str) -> tuple[str, ...]:
+    """The words of a shell's command line; BadParameter if it is none."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None

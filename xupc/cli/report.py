@@ -58,6 +58,8 @@ def report_command(
     the first: exits with 1 if anything got slower beyond the tolerance, nothing can be said, or
     nothing was measured.
     """
+    from ..bench.collect import wrong_results
+    from ..bench.results import AGAIN, OURS
     from ..report import markdown as as_markdown
     from ..report import page
     from ..report.content import Section, has_choice, job_content, regressions
@@ -90,10 +92,15 @@ def report_command(
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
+    wrong = False
+    for name, result in zip(names, loaded, strict=True):
+        for words in wrong_results(result, (OURS, AGAIN)):
+            wrong = True
+            click.echo(f"xupc report: {name}: {words}", err=True)
     empty = [name for name, result in zip(names, loaded, strict=True) if result.is_empty]
     for name in empty:
         click.echo(f"xupc report: {name}: nothing was measured", err=True)
-    if empty or any(found.found or not found.comparable for found in compared):
+    if wrong or empty or any(found.found or not found.comparable for found in compared):
         sys.exit(EXIT_REGRESSION)
 
 
@@ -142,13 +149,13 @@ def _title(results: Sequence[Result]) -> str:
 
 def _write(path: Path, text: str) -> None:
     """To a file, in one go, or to standard output."""
+    from ..bench.results import write_whole
+
     if str(path) == "-":
         click.echo(text)
         return
     try:
-        new = path.with_name(path.name + ".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        write_whole(path, text.encode())
     except OSError as e:
         raise click.UsageError(f"{path}: not written: {e.strerror}") from None
     click.echo(f"xupc report: wrote {path}", err=True)

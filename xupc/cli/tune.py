@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from xupc.algorithms import registered
 from xupc.bench import driver
@@ -29,6 +30,10 @@ from .progress import Progress
 
 __all__ = ["has_wrong_results", "hint", "joined", "report", "tune", "tune_command"]
 
+MEASURING = {
+    "collectives": "COLLECTIVE", "threads": "-n", "nodes": "--nodes", "sizes": "-m",
+    "budget": "--budget", "launches": "--launches", "json_file": "--json",
+}  # fmt: skip
 COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
 
 
@@ -88,6 +93,11 @@ def tune_command(
     path = output or user_path()
     if path is None:
         raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    if results:
+        context = click.get_current_context()
+        for name, option in MEASURING.items():
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{option} says what to measure: not with --from")
     check_writable(json_file)
     if not dry_run:
         check_writable(path, make=True)
@@ -190,8 +200,14 @@ def _remarks(result: Result, jobs: Sequence[Job]) -> Iterator[str]:
     for job in jobs:
         hosts = ", ".join(dict.fromkeys(job.hosts)) or "a machine without a name"
         what = ", ".join(str(job.about[k]) for k in ("mpi", "processor") if job.about.get(k))
-        yield f"{result.created}, {hosts}: {what or 'MPI not known'}; {len(job.launches)} launches"
-    yield " ".join(" ".join(result.command).split())
+        made = f"{what or 'MPI not known'}; {len(job.launches)} launches"
+        yield _line(f"{result.created}, {hosts}: {made}")
+    yield _line(" ".join(result.command))
+
+
+def _line(text: str) -> str:
+    """On one line, without anything that a table cannot hold."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
 
 
 def report(found: Sequence[Tuned], result: Result) -> Iterator[str]:

@@ -105,7 +105,8 @@ def report(status: int) -> None:
 def main() -> None:
     die_with_parent()
     watch = Watch()
-    status = watch.run(sys.argv[1:])
+    words = [word[1:] if word.strip("\\") == ":" and word != ":" else word for word in sys.argv[1:]]
+    status = watch.run(words)
     if status and not watch.asked:
         report(status)
     sys.stdout.flush()

@@ -264,8 +264,8 @@ def _winners(findings: Findings) -> Matrix | None:
         "resolvable."
     )
     legend = (
-        "The colour is xupc's best against the best peer: blue where xupc is faster, orange with a "
-        "frame where a peer is."
+        "The colour is what the library chooses by itself against the best peer: blue where xupc "
+        "is faster, orange with a frame where a peer is."
     )
     return replace(_matrix(findings, said, _winner), legend=legend if findings.peers else "")
 
