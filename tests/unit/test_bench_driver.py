@@ -102,6 +102,7 @@ def test_a_result_that_is_there_stays_until_there_is_another(
     monkeypatch.setattr(driver, "run_job", fails)
     settings = Settings(collectives=("all_gather",), sizes=(8,))
     driver.measure(driver.Plan((Shape(2),), settings, launches=1), ["x"], save=file)
+    assert file.read_bytes() == before
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

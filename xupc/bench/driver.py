@@ -153,8 +153,7 @@ class _Run:
         self.ended = 0  # by this signal
         self.saved = time.monotonic()
         self.save_cost = 0.0
-        if save is not None and not save.exists():  # one that is there stays until there is another
-            self.save()
+        self.save()
 
     def all_launches(self) -> tuple[Result, int]:
         """In turn, until the last one or a signal."""
@@ -273,10 +272,10 @@ class _Run:
         self.result.notes.append(text)
 
     def save(self) -> None:
-        """Bring the file up to date."""
+        """Bring the file up to date; one that is there stays while nothing was measured."""
         jobs = [c.job for c in self.collectors if c.job is not None]
         self.result.jobs = [*self.others, *jobs]
-        if self.path is not None:
+        if self.path is not None and (self.result.jobs or not self.path.exists()):
             began = time.monotonic()
             self.result.save(self.path)
             self.saved = time.monotonic()
