@@ -1,4 +1,4 @@
-"""What calls are known by: functions by their names, those of users by their code."""
+"""What calls are known by, and when one-sided ones are over."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import os
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import xupc
 from xupc.arguments import func_name
+from xupc.one_sided import _Call
 
 COLLECTIVES = [name for name in xupc.__all__ if name.startswith("all")] + ["barrier"]
 
@@ -53,3 +56,21 @@ def test_functions_of_other_constants_have_other_names() -> None:
         )
     ]  # fmt: skip
     assert len({func_name(f) for f in functions}) == len(functions)
+
+
+def test_a_one_sided_call_is_open_while_a_get_begins_a_put() -> None:
+    call = _Call.__new__(_Call)
+    call._open = 0
+    tracked: list[Any] = []
+    track = SimpleNamespace(track=lambda request, finished: tracked.append(finished))
+    remote, seen = SimpleNamespace(window=track), []
+
+    def put() -> None:
+        call._track(remote, None, None)
+        seen.append(call._open)
+
+    call._track(remote, None, None, put)
+    tracked.pop()()
+    assert (seen, call._open) == ([2], 1)
+    tracked.pop()()
+    assert call._open == 0
