@@ -56,7 +56,11 @@ class Comparison:
 def compare(
     jobs: Jobs, key: tuple[object, ...], ours: str, peer: Callable[[Cell], str] | str
 ) -> Comparison | None:
-    """Against the best peer; None where the two were not measured."""
+    """Against the best peer; None where the two were not measured.
+
+    But if any configuration shows a loss, against the best of those: one that is better, and too
+    noisy to tell, must not hide it.
+    """
     found = [
         comparison
         for configuration, job in jobs.items()
@@ -64,7 +68,8 @@ def compare(
         if cell.key == key
         and (comparison := _compared(configuration, cell, ours, peer)) is not None
     ]
-    return min(found, key=lambda comparison: comparison.ratio.value, default=None)
+    lost = [comparison for comparison in found if comparison.verdict == "LOSS"]
+    return min(lost or found, key=lambda comparison: comparison.ratio.value, default=None)
 
 
 def _compared(
