@@ -130,7 +130,7 @@ class Team:
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
         self._noted: deque[tuple[int, int, Record]] = deque(maxlen=SLOTS)  # calls without a number
         self._buffer_taken = False
-        self._freed = False
+        self.freed = False
         self._ground: Ground | None = None
         self._parts: dict[str, Team | None] = {}
 
@@ -241,7 +241,7 @@ class Team:
             from . import runtime
 
             runtime.leave(kind, value, traceback)
-        elif kind is None and not self._freed:
+        elif kind is None and not self.freed:
             self.free()
 
     @cached_property
@@ -349,14 +349,13 @@ class Team:
     def end_together(self, others: Iterable[Team], record: Record) -> None:
         """Meet for the last time, with other teams that end with this one.
 
-        What was posted on them comes to its end; calls of theirs that differed are said now, on all
+        Nothing is posted on them any more; calls of theirs that differed are said now, on all
         threads.
         """
         self.meet(fingerprint(record.name), record)  # who is elsewhere is here, too
         error: Exception | None = None
         with self.job.whole(record.name):
             for team in _by_number(others):
-                team.drain()
                 try:
                     team.meet(fingerprint(record.name), Record(record.name))
                 except Exception as e:  # of a function of the user's, too
@@ -369,10 +368,10 @@ class Team:
     def close(self) -> None:
         """Blocking, all its threads together: the end, without a word."""
         for part in self._parts.values():
-            if part is not None and part._ground is not None and not part._freed:
+            if part is not None and part._ground is not None and not part.freed:
                 part.close()
         assert self._ground is not None
-        self._freed = True
+        self.freed = True
         self.job.teams.remove(self)
         if self.spans_nodes:
             self.job.spanning.remove(self)
@@ -386,16 +385,11 @@ class Team:
         self._ground.close()
 
     @property
-    def freed(self) -> bool:
-        """Whether it was."""
-        return self._freed
-
-    @property
     def usable(self) -> bool:
         """Whether calls can be made on it."""
         from . import runtime
 
-        return not self._freed and self.job is runtime.world().job
+        return not self.freed and self.job is runtime.world().job
 
     def rank_of(self, thread: int) -> int | None:
         """The rank of a thread, None if it is not in the team."""
@@ -564,7 +558,7 @@ class Team:
         """
         self.job.check()
         self.job.check_outside(call)
-        if self._freed:
+        if self.freed:
             raise ValueError(f"{call}: team: it was freed")
         if self._ground is None:
             self._open()

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..flags import ALGORITHM_NAMES
 from ..selection import Place, Rule, Table, public_name
 from ..selection_file import RULE, built_in, load, parse, read
+from .results import write_whole
 
 __all__ = ["TuningFile"]
 
@@ -85,9 +86,7 @@ class TuningFile:
         if path.exists():
             old = path.with_name(f"{path.name}.old")
             old.write_bytes(path.read_bytes())
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(self.text, encoding="utf-8")
-        new.replace(path)
+        write_whole(path, self.text.encode())
         return old
 
 

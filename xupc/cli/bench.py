@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -24,7 +23,6 @@ from xupc.bench.cases import OPS
 from xupc.bench.collect import Collector, wrong_results
 from xupc.bench.results import AGAIN, OURS, PEER, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
-from xupc.topology import parse_nodes
 
 from . import options
 from .common import EnvironmentProblem, check_writable, in_job
@@ -213,11 +211,10 @@ def _earlier(given: dict[str, Any]) -> Result | None:
 def _check_root(settings: Settings, shapes: Sequence[Shape]) -> None:
     """UsageError if a team that measures has no such thread."""
     for shape in shapes:
-        nodes = parse_nodes(shape.nodes, shape.threads) if shape.nodes else [0] * shape.threads
-        sizes = Counter(int(node) for node in nodes)
+        sizes = [len(threads) for threads in shape.placed]
         least = {
             "world": shape.threads,
-            "node": min(sizes.values()),
+            "node": min(sizes),
             "roots": len(sizes),
         }[settings.team]
         if settings.root.isdecimal() and int(settings.root) >= least:

@@ -29,7 +29,7 @@ CLASSES = {
 INTERNAL = {
     "Team": {
         "account", "ahead", "algorithm_flag", "call_tag", "catch_up", "close", "drain",
-        "end_together", "enter", "fail", "freed", "function_failed", "last_calls", "make", "meet",
+        "end_together", "enter", "fail", "function_failed", "last_calls", "make", "meet",
         "meeting", "note", "plain_barrier", "planned", "post", "progress", "raise_failure",
         "rank_of", "unsettled", "usable", "world",
     },
