@@ -78,6 +78,10 @@ def bring_about(
     assert result.clean, result.report()
     who = re.search(r"^victim (\d+) (\d+) (\S+)", result.stdout, re.MULTILINE)
     name = f"thread {who[1]} (host {who[3]}, pid {who[2]})" if who else ""
+    files = re.search(r"^mpi's(.*)", result.stdout, re.MULTILINE)
+    if files and via == "xupc run":
+        left = [file for file in files[1].split() if os.path.exists(file)]
+        assert not left, f"{left} still there\n{result.report()}"
     blow = re.search(r"^struck (\S+)", result.stdout, re.MULTILINE)
     seconds = now - float(blow[1]) if blow else result.seconds
     if blow:

@@ -33,7 +33,7 @@ from ..errors import DeadThreadError, HangError, XupcError
 from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
-from .mpi import ABORT, abort_all, end_in
+from .mpi import ABORT, abort_all, drop_files, end_in
 
 if TYPE_CHECKING:
     from .job import Job
@@ -357,6 +357,7 @@ class Guard:
                 sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
         self.control.say()
         _flush()
+        drop_files()
         if why and not gone:  # a launcher may end the others with the first to end
             self._let_others_speak()
         os._exit(1)
@@ -365,6 +366,7 @@ class Guard:
         """The job ends: so do I, after the one who ends it, whose status counts."""
         _flush()
         self.control.say()
+        drop_files()
         fd = self.control.segment.fd
         if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
             # nobody on this machine ends it
@@ -391,6 +393,7 @@ class Guard:
             self.lifeline.explain_end(why)
         self.control.say()
         end_in(int(OTHERS_SPEAK) + ABORT)
+        drop_files()
         with contextlib.suppress(BaseException):
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):

@@ -46,6 +46,7 @@ __all__ = [
     "Network",
     "Window",
     "abort_all",
+    "drop_files",
     "end_in",
     "place_in_mpi",
     "start_mpi",
@@ -62,6 +63,8 @@ TYPES = 256  # datatypes that are kept
 STATUS = 64  # bytes that the core has for one: XM_STATUS
 FUNCTIONS = ("MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Testsome", "MPI_Cancel")
 ABORT = 4  # whole seconds for MPI to end the job
+SHARED = "/dev/shm/"
+FILES = ("mpich_shm_", "sm_segment.", "vader_segment.")  # MPICH's and Open MPI's in there
 
 
 def tag_of(operation: int, kind: int) -> int:
@@ -532,6 +535,20 @@ def end_in(seconds: int) -> None:
     with contextlib.suppress(ValueError):  # only the main thread may
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(seconds)
+
+
+def drop_files() -> None:
+    """Remove the files in shared memory that MPI itself would only remove in MPI_Finalize.
+
+    For a job that ends otherwise; what this process has mapped of them is its own to remove, and
+    stays mapped.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        found = {line[line.index(SHARED) :].rstrip() for line in maps if SHARED in line}
+        for file in found:
+            if file.removeprefix(SHARED).startswith(FILES):
+                with contextlib.suppress(OSError):
+                    os.unlink(file)
 
 
 def _family(version: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import XupcError
 from ..memory.segment import Segment, hold_lock, lock_holder
-from .mpi import ABORT, abort_all, place_in_mpi, start_mpi
+from .mpi import ABORT, abort_all, drop_files, place_in_mpi, start_mpi
 from .native_core import core
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Unguarded:
         """
         if place_in_mpi()[1] > 1:
             time.sleep(OTHERS_WORDS)
+            drop_files()
         with contextlib.suppress(ImportError):
             start_mpi()
             abort_all(status)
@@ -194,6 +195,7 @@ class Deadline:
         if core is not None:
             core.end_in(OTHERS_WORDS + ABORT, b"")
         time.sleep(OTHERS_WORDS)
+        drop_files()
         with contextlib.suppress(BaseException):
             abort_all(1)
         os._exit(1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ import xupc
 
 scenario, victim, *options = sys.argv[1:]
 VICTIM = int(victim)
+OF_MPI = r"/dev/shm/(mpich_shm|sm_segment)"  # what MPI itself removes in its end only
 LATE = 60.0  # far longer than any test waits
 
 
@@ -80,6 +82,8 @@ ME, THREADS = xupc.MYTHREAD, xupc.THREADS
 IS_VICTIM = ME == VICTIM
 if IS_VICTIM:
     say("victim", ME, os.getpid(), socket.gethostname())
+    with open("/proc/self/maps") as maps:
+        say("mpi's", *{word for line in maps for word in line.split() if re.match(OF_MPI, word)})
 dst, src = arrays()
 
 match scenario:
