@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from launch import SLOW_ENGINE, mpi_family
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
@@ -46,3 +46,46 @@ def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> N
         threads, f"{PROGRAMS}/handles.py", nodes=nodes, args=[json.dumps(rounds)], timeout=90
     )
     assert "done: " in result.stdout
+
+
+@pytest.mark.skipif(mpi_family() != "mpich", reason="Open MPI has communicators enough")
+@pytest.mark.parametrize(
+    ("threads", "nodes"), [(2, None), pytest.param(3, "2,1", marks=ONCE)]
+)
+def test_no_more_communicators(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    program = """
+        import xupc
+        from mpi4py import MPI
+
+        team = xupc.init()
+        taken = []
+        try:
+            while True:
+                taken.append(MPI.COMM_WORLD.Dup())
+        except MPI.Exception:
+            pass
+        for free in (0, 1, 2):  # of the three that a team on several nodes takes
+            try:
+                teams = []
+                while True:
+                    teams.append(team.split(0))
+            except xupc.XupcError as e:
+                assert "split: MPI refuses" in str(e), e
+                print("refused", len(teams), flush=True)
+            for each in teams:
+                each.free()
+            taken.pop().Free()
+        while len(taken) > 2000:
+            taken.pop().Free()
+        part = team.split(0)
+        assert xupc.allv_reduce_all(1, xupc.ADD, team=part) == xupc.THREADS
+        part.free()
+        print("done", flush=True)
+    """
+    result = live(threads, program, nodes=nodes, timeout=90)
+    assert result.stdout.count("done") == threads, result.report()
+    enough = 1 if nodes is None else 3
+    for free in (0, 1, 2):
+        assert result.stdout.count(f"refused {free // enough}") >= threads, result.report()

@@ -6,6 +6,7 @@ threads together, and by nobody else.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ class Ground:
     number
         Tells teams apart that have a thread in common; 0 is the world.
     node_comm
-        A communicator of the team's threads on my node, for rare calls.
+        A communicator of the team's threads on my node, for rare calls; the link's on one node.
     sync_address
         Of the sync area on my node.
     left_word
@@ -70,21 +71,33 @@ class Ground:
     def open(cls, job: Job, threads: Sequence[int], tree: Tree, *, here: bool) -> Ground:
         """Collective over `threads`, whose tree over ranks is given; `here`: all are about to.
 
-        HeapError on all of them if there is no room.
+        HeapError on all of them if there is no room, XupcError if MPI has no communicators.
         """
         if not here:
             _gather(job, threads)
-        with job.blocking("split"):
-            link = job.network.meeting.among(threads)  # where no message is discarded
-            node = tree.node_of(link.rank)
-            node_comm = link.split(node)
-        agreement = Agreement(job, link, threads)
-        number = _number(job, agreement)
-        sync = None
-        if core is not None and job.native:
-            nbytes = int(core.sync_bytes(tree.node_size(node)))
-            sync = agreement.shared_segment(node_comm, nbytes, "split", whole=True)
-        heap = _make_heap(job, link, agreement, node_comm, threads, tree, number)
+        made = contextlib.ExitStack()
+        try:
+            with job.blocking("split"):
+                link = job.network.meeting.among(threads)  # where no message is discarded
+                made.callback(link.free)
+                node = tree.node_of(link.rank)
+                node_comm = link.comm
+                if tree.node_count > 1:
+                    node_comm = link.split(node)
+                    made.callback(node_comm.Free)
+            agreement = Agreement(job, link, threads)
+            number = _number(job, agreement)
+            sync = None
+            if core is not None and job.native:
+                nbytes = int(core.sync_bytes(tree.node_size(node)))
+                sync = agreement.shared_segment(node_comm, nbytes, "split", whole=True)
+                made.callback(sync.close_fd)
+            heap = _make_heap(job, link, agreement, node_comm, threads, tree, number)
+        except XupcError:  # on all of them; and if one has died, or all are lost otherwise
+            if job.broken is None:
+                with job.blocking("split"):
+                    made.close()
+            raise
         address = sync.address if sync is not None else 0
         return cls(
             job, number, link, agreement, node_comm, heap, address, heap.individual_end, sync
@@ -94,7 +107,8 @@ class Ground:
         """Blocking, all threads of the team together: give everything back. Views stay."""
         self.job.release(self.heap)
         self.heap.unmap()
-        self.node_comm.Free()
+        if self.node_comm is not self.link.comm:
+            self.node_comm.Free()
         self.link.free()
         if self.sync is not None:
             self.sync.close_fd()
@@ -149,7 +163,12 @@ def _make_heap(
         heap.take(heap.individual_end, heap.global_end - heap.individual_end + LINES_BYTES, "split")
     except HeapError as e:
         why = str(e)
-    agreement.agree_room(why)
+    try:
+        agreement.agree_room(why)
+    except HeapError:
+        with job.blocking("split"):
+            job.release(heap)
+        raise
     return heap
 
 

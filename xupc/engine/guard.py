@@ -202,6 +202,26 @@ class Guard:
         self, error: Exception, waiting: Waiting, what: str = "MPI failed"
     ) -> XupcError:
         """The error to raise for one of MPI's: the death behind it, if one comes to light."""
+        if known := self._behind(waiting):
+            return known
+        text = f"{self.job.who}: {what} in {waiting.name}: {error}"
+        self.control.post(BROKEN, text)
+        ours = XupcError(text)
+        self.job.break_with(ours)
+        return ours
+
+    def mpi_refused(self, error: Exception, waiting: Waiting) -> XupcError:
+        """The error to raise for one of MPI's that all threads get: nothing is broken by it."""
+        if known := self._behind(waiting):
+            return known
+        teams = len(self.job.teams)
+        return XupcError(
+            f"{waiting.name}: MPI refuses ({teams} team{'s'[: teams != 1]} open here; team.free() gives "
+            f"back what one takes): {error}"
+        )
+
+    def _behind(self, waiting: Waiting) -> XupcError | None:
+        """The death, or whatever else is known to be wrong, that an error of MPI comes from."""
         deadline = time.monotonic() + MPI_TELLS
         try:
             while time.monotonic() < deadline:
@@ -209,11 +229,7 @@ class Guard:
                 time.sleep(0.02)
         except XupcError as known:
             return known
-        text = f"{self.job.who}: {what} in {waiting.name}: {error}"
-        self.control.post(BROKEN, text)
-        ours = XupcError(text)
-        self.job.break_with(ours)
-        return ours
+        return None
 
     # -- words ---------------------------------------------------------------------------
     def _name(self, index: int) -> str:

@@ -288,14 +288,17 @@ class Job:
     def blocking(self, call: str) -> Iterator[None]:
         """Around calls of MPI in which threads wait for each other: the timeout holds there, too.
 
-        Deaths are the guard's business.
+        Deaths are the guard's business. What MPI refuses to all, since it has no more
+        communicators for instance, is an XupcError, after which all goes on.
         """
-        if self.timeout is None or self._watched:
-            yield
-            return
-        with self._deadline(call) as deadline:
-            deadline.stage("a call of MPI that all of them make")
-            yield
+        with contextlib.ExitStack() as stack:
+            if self.timeout is not None and not self._watched:
+                deadline = stack.enter_context(self._deadline(call))
+                deadline.stage("a call of MPI that all of them make")
+            try:
+                yield
+            except self.network.mpi.Exception as e:
+                raise self.guard.mpi_refused(e, Waiting(self, None, call)) from e
 
     @contextlib.contextmanager
     def whole(self, call: str) -> Iterator[None]:
