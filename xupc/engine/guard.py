@@ -216,8 +216,8 @@ class Guard:
             return known
         teams = len(self.job.teams)
         return XupcError(
-            f"{waiting.name}: MPI refuses ({teams} team{'s'[: teams != 1]} open here; team.free() gives "
-            f"back what one takes): {error}"
+            f"{waiting.name}: MPI refuses ({teams} team{'s'[: teams != 1]} open here; "
+            f"team.free() gives back what one takes): {error}"
         )
 
     def _behind(self, waiting: Waiting) -> XupcError | None:

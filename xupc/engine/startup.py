@@ -48,6 +48,10 @@ class Unguarded:
         """The error to raise for one of MPI's."""
         return XupcError(f"init: {what} in {waiting.name}: {error}")
 
+    def mpi_refused(self, error: Exception, waiting: Waiting) -> XupcError:
+        """The same, for one that all threads get."""
+        return self.mpi_failed(error, waiting)
+
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
         """End the whole job, if there are others: they may wait in init, or would in MPI's end.
 
