@@ -8,7 +8,7 @@ tell their threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,84 +159,125 @@ def all_to_all(t: Recorder, m: Move) -> None:
         node 0   [0]   [1]->   [2]->       N = 3; [x]: what is for node x (gather_all: the same)
         node 1   [1]   [2]->   [0]->
     """
-    n, most = t.tree.node_count, t.largest_node
-    each = most if m.by_target else 1  # blocks that a thread has for a node
-    block = each * m.nbytes
-    out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
-    relay = Relay(t, out, landing, m.nbytes * t.size * most)
-    rounds, width = n, block
-    if not relay.out.short:
-        room = relay.landing.width // most
-        if m.by_target:
+    _Rounds(t, m).record()
+
+
+class _Rounds:
+    """The units of `all_to_all`: some rounds, and a part of the blocks that go in each."""
+
+    def __init__(self, t: Recorder, m: Move) -> None:
+        self.t, self.m = t, m
+        n, most = t.tree.node_count, t.largest_node
+        each = most if m.by_target else 1  # blocks that a thread has for a node
+        block = each * m.nbytes
+        out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
+        self.relay = Relay(t, out, landing, m.nbytes * t.size * most)
+        rounds, width = self._cut(block)
+        whole = rounds > 1 and m.by_target
+        parts = [(0, each, 0, m.nbytes)] if whole else units_of(each, m.nbytes, width)
+        self.units = [
+            (range(k, min(k + rounds, n)), part) for part in parts for k in range(0, n, rounds)
+        ]
+
+    def _cut(self, block: int) -> tuple[int, int]:
+        """How many rounds are in a unit, and how many bytes of a thread's for one node."""
+        n, relay = self.t.tree.node_count, self.relay
+        if relay.out.short:
+            return n, block
+        room = relay.landing.width // self.t.largest_node
+        if self.m.by_target:
             width = min(relay.out.width, room)
-            rounds = max(1, min(n, width // block))
-        else:  # what is staged serves all rounds
-            width = max(room // (n - 1) // LINE * LINE, min(room, _PIECE))
-            width = min(width, relay.out.width, block)
-            rounds = n if width * (n - 1) <= room else room // width
-    whole = rounds > 1 and m.by_target
-    parts = [(0, each, 0, m.nbytes)] if whole else units_of(each, m.nbytes, width)
-    units = [(range(k, min(k + rounds, n)), part) for part in parts for k in range(0, n, rounds)]
+            return max(1, min(n, width // block)), width
+        # what is staged serves all rounds
+        width = max(room // (n - 1) // LINE * LINE, min(room, _PIECE))
+        width = min(width, relay.out.width, block)
+        return n if width * (n - 1) <= room else room // width, width
 
-    def count(node: int, part: Unit) -> int:
+    def record(self) -> None:
+        """Record all of it."""
+        self.relay.run(len(self.units), self._stage, self._post, self._take)
+
+    def _count(self, node: int, part: Unit) -> int:
         """How many blocks of a unit a thread has for a node."""
-        return min(part[1], max(0, t.tree.node_size(node) - part[0])) if m.by_target else 1
+        if not self.m.by_target:
+            return 1
+        return min(part[1], max(0, self.t.tree.node_size(node) - part[0]))
 
-    def stage(u: int) -> None:
-        ks, part = units[u]
-        first, blocks, offset, size = part
+    def _stage(self, u: int) -> None:
+        t, m, out = self.t, self.m, self.relay.out
+        rounds, (first, blocks, offset, size) = self.units[u]
         if not m.by_target:
-            t.copy(relay.out.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
+            t.copy(out.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
             return
-        rows: list[tuple[int, Ranks]] = []  # where blocks are put, and who gets them
-        for k in ks:
-            at = (k - ks[0]) * blocks * size
-            for run in within(t, (t.my_node + k) % n, first, blocks):
-                _append(rows, at, run, size)
-                at += run.count * size
+        rows = _Rows(size)  # where blocks are put, and who gets them
+        for i, k in enumerate(rounds):
+            node = (t.my_node + k) % t.tree.node_count
+            rows.add(i * blocks * size, within(t, node, first, blocks))
         for at, run in rows:
-            place = relay.out.on(t.me, u, at)._replace(offset_step=size)
+            place = out.on(t.me, u, at)._replace(offset_step=size)
             t.copy(place, m.of(t, run, offset), size, run.count)
 
-    def post(u: int) -> list[int]:
-        ks, part = units[u]
-        size, tickets = part[3], []
-        real = range(max(ks[0], 1), ks[-1] + 1)
-        each = most * part[1] * size
-        for i, roots, threads in _together(t, [(t.my_node - k) % n for k in reversed(real)]):
-            nbytes = count(t.my_node, part) * size * threads
-            place = relay.landing.on(t.me, u, i * each)
+    def _post(self, u: int) -> list[int]:
+        t, n, tickets = self.t, self.t.tree.node_count, list[int]()
+        rounds, part = self.units[u]
+        blocks, size = part[1], part[3]
+        sent = range(max(rounds[0], 1), rounds[-1] + 1)
+        each = t.largest_node * blocks * size
+        for i, roots, threads in _together(t, [(t.my_node - k) % n for k in reversed(sent)]):
+            nbytes = self._count(t.my_node, part) * size * threads
+            place = self.relay.landing.on(t.me, u, i * each)
             if nbytes:
                 tickets.append(t.recv(roots, place, nbytes, peer_step=each, bounded=False))
-        for k in real:
+        for k in sent:
             node = (t.my_node + k) % n
-            nbytes = count(node, part) * size
-            at = (k - ks[0]) * part[1] * size if m.by_target else 0
+            nbytes = self._count(node, part) * size
+            at = (k - rounds[0]) * blocks * size if self.m.by_target else 0
             if nbytes:
-                rows = [Blocks(relay.out.across(x, u, at), nbytes, x.count) for x in t.mates()]
+                rows = [
+                    Blocks(self.relay.out.across(x, u, at), nbytes, x.count) for x in t.mates()
+                ]
                 tickets.append(t.send_blocks(t.tree.node_root(node), rows))
         return tickets
 
-    def take(u: int) -> None:
-        ks, part = units[u]
-        first, _, offset, size = part
-        mine = count(t.my_node, part)
+    def _take(self, u: int) -> None:
+        t, m = self.t, self.m
+        rounds, part = self.units[u]
+        first, blocks, offset, size = part
+        mine = self._count(t.my_node, part)
         place = t.tree.local_index(t.me) - first if m.by_target else 0
         if not 0 <= place < mine:
             return
-        for run in t.mates() if not ks[0] else ():
-            t.copy(m.to(t, run, offset), relay.out.across(run, u, place * size), size, run.count)
-        rows: list[tuple[int, Ranks]] = []  # where it lies, and whose it is
-        for i, k in enumerate(range(ks[-1], max(ks[0], 1) - 1, -1)):
-            at = i * most * part[1] * size + place * size
-            for run in t.mates((t.my_node - k) % n):
-                _append(rows, at, run, mine * size)
-                at += run.count * mine * size
+        for run in t.mates() if not rounds[0] else ():
+            row = self.relay.out.across(run, u, place * size)
+            t.copy(m.to(t, run, offset), row, size, run.count)
+        rows = _Rows(mine * size)  # where they lie, and whose they are
+        for i, k in enumerate(range(rounds[-1], max(rounds[0], 1) - 1, -1)):
+            at = i * t.largest_node * blocks * size + place * size
+            rows.add(at, t.mates((t.my_node - k) % t.tree.node_count))
         for at, run in rows:
-            row = relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
+            row = self.relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
             t.copy(m.to(t, run, offset), row, size, run.count)
 
-    relay.run(len(units), stage, post, take)
+
+class _Rows:
+    """Runs of threads with the places of their blocks, `each` bytes apart: long ones."""
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+        self._rows: list[tuple[int, Ranks]] = []
+
+    def __iter__(self) -> Iterator[tuple[int, Ranks]]:
+        return iter(self._rows)
+
+    def add(self, at: int, runs: Iterable[Ranks]) -> None:
+        """Add the blocks of runs that lie one after the other from a place on."""
+        for run in runs:
+            begin, last = self._rows[-1] if self._rows else (0, None)
+            if last and at == begin + last.count * self.each and (longer := last.then(run)):
+                self._rows[-1] = begin, longer
+            else:
+                self._rows.append((at, run))
+            at += run.count * self.each
 
 
 def _together(t: Recorder, nodes: Sequence[int]) -> list[tuple[int, Ranks, int]]:
@@ -249,17 +290,6 @@ def _together(t: Recorder, nodes: Sequence[int]) -> list[tuple[int, Ranks, int]]
         else:
             runs.append((i, roots, size))
     return runs
-
-
-def _append(rows: list[tuple[int, Ranks]], at: int, run: Ranks, each: int) -> None:
-    """The place of a run's blocks, so far apart: of one row with the last ones if they go on."""
-    if rows:
-        begin, last = rows[-1]
-        longer = last.then(run)
-        if longer and at == begin + last.count * each:
-            rows[-1] = begin, longer
-            return
-    rows.append((at, run))
 
 
 # --- permute --------------------------------------------------------------------------------
@@ -408,38 +438,49 @@ def broadcast(t: Recorder, m: Move) -> None:
 
     A node's threads are told of some chunks at once, and say when they have them.
     """
-    assert isinstance(m.source, int)
-    root = m.source
-    nodes, home = t.tree.node_count, t.tree.node_of(root)
-    chunk = min(t.tuning["chunk"], t.tuning["buffer"] // 4 // LINE * LINE)
-    shape = tree_for(nodes, m.nbytes, chunk, t.tuning)
-    parent, children = shape(rotate(t.my_node, home, nodes), nodes)
+    downward = _Downward(t, m)
+    if t.me == downward.speaker:
+        downward.pass_on()
+    else:
+        downward.listen()
 
-    def speaks(v: int) -> int:
-        return t.acting_root((v + home) % nodes, root)
 
-    me = t.acting_root(t.my_node, root)
-    places = Places(SLOT, t.tuning["slot"])
-    if m.nbytes > t.tuning["slot"]:
-        places = Places(BUFFER, chunk, t.tuning["buffer"] // chunk // 2 * 2)
-    half = max(1, places.depth // 2)
-    # so many chunks are told of at once: half of the places, or what is enough to be worth it
-    word = max(d for d in range(1, half + 1) if half % d == 0 and d * chunk <= t.told(chunk))
-    units = chunks(m.nbytes, places.width)
-    words = -(-len(units) // word)
-    there, used = t.channel(), t.channel()
-    listeners = tuple(part for run in t.mates() for part in run.without(me))
+class _Downward:
+    """The chunks of `broadcast`: on each node one speaks, the root at home, the others listen."""
 
-    if t.me == me:
+    def __init__(self, t: Recorder, m: Move) -> None:
+        assert isinstance(m.source, int)
+        self.t, self.m, self.root = t, m, m.source
+        self.speaker = t.acting_root(t.my_node, self.root)
+        self.listeners = tuple(t.mates_but(self.speaker))
+        slot, buffer = t.tuning["slot"], t.tuning["buffer"]
+        self.chunk = min(t.tuning["chunk"], buffer // 4 // LINE * LINE)
+        self.places = Places(SLOT, slot)
+        if m.nbytes > slot:
+            self.places = Places(BUFFER, self.chunk, buffer // self.chunk // 2 * 2)
+        self.half = half = max(1, self.places.depth // 2)
+        # so many chunks are told of at once: half of the places, or what is enough to be worth it
+        told = t.told(self.chunk)
+        self.word = max(
+            d for d in range(1, half + 1) if half % d == 0 and d * self.chunk <= told
+        )
+        self.ring = self.places.depth // self.word  # words that there is room for
+        self.units = chunks(m.nbytes, self.places.width)
+        self.words = -(-len(self.units) // self.word)
+        self.there, self.used = t.channel(), t.channel()
+
+    def pass_on(self) -> None:
+        """A speaker's part: from the one before to those behind, and to the node's others."""
+        t, m, places, units = self.t, self.m, self.places, self.units
+        parent, children = self._neighbours()
         with t.net():
             tickets: list[int] = []
             sends: list[list[int]] = []
-            ring = places.depth // word  # words that there is room for
 
             def free(u: int) -> None:
                 """Before something comes into a unit's place."""
-                if u % word == 0 and u // word >= ring:
-                    t.wait(used, listeners, u // word - ring + 1)
+                if u % self.word == 0:
+                    self._heard(u // self.word - self.ring)
                 if u >= places.depth and parent is not None:
                     t.need(*sends[u - places.depth])
 
@@ -447,31 +488,49 @@ def broadcast(t: Recorder, m: Move) -> None:
                 source = m.src.on(t.me, m.shift + offset)
                 if parent is None:
                     free(u)
-                    if listeners:
+                    if self.listeners:
                         t.copy(places.on(t.me, u), source, size)
                 else:
-                    ahead = min(len(units), u + min(half, t.tuning["window"]))
-                    while len(tickets) < max(u + 1, ahead):
-                        v = len(tickets)
+                    ahead = min(len(units), u + min(self.half, t.tuning["window"]))
+                    for v in range(len(tickets), max(u + 1, ahead)):
                         free(v)
-                        tickets.append(
-                            t.recv(speaks(parent), places.on(t.me, v), units[v][1], bounded=False)
-                        )
+                        place = places.on(t.me, v)
+                        tickets.append(t.recv(parent, place, units[v][1], bounded=False))
                     t.need(tickets[u])
                     source = places.on(t.me, u)
-                sends.append([t.send(speaks(child), source, size) for child in children])
-                if (u + 1) % word == 0 or u + 1 == len(units):
-                    t.signal(there, listeners, u // word + 1)
+                sends.append([t.send(child, source, size) for child in children])
+                if (u + 1) % self.word == 0 or u + 1 == len(units):
+                    t.signal(self.there, self.listeners, u // self.word + 1)
                 if parent is not None:
                     t.copy(m.dst.on(t.me, offset), source, size)
             if not places.short:
-                for w in range(max(0, words - ring), words):
-                    t.wait(used, listeners, w + 1)
-        return
-    for w in range(words):
-        t.wait(there, me, w + 1)
-        first, last = units[w * word], units[min((w + 1) * word, len(units)) - 1]
-        size = last[0] + last[1] - first[0]
-        t.copy(m.dst.on(t.me, first[0]), places.on(me, w * word), size)
-        if not places.short:
-            t.signal(used, (Ranks(me),), w + 1)
+                for w in range(max(0, self.words - self.ring), self.words):
+                    self._heard(w)
+
+    def listen(self) -> None:
+        """The others' part: word by word out of the speaker's places."""
+        t, places = self.t, self.places
+        for w in range(self.words):
+            t.wait(self.there, self.speaker, w + 1)
+            some = self.units[w * self.word : (w + 1) * self.word]
+            begin, end = some[0][0], sum(some[-1])
+            place = places.on(self.speaker, w * self.word)
+            t.copy(self.m.dst.on(t.me, begin), place, end - begin)
+            if not places.short:
+                t.signal(self.used, (Ranks(self.speaker),), w + 1)
+
+    def _heard(self, word: int) -> None:
+        """All listeners have that word."""
+        if word >= 0:
+            self.t.wait(self.used, self.listeners, word + 1)
+
+    def _neighbours(self) -> tuple[int | None, list[int]]:
+        """The speaker before mine, if there is one, and those behind it."""
+        t, nodes, home = self.t, self.t.tree.node_count, self.t.tree.node_of(self.root)
+        shape = tree_for(nodes, self.m.nbytes, self.chunk, t.tuning)
+        parent, children = shape(rotate(t.my_node, home, nodes), nodes)
+
+        def speaks(v: int) -> int:
+            return t.acting_root((v + home) % nodes, self.root)
+
+        return None if parent is None else speaks(parent), [speaks(child) for child in children]
