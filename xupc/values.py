@@ -244,9 +244,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: Given,
         note: Any = None,
     ) -> None:  # fmt: skip
-        """Only where the arrays given are those that the instance works on."""
+        """Only where the arrays given are those that the instance works on.
+
+        And where each can be told by itself: not if an ignored argument is the same array.
+        """
         if (
             ready.into is None
+            and (ready.in_place or given.dst is not given.src)
             and (ready.dst is None or ready.dst is given.dst)
             and (ready.src is None or ready.src is given.src)
             and ready.instance.owner.job.native

@@ -33,6 +33,14 @@ def test_every_form(live: Callable[..., Any], threads: int, nodes: str | None, c
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.parametrize(("threads", "nodes"), [(3, None), pytest.param(3, "1,2", marks=ONCE)])
+def test_what_is_ignored_may_be_any_array(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    result = live(threads, f"{PROGRAMS}/array_calls.py", nodes=nodes)
+    assert result.stdout.count("done") == threads
+
+
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [pytest.param(1, None, marks=ONCE), (2, None), (3, "2,1")],

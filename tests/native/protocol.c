@@ -184,7 +184,7 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
         s->src_lstep = 1;
         for (int j = 0; j < threads; j++) {
             s = add(w, XS_LEAF);
-            s->src = 1, s->src_local = j, s->count = 1, s->dst_local = j > 0;
+            s->src = 1, s->src_local = j, s->nbytes = 1, s->dst_local = j > 0;
         }
         add(w, XS_BARRIER);
         return 2;

@@ -1,4 +1,7 @@
-"""MPI counts the bytes of a message in 32 bits: no plan has longer ones, or longer blocks."""
+"""MPI counts the bytes of a message in 32 bits: no plan has longer ones, or longer blocks.
+
+And the core counts threads, blocks and rows in 32 bits, but no elements.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from simulated.test_scale import TUNING
 from simulated.values import JOINS, MOVES, One, given
 
 from xupc.algorithms import Entry, find
-from xupc.flags import ALGORITHM_NAMES
+from xupc.engine import kernels
+from xupc.engine.native import lower
+from xupc.flags import ALGORITHM_NAMES, MULTICORE
+from xupc.ops import Op
 from xupc.plan import Plan, Recorder
 from xupc.plan.recorder import MOST_BYTES
 from xupc.plan.steps import Get, Recv, Send
@@ -60,3 +66,18 @@ def test_reductions(form: str, flag: int) -> None:
 @pytest.mark.parametrize("form", MOVES + JOINS)
 def test_arrays_of_values(form: str, flag: int) -> None:
     _check(find(f"allav_{form}", flag), given(One(form, flag, 1, LONG, False), TREE.size, True))
+
+
+@pytest.mark.parametrize("form", ["reduce", "reduce_all"])
+def test_more_elements_than_an_int_counts(form: str) -> None:
+    """All on one thread, folded there."""
+    job = Job(form, TREE.size, 0, 0, 0, (1 << 31) + 5, 3, False, (3, 0, 0))
+    entry = find(form, MULTICORE)
+    rows = []
+    for me in range(TREE.size):
+        recorder = Recorder(me, TREE, ("all", "all"), TUNING, kernels.find("u1", Op.ADD))
+        entry.function(recorder, *job.arguments())
+        for lane in lower(recorder.plan(entry.collective, entry.name), TREE)[0]:
+            rows += lane
+    assert any(row[-1] >= 1 << 31 for row in rows), rows
+    assert all(abs(number) < 1 << 31 for row in rows for number in row[:8])

@@ -198,7 +198,7 @@ typedef struct {
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
  * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
- * row follows, the carry.  LEAF: src, count blocks src_ostep apart, dst_local joins, dst_off bytes
+ * row follows, the carry.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
  * to the next row's. */
 
 typedef struct {
@@ -291,7 +291,7 @@ static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, uint64_t
         return;
     }
 #if defined(__SSE2__)
-    if ((uint64_t)n >= nt_min && nt_min) {
+    if ((uint64_t)n >= nt_min && nt_min && n >= 64) {
         int64_t head = (int64_t)((64 - ((uintptr_t)dst & 63)) & 63);
         memcpy(dst, src, (size_t)head);
         dst += head, src += head, n -= head;
@@ -490,13 +490,13 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
     for (const xu_step *leaf = s + 1, *end = s + s->count; leaf <= end; leaf++) {
         const char *p = xu_place(in, leaf->src, leaf->src_local,
                                  leaf->src_off + row * leaf->dst_off + from * k->size);
-        if (leaf->count > 1) {
+        if (leaf->nbytes > 1) {
             char *out = room[depth];
             if (s->nbytes == 1 && leaf->src_ostep == k->size) {
-                k->fold(out, p, leaf->count);
+                k->fold(out, p, leaf->nbytes);
             } else {
                 k->combine(out, p, p + leaf->src_ostep, m);
-                for (int32_t b = 2; b < leaf->count; b++)
+                for (int64_t b = 2; b < leaf->nbytes; b++)
                     k->combine(out, out, p + b * leaf->src_ostep, m);
             }
             p = out;

@@ -32,7 +32,8 @@
 #define XK_ROW 16
 
 enum {
-    XK_I8, XK_U8, XK_I16, XK_U16, XK_I32, XK_U32, XK_I64, XK_U64, XK_F32, XK_F64, XK_LD, XK_TYPES
+    XK_I8, XK_U8, XK_I16, XK_U16, XK_I32, XK_U32, XK_I64, XK_U64, XK_F32, XK_F64, XK_LD,
+    XK_BOOL, XK_TYPES
 };
 enum {
     XK_ADD, XK_MULT, XK_AND, XK_OR, XK_XOR, XK_LOGAND, XK_LOGOR, XK_MIN, XK_MAX, XK_OPS
@@ -106,6 +107,7 @@ XK_OPS_UINT(u8, uint8_t, uint32_t)
 XK_OPS_UINT(u16, uint16_t, uint32_t)
 XK_OPS_UINT(u32, uint32_t, uint32_t)
 XK_OPS_UINT(u64, uint64_t, uint64_t)
+XK_OP(LOGXOR, u8, uint8_t, (a != 0) ^ (b != 0))
 
 #define XK_OPS_ORDER(X, T) \
     XK_OP(MIN, X, T, a < b ? a : b) \
@@ -219,6 +221,7 @@ XK_KERNELS_UINT(u8, uint8_t)
 XK_KERNELS_UINT(u16, uint16_t)
 XK_KERNELS_UINT(u32, uint32_t)
 XK_KERNELS_UINT(u64, uint64_t)
+XK_KERNEL(LOGXOR, u8, uint8_t)
 XK_KERNELS_ORDER(u8, uint8_t)
 XK_KERNELS_ORDER(u16, uint16_t)
 XK_KERNELS_ORDER(u32, uint32_t)
@@ -232,8 +235,9 @@ XK_KERNELS_FLOAT(f64, double)
 XK_KERNELS_FLOAT(ld, long double)
 
 /* ---- the table --------------------------------------------------------------- */
-#define XK_ENTRY(OP, X, T) \
-    [XK_##OP] = {sizeof(T), xk_combine_##OP##_##X, xk_fold_##OP##_##X, xk_scan_##OP##_##X}
+#define XK_AS(OP, DO, X, T) \
+    [XK_##OP] = {sizeof(T), xk_combine_##DO##_##X, xk_fold_##DO##_##X, xk_scan_##DO##_##X}
+#define XK_ENTRY(OP, X, T) XK_AS(OP, OP, X, T)
 /* The signed types share all but MIN and MAX with the unsigned ones: the bits are the same. */
 #define XK_INTEGER(X, U, T) \
     {XK_ENTRY(ADD, U, T),   XK_ENTRY(MULT, U, T),  XK_ENTRY(AND, U, T), \
@@ -255,6 +259,12 @@ static const xk_kernel xk_table[XK_TYPES][XK_OPS] = {
     [XK_F32] = XK_FLOATING(f32, float),
     [XK_F64] = XK_FLOATING(f64, double),
     [XK_LD] = XK_FLOATING(ld, long double),
+    /* as in numpy; any byte but 0 is true */
+    [XK_BOOL] = {XK_AS(ADD, LOGOR, u8, uint8_t),    XK_AS(MULT, LOGAND, u8, uint8_t),
+                 XK_AS(AND, LOGAND, u8, uint8_t),   XK_AS(OR, LOGOR, u8, uint8_t),
+                 XK_AS(XOR, LOGXOR, u8, uint8_t),   XK_AS(LOGAND, LOGAND, u8, uint8_t),
+                 XK_AS(LOGOR, LOGOR, u8, uint8_t),  XK_AS(MIN, LOGAND, u8, uint8_t),
+                 XK_AS(MAX, LOGOR, u8, uint8_t)},
 };
 
 /* The kernel, or NULL where there is none. */

@@ -27,7 +27,7 @@ Binary: TypeAlias = Callable[[Any, Any], Any]
 _TYPES: dict[tuple[str, int], int] = {
     ("f", np.dtype(np.longdouble).itemsize): 10,
     **{(kind, 1 << i): 2 * i + (kind == "u") for i in range(4) for kind in "iu"},
-    ("b", 1): 1,
+    ("b", 1): 11,
     ("f", 4): 8,
     ("f", 8): 9,
 }
@@ -469,8 +469,7 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         raise TypeError(f"{call}: op: {op.name} needs an order, dtype {dtype} has none")
 
     number = _TYPES.get((dtype.kind, dtype.itemsize))
-    native = _OF_BOOL.get(op, op) if dtype.kind == "b" else op
-    code = None if number is None else (number, int(native))
+    code = None if number is None else (number, int(op))
     written = op in (Op.ADD, Op.MULT) and dtype.kind in "fc"
     return (_Written if written else _Exact)(dtype, op, None, code)
 

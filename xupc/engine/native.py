@@ -274,7 +274,7 @@ class Lowering:
     def leaf(self, leaf: Leaf) -> Row:
         return _row(
             LEAF, src=leaf.part.operand, src_local=self.tree.place(leaf.part.thread),
-            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, count=leaf.times,
+            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, nbytes=leaf.times,
             dst_local=leaf.joins, dst_off=leaf.step,
         )  # fmt: skip
 
