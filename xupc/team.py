@@ -465,7 +465,7 @@ class Team:
         if self._failure is not None:
             error, self._failure = self._failure[0], None
             self.core.spoil(0)
-            raise error
+            raise self.job.agree(error)
 
     def account(self, record: Record) -> Record:
         """What I say of my call when threads meet to find out what is wrong."""

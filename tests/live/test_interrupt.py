@@ -56,3 +56,29 @@ def test_a_signal_to_the_launcher_ends_the_job(via: str, number: int) -> None:
         job.launcher.send_signal(number)
         assert job.left_after(5.0) == []
         assert job.launcher.wait() != 0
+
+
+@pytest.mark.parametrize(
+    ("call", "nodes"),
+    [
+        ("push", None),
+        ("push", "1,1"),
+        ("exchange", "1,1"),
+        pytest.param("exchange", None, marks=ONCE),
+        ("posted", None),
+        pytest.param("posted", "1,1", marks=ONCE),
+        ("alloc", None),
+        pytest.param("split", "1,1", marks=ONCE),
+        pytest.param("node_array", None, marks=ONCE),
+    ],
+)
+def test_what_another_signals_handler_raises_is_an_interrupt(call: str, nodes: str | None) -> None:
+    """It leaves a call half done, which all hear of; nobody touches this thread's memory then."""
+    end = bring_about("a handler raises", 0, call, n=2, nodes=nodes)
+    said = end.result.stdout.splitlines()
+    assert "TimeoutError" in said, end.result.report()
+    assert "untouched True" in said, end.result.report()
+    words = f"{end.victim} was interrupted by TimeoutError inside "
+    then = [line for line in said if line.startswith("then: ")]
+    assert len(then) == 2, end.result.report()
+    assert all(words in line for line in then), end.result.report()

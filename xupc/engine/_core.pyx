@@ -162,7 +162,7 @@ def set_drive(drive, interrupted, catch_up):
 
     `catch_up(instance)` makes its team meet after many calls without a barrier.
 
-    `interrupted(instance)` is told of a KeyboardInterrupt that may have come before the
+    `interrupted(instance, error)` is told of what was raised, which may have come before the
     first line of `drive`.
     """
     global _drive, _interrupted, _catch_up
@@ -660,8 +660,8 @@ cdef class Instance:
         self.active = True
         try:
             return _drive(self, r)
-        except (KeyboardInterrupt, SystemExit):
-            _interrupted(self)
+        except BaseException as e:
+            _interrupted(self, e)
             raise
 
 

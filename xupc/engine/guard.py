@@ -192,9 +192,12 @@ class Guard:
         self.job.break_with(error)
         raise error
 
-    def interrupted(self, what: str) -> None:
-        """A KeyboardInterrupt inside a call: no half call is ever resumed."""
-        text = f"{self.job.who} was interrupted inside {what}; the team is unusable"
+    def interrupted(self, what: str, error: BaseException) -> None:
+        """An exception inside a call that is not the call's own: no half call is ever resumed."""
+        if self.job.broken is not None:
+            return
+        by = "" if isinstance(error, KeyboardInterrupt) else f" by {type(error).__name__}"
+        text = f"{self.job.who} was interrupted{by} inside {what}; the team is unusable"
         self.control.post(INTERRUPTED, text)
         self.job.break_with(XupcError(text))
 

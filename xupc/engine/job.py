@@ -252,6 +252,8 @@ class Job:
         self.pending: list[Any] = []  # teams with posted calls that are not over
         self.unfinished: set[Pending] = set()  # posted calls that nobody has waited for
         self.background = Progress(self)
+        self.agreed: list[BaseException] | None = None
+        """Errors that all threads raise, of the present `whole`."""
         self._progressing = False
         self.host = socket.gethostname()
 
@@ -302,13 +304,28 @@ class Job:
 
     @contextlib.contextmanager
     def whole(self, call: str) -> Iterator[None]:
-        """Around what all threads do together, step by step: an interrupt leaves it half done."""
+        """Around what all threads do together, step by step: an interrupt leaves it half done.
+
+        So does anything else that not all of them raise.
+        """
+        before = self.agreed
+        self.agreed = before or []
         try:
             yield
-        except (KeyboardInterrupt, SystemExit):
-            if self.broken is None:
-                self.guard.interrupted(call)
+        except XupcError:
             raise
+        except BaseException as e:
+            if not any(e is known for known in self.agreed):
+                self.guard.interrupted(call, e)
+            raise
+        finally:
+            self.agreed = before
+
+    def agree(self, error: BaseException) -> BaseException:
+        """Note one that all threads raise: nobody is interrupted by it."""
+        if self.agreed is not None:
+            self.agreed.append(error)
+        return error
 
     @property
     def _nobody_yet(self) -> str:
@@ -537,9 +554,10 @@ class Job:
             self.engine.wait_for(
                 lambda: self._fetch_add(start + 8, 0) == ticket, "the global zone's lock"
             )
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            with self.whole("the global zone"):
                 self._fetch_add(start + 8, 1)
 
     @property

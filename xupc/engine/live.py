@@ -153,15 +153,11 @@ class Engine:
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 Resync(instance).finish()
-        except (KeyboardInterrupt, SystemExit):
-            self.interrupted(instance)
-            raise
         except self.network.mpi.Exception as e:
             instance.withdraw()
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
-        except XupcError:
-            if self.job.broken is not None:  # not where calls differ: then all go on
-                instance.withdraw()
+        except BaseException as e:
+            self.interrupted(instance, e)
             raise
         self.end(instance)
 
@@ -181,11 +177,15 @@ class Engine:
             self.expose(team)
             self.job.sync_windows()
 
-    def interrupted(self, instance: Any) -> None:
-        """A KeyboardInterrupt came out of a call: if it is not over, nothing goes on."""
+    def interrupted(self, instance: Any, error: BaseException) -> None:
+        """Something came out of a call: if that is not over, nothing goes on.
+
+        Where calls differ it is over. Else it is a KeyboardInterrupt, what a handler of some other
+        signal raised, or that the job is lost.
+        """
         if instance.active:
             instance.withdraw()
-            self.job.guard.interrupted(instance.record.call)
+            self.job.guard.interrupted(instance.record.call, error)
 
     def reach_end(self, instance: Any, status: int, *, look: bool = True) -> int:
         """Wait until the call is done or found to differ: DONE or MISMATCH.
@@ -249,11 +249,13 @@ class Engine:
         """Around MPI calls outside of `drive`: the same errors as there."""
         try:
             yield wait
-        except (KeyboardInterrupt, SystemExit):
-            self.job.guard.interrupted(wait.name)
-            raise
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, wait) from e
+        except XupcError:
+            raise
+        except BaseException as e:
+            self.job.guard.interrupted(wait.name, e)
+            raise
 
 
 class Waiting:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import XupcError
 from .live import DONE, MISMATCH, SLICE_NS, Waiting
 from .resync import Condition, Resync
 
@@ -173,13 +174,14 @@ class Pending:
 
     def _wrong(self, error: BaseException) -> None:
         """Something was raised: keep it for whoever waits; an interrupt goes on."""
-        job = self.team.job
-        if not isinstance(error, Exception):
-            if job.broken is None:
-                job.guard.interrupted(self.call)
-            raise error
+        job, instance = self.team.job, self._instance
         if isinstance(error, job.network.mpi.Exception):
             error = job.guard.mpi_failed(error, Waiting(job, None, self.call))
+        half = instance is not None and (isinstance(instance, Condition) or instance.active)
+        own = isinstance(error, XupcError) or (isinstance(error, Exception) and not half)
+        if not own:
+            job.guard.interrupted(self.call, error)
+            raise error
         self._over(error)
 
     def _over(self, error: BaseException | None) -> None:
@@ -237,8 +239,8 @@ class Progress:
             if job.pending:
                 try:
                     moved = job.progress()
-                except BaseException:  # SystemExit of a user's function, in whose call I am
-                    job.guard.interrupted("a posted call")
+                except BaseException as e:  # SystemExit of a user's function, in whose call I am
+                    job.guard.interrupted("a posted call", e)
                     return
             else:
                 with contextlib.suppress(Exception):  # whoever waits will see it, too

@@ -203,8 +203,8 @@ class Instance:
         try:
             self.begin()
             engine.drive(self)
-        except (KeyboardInterrupt, SystemExit):
-            engine.interrupted(self)
+        except BaseException as e:
+            engine.interrupted(self, e)
             raise
 
     def poll(self) -> int:

@@ -179,7 +179,7 @@ def _conditions(instance: Any) -> Iterator[Condition]:
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that brought me here ends nowhere
-    raise verdict.error_for(record)
+    raise team.job.agree(verdict.error_for(record))
 
 
 def _giving_up(team: Team, instance: Any) -> Iterator[Condition]:

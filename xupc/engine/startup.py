@@ -39,7 +39,7 @@ class Unguarded:
     def look(self, waiting: Waiting) -> None:
         """There is nothing to see yet."""
 
-    def interrupted(self, what: str) -> None:
+    def interrupted(self, what: str, error: BaseException) -> None:
         """Nothing can be called yet."""
 
     def mpi_failed(

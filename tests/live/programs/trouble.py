@@ -136,6 +136,38 @@ match scenario:
             say("struck", time.monotonic())
             sys.exit(4)
         xupc.all_broadcast(dst, src, 256)
+    case "a handler raises":  # an exception of the program's own, out of a wait, and is caught
+
+        def handler(*_: object) -> None:
+            raise TimeoutError("the program's own")
+
+        private = np.full(400_000, float(ME))
+        calls = {
+            "push": lambda: xupc.allav_broadcast(private, 1, xupc.PUSH),
+            "exchange": lambda: xupc.all_exchange(dst, src, 256 // THREADS),
+            "posted": lambda: xupc.all_broadcast(dst, src, 256, xupc.ASYNC).wait(),
+            "alloc": lambda: xupc.all_alloc(8, np.uint8),
+            "split": lambda: xupc.init().split(0),
+            "node_array": lambda: xupc.node_array(8, np.uint8),
+        }
+        signal.signal(signal.SIGALRM, handler)
+        if IS_VICTIM:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+        else:
+            time.sleep(1)
+        try:
+            calls[options[0]]()
+        except (TimeoutError, xupc.XupcError) as e:
+            say(type(e).__name__)
+        if IS_VICTIM:
+            del private
+            mine = np.full(400_000, 5.0)
+            time.sleep(1.5)
+            say("untouched", bool((mine == 5).all()))
+        try:
+            xupc.barrier()
+        except xupc.XupcError as e:
+            say(f"then: {e}")
     case "catches":  # a survivor goes on after the error
         if IS_VICTIM:
             strike(signal.SIGKILL, 0.3)
