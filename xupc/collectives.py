@@ -18,7 +18,7 @@ from .errors import AffinityError, FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
 from .flags import IN_PLACE
 from .handles import Handle
-from .lists import List, permutation
+from .lists import List, lasting, permutation
 from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
@@ -321,10 +321,10 @@ class Permute(Collective):
         it is copied at the call and must be equal on all threads."""
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """The list's contents are data: nothing is remembered unless it is a tuple."""
+        """The list's contents are data: nothing is remembered unless it is one for ever."""
         call: Prepared = self._told(self._prepare, args, kwargs)
         perm = args[2] if len(args) > 2 else kwargs["perm"]
-        if isinstance(perm, tuple) and call.opened.team.job.native and not call.opened.posted:
+        if lasting(perm) and call.opened.team.job.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
         return call.run()
 

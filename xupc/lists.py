@@ -18,8 +18,9 @@ from .shared import SharedArray, SharedPointer, extent
 if TYPE_CHECKING:
     from .team import Team
 
-__all__ = ["List", "permutation"]
+__all__ = ["List", "contents", "lasting", "permutation"]
 
+_VIEWS = {np.void, np.ndarray}  # entries that may change
 LONGEST = 1 << 28  # no list is longer, and longer ones are not copied to find that out
 
 
@@ -30,6 +31,23 @@ def _copy(given: Sequence[Any]) -> Sequence[Any]:
     except OverflowError:  # a range
         return given
     return tuple(given) if n <= LONGEST else given
+
+
+def contents(given: Any) -> Any:
+    """What a private list holds, to be compared: the values, and their types."""
+    if isinstance(given, np.ndarray) and given.dtype != object:
+        return given.tobytes()
+    types = list(map(type, given))
+    if set(types) & _VIEWS:
+        return types, [x.tobytes() if type(x) in _VIEWS else x for x in given]
+    return types, list(given)
+
+
+def lasting(given: Any) -> bool:
+    """Whether a private list holds the same for ever."""
+    if isinstance(given, range):
+        return True
+    return isinstance(given, tuple) and not set(map(type, given)) & _VIEWS
 
 
 class List:

@@ -35,8 +35,9 @@ def vectorized(func: _F) -> _F:
     Parameters
     ----------
     func : callable
-        Of two arrays of one shape and dtype, which it must leave as they are; it returns one
-        like them, element by element.
+        Of two arrays of one shape and dtype, which it must leave as they are, and not keep: they
+        are other threads' memory, there for the call. It returns one like them, element by
+        element.
 
     Raises
     ------

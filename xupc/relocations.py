@@ -33,7 +33,7 @@ from .flags import (
     check_flags,
 )
 from .handles import Handle
-from .lists import permutation
+from .lists import contents, lasting, permutation
 from .memory.allocation import Allocation
 from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand
@@ -141,7 +141,7 @@ class Remembered:
             self.call.team.usable
             and all(p.allocation.live for p in pointers)
             and all(p.allocation.live for p, _, _ in self.shared)
-            and all(_copied(given) == copy for given, copy in self.copies)
+            and all(contents(given) == copy for given, copy in self.copies)
         )
 
     def same_lists(self) -> bool:
@@ -150,24 +150,12 @@ class Remembered:
 
 
 _COPIED = (list, np.ndarray)
-_CONSTANT = (tuple, range)
 CALLS = 64
 """How many calls are remembered."""
 
 
-def _is_constant(given: Any) -> bool:
-    """Whether a private list holds the same for ever."""
-    return isinstance(given, _CONSTANT) and not any(isinstance(x, np.void) for x in given)
-
-
 def _text(sizes: Any) -> str:
     return str(sizes) if isinstance(sizes, Numbers) else show(sizes)
-
-
-def _copied(given: Any) -> Any:
-    """What a private list holds, to be compared."""
-    plain = isinstance(given, np.ndarray) and given.dtype != object
-    return given.tobytes() if plain else list(given)
 
 
 def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -243,8 +231,8 @@ class Relocation(SharedCall):
             if listed.shared is not None:
                 shared.append((listed.shared, listed.count, listed.data))
             elif isinstance(listed.original, _COPIED):
-                copies.append((listed.original, _copied(listed.original)))
-            elif not _is_constant(listed.original):
+                copies.append((listed.original, contents(listed.original)))
+            elif not lasting(listed.original):
                 return
         if not (copies or shared) and call.team.job.native:  # nothing can change
             args, kwargs = arguments

@@ -128,11 +128,13 @@ class Scalars:
             self.calls[kind] = call
         return call
 
-    def fail(self, error: Exception, team: Team | None) -> Any:
-        """A bad argument, in step with the other threads."""
+    def fail(self, error: Exception, team: Team | None, *, late: bool = False) -> Any:
+        """A bad argument, in step with the other threads; `late`: known when the call is over."""
         team, _ = resolve(team, self.__name__)
         team.enter(self.__name__)
-        return team.fail(error, Record(self.__name__))
+        record = Record(self.__name__)
+        record.late = int(late)
+        return team.fail(error, record)
 
     def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
         """The type that all of some values have, and they as an array."""
@@ -201,7 +203,7 @@ class Scalars:
             error = CollectiveMismatchError(
                 f"{self.__name__}: type differs: {kind} on the root, {mine} here"
             )
-            self.fail(error, team)
+            self.fail(error, team, late=True)
         value = row[_ENVELOPE : _ENVELOPE + dtype.itemsize]
         return _unpacked(value.copy().view(dtype), kind)[0]
 

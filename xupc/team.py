@@ -16,7 +16,7 @@ from . import algorithms
 from .arguments import as_integer
 from .engine import python as python_engine
 from .engine.bounds import Bound, SlotBound
-from .engine.ground import Ground
+from .engine.ground import TEAMS, Ground
 from .engine.job import Settling
 from .engine.live import HOT_NS, HOT_SHARED_NS, Waiting
 from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
@@ -128,6 +128,7 @@ class Team:
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
+        self._owed: tuple[str, BaseException | None] = "", None
         self._noted: deque[tuple[int, int, Record]] = deque(maxlen=SLOTS)  # calls without a number
         self._buffer_taken = False
         self.freed = False
@@ -161,6 +162,11 @@ class Team:
         """Collective: make what the team stands on. Predefined teams come here when first used."""
         with self.job.whole("the opening of a team"):
             self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
+        if self.job.next_team == TEAMS:  # its number was another team's, and so were its offsets
+            from . import runtime
+
+            for team in (runtime.world(), *self.job.teams):
+                team.forget_plans()
         insort(self.job.teams, self, key=lambda team: team.number)
 
     def _make_core(self, ground: Ground) -> Any:
@@ -376,13 +382,17 @@ class Team:
         if self.spans_nodes:
             self.job.spanning.remove(self)
         self.job.engine.cover(self)
+        self.forget_plans()
+        self._noted.clear()
+        self.core.forget()
+        self._ground.close()
+
+    def forget_plans(self) -> None:
+        """Some hold addresses of memory that has gone, whose offsets may come again."""
         self._plans.clear()
         self._programs.clear()
         self.instances.clear()
         self._barriers.clear()
-        self._noted.clear()
-        self.core.forget()
-        self._ground.close()
 
     @property
     def usable(self) -> bool:
@@ -466,6 +476,22 @@ class Team:
             error, self._failure = self._failure[0], None
             self.core.spoil(0)
             raise self.job.agree(error)
+
+    def owe(self, call: str, error: BaseException) -> None:
+        """The others have come to this call, my next one perhaps, and raised there.
+
+        If I make it, since the program catches errors call by call, I raise the same; if not,
+        since it catches them of some calls together, I have left out what they were in.
+        """
+        self._owed = call, error
+        self.core.owed = True
+
+    def pay(self, record: Record) -> None:
+        """Before my first call since then."""
+        (call, error), self._owed = self._owed, ("", None)
+        self.core.owed = False
+        if error is not None and record.call == call:
+            raise error
 
     def account(self, record: Record) -> Record:
         """What I say of my call when threads meet to find out what is wrong."""

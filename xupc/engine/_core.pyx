@@ -263,6 +263,7 @@ cdef class Team:
     cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef list records  # of the last calls, by operation: asked for when calls differ
     cdef public bint blocked  # between notify and wait: no cached call may run
+    cdef public bint owed  # the others have raised in what may be my next call
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -477,6 +478,8 @@ cdef class Instance:
         self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
 
     cpdef begin(self):
+        if self.team.owed:
+            self.owner.pay(self.record)
         self.active = True
         self._begin()
 
@@ -639,6 +642,8 @@ cdef class Instance:
     cpdef execute(self):
         """The whole call."""
         cdef int r
+        if self.team.owed:
+            self.owner.pay(self.record)
         self._begin()
         if self.program.large:
             with nogil:

@@ -24,7 +24,7 @@ from .native_core import core
 if TYPE_CHECKING:
     from .job import Job
 
-__all__ = ["Ground"]
+__all__ = ["TEAMS", "Ground"]
 
 LINES_BYTES = SLOTS * SLOT_BYTES
 LEFT_BYTES = 64

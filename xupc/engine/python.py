@@ -61,7 +61,7 @@ class Team:
         self.value = 0
         self.unsynced = 0
         self.verdict = False
-        self.blocked = False
+        self.blocked = self.owed = False
         self.since = 0
         self.history = [0] * SLOTS
         self.forget()
@@ -164,6 +164,8 @@ class Instance:
     def begin(self) -> None:
         """Start a call."""
         team = self.team
+        if team.owed:
+            self.owner.pay(self.record)
         team.op += 1
         team.fp = mix(team.fp, self.hash)
         team.unsynced += self.owner.size > 1

@@ -43,9 +43,11 @@ class Record:
         Whether the others raise the same type (HeapError), not a mismatch.
     raised
         An error that a function of the user's raised, pickled: all threads raise it.
+    late
+        How many operations of the call were over when this thread found something wrong.
     """
 
-    __slots__ = ("_arguments", "error", "name", "raised", "shared_error", "title")
+    __slots__ = ("_arguments", "error", "late", "name", "raised", "shared_error", "title")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Record:
         self.error: BaseException | None = None
         self.shared_error = False
         self.raised = ""
+        self.late = 0
         self.title = title or self.call
 
     @classmethod

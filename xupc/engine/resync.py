@@ -179,6 +179,9 @@ def _conditions(instance: Any) -> Iterator[Condition]:
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that brought me here ends nowhere
+    most, ahead = verdict.data["ahead"]
+    if most == mine - record.late + 1 and ahead != record.call:
+        team.owe(ahead, verdict.error_for(Record(ahead.partition("(")[0])))
     raise team.job.agree(verdict.error_for(record))
 
 
@@ -226,12 +229,17 @@ def _resync(
     if apart["place"] is not None:
         since = [call for call in calls if call[0] >= apart["start"]][apart["place"] :]
         earlier = since[0][2] if since else None
-    told = [None if r is None else r.as_data() for r in (record, earlier)]
+    told = [last - record.late, *(None if r is None else r.as_data() for r in (record, earlier))]
 
     def judge(rows: list[Any]) -> Any:
-        now = [Record.from_data(now) for now, _ in rows]
-        then = [None if then is None else Record.from_data(then) for _, then in rows]
-        return compare(now, team.threads, then if apart["earlier"] else None)
+        now = [Record.from_data(now) for _, now, _ in rows]
+        then = [None if then is None else Record.from_data(then) for _, _, then in rows]
+        found = compare(now, team.threads, then if apart["earlier"] else None)
+        most = max(op for op, _, _ in rows)
+        found["ahead"] = most, next(
+            r.call for r, (op, *_) in zip(now, rows, strict=True) if op == most
+        )
+        return found
 
     verdict = Verdict((yield from talk.round(told, judge, last=True)))
     core.restart(apart["op"], core.epoch)

@@ -311,6 +311,22 @@ def numbers(world: xupc.Team) -> None:
     team.node.barrier()  # which has a lower number
     assert len({kept[0], kept[3], kept[6]}) == 3, kept
 
+    # Offsets come again with a number: plans of other teams, which know addresses, go.
+    src = xupc.all_alloc(BLOCK * world.size, np.uint8, BLOCK)
+    src.local[:] = world.rank + 1
+    blocks, perm = tuple(src.ptr(BLOCK * r) for r in range(world.size)), tuple(range(world.size))
+    views = []
+    for _ in range(3):
+        world.job.next_team = 1 << 17
+        team = world.split(0)
+        array = xupc.all_alloc(BLOCK * team.size, np.uint8, BLOCK, team=team)
+        views.append(array.local)  # keeps the mapping, so that another one lies elsewhere
+        places = tuple(array.ptr(BLOCK * r) for r in range(world.size))
+        xupc.all_permute_x(places, blocks, perm, (8,) * world.size)
+        assert views[-1][:8].tolist() == [world.rank + 1] * 8, (team.number, views[-1][:8])
+        world.barrier()
+        team.free()
+
 
 def interrupted(world: xupc.Team) -> None:
     """An interrupt between the steps of a call that all make leaves nobody waiting."""
