@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'xupc' has no attribute {name!r}")
 
 
-__all__ = [
+__all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "ADD",
     "AND",
     "ASYNC",
@@ -162,7 +162,6 @@ __all__ = [
     "MIN",
     "MULT",
     "MULTICORE",
-    "MYTHREAD",
     "NONCOMM_FUNC",
     "OR",
     "OUT_ALLSYNC",
@@ -171,7 +170,6 @@ __all__ = [
     "PULL",
     "PUSH",
     "REPRODUCIBLE",
-    "THREADS",
     "TICK_MAX",
     "TICK_MIN",
     "XOR",

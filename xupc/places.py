@@ -142,6 +142,8 @@ class Numbers(Entered):
 class Side(Protocol):
     """dst or src of a call."""
 
+    given: Any
+
     @property
     def lists(self) -> tuple[Entered, ...]:
         """What has to be read."""

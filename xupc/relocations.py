@@ -311,6 +311,8 @@ class Relocation(SharedCall):
 
     def _check_given(self, call: Call) -> None:
         name, given, team = self.__name__, call.given, call.team
+        if given.src.given is None and self.base not in _ROOTED:
+            raise FlagError(f"{name}: src: in place is for {', '.join(_ROOTED)} only, got None")
         one, threads = self._entries_of(call), team.size
         given.dst.prepare(name, team, _length(one.dst, threads))
         given.src.prepare(name, team, _length(one.src, threads))

@@ -100,8 +100,8 @@ def init(
     if _world is not None:
         _world.job.check()
         explicit = (heap_size, nodes, timeout) != (None, None, None) or comm is not None
-        if explicit and (settings != _world.job.settings or comm is not _world.job.settings_comm):
-            raise ValueError("init: xupc is initialized already, with other arguments")
+        if explicit and (other := _world.job.differs(settings, comm)):
+            raise ValueError(f"init: xupc is initialized already, with another {other}")
         return _world
     _install_hooks()
     job = _halfway = Job(settings)

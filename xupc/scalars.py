@@ -58,6 +58,9 @@ def _kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
         return _POINTER, np.dtype((np.void, _ENVELOPE))
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return f"numpy {value.dtype}", value.dtype
+    for kind, dtype in _PYTHON.items():  # of a class of the user's: it comes back as a plain one
+        if isinstance(value, kind):
+            return kind.__name__, dtype
     raise TypeError(
         f"{call}: value: expected an int, float, complex, bool, numpy scalar or "
         f"SharedPointer, got {show(value)}"

@@ -384,7 +384,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             if _overlap(dst, src):
                 raise OverlapError(f"{call}: dst and src overlap")
         n = self._block(team, dst, src)
-        return dst, src, in_place, n, either.dtype
+        return dst, src, in_place, n, self._travels_as(either.dtype)
 
     def _array(self, x: Any, name: str) -> Array:
         call = self.__name__
@@ -456,14 +456,20 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if src is None and not ready.in_place and self.form.in_place:
             assert dst is not None
             src = ready.src = dst.copy()  # what the algorithm cannot do in place
-        if dst is not None and not _plain(dst):
+        if dst is not None and not self._plain(dst):
             if dst.flags.writeable:
                 ready.into = dst
-            ready.dst = np.ascontiguousarray(dst)
-            if ready.dst is dst or not ready.dst.flags.aligned:
-                ready.dst = dst.copy()
-        if src is not None and not _plain(src):
-            ready.src = src.copy()
+            ready.dst = dst.astype(self._travels_as(dst.dtype), "C", subok=False)
+        if src is not None and not self._plain(src):
+            ready.src = src.astype(self._travels_as(src.dtype), "C", subok=False)
+
+    def _plain(self, x: Array) -> bool:
+        """Whether the core can take an array as it is."""
+        return _plain(x) and (x.dtype.isnative or not self.form.reduces)
+
+    def _travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """What is reduced is in the native byte order."""
+        return dtype.newbyteorder("=") if self.form.reduces else dtype
 
     def _instance(
         self, team: Team, kind: Kind, full: int, kernel: Any, record: Record

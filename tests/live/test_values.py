@@ -33,6 +33,12 @@ def test_every_form(live: Callable[..., Any], threads: int, nodes: str | None, c
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.parametrize("nodes", [None, "2,1"])
+def test_rare_kinds(live: Callable[..., Any], nodes: str | None) -> None:
+    result = live(3, f"{PROGRAMS}/kinds.py", nodes=nodes)
+    assert result.stdout.count("done") == 3
+
+
 @pytest.mark.parametrize(("threads", "nodes"), [(3, None), pytest.param(3, "1,2", marks=ONCE)])
 def test_what_is_ignored_may_be_any_array(
     live: Callable[..., Any], threads: int, nodes: str | None

@@ -484,6 +484,16 @@ def test_codes_and_attributes() -> None:
     assert (func.func, func.code) == (min, None)
 
 
+def test_times() -> None:
+    x = np.array([3, -1, 7, "NaT", 5], "m8[s]")
+    for op, expected in ((Op.ADD, np.sum), (Op.MIN, np.min), (Op.MAX, np.max)):
+        for some in (x[:3], x):
+            assert np.array_equal(find("m8[s]", op).fold(some), expected(some), equal_nan=True)
+    out = np.empty(3, "M8[s]")
+    find("M8[s]", Op.MAX).scan(out, x[:3].astype("i8").astype("M8[s]"))
+    assert out.astype("i8").tolist() == [3, 3, 7]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
@@ -497,7 +507,8 @@ def test_codes_and_attributes() -> None:
         (("O", Op.ADD), TypeError, "all_reduce: op: ADD.*object"),
         (("O", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*object"),
         (("i4,i4", Op.ADD), TypeError, "all_reduce: op: ADD"),
-        (("m8[s]", Op.ADD), TypeError, "all_reduce: op: ADD"),
+        (("m8[s]", Op.MULT), TypeError, "all_reduce: op: MULT.*times"),
+        (("M8[s]", Op.ADD), TypeError, "all_reduce: op: ADD.*times"),
         (("S4", Op.MAX), TypeError, "all_reduce: op: MAX"),
         ((np.dtype("f8").newbyteorder(), Op.ADD), TypeError, "native byte order"),
         (("f8", Op.FUNC), ValueError, "all_reduce: func: FUNC"),

@@ -277,6 +277,17 @@ class Job:
             self._start(prepare, deadline)
         self.settings_comm = comm
 
+    def differs(self, settings: Settings, comm: Any) -> str:
+        """What another init asks for that this one did not, in words."""
+        mine, theirs = vars(self.settings), vars(settings)
+        for name in ("heap_size", "nodes", "timeout"):
+            if mine[name] != theirs[name]:
+                return f"{name}: {mine[name]!r}, not {theirs[name]!r}"
+        world = self.network.mpi.COMM_WORLD
+        if (self.settings_comm or world) != (comm or world):
+            return "comm"
+        return ""
+
     @contextlib.contextmanager
     def _deadline(self, call: str) -> Iterator[Deadline]:
         self._watched = True

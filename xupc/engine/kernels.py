@@ -46,6 +46,7 @@ _UFUNCS: dict[Op, Binary] = {
     Op.MIN: np.minimum,
     Op.MAX: np.maximum,
 }
+_OF_TIMES = {"m": (Op.ADD, *_ORDER), "M": _ORDER}  # NaT as an operand gives NaT
 # Of bool, as in numpy. Any byte but 0 is true.
 _OF_BOOL = {
     Op.ADD: Op.LOGOR,
@@ -91,7 +92,7 @@ class Kernel:
         self.op = op
         self.func = func
         self.code = code
-        part = dtype.type(0).real.dtype  # complex: of both parts
+        part = np.zeros(1, dtype).real.dtype  # complex: of both parts
         self._padded = part.kind == "f" and part.itemsize > 10 and np.finfo(part).nmant == 63
         self._settles = dtype.kind in "fc" and (func is None or self._padded)
 
@@ -454,10 +455,10 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         hint = ": a function is func=, with xupc.FUNC" if callable(op) else ""
         raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}{hint}")
     dtype = np.dtype(dtype)
-    if dtype.kind not in "biufc" or not dtype.isnative:
+    if dtype.kind not in "biufcmM" or not dtype.isnative:
         raise TypeError(
             f"{call}: op: {op.name} on dtype {dtype}: expected a boolean, integer, floating or "
-            "complex dtype in native byte order"
+            "complex dtype in native byte order, or one of times"
         )
     if op in _USER:
         return _of_user(dtype, op, func, call)
@@ -465,6 +466,8 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         raise ValueError(f"{call}: func: expected None with {op.name}, got {_name(func)}")
     if op in _BITWISE and dtype.kind in "fc":
         raise TypeError(f"{call}: op: {op.name} is for integers, not for dtype {dtype}")
+    if dtype.kind in _OF_TIMES and op not in _OF_TIMES[dtype.kind]:
+        raise TypeError(f"{call}: op: {op.name} is not for times, dtype {dtype}")
     if op in _ORDER and dtype.kind == "c":
         raise TypeError(f"{call}: op: {op.name} needs an order, dtype {dtype} has none")
 
