@@ -112,7 +112,7 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
         for thread in job.machine
         if (rank := team.rank_of(thread)) is not None
     }
-    team.agreement.agree_room(heap.room_for(sum(parts.values()), "all_alloc") or "")
+    team.agreement.agree_room(heap.room_for(parts.values(), "all_alloc") or "")
     offset = heap.find_room(nbytes)
     if offset is None:
         offset = heap.grow(nbytes)
@@ -125,7 +125,8 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
     try:
         team.agreement.agree_room(why)
     except HeapError:
-        heap.drop(offset, mine)
+        if not why:
+            heap.drop(offset, mine)
         heap.unfind(offset)
         raise
     return offset

@@ -142,3 +142,70 @@ def test_limited_cgroup(
     result = live(threads, PROGRAM, args=args, nodes=nodes)
     assert "done: " in result.stdout
     assert _killed(limited_cgroup) == 0
+
+
+FILLED = """
+    import os, xupc
+    folder = os.environ["XUPC_SHM_DIR"]
+
+    def fill(pages):
+        "Fill the directory, but for so many pages."
+        xupc.barrier()
+        if me == 0:
+            with open(folder + "/full", "wb", buffering=0) as file:
+                stat = os.statvfs(folder)
+                size = (stat.f_bavail - pages) * stat.f_frsize
+                if size > 0:
+                    os.posix_fallocate(file.fileno(), 0, size)
+        xupc.barrier()
+
+    xupc.init(heap_size="64KiB", timeout=20)
+    me = xupc.MYTHREAD
+"""
+
+
+@pytest.mark.parametrize("viewed", [False, pytest.param(True, marks=ONCE)])
+def test_freeing_takes_no_pages(
+    live: Callable[..., Any], small_directory: Path, viewed: bool
+) -> None:
+    """Threads without a part have no pages there, not even for zeros."""
+    program = f"""{FILLED}
+    arrays = [xupc.all_alloc(n, "u1", 0) for n in (100, 5000)]
+    last = xupc.all_alloc(3, "u1", 1)
+    views = [A.local for A in arrays] if {viewed} else []
+    fill(0)
+    for A in arrays:
+        xupc.all_free(A)
+    del views
+    xupc.all_free(last)
+    if me == 0:
+        os.unlink(folder + "/full")
+    xupc.barrier()
+    again = [xupc.all_alloc(3 * n, "u1", "*") for n in (100, 5000)]
+    assert not any(A.local.any() for A in again)
+    print("done: freed", flush=True)
+    """
+    env = {"XUPC_SHM_DIR": str(small_directory)}
+    result = live(3, program, env=env)
+    assert result.stdout.count("done: freed") == 3, result.report()
+
+
+@pytest.mark.parametrize("pages", [1, pytest.param(2, marks=ONCE)])
+def test_pages_for_some_threads_only(
+    live: Callable[..., Any], small_directory: Path, pages: int
+) -> None:
+    program = f"""{FILLED}
+    fill({pages})
+    try:
+        xupc.all_alloc(3 * 40, "u1", "*")
+    except xupc.HeapError as e:
+        print("done: " + str(e), flush=True)
+    xupc.barrier()
+    if me == 0:
+        os.unlink(folder + "/full")
+    xupc.barrier()
+    assert not xupc.all_alloc(3 * 40, "u1", "*").local.any()
+    """
+    env = {"XUPC_SHM_DIR": str(small_directory)}
+    result = live(3, program, env=env)
+    assert result.stdout.count("done: all_alloc: 120 bytes ") == 3, result.report()

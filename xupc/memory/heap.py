@@ -22,9 +22,10 @@ watched by weak reference; freed memory with a live one is quarantined.
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ __all__ = ["RANGE", "Heap", "HeapSegment"]
 
 ALIGN = 64
 PAGE = 65536
+SMALL_PAGE = mmap.PAGESIZE
 RANGE = 46
 """Bits of the offsets of one heap: a team's begin at its number times 2**46."""
 
@@ -109,7 +111,7 @@ class Heap:
         self._zone = Allocator(first_end - self.scratch_end, ALIGN, self.scratch_end)
         self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
         self._live: dict[int, Allocation] = {}  # offset -> collective allocation
-        self._quarantine: list[tuple[int, int]] = []
+        self._quarantine: list[tuple[int, int, int]] = []
         self._own_quarantine: list[tuple[int, int]] = []
         self._serial = 0
         self._add_segment(first_end - base)
@@ -259,13 +261,20 @@ class Heap:
         assert offset is not None
         return offset
 
-    def room_for(self, nbytes: int, call: str) -> str | None:
-        """Why `nbytes` more on my machine do not fit, None if they do."""
-        free = free_space()
-        if nbytes <= free:
+    def room_for(self, nbytes: int | Iterable[int], call: str) -> str | None:
+        """Why `nbytes` more on my machine, or so many in several places, do not fit.
+
+        None if they do.
+        """
+        parts = [nbytes] if isinstance(nbytes, int) else list(nbytes)
+        try:
+            free = free_space()
+        except OSError as e:
+            return f"{call}: cannot find out how many bytes are free in {shm_dir()}: {e}"
+        if sum(-(-part // SMALL_PAGE) * SMALL_PAGE for part in parts) <= free:
             return None
         return (
-            f"{call}: {nbytes} bytes on this machine do not fit: "
+            f"{call}: {sum(parts)} bytes on this machine do not fit: "
             f"{free} bytes are free in {shm_dir()}"
         )
 
@@ -278,10 +287,16 @@ class Heap:
         s.segment.reserve(self.local * s.size + offset - s.start, nbytes)
 
     def drop(self, offset: int, nbytes: int) -> None:
-        """Give the pages of my part back; zeros are read there then."""
+        """Give the pages of my part back; zeros are read there then.
+
+        `nbytes` is what I took there: a page that I did not take must not be written to.
+        """
+        if nbytes == 0:
+            return
         s = self.segment_of(offset)
         at = self.local * s.size + offset - s.start
-        first, last = -(-at // 4096) * 4096, (at + nbytes) // 4096 * 4096
+        first = -(-at // SMALL_PAGE) * SMALL_PAGE
+        last = (at + nbytes) // SMALL_PAGE * SMALL_PAGE
         if first >= last:
             s.segment.array[at : at + nbytes] = 0
             return
@@ -330,18 +345,18 @@ class Heap:
 
     @property
     def quarantined(self) -> list[tuple[int, int]]:
-        """Freed ranges that some thread still views."""
-        return self._quarantine
+        """Freed ranges that some thread still views: offset, bytes of the largest part."""
+        return [(offset, nbytes) for offset, nbytes, _ in self._quarantine]
 
     def retire(self, allocation: Allocation, viewed: bool) -> None:
         """End a collective allocation; `viewed`: on some thread a view is alive."""
         del self._live[allocation.offset]
-        nbytes = self._zone.size_of(allocation.offset)
+        mine = allocation.part(self.me)[1]
         if viewed:
-            self._zone.quarantine(allocation.offset)
-            self._quarantine.append((allocation.offset, nbytes))
+            nbytes = self._zone.quarantine(allocation.offset)
+            self._quarantine.append((allocation.offset, nbytes, mine))
         else:
-            self.drop(allocation.offset, nbytes)
+            self.drop(allocation.offset, mine)
             self._zone.free(allocation.offset)
 
     def size_of(self, offset: int) -> int:
@@ -350,8 +365,8 @@ class Heap:
 
     def release(self, index: int) -> None:
         """A quarantined range is viewed no more, on any thread."""
-        offset, nbytes = self._quarantine.pop(index)
-        self.drop(offset, nbytes)
+        offset, _, mine = self._quarantine.pop(index)
+        self.drop(offset, mine)
         self._zone.release(offset)
 
     def close(self) -> None:

@@ -92,18 +92,14 @@ class Segment:
         Raises
         ------
         HeapError
-            If the file system has no space.
+            If the file system has no space, or refuses.
         """
         if nbytes <= 0:
             return
         try:
             os.posix_fallocate(self.map_fd, offset, nbytes)
         except OSError as e:
-            if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
-                raise HeapError(
-                    f"no space for {nbytes} bytes in {shm_dir()}: {free_space()} bytes are free"
-                ) from e
-            raise
+            raise HeapError(f"no space for {nbytes} bytes in {shm_dir()}: {_reason(e)}") from e
         except AttributeError:  # macOS has no posix_fallocate
             self.array[offset : offset + nbytes] = 0
 
@@ -121,6 +117,14 @@ class Segment:
         if sys.platform == "linux" and _punch_hole(self.map_fd, offset, nbytes):
             return
         self.array[offset : offset + nbytes] = 0
+
+
+def _reason(error: OSError) -> str:
+    """Why pages could not be taken."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+        with contextlib.suppress(OSError):
+            return f"{free_space()} bytes are free"
+    return str(error)
 
 
 def _punch_hole(fd: int, offset: int, nbytes: int) -> bool:
