@@ -209,3 +209,30 @@ def test_pages_for_some_threads_only(
     env = {"XUPC_SHM_DIR": str(small_directory)}
     result = live(3, program, env=env)
     assert result.stdout.count("done: all_alloc: 120 bytes ") == 3, result.report()
+
+
+@ONCE
+def test_a_directory_that_has_gone(live: Callable[..., Any], tmp_path: Path) -> None:
+    """What is free cannot be asked: an error on every thread."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    program = """
+        import os, xupc
+        team = xupc.init(heap_size="64KiB", timeout=20)
+        xupc.barrier()
+        if xupc.MYTHREAD == 0:
+            os.rmdir(os.environ["XUPC_SHM_DIR"])
+        xupc.barrier()
+        for call in (
+            lambda: xupc.all_alloc(600, "u1", "*"),
+            lambda: xupc.node_array(8, "u1"),
+            lambda: team.split(0),
+        ):
+            try:
+                call()
+            except xupc.HeapError as e:
+                print("done: " + str(e), flush=True)
+            xupc.barrier()
+    """
+    result = live(3, program, env={"XUPC_SHM_DIR": str(folder)})
+    assert result.stdout.count("done: ") == 9, result.report()

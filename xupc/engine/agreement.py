@@ -104,29 +104,38 @@ class Agreement:
                 if whole:
                     segment.reserve(0, nbytes)
                 path = segment.path
+                if len(json.dumps(path)) > OFFER // 4:
+                    raise HeapError(f"{call}: the path of {shm_dir()} is too long")
             except HeapError as e:
                 why = str(e)
+            except OSError as e:
+                why = f"{call}: cannot find out how many bytes are free in {shm_dir()}: {e}"
         path, why, maker = self._share(comm, (path, why, self.job.who))
-        self.agree_room(why)
-        if segment is None:
+        if segment is None and not why:
             try:
                 segment = attach(path, nbytes)
-            except OSError as e:  # a file without a name is gone with its maker
+            except FileNotFoundError as e:  # a file without a name is gone with its maker
                 wait = Waiting(self.job, None, "the making of a shared segment")
-                what = f"{maker} died" if isinstance(e, FileNotFoundError) else "mapping failed"
-                raise self.job.guard.mpi_failed(e, wait, what) from e
-        request = comm.Ibarrier()
-        self.job.engine.wait_for(request.Test, "the making of a shared segment")
+                raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
+            except OSError as e:
+                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {e}"
+        try:
+            self.agree_room(why)
+        except HeapError:
+            if segment is not None:
+                segment.discard()
+            raise
+        assert segment is not None
         segment.settle()
         return segment
 
     def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
-        """Something small that JSON can carry, from one thread to all of `comm`."""
+        """A text or several, from one thread to all of `comm`; what is too long is cut."""
         buffer = bytearray(OFFER)
         if comm.Get_rank() == root:
             text = json.dumps(data).encode()
             if len(text) > OFFER:
-                text = json.dumps(data[: OFFER // 8]).encode()
+                text = json.dumps(_cut(data)).encode()
             buffer[: len(text)] = text
         request = comm.Ibcast([buffer, OFFER, self.link.mpi.BYTE], root)
         self.job.engine.wait_for(request.Test, "all threads' word on a shared segment")
@@ -137,3 +146,10 @@ class Agreement:
         if self.link is self.job.network.link:
             return []
         return [t for t in self.threads if t != self.job.me]
+
+
+def _cut(data: Any) -> Any:
+    """Texts that fit an offer, whatever their characters become in JSON; a path is short enough."""
+    if isinstance(data, str):
+        return data[: OFFER // 16]
+    return [text if len(json.dumps(text)) <= OFFER // 4 else text[: OFFER // 64] for text in data]

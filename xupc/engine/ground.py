@@ -91,7 +91,7 @@ class Ground:
             if core is not None and job.native:
                 nbytes = int(core.sync_bytes(tree.node_size(node)))
                 sync = agreement.shared_segment(node_comm, nbytes, "split", whole=True)
-                made.callback(sync.close_fd)
+                sync.close_fd()
             heap = _make_heap(job, link, agreement, node_comm, threads, tree, number)
         except XupcError:  # on all of them; and if one has died, or all are lost otherwise
             if job.broken is None:
@@ -110,9 +110,7 @@ class Ground:
         if self.node_comm is not self.link.comm:
             self.node_comm.Free()
         self.link.free()
-        if self.sync is not None:
-            self.sync.close_fd()
-            self.sync = None
+        self.sync = None
 
 
 def _number(job: Job, agreement: Agreement) -> int:
@@ -148,8 +146,12 @@ def _make_heap(
         segment = agreement.shared_segment(node_comm, size * width, "split")
         if tree.node_count == 1:
             return segment, None
-        with job.blocking("split"):
-            window = link.window(segment.address, size * width)
+        try:
+            with job.blocking("split"):
+                window = link.window(segment.address, size * width)
+        except XupcError:
+            segment.close_fd()
+            raise
         return segment, RemoteMemory(job, window, threads)
 
     heap = Heap(

@@ -86,6 +86,18 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
+    def read_only(self) -> mmap.mmap:
+        """Another mapping of it, that cannot be written to."""
+        return _mapping(self.map_fd, self.nbytes, mmap.ACCESS_READ)
+
+    def discard(self) -> None:
+        """Give back all but my mapping, which nobody uses: its pages, name and descriptor."""
+        self.settle()
+        if self.fd >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, 0)
+        self.close_fd()
+
     def reserve(self, offset: int, nbytes: int) -> None:
         """Take the pages of a range, zero-filled where they are new.
 
@@ -190,20 +202,30 @@ def attach(path: str, nbytes: int) -> Segment:
     Raises
     ------
     OSError
-        If the file is out of reach: then the two do not share a node.
+        If the file is out of reach: then the two do not share a node. If it cannot be mapped.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    if os.fstat(fd).st_size != nbytes:
+    try:
+        if os.fstat(fd).st_size != nbytes:
+            raise OSError(errno.ESTALE, f"{path} is not the segment it should be")
+        return _map(fd, path, False, nbytes)
+    except BaseException:
         os.close(fd)
-        raise OSError(errno.ESTALE, f"{path} is not the segment it should be")
-    return _map(fd, path, False, nbytes)
+        raise
 
 
 def _map(fd: int, path: str, named: bool, nbytes: int) -> Segment:
-    mapping = mmap.mmap(fd, nbytes)
+    mapping = _mapping(fd, nbytes, mmap.ACCESS_WRITE)
     array = np.frombuffer(mapping, dtype=np.uint8)
     address = int(array.__array_interface__["data"][0])
     return Segment(fd, path, named, nbytes, mapping, array, address)
+
+
+def _mapping(fd: int, nbytes: int, access: int) -> mmap.mmap:
+    """A mapping that keeps no descriptor, if Python is new enough."""
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(fd, nbytes, access=access, trackfd=False)
+    return mmap.mmap(fd, nbytes, access=access)
 
 
 # -- locks: who is alive -------------------------------------------------------------------------
