@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -110,6 +111,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
     group.enter(call)
     record = Record(call, [("root", show(root))])
     source: Array | None = None
+    mine: bytes | None = None
     kind = np.dtype(np.uint8)
     try:
         if wrong is not None:
@@ -119,13 +121,13 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
             raise ValueError(f"{call}: root: expected 0 <= root < {group.size}, got {top}")
         if group.rank == top:
             source, kind = _given(array, call)
+            mine = _pickled(source, kind, call)
     except Exception as e:
         return group.fail(e, record)  # type: ignore[no-any-return]
     with group.job.whole(call):
         words = Words(group, record, fingerprint(call, top))
-        mine = None if source is None else pickle.dumps((source.shape, kind))
         shape, kind = pickle.loads(words.from_root(mine, top))
-        segment = _node_segment(words, _nbytes(shape, kind, call), call, keep_fd=True)
+        segment = _node_segment(words, _nbytes(shape, kind, call), call, read_only=True)
         if segment is not None:
             if source is not None:
                 np.frombuffer(segment.map, kind, source.size).reshape(shape)[...] = source
@@ -141,16 +143,20 @@ def _shape(shape: Any, call: str) -> Shape:
     for n in lengths:
         if n < 0:
             raise ValueError(f"{call}: shape: expected lengths of at least 0, got {show(shape)}")
+    try:
+        np.empty((0,) * len(lengths))
+    except ValueError as e:
+        raise ValueError(f"{call}: shape: {len(lengths)} dimensions are too many: {e}") from None
     return lengths
 
 
 def _nbytes(shape: Shape, dtype: np.dtype[Any], call: str) -> int:
     nbytes = dtype.itemsize
     for n in shape:
-        nbytes *= n
+        nbytes *= max(n, 1)  # numpy looks at the other lengths of an empty array, too
     if nbytes >= _MOST:
         raise ValueError(f"{call}: shape: {shape} of {dtype} is {nbytes} bytes, too many")
-    return nbytes
+    return 0 if 0 in shape else nbytes
 
 
 def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
@@ -163,29 +169,56 @@ def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
         raise TypeError(str(e).replace("dtype is", "array has dtype")) from None
 
 
+def _pickled(array: Array, dtype: np.dtype[Any], call: str) -> bytes:
+    """What the others have to know of thread root's array."""
+    try:
+        return pickle.dumps((array.shape, dtype))
+    except Exception as e:  # of what the dtype's metadata hold
+        raise TypeError(f"{call}: array has dtype {dtype!r}, which cannot be pickled: {e}") from e
+
+
 def _ndarray(
-    segment: Segment | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
+    segment: _NodeSegment | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
 ) -> Array:
     """An array that alone keeps the mapping; of an empty one there is none."""
     if segment is None:
         empty = np.zeros(shape, dtype)
         empty.flags.writeable = not read_only
         return empty
-    memory = segment.map
-    if read_only:  # nobody can write to it, whatever flags he sets
-        memory = mmap.mmap(segment.map_fd, segment.nbytes, access=mmap.ACCESS_READ)
-    segment.close_fd()
     count = 1
     for n in shape:
         count *= n
-    return np.frombuffer(memory, dtype, count).reshape(shape)
+    return np.frombuffer(segment.result, dtype, count).reshape(shape)
 
 
 # --- a node's segment ---------------------------------------------------------------------------
+@dataclass
+class _NodeSegment:
+    """A segment, and the mapping of it that the user's array keeps."""
+
+    segment: Segment
+    result: mmap.mmap
+
+    @property
+    def map(self) -> mmap.mmap:
+        """That can be written to."""
+        return self.segment.map
+
+    @property
+    def nbytes(self) -> int:
+        return self.segment.nbytes
+
+    @property
+    def address(self) -> int:
+        return self.segment.address
+
+
 def _node_segment(
-    words: Words, nbytes: int, call: str, *, keep_fd: bool = False
-) -> Segment | None:
+    words: Words, nbytes: int, call: str, *, read_only: bool = False
+) -> _NodeSegment | None:
     """A segment that all threads of my node have mapped, its pages taken; None if empty.
+
+    `read_only`: nobody can write to the resulting array, whatever flags he sets.
 
     HeapError on every thread, with nothing left, if it fits on some machine not.
     """
@@ -193,23 +226,26 @@ def _node_segment(
         return None
     words.agree(_no_room(words, nbytes, call))
     segment, why = _shared(words, nbytes, call)
-    if not why:
-        assert segment is not None
+    result: mmap.mmap | None = None
+    if segment is not None and not why:
         why = _take_share(words, segment)
+        try:
+            result = segment.read_only() if read_only else segment.map
+        except OSError as e:
+            why = why or _unmapped(nbytes, e, call)
     try:
         words.agree(why)
     except HeapError:
         if segment is not None:
-            segment.give_back(0, segment.nbytes)  # the error's traceback may keep the mapping
-            segment.close_fd()
+            segment.discard()  # the error's traceback may keep the mapping
         raise
     finally:
         if segment is not None:
             segment.settle()
+            segment.close_fd()
     assert segment is not None
-    if not keep_fd:
-        segment.close_fd()
-    return segment
+    assert result is not None
+    return _NodeSegment(segment, result)
 
 
 def _no_room(words: Words, nbytes: int, call: str) -> str:
@@ -224,6 +260,10 @@ def _no_room(words: Words, nbytes: int, call: str) -> str:
     return f"{why}, for {nbytes} bytes on each of {mine} node(s)" if why else ""
 
 
+def _unmapped(nbytes: int, error: OSError, call: str) -> str:
+    return f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {error}"
+
+
 def _shared(words: Words, nbytes: int, call: str) -> tuple[Segment | None, str]:
     """The node root makes a segment, its threads map it; or why that cannot be."""
     team = words.team
@@ -234,7 +274,7 @@ def _shared(words: Words, nbytes: int, call: str) -> tuple[Segment | None, str]:
         try:
             return attach(path, nbytes), ""
         except OSError as e:
-            return None, f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {e}"
+            return None, _unmapped(nbytes, e, call)
     segment, why = None, ""
     try:
         segment = create(nbytes)
@@ -255,8 +295,6 @@ def _take_share(words: Words, segment: Segment) -> str:
         segment.reserve(begin, end - begin)
     except HeapError as e:
         return f"{words.record.name}: {e}"
-    except OSError as e:
-        return f"{words.record.name}: no space for {segment.nbytes} bytes: {e}"
     return ""
 
 
@@ -342,7 +380,7 @@ class Words:
 
 
 # --- between nodes -----------------------------------------------------------------------------
-def _between_nodes(words: Words, segment: Segment, root: int) -> None:
+def _between_nodes(words: Words, segment: _NodeSegment, root: int) -> None:
     """The bytes of the root's node to one thread of each other node.
 
     Large ones go in chunks, of which each link carries one at the same time.
