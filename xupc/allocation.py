@@ -202,9 +202,9 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         allocation.retire()
         invalidate()
         if allocation.kind == "global":
-            if world.rank == 0:
-                world.job.global_zone.free(offset)
-            world.agreement.agree([0])
+            freed = world.rank != 0 or world.job.global_zone.free(offset)
+            if world.agreement.agree([int(not freed)])[0]:
+                raise ValueError(f"all_free: x is in a freed array: {allocation!r}")
             return None
         heap = on.heap
         viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
@@ -290,8 +290,10 @@ def free(x: SharedArray | SharedPointer) -> None:
         raise ValueError("free: x: made by all_alloc: free it with xupc.all_free")
     _unused(allocation, "free")
     if allocation.kind == "global":
-        world.job.global_zone.free(offset)
+        freed = world.job.global_zone.free(offset)
         allocation.retire()
+        if not freed:
+            raise ValueError(f"free: x is in a freed array: {allocation!r}")
     elif thread == world.rank:
         world.job.heap.free_own(allocation)
     else:

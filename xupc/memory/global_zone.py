@@ -76,6 +76,11 @@ class GlobalZone:
                     table.insert(i, (here, size))
                     return here
                 here = start + taken
+        if len(table) == ENTRIES:
+            raise HeapError(
+                f"global_alloc: {nbytes} bytes: the table of the global zone is full: no more "
+                f"than {ENTRIES} allocations at a time"
+            )
         raise HeapError(
             f"global_alloc: {nbytes} bytes of each thread do not fit the global zone of "
             f"{self.end - self.start - TABLE_BYTES} bytes, {self._free(table)} of them free "
@@ -85,14 +90,14 @@ class GlobalZone:
     def _free(self, table: list[tuple[int, int]]) -> int:
         return self.end - self.start - TABLE_BYTES - sum(n for _, n in table)
 
-    def free(self, offset: int) -> None:
-        """Give back what `alloc` gave."""
+    def free(self, offset: int) -> bool:
+        """Give back what `alloc` gave; False if that was done before."""
         with self._table() as table:
             for i, (start, _) in enumerate(table):
                 if start == offset:
                     del table[i]
-                    return
-        raise ValueError(f"free: offset {offset} of the global zone is not allocated")
+                    return True
+        return False
 
     def clear(self, thread: int, offset: int, nbytes: int) -> None:
         """Zero a range of a thread."""
