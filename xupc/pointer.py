@@ -165,7 +165,10 @@ def resolve_blocksize(blocksize: object, nelems: int, threads: int, call: str) -
         return max(1, -(-nelems // threads))
     if isinstance(blocksize, bool | Flags) or not isinstance(blocksize, SupportsIndex):
         raise TypeError(f"{call}: blocksize is {show(blocksize)}: {expected}")
-    number = operator.index(blocksize)
+    try:
+        number = operator.index(blocksize)
+    except TypeError as e:  # of an array that is no scalar
+        raise TypeError(f"{call}: blocksize is {show(blocksize)}: {expected}") from e
     if number < 0:
         raise ValueError(f"{call}: blocksize is {show(number)}: {expected}")
     return number
