@@ -777,7 +777,10 @@ def _record(p: SharedPointer, *, whole: bool) -> _Record:
 
 
 def _resolve(memory: Memory, record: _Record, members: Sequence[int] | None) -> Allocation:
-    """The allocation that a record tells of: the very one if it is known here."""
+    """The allocation that a record tells of: the very one if it is known here.
+
+    What is not known here, and would be if it were live, was freed.
+    """
     memory = memory.home(record.offset)
     known = memory.allocation_at(record.first, record.offset)
     if known is not None and known.serial == record.serial and known.offset == record.offset:
@@ -793,7 +796,7 @@ def _resolve(memory: Memory, record: _Record, members: Sequence[int] | None) -> 
         record.first,
         kind,
         members=members,
-        live=kind != "all" or members is not None,  # what all threads know is either known or freed
+        live=kind == "global" or (kind == "alloc" and record.first != memory.me),
     )
 
 

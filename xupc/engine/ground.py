@@ -106,11 +106,16 @@ class Ground:
     def close(self) -> None:
         """Blocking, all threads of the team together: give everything back. Views stay."""
         self.job.release(self.heap)
+        self.heap.alive = self._gone
         self.heap.unmap()
         if self.node_comm is not self.link.comm:
             self.node_comm.Free()
         self.link.free()
         self.sync = None
+
+    def _gone(self) -> None:
+        self.job.check()
+        raise ValueError("the team was freed, and its memory with it")
 
 
 def _number(job: Job, agreement: Agreement) -> int:
@@ -160,6 +165,7 @@ def _make_heap(
     )
     heap.world = job.heap.world
     heap.alive = job.check
+    heap.find = job.heap_at
     why = ""
     try:  # remote writes must never find the file system full
         heap.take(heap.individual_end, heap.global_end - heap.individual_end + LINES_BYTES, "split")

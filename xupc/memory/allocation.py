@@ -71,8 +71,8 @@ class Memory(Protocol):
     def allocation_at(self, thread: int, offset: int) -> Allocation | None:
         """Return the live allocation that starts at `offset` on `thread`, if known here.
 
-        Known must be what was allocated by all threads together; of what other threads allocated
-        one may know nothing.
+        Known must be what was allocated by all threads together, and by me; of what other threads
+        allocated one may know nothing.
         """
 
 

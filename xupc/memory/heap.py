@@ -111,9 +111,10 @@ class Heap:
         self._zone = Allocator(first_end - self.scratch_end, ALIGN, self.scratch_end)
         self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
         self._live: dict[int, Allocation] = {}  # offset -> collective allocation
+        self._mine: dict[int, Allocation] = {}  # offset -> allocation in the individual zone
         self._quarantine: list[tuple[int, int, int]] = []
         self._own_quarantine: list[tuple[int, int]] = []
-        self._serial = 0
+        self._serial = self._own_serial = 0
         self._add_segment(first_end - base)
 
     # -- segments --------------------------------------------------------------------
@@ -123,9 +124,14 @@ class Heap:
         self._segments.append(HeapSegment(start, size, segment, remote))
         self._starts.append(start)
 
-    def segment_of(self, offset: int) -> HeapSegment:
-        """The segment that holds an offset."""
-        return self._segments[bisect_right(self._starts, offset) - 1]
+    def segment_of(self, offset: int, nbytes: int = 0) -> HeapSegment:
+        """The segment that holds `nbytes` at an offset; ValueError if there is none."""
+        i = bisect_right(self._starts, offset) - 1
+        if i >= 0:
+            segment = self._segments[i]
+            if offset + nbytes <= segment.end:
+                return segment
+        raise ValueError(f"{nbytes} bytes at offset {offset} are outside the heap")
 
     @property
     def segments(self) -> list[HeapSegment]:
@@ -137,9 +143,9 @@ class Heap:
         s = self.segment_of(offset)
         return s.segment.address + offset - s.start, s.size
 
-    def displacement(self, thread: int, offset: int) -> tuple[Any, int]:
-        """(remote access, displacement in the target's exposed memory)."""
-        s = self.segment_of(offset)
+    def displacement(self, thread: int, offset: int, nbytes: int = 0) -> tuple[Any, int]:
+        """(remote access, displacement in the target's exposed memory) of so many bytes."""
+        s = self.segment_of(offset, nbytes)
         return s.remote, self.tree.local_index(thread) * s.size + offset - s.start
 
     # -- the Memory protocol of shared.py ---------------------------------------------
@@ -149,14 +155,16 @@ class Heap:
 
     def home(self, offset: int) -> Heap:
         """The heap that an offset belongs to; ValueError if there is none here."""
-        return self.find(offset)
+        heap = self.find(offset)
+        heap.segment_of(offset)
+        return heap
 
     def view(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
         """Bytes of a thread on my node; None off my node."""
         local = self._local_of.get(thread)
         if local is None:
             return None
-        s = self.segment_of(offset)
+        s = self.segment_of(offset, nbytes)
         at = local * s.size + offset - s.start
         if nbytes == 0:
             return np.empty(0, np.uint8)
@@ -171,7 +179,7 @@ class Heap:
         local = self._local_of.get(thread)
         if local is None:
             return None
-        s = self.segment_of(offset)
+        s = self.segment_of(offset, nbytes)
         at = local * s.size + offset - s.start
         return s.segment.array[at : at + nbytes]
 
@@ -181,7 +189,7 @@ class Heap:
         if raw is not None:
             out[...] = raw
             return
-        remote, displacement = self.displacement(thread, offset)
+        remote, displacement = self.displacement(thread, offset, out.nbytes)
         remote.get(thread, displacement, out)
 
     def put(self, thread: int, offset: int, data: NDArray[np.uint8]) -> None:
@@ -190,11 +198,13 @@ class Heap:
         if raw is not None:
             raw[...] = data
             return
-        remote, displacement = self.displacement(thread, offset)
+        remote, displacement = self.displacement(thread, offset, data.nbytes)
         remote.put(thread, displacement, data)
 
     def allocation_at(self, thread: int, offset: int) -> Allocation | None:
-        """The live collective allocation that starts at an offset, if there is one."""
+        """The live allocation that starts at an offset: a collective one, or one of mine."""
+        if offset < self.individual_end:
+            return self._mine.get(offset) if thread == self.me else None
         return self._live.get(offset)
 
     # -- the individual zone ------------------------------------------------------------
@@ -214,9 +224,10 @@ class Heap:
         except HeapError:
             self._own.free(offset)
             raise
-        return Allocation(
+        self._own_serial += 1
+        self._mine[offset] = Allocation(
             memory=self,
-            serial=-1,
+            serial=self._own_serial,
             offset=offset,
             nelems=nelems,
             dtype=dtype,
@@ -224,10 +235,14 @@ class Heap:
             first=self.me,
             kind="alloc",
         )
+        return self._mine[offset]
 
     def free_own(self, allocation: Allocation) -> None:
-        """Give back what `alloc` gave."""
+        """Give back what `alloc` gave; ValueError if that was done before."""
+        if self._mine.get(allocation.offset) is not allocation:
+            raise ValueError(f"free: x is in a freed array: {allocation!r}")
         nbytes = allocation.nbytes
+        del self._mine[allocation.offset]
         allocation.retire()
         if self.viewed(self.me, allocation.offset, nbytes):
             self._own.quarantine(allocation.offset)
@@ -382,12 +397,14 @@ class Heap:
         """Let go of all memory: it is returned when the last view of it has gone."""
         self.retire_all()
         self._segments.clear()
+        self._starts.clear()
 
     def retire_all(self) -> None:
-        """End all collective allocations; mappings stay while views are alive."""
-        for allocation in self._live.values():
+        """End all allocations; mappings stay while views are alive."""
+        for allocation in (*self._live.values(), *self._mine.values()):
             allocation.retire()
         self._live.clear()
+        self._mine.clear()
 
 
 def round_up(nbytes: int) -> int:
