@@ -170,7 +170,7 @@ def _unused(allocation: Allocation, call: str) -> None:
 def all_free(x: SharedArray | SharedPointer) -> None:
     """Free what `all_alloc` made; collective, acts as a barrier (UPC language, 7.2.2).
 
-    Views stay readable: memory under a live view is not used again.
+    Views stay readable: memory of `all_alloc` is not used again while there is a view of it.
 
     Parameters
     ----------
@@ -271,6 +271,9 @@ def global_alloc(
 
 def free(x: SharedArray | SharedPointer) -> None:
     """Free what `alloc` or `global_alloc` made; called by one thread alone (UPC language, 7.2.2).
+
+    Memory of `alloc` is not used again while this thread has a view of it. Other threads' views of
+    it, and all views of memory of `global_alloc`, see what is put there next.
 
     Parameters
     ----------
