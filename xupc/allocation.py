@@ -204,7 +204,8 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         if allocation.kind == "global":
             freed = world.rank != 0 or world.job.global_zone.free(offset)
             if world.agreement.agree([int(not freed)])[0]:
-                raise ValueError(f"all_free: x is in a freed array: {allocation!r}")
+                text = f"all_free: x is in a freed array: {allocation!r}"
+                raise on.job.agree(ValueError(text))
             return None
         heap = on.heap
         viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]

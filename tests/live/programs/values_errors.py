@@ -147,7 +147,7 @@ for _ in range(2):
     raises(TypeError, xupc.allav_reduce_all, one, None, "add")
     raises(TypeError, xupc.allav_gather_all, many, one, ADD)
     raises(TypeError, xupc.allav_reduce_all, np.ones(2), one, xupc.XOR)
-    raises(TypeError, xupc.allav_reduce_all, np.ones(2, ">f8"), np.ones(2, ">f8"), ADD)
+    raises(TypeError, xupc.allav_reduce_all, np.zeros(2, "S3"), np.zeros(2, "S3"), ADD)
     raises(ValueError, xupc.allav_reduce_all, np.ones(2), one, xupc.FUNC)
     overlapping = np.ones(3 * t)
     raises(xupc.OverlapError, xupc.allav_exchange, overlapping[: 2 * t], overlapping[t:])
