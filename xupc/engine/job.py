@@ -102,12 +102,16 @@ class Settings:
 
 
 class RemoteMemory:
-    """One-sided access to a heap segment of `threads`, waited for by the engine."""
+    """One-sided access to a heap segment of `threads`, waited for by the engine.
+
+    `pinned`: a network card may have noted which pages the segment has, so these must stay.
+    """
 
     def __init__(self, job: Job, window: Window, threads: Sequence[int]) -> None:
         self.job = job
         self.window = window
         self.threads = threads
+        self.pinned = job.transport == "fabric"
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes."""

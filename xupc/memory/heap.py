@@ -312,7 +312,7 @@ class Heap:
         at = self.local * s.size + offset - s.start
         first = -(-at // SMALL_PAGE) * SMALL_PAGE
         last = (at + nbytes) // SMALL_PAGE * SMALL_PAGE
-        if first >= last:
+        if first >= last or (s.remote is not None and s.remote.pinned):
             s.segment.array[at : at + nbytes] = 0
             return
         s.segment.array[at:first] = 0
