@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -266,10 +267,41 @@ def test_osu_lines_are_a_size_and_a_latency() -> None:
 
 def test_the_header_says_what_the_interval_is() -> None:
     visit = {"cell": 0, "ns": [[2000] * 20, [3000] * 20]}
-    assert "one launch there was" in text.osu(collected(HEAD, begin(), visit))
-    assert "Low, High: 50% interval" in text.osu(collected(*(HEAD, begin(), visit) * 2))
-    assert "Low, High: 94% interval" in text.osu(collected(*(HEAD, begin(), visit) * 5))
-    assert [stats.coverage(n) for n in (2, 3, 9)] == [0.5, 0.75, 0.95]
+    once = text.osu(collected(HEAD, begin(), visit))
+    assert "one launch does not say" in once
+    assert re.search(r"^8 +2.00 +- +- ", once, re.MULTILINE)
+    for n in (2, 5):
+        assert f"95% interval over {n} launches" in text.osu(collected(*(HEAD, begin(), visit) * n))
+
+
+@pytest.mark.parametrize("launches", [2, 3, 5, 10])
+def test_intervals_hold_the_truth_as_often_as_they_say(launches: int) -> None:
+    random = np.random.default_rng(7)
+    times = random.lognormal(math.log(1e6), 0.1, (1500, launches))
+    held = [0, 0]
+    for each in times:
+        found = stats.median([[t] for t in each])
+        against = stats.ratio([[t] for t in each], [[1e6]] * launches)
+        assert against is not None
+        held[0] += found.low <= 1e6 <= found.high
+        held[1] += against.low <= 1.0 <= against.high
+    assert all(0.92 <= n / len(times) <= 0.98 for n in held), held
+
+
+def test_the_worst_of_several_gets_a_wider_interval() -> None:
+    above, below = [[104], [106], [103], [107], [101]], [[100]] * 5
+    one, of_four = stats.ratio(above, below), stats.ratio(above, below, 0.05 / 4)
+    assert one is not None
+    assert of_four is not None
+    assert one.low > 1.0 > of_four.low - 0.01
+    assert of_four.high - of_four.low > 1.3 * (one.high - one.low)
+
+
+def test_one_launch_has_no_interval_and_no_verdict() -> None:
+    found = stats.ratio([[200] * 9], [[100] * 9])
+    assert found is not None
+    assert str(found) == "2.00 (-)"
+    assert stats.verdict(found, 0.0) == "not resolvable"
 
 
 def test_which_algorithm_was_chosen_is_said_by_size() -> None:

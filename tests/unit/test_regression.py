@@ -7,6 +7,7 @@ import pytest
 from synthetic import job, result
 
 from xupc.bench.results import PEER, Job, Launch, Result
+from xupc.bench.stats import student_tail
 from xupc.report.regression import (
     BETTER,
     REGRESSION,
@@ -16,7 +17,6 @@ from xupc.report.regression import (
     compare,
     couples,
     signed_ranks_p,
-    student_tail,
 )
 
 SIZES = (8, 32768)

@@ -1,16 +1,17 @@
 """From repetitions to verdicts.
 
-Within a launch a ratio is the ratio of the medians; over launches it is the median of those. Its
-interval comes from a bootstrap in two stages: launches are drawn with replacement, and within each
-the repetitions. So it covers the spread between launches, which is the larger part: with few
-launches it is their span. How often that holds the true median depends on their number
-(`coverage`); of one launch it says nothing of how launches differ.
+The unit is the launch: launches differ by more than repetitions do. Of each launch one number
+counts, the median of its repetitions or the ratio of two medians. What is shown is the median of
+those over launches. Its 95% interval is Student's, of the mean of their logarithms, and reaches at
+least to the median. One launch does not say how much launches differ: it gives no interval (nan)
+and no verdict.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,24 +20,27 @@ from numpy.typing import NDArray
 __all__ = [
     "Estimate",
     "Ratio",
-    "coverage",
     "geometric_mean",
     "median",
     "ratio",
+    "solve",
     "spread",
+    "student_reach",
+    "student_tail",
     "together",
     "verdict",
     "width",
 ]
 
-DRAWS = 4000
+ERROR = 0.05
+"""How often an interval may miss what it is of."""
 RESOLVABLE = 0.05  # the A/A spread above which a cell says nothing
 Launches = Sequence[Sequence[float] | NDArray[np.float64]]  # ns, per launch and repetition
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median in ns and its 95% interval."""
+    """A median in ns and its 95% interval; nan of one launch."""
 
     value: float
     low: float
@@ -45,23 +49,25 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio and its 95% interval."""
+    """A ratio and its 95% interval; nan of one launch."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f}-{self.high:.2f})"
+        return f"{self.value:.2f} ({self.interval()})"
+
+    def interval(self, between: str = "-") -> str:
+        """Low and high; a dash of one launch, which gives none."""
+        if math.isnan(self.low):
+            return "-"
+        return f"{self.low:.2f}{between}{self.high:.2f}"
 
 
-def median(launches: Launches, seed: int = 1) -> Estimate:
-    """The median over launches of the medians over their repetitions, by the same bootstrap."""
-    random = np.random.default_rng(seed)
-    launches = [_times(times) for times in launches if len(times)]
-    value = float(np.median([np.median(times) for times in launches]))
-    drawn = np.stack([drawn_medians(times, random) for times in launches])
-    return Estimate(value, *_interval(drawn, random))
+def median(launches: Launches) -> Estimate:
+    """The median over launches of the medians over their repetitions."""
+    return Estimate(*_estimated([float(np.median(_times(ns))) for ns in launches if len(ns)]))
 
 
 def width(times: Sequence[int]) -> float:
@@ -74,33 +80,54 @@ def width(times: Sequence[int]) -> float:
     return (high - low) / max(1, ordered[n // 2])
 
 
-def coverage(launches: int) -> float:
-    """How often the span of so many launches holds the median of all: at most 95% is claimed."""
-    return min(0.95, 1 - 2.0 ** (1 - launches))
+def ratio(above: Launches, below: Launches, error: float = ERROR) -> Ratio | None:
+    """The ratio of two candidates; None if there is no launch in which both were measured.
+
+    Where several are looked at together, `error` is divided by their number (Bonferroni).
+    """
+    found = per_launch(*together(above, below))
+    return Ratio(*_estimated(found, error)) if found else None
 
 
-def ratio(above: Launches, below: Launches, seed: int = 1) -> Ratio | None:
-    """The ratio of two candidates; None if there is no launch in which both were measured."""
-    above, below = together(above, below)
-    if not above:
-        return None
-    random = np.random.default_rng(seed)
-    value = float(np.median(per_launch(above, below)))
-    drawn = np.stack(
-        [
-            drawn_medians(a, random) / drawn_medians(b, random)
-            for a, b in zip(above, below, strict=True)
-        ]
-    )
-    return Ratio(value, *_interval(drawn, random))
+def _estimated(values: Sequence[float], error: float = ERROR) -> tuple[float, float, float]:
+    """The median of one number per launch, and the ends of its interval."""
+    middle = float(np.median(values))
+    if len(values) < 2:
+        return middle, math.nan, math.nan
+    logs = np.log(values)
+    mean, reach = logs.mean(), logs.std(ddof=1) / math.sqrt(len(values))
+    reach *= student_reach(error, len(values) - 1)
+    low, high = np.exp(np.clip([mean - reach, mean + reach], -700.0, 700.0))
+    return middle, min(middle, float(low)), max(middle, float(high))
 
 
-def _interval(drawn: NDArray[np.float64], random: np.random.Generator) -> tuple[float, float]:
-    """Of the median over launches, which are drawn too; a row of draws for each launch."""
-    which = random.integers(0, len(drawn), size=drawn.shape)
-    resampled = np.median(np.take_along_axis(drawn, which, axis=0), axis=0)
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return float(low), float(high)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """How likely Student's distribution is above `t`, not negative.
+
+    With t = sqrt(freedom) tan(a) its density is that of a power of cos(a).
+    """
+    low, high = math.atan(t / math.sqrt(freedom)), math.pi / 2
+    angles = low + (high - low) * (_NODES + 1) / 2
+    area = float(np.sum(_WEIGHTS * np.cos(angles) ** (freedom - 1))) * (high - low) / 2
+    log_all = math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2) + math.log(math.pi) / 2
+    return area / math.exp(log_all)
+
+
+@functools.cache
+def student_reach(error: float, freedom: float) -> float:
+    """How many standard errors an interval reaches to either side, so that it misses so rarely."""
+    return solve(lambda t: error / 2 - student_tail(t, freedom), 0.0, 1e3)
+
+
+def solve(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function is 0, by bisection."""
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
 
 
 def together(above: Launches, below: Launches) -> tuple[Launches, Launches]:
@@ -119,27 +146,18 @@ def per_launch(above: Launches, below: Launches) -> list[float]:
     return [float(np.median(a) / np.median(b)) for a, b in zip(above, below, strict=True)]
 
 
-def drawn_medians(
-    times: Sequence[float] | NDArray[np.float64], random: np.random.Generator
-) -> NDArray[np.float64]:
-    """Medians of bootstrap samples: quantiles of the sample at Beta-distributed places."""
-    n = len(times)
-    places = random.beta((n + 1) / 2, (n + 1) / 2, DRAWS)
-    return np.quantile(np.asarray(times, np.float64), places)
-
-
 def spread(one: Launches, again: Launches) -> float | None:
     """How far the same thing under two names differs in a typical launch (median over launches).
 
     None if there is no launch in which it was measured twice.
     """
-    differences = [abs(r - 1.0) for r in per_launch(*together(one, again))]
-    return float(np.median(differences)) if differences else None
+    differences = [abs(math.log(r)) for r in per_launch(*together(one, again))]
+    return math.expm1(float(np.median(differences))) if differences else None
 
 
 def verdict(found: Ratio, spread_of_same: float | None) -> str:
-    """What a cell says; nothing, if it is not known how noisy it is."""
-    if spread_of_same is None or spread_of_same > RESOLVABLE:
+    """What a cell says; nothing, if it is not known how noisy it is or there is one launch."""
+    if spread_of_same is None or spread_of_same > RESOLVABLE or math.isnan(found.low):
         return "not resolvable"
     if found.low > 1.0:
         return "win"

@@ -78,12 +78,8 @@ def _head(job: Job) -> list[str]:
 def _interval(launches: int) -> str:
     """What Low and High are."""
     if launches == 1:
-        return (
-            "Low, High: 95% interval of the median in the one launch there was; launches differ "
-            "by more (--launches 5)"
-        )
-    share = stats.coverage(launches)
-    return f"Low, High: {share:.0%} interval of the median over {launches} launches"
+        return "Low, High: - (one launch does not say how much launches differ: --launches 5)"
+    return f"Low, High: 95% interval over {launches} launches, by Student's t of their medians"
 
 
 def _groups(job: Job) -> Iterator[tuple[str, list[Cell]]]:
@@ -123,7 +119,7 @@ def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
 def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
     found = stats.median(candidate.ns)
     row = [found.value / 1e3, found.low / 1e3, found.high / 1e3]
-    text = "".join(f"{value:>14.2f}" for value in row)
+    text = "".join(f"{'-' if np.isnan(value) else f'{value:.2f}':>14}" for value in row)
     text += f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:>14.2f}"
     if full:
         every = _microseconds(candidate)
@@ -178,15 +174,20 @@ def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
     ratios: list[object] = ["", "", ""]
     verdict = ""
     if against is not None:
-        ratios = [f"{v:.4f}" for v in (against.value, against.low, against.high)]
-        verdict = stats.verdict(against, spread)
+        ratios = [_figure(v, 4) for v in (against.value, against.low, against.high)]
+        verdict = stats.verdict(against, spread) if candidate.kind == OURS else ""
     return [
         job.threads, len(job.nodes), cell.collective, cell.nbytes, cell.dtype, cell.op, cell.sync,
         cell.root, cell.team, int(cell.cold), candidate.name, candidate.kind, candidate.call,
         candidate.algorithm, sum(map(bool, candidate.ns)), len(every),
-        *(f"{v / 1e3:.3f}" for v in (found.value, found.low, found.high)),
+        *(_figure(v / 1e3, 3) for v in (found.value, found.low, found.high)),
         *(f"{v:.3f}" for v in (every.min(), every.mean(), every.max())),
         f"{cell.moved / found.value * 1e3:.2f}" if cell.moved else "",
         "" if candidate.network_bytes is None else candidate.network_bytes, *ratios,
         "" if spread is None else f"{spread:.4f}", verdict, " ".join(map(str, wrong)),
     ]  # fmt: skip
+
+
+def _figure(value: float, digits: int) -> str:
+    """Empty where one launch gives none."""
+    return "" if np.isnan(value) else f"{value:.{digits}f}"

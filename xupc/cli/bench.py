@@ -110,8 +110,8 @@ def bench_command(**given: Any) -> None:
 
     COLLECTIVES are names like all_gather, or patterns like 'allav_*'; some of the usual ones by
     default. The time of a repetition is the maximum over the threads; what is printed is the
-    median with a 95% interval that covers the spread between launches. Exits with 1 if a result
-    was wrong, 3 if a launch took too long.
+    median with a 95% interval over launches (Student's t; of one launch there is none).
+    Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
     check_writable(given["json_file"])
     check_writable(given["csv_file"])

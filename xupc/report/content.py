@@ -51,13 +51,13 @@ _STEPS = 1.05, 1.25, 2.0, 4.0
 
 HOW = (
     "A repetition's time is the longest over all threads. A curve shows the median over launches "
-    "of the median over each launch's repetitions. Its 95% interval comes from a bootstrap in two "
-    "stages, over launches and over the repetitions in each, so it covers what differs from "
-    "launch to launch.",
+    "of the median over each launch's repetitions. Its 95% interval is Student's, of the "
+    "logarithms of one number per launch, so it covers what differs from launch to launch; one "
+    "launch gives none.",
     "A ratio is the peer's time / xupc's, above 1 where xupc is faster, taken within each launch: "
     "both ran in it, interleaved. Win: the whole interval is above 1. LOSS: all of it is below 1. "
     "Parity: it holds 1. Not resolvable: the same call under two names (A/A) differs by more than "
-    "5% in a typical launch, so that the cell says nothing.",
+    "5% in a typical launch, or there was one launch, so that the cell says nothing.",
 )
 
 
@@ -314,7 +314,7 @@ def _versus(versus: Versus) -> Entry:
     r, kind = versus.ratio, versus.verdict
     shade = f"{'win' if r.value >= 1 else 'loss'}{_step(r.value)}"
     class_ = {"parity": "tie", "LOSS": f"lost {shade}", "not resolvable": "noisy"}.get(kind, shade)
-    return Entry(f"{r.value:.2f} {MARKS[kind]}", f"{r.low:.2f} to {r.high:.2f}", "", class_)
+    return Entry(f"{r.value:.2f} {MARKS[kind]}", r.interval(" to "), "", class_)
 
 
 def _network(findings: Findings) -> Matrix | None:
@@ -556,4 +556,4 @@ def _change(change: Change) -> Entry:
     r, mark = change.ratio, MARKS[change.verdict]
     if r is None or not math.isfinite(r.value):
         return Entry(mark, "", "", class_)
-    return Entry(f"{r.value:.2f} {mark}", f"{r.low:.2f} to {r.high:.2f}", "", class_)
+    return Entry(f"{r.value:.2f} {mark}", r.interval(" to "), "", class_)

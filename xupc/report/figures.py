@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -121,7 +122,7 @@ def _plot(
     faster_down: bool,
 ) -> str:
     """A plot on two logarithmic axes."""
-    ys = [of(x, e) for line in lines for x, v in line.points for e in (v.low, v.high)]
+    ys = [of(x, e) for line in lines for x, v in line.points for e in _ends(v)]
     sizes = sorted({x for line in lines for x, _ in line.points})
     x = Axis(sizes[0], sizes[-1], LEFT + 8, WIDTH - RIGHT - 6)
     y = _upright(ys, limits, of)
@@ -209,8 +210,8 @@ def _curve(
     class_ = line.style.class_
     parts = []
     if line.kind != FLOOR:
-        top = [(x(size), y(of(size, e.high))) for size, e in line.points]
-        bottom = [(x(size), y(of(size, e.low))) for size, e in line.points]
+        top = [(x(size), y(of(size, _ends(e)[1]))) for size, e in line.points]
+        bottom = [(x(size), y(of(size, _ends(e)[0]))) for size, e in line.points]
         d = path([*top, *bottom[::-1]], closed=True)
         parts.append(tag("path", class_=f"band {class_}", d=d))
     parts.append(tag("path", class_=f"line {class_}", d=path(points)))
@@ -219,10 +220,23 @@ def _curve(
     for (px, py), (size, e) in zip(points, line.points, strict=True):
         said = (
             f"{line.name}, {words.size(size)}: {words.time(e.value)} "
-            f"({words.time(e.low)} to {words.time(e.high)})"
+            f"({_interval(e)})"
         )
         parts.append(tag("g", tag("title", _escaped(said)), mark(line.style.mark, px, py, class_)))
     return parts
+
+
+def _ends(e: Estimate) -> tuple[float, float]:
+    """What is drawn of an interval: up to a factor of ten, nothing where there is none."""
+    if math.isnan(e.low):
+        return e.value, e.value
+    return max(e.low, e.value / 10), min(e.high, e.value * 10)
+
+
+def _interval(e: Estimate) -> str:
+    if math.isnan(e.low):
+        return "one launch, no interval"
+    return f"{words.time(e.low)} to {words.time(e.high)}"
 
 
 def _names(ends: Sequence[tuple[Line, tuple[float, float]]]) -> list[str]:
@@ -248,7 +262,7 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> str:
     if not shown:
         return ""
     height = TOP + 22 * len(shown) + 34
-    values = [v for _, e in shown for v in (e.low, e.high)]
+    values = [v for _, e in shown for v in _ends(e)]
     x = Axis.around(values, 110, WIDTH - 74)
     parts = []
     for value in x.decades():
@@ -258,7 +272,8 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> str:
     for i, (line, e) in enumerate(shown):
         y, class_ = TOP + 6 + 22.0 * i, line.style.class_
         parts.append(text(104, y + 4, _short(line.name, 16), class_="name end"))
-        parts.append(tag("line", class_=f"whisker {class_}", x1=x(e.low), x2=x(e.high), y1=y, y2=y))
+        low, high = (x(end) for end in _ends(e))
+        parts.append(tag("line", class_=f"whisker {class_}", x1=low, x2=high, y1=y, y2=y))
         kind = line.style.mark if line.style.mark != "none" else "ring"
         parts.append(mark(kind, x(e.value), y, class_, 4.2))
         parts.append(text(WIDTH - 68, y + 4, words.time(e.value), class_="name"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -149,8 +150,10 @@ def _winner(standing: Standing) -> Winner | None:
         best.kind == OURS,
         second,
         margin,
-        margin is not None and margin.low <= 1.0,
-        standing.spread is not None and standing.spread <= RESOLVABLE,
+        margin is not None and not margin.low > 1.0,
+        standing.spread is not None
+        and standing.spread <= RESOLVABLE
+        and not (margin is not None and math.isnan(margin.low)),
         peer / ours if peer is not None and ours is not None else None,
     )
 

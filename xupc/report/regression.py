@@ -44,14 +44,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bench.results import OURS, PEER, Cell, Job, Launch, Result
-from ..bench.stats import RESOLVABLE, Ratio
+from ..bench.stats import ERROR, RESOLVABLE, Ratio, solve, student_reach, student_tail
 
 __all__ = [
     "BETTER", "REGRESSION", "SAME", "UNCLEAR", "UNRESOLVED", "Change", "Comparison", "compare",
@@ -59,8 +59,6 @@ __all__ = [
 
 REGRESSION, BETTER, SAME = "REGRESSION", "faster", "same"
 UNCLEAR, UNRESOLVED = "unclear", "not resolvable"
-ERROR = 0.05
-"""Of an interval, and of the calls of regressions."""
 ENOUGH = 12
 """Couples, for ranks: of so many the least p, 2 / 2**12, passes among a hundred cells."""
 MOST_FREEDOM = 60.0
@@ -455,7 +453,7 @@ def _prior(samples: Sequence[_Sample]) -> tuple[float, float]:
     beyond = float(logs.var(ddof=1)) - float(np.mean([_trigamma(s.freedom / 2) for s in usable]))
     freedom = MOST_FREEDOM
     if beyond > _trigamma(MOST_FREEDOM / 2):
-        freedom = 2 * _solve(lambda x: beyond - _trigamma(x), 1e-3, MOST_FREEDOM / 2)
+        freedom = 2 * solve(lambda x: beyond - _trigamma(x), 1e-3, MOST_FREEDOM / 2)
     half = freedom / 2
     return math.exp(float(logs.mean()) + _digamma(half) - math.log(half)), freedom
 
@@ -467,31 +465,8 @@ def _tested(sample: _Sample, prior: tuple[float, float]) -> _Tested:
     moderated = (sample.variance * sample.freedom + variance * freedom) / total
     error = math.sqrt(max(moderated * sample.scale, 1e-12))
     p = 2 * student_tail(abs(sample.value) / error, total)
-    reach = error * _solve(lambda t: ERROR / 2 - student_tail(t, total), 0.0, 1e3)
+    reach = error * student_reach(ERROR, total)
     return _Tested(Ratio(*(math.exp(sample.value + x) for x in (0.0, -reach, reach))), p)
-
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)
-
-
-def student_tail(t: float, freedom: float) -> float:
-    """How likely Student's distribution is above `t`, not negative.
-
-    With t = sqrt(freedom) tan(a) its density is that of a power of cos(a).
-    """
-    low, high = math.atan(t / math.sqrt(freedom)), math.pi / 2
-    angles = low + (high - low) * (_NODES + 1) / 2
-    area = float(np.sum(_WEIGHTS * np.cos(angles) ** (freedom - 1))) * (high - low) / 2
-    log_all = math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2) + math.log(math.pi) / 2
-    return area / math.exp(log_all)
-
-
-def _solve(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0, by bisection."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return (low + high) / 2
 
 
 # --- verdicts -------------------------------------------------------------------------------------
