@@ -63,7 +63,7 @@ def result(cells: Iterable[Cell], place: Place = PLACE) -> Result:
     return Result(["xupc", "tune"], "2026-11-21T00:00:00Z", jobs=[job])
 
 
-def series(seed: int, best: Callable[[int], int], gain: float = 1.3, **how: float) -> list[Cell]:
+def series(seed: int, best: Callable[[int], int], gain: float = 1.3, **how: Any) -> list[Cell]:
     """all_gather, with the best algorithm by size."""
     random = np.random.default_rng(seed)
     return [
@@ -159,6 +159,23 @@ def test_what_cannot_be_judged_stays(damage: dict[str, float], why: str) -> None
         c.candidates.pop()
     [found] = tuned(result(once))
     assert {change.why_not for change in found.changes} == {"nothing was measured twice"}
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_few_launches_change_nothing(launches: int) -> None:
+    [found] = tuned(result(series(3, lambda n: PUSH, launches=launches)))
+    assert found.rules == ()
+    assert {c.why_not for c in found.changes} == {f"too few launches: {launches}, at least 3"}
+
+
+@pytest.mark.parametrize("launches", [3, 5])
+def test_noise_changes_no_table(launches: int) -> None:
+    random = np.random.default_rng(5)
+    same = dict.fromkeys(ALGORITHM_NAMES, 9.0)
+    cells = [cell(random, same, "all_gather", 8 + i, launches=launches, apart=0.02)
+             for i in range(300)]  # fmt: skip
+    [found] = tuned(result(cells))
+    assert len(found.changed) <= 15
 
 
 def test_a_wrong_algorithm_is_not_chosen_however_fast() -> None:

@@ -1,10 +1,11 @@
 """From a result to rules: which algorithm is best at which sizes, where it pays to say so.
 
 A size departs from what the table chooses anyway only if the gain is beyond doubt: the whole
-interval of the paired ratio lies above `GAIN`. Sizes at which the same call under two names
-differs by too much, or that nobody measured, stay as they are. Every change from one size to the
-next counts as a loss of `GAIN`, so that few rules come of it. Between two sizes measured the limit
-is their geometric mean; half a step beyond the outermost ones nothing is claimed any more.
+interval of the paired ratio lies above `GAIN`, of three launches or more; it is as wide as it takes
+to be wrong about any of the alternatives in no more than 2.5% of the cases. Sizes at which the same
+call under two names differs by too much, or that nobody measured, stay as they are. Every change
+from one size to the next counts as a loss of `GAIN`, so that few rules come of it. Between two
+sizes measured the limit is their geometric mean; half a step beyond the outermost ones nothing is claimed any more.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from ..flags import ALGORITHM_NAMES
 from ..selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..selection_file import built_in
 from .results import OURS, Candidate, Cell, Job, Result
-from .stats import RESOLVABLE, Ratio, geometric_mean, ratio
+from .stats import ERROR, RESOLVABLE, Ratio, geometric_mean, ratio
 
 __all__ = ["GAIN", "Change", "Tuned", "place_of", "tuned"]
 
 GAIN = 1.02
+LEAST_LAUNCHES = 3  # of which a table is made
 SMALLEST = 8  # from here down nothing changes any more
 STEP = 2.0  # from one size to the next, if only one was measured
 
@@ -186,7 +188,7 @@ class Spot:
         found: dict[Choice, float] = {None: 0.0}
         for flag in ALGORITHM_NAMES:
             gain = self.gain(self.usual, flag) if flag != self.usual else None
-            if gain is not None and gain.low > GAIN:
+            if gain is not None and gain.low > GAIN and self.launches(flag) >= LEAST_LAUNCHES:
                 found[flag] = -math.log(gain.value)
         return found
 
@@ -197,11 +199,17 @@ class Spot:
             differs = cell.spread
             if differs is None:
                 return "nothing was measured twice"
-            if differs > RESOLVABLE:
-                return f"not resolvable: the same call twice differs by {differs:.0%}"
             if _of_algorithm(cell, self.usual) is None:
                 return f"{ALGORITHM_NAMES[self.usual]} was not measured, or was wrong"
+            if (launches := _launches(cell, self.usual)) < LEAST_LAUNCHES:
+                return f"too few launches: {launches}, at least {LEAST_LAUNCHES}"
+            if differs > RESOLVABLE:
+                return f"not resolvable: the same call twice differs by {differs:.0%}"
         return ""
+
+    def launches(self, flag: int) -> int:
+        """In how many launches an algorithm was measured, in every cell."""
+        return min(_launches(cell, flag) for cell in self.cells)
 
     def gain(self, before: int, after: int) -> Ratio | None:
         """Time of one algorithm / time of another one; None if some cell lacks one of them.
@@ -211,7 +219,9 @@ class Spot:
         found = []
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
-            if one is None or other is None or (each := ratio(one.ns, other.ns)) is None:
+            if one is None or other is None or (
+                each := ratio(one.ns, other.ns, ERROR / (len(ALGORITHM_NAMES) - 1))
+            ) is None:
                 return None
             found.append(each)
         value = geometric_mean(r.value for r in found)
@@ -225,6 +235,11 @@ class Spot:
             public_name(self.collective), self.nbytes, ALGORITHM_NAMES[before],
             ALGORITHM_NAMES[after], gain, self.problem,
         )  # fmt: skip
+
+
+def _launches(cell: Cell, flag: int) -> int:
+    candidate = _of_algorithm(cell, flag)
+    return 0 if candidate is None else sum(map(bool, candidate.ns))
 
 
 def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
