@@ -5,7 +5,8 @@ interval of the paired ratio lies above `GAIN`, of three launches or more; it is
 to be wrong about any of the alternatives in no more than 2.5% of the cases. Sizes at which the same
 call under two names differs by too much, or that nobody measured, stay as they are. Every change
 from one size to the next counts as a loss of `GAIN`, so that few rules come of it. Between two
-sizes measured the limit is their geometric mean; half a step beyond the outermost ones nothing is claimed any more.
+sizes measured the limit is their geometric mean; half a step beyond the outermost ones nothing is
+claimed any more.
 """
 
 from __future__ import annotations
