@@ -27,6 +27,7 @@ from xupc.bench.settings import (
     sizes_between,
 )
 from xupc.cli import main
+from xupc.cli.bench import Output
 from xupc.engine.native_core import core
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
 
@@ -403,3 +404,16 @@ def test_the_core_times_a_call_by_python_s_clock() -> None:
     assert found == [(1, 2)]
     with pytest.raises(ZeroDivisionError):
         core.timed(divmod, (1, 0))
+
+
+def test_a_sudden_end_keeps_the_file_there_is(tmp_path: Path) -> None:
+    path, table = tmp_path / "r.json", tmp_path / "r.csv"
+    good = collected(HEAD, begin(), {"cell": 0, "ns": [[2000] * 9, [3000] * 9]})
+    output = Output(
+        {"json_file": path, "csv_file": table, "suite": None, "full": False, "check": False}
+    )
+    output.write_measured(good)
+    before = path.read_bytes(), table.read_bytes()
+    assert b"xupc" in before[1]
+    output.write_measured(collected(HEAD, begin()))
+    assert (path.read_bytes(), table.read_bytes()) == before

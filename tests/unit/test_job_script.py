@@ -75,15 +75,18 @@ def test_it_measures_and_reports(place: Path) -> None:
     assert calls(place) == [
         "srun --mpi=pmix",
         "-m xupc info",
-        "srun --mpi=pmix",
-        "-m xupc bench all_broadcast -m 8:1K --json xupc-bench-7.json",
+        *(
+            "srun --mpi=pmix",
+            "-m xupc bench all_broadcast -m 8:1K --json xupc-bench-7.json --append",
+        )
+        * 5,
         "-m xupc report xupc-bench-7.json",
     ]
 
 
 def test_with_mpiexec(place: Path) -> None:
     assert start(place, "--mpi", "mpiexec").wait(20) == 0
-    assert "-m xupc run -n 8 -m xupc bench --json xupc-bench-7.json" in calls(place)
+    assert "-m xupc run -n 8 -m xupc bench --json xupc-bench-7.json --append" in calls(place)
 
 
 def test_when_the_time_is_up_what_there_is_is_reported(place: Path) -> None:
@@ -108,7 +111,7 @@ def test_a_failure_without_a_result_is_the_jobs(place: Path) -> None:
 def test_the_text_is_a_good_shell_script(mpi: str, tmp_path: Path) -> None:
     text = job_script_text(
         *("--mpi", mpi, "--time", "90", "--nodes", "3", "--threads-per-node", "1"),
-        *("--", "all_[b]roadcast", "--mpiexec-args", '"it\'s $HOME" `x`\n', "-c"),
+        *("--", "all_[b]roadcast", "--csv", '"it\'s $HOME" `x`\n', "-c"),
     )
     for line in (
         "#SBATCH --nodes=3",
@@ -135,6 +138,10 @@ def test_a_misspelt_option_is_an_error() -> None:
         (["nosuch"], "'nosuch' is no collective"),
         (["--flgs", "PULL"], "No such option"),
         (["--root", "8"], "no thread 8 among 8"),
+        (["--append", "--json", "x"], "--append, --json: the script's own business"),
+        (["-n", "2", "--launches", "3"], "-n, --launches: the script's own business"),
+        (["--nodes", "2x4", "--nodes", "1x8"], "--nodes: the script's own business"),
+        (["--time-limit", "9", "--mpiexec-args", "-x"], "--time-limit, --mpiexec-args"),
     ],
 )
 def test_what_the_benchmark_would_refuse(words: list[str], said: str) -> None:
@@ -160,3 +167,9 @@ def test_the_reframe_check_compiles_and_is_listed(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "XupcCheck %collective=all_broadcast" in done.stdout
+
+
+def test_a_budget_is_for_all_launches() -> None:
+    text = job_script_text("--launches", "4", "--", "--budget", "2m")
+    assert "each=(--budget 30s)" in text
+    assert "launches=4" in text

@@ -304,6 +304,10 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
     metavar="FOLDER",
     help="The Python environment with xupc in it; by default the one that runs this.",
 )
+@click.option(
+    "--launches", type=click.IntRange(1, 100), default=5, show_default=True,
+    help="How often the benchmark is started; a --budget is divided among them.",
+)
 @click.argument("bench", nargs=-1, type=click.UNPROCESSED)
 def job_script_command(
     nodes: int,
@@ -311,6 +315,7 @@ def job_script_command(
     minutes: int,
     mpi: str,
     environment: str | None,
+    launches: int,
     bench: tuple[str, ...],
 ) -> None:
     """Print a Slurm batch script that runs the benchmark and makes its report.
@@ -319,8 +324,10 @@ def job_script_command(
 
         xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
     """
-    check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
-    job = job_script.Job(nodes, threads_per_node, minutes, mpi, environment, bench)
+    seconds = check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
+    job = job_script.Job(
+        nodes, threads_per_node, minutes, mpi, environment, bench, launches, seconds
+    )
     context = click.get_current_context()
     words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
     click.echo(job_script.script(job, words), nl=False)

@@ -21,7 +21,7 @@ import click
 from xupc.bench import driver, suites, text
 from xupc.bench.cases import OPS
 from xupc.bench.collect import Collector, wrong_results
-from xupc.bench.results import AGAIN, OURS, PEER, Result
+from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
 from . import options
@@ -136,10 +136,22 @@ def bench_command(**given: Any) -> None:
     sys.exit(output.status(result) or status)
 
 
-def check_arguments(words: Sequence[str], shape: Shape) -> None:
-    """UsageError if `xupc bench` would refuse these words in a job of this shape."""
+def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
+    """UsageError if `xupc bench` would refuse or ignore these words in a job of this shape.
+
+    Returns the seconds that all launches may take; None if nothing says so.
+    """
     given = bench_command.make_context("xupc bench", list(words)).params
+    theirs = {
+        "threads": "-n", "nodes": "--nodes", "launches": "--launches", "append": "--append",
+        "json_file": "--json", "time_limit": "--time-limit", "mpiexec_args": "--mpiexec-args",
+    }  # fmt: skip
+    if named_ := [option for name, option in theirs.items() if given[name]]:
+        raise click.UsageError(f"{', '.join(named_)}: the script's own business, not BENCH's")
+    suite = suites.SUITES[given["suite"]] if given["suite"] else None
+    seconds: float | None = given["budget"] or (suite.seconds if suite is not None else None)
     _plan(given, suites.SUITES[given["suite"]] if given["suite"] else None, [shape], launches=1)
+    return seconds
 
 
 def _plan(
@@ -254,6 +266,14 @@ class Output:
         except OSError as error:
             raise EnvironmentProblem(str(error)) from None
 
+    def write_measured(self, result: Result) -> None:
+        """The same at a sudden end: no file is replaced by one that holds nothing."""
+        if self.json is not None and (not result.is_empty or not self.json.exists()):
+            result.save(self.json)
+        if self.csv is not None and (not result.is_empty or not self.csv.exists()):
+            self.csv.write_text(text.table_csv(result), encoding="utf-8")
+        self.show(result)
+
     def show(self, result: Result) -> None:
         """What is printed."""
         if self.suite is not None:
@@ -285,8 +305,9 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
 
     if len(given["nodes"]) > 1:
         raise click.BadParameter("a job has one placement", param_hint="--nodes")
-    if given["append"]:
-        raise click.UsageError("--append works where xupc bench launches the jobs itself")
+    earlier = _earlier(given)
+    for number in (signal.SIGTERM, signal.SIGINT):  # nothing to write yet
+        signal.signal(number, signal.SIG_DFL)
     try:
         team = xupc.init(nodes=given["nodes"][0] if given["nodes"] else None)
     except ValueError as error:
@@ -306,7 +327,8 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
                 err=True,
             )
     settings = plan.settings.but(seconds=plan.seconds)
-    job = _OwnJob(output, team.rank == 0)
+    nodes = [list(node) for node in team.tree.nodes]
+    job = _OwnJob(output, team.rank == 0, earlier, nodes)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, job.end)
     progress = Progress()
@@ -334,25 +356,39 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
 class _OwnJob:
     """What thread 0 has heard so far in a job that somebody else started."""
 
-    def __init__(self, output: Output, first: bool) -> None:
+    def __init__(
+        self, output: Output, first: bool, earlier: Result | None, nodes: list[list[int]]
+    ) -> None:
         self.output = output
         self.first = first
-        self.collector = Collector()
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.result = Result(["xupc", *sys.argv[1:]], created, complete=False)
+        self.others: list[Job] = []
+        before = None
+        if earlier is not None:
+            self.result.notes += earlier.notes
+            before = next((job for job in earlier.jobs if job.nodes == nodes), None)
+            self.others = [job for job in earlier.jobs if job is not before]
+        self.collector = Collector(before)
         self.saved = time.monotonic()
         self.wait = driver.SAVE
 
     def collected(self) -> Result:
         """Everything."""
-        self.result.jobs = [self.collector.job] if self.collector.job is not None else []
+        own = [self.collector.job] if self.collector.job is not None else []
+        self.result.jobs = self.others + own
         return self.result
 
     def take(self, line: dict[str, Any]) -> None:
         """One more line; saved now and then."""
-        self.collector.take(line)
+        try:
+            self.collector.take(line)
+        except ValueError as error:  # of thread 0 alone: the others wait for it
+            click.echo(f"xupc bench: --append: {error}", err=True)
+            os._exit(2)
         began = time.monotonic()
-        if self.output.json is not None and began - self.saved > self.wait:
+        due = began - self.saved > self.wait and not self.collected().is_empty
+        if self.output.json is not None and due:
             self.collected().save(self.output.json)
             self.saved = time.monotonic()
             self.wait = max(driver.SAVE, 50 * (self.saved - began))
@@ -366,8 +402,6 @@ class _OwnJob:
             signal.alarm(LAST_WORD)
             return
         self.result.notes.append(f"ended by {signal.Signals(number).name}")
-        if self.output.json is not None:
-            self.collected().save(self.output.json)
-        self.output.show(self.collected())
+        self.output.write_measured(self.collected())
         sys.stdout.flush()
         os._exit(128 + number)

@@ -41,7 +41,9 @@ set -euo pipefail
 export PATH={path}:"$PATH"
 
 result=xupc-bench-${{SLURM_JOB_ID:-0}}.json
+launches={launches} # of the benchmark: one does not say how much they differ
 bench=({bench})
+each=({each}) # what one of them may take
 launch=({launch})
 """
 
@@ -56,8 +58,10 @@ trap 'stopped=yes; [ -z "$job" ] || kill -TERM "$job" 2>/dev/null || true' TERM
 "${launch[@]}" info || true
 
 status=0
-if [ -z "$stopped" ]; then
-  "${launch[@]}" bench ${bench[@]+"${bench[@]}"} --json "$result" &
+for _ in $(seq "$launches"); do
+  [ -z "$stopped" ] && [ "$status" = 0 ] || break
+  "${launch[@]}" bench ${bench[@]+"${bench[@]}"} ${each[@]+"${each[@]}"} \\
+    --json "$result" --append &
   job=$!
   wait "$job" || status=$?
   if [ -n "$stopped" ]; then # a signal ends the wait early: wait for the end itself
@@ -65,7 +69,7 @@ if [ -z "$stopped" ]; then
     wait "$job" || status=$?
   fi
   job=
-fi
+done
 
 if [ -e "$result" ]; then
   python -m xupc report "$result" || status=$((status ? status : $?))
@@ -90,6 +94,10 @@ class Job:
         Folder of the Python environment; None: the one that runs this.
     bench
         Arguments of `xupc bench`.
+    launches
+        How often the benchmark is started; their results are joined.
+    seconds
+        For all launches; None: each takes what it needs.
     """
 
     nodes: int = 2
@@ -98,6 +106,8 @@ class Job:
     mpi: str = "pmix"
     environment: str | None = None
     bench: Sequence[str] = ()
+    launches: int = 5
+    seconds: float | None = None
 
 
 def script(job: Job, command: Sequence[str]) -> str:
@@ -116,6 +126,8 @@ def script(job: Job, command: Sequence[str]) -> str:
         command=" ".join(shlex.join(command).splitlines()),
         path=shlex.quote(path),
         bench=shlex.join(job.bench),
+        launches=job.launches,
+        each="" if job.seconds is None else f"--budget {job.seconds / job.launches:.0f}s",
         launch=LAUNCHERS[job.mpi],
     )
     return head + _BODY
