@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import re
@@ -417,3 +418,13 @@ def test_a_sudden_end_keeps_the_file_there_is(tmp_path: Path) -> None:
     assert b"xupc" in before[1]
     output.write_measured(collected(HEAD, begin()))
     assert (path.read_bytes(), table.read_bytes()) == before
+
+
+def test_two_runs_do_not_add_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    words = ["bench", "all_gather", "-n", "2", "-m", "8", "--json", str(path), "--append"]
+    with (tmp_path / "r.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "another run adds launches" in done.output

@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import itertools
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -222,7 +223,7 @@ def write_whole(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         new.write_bytes(data)
         new.replace(path)

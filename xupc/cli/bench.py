@@ -7,11 +7,12 @@ they measure in that job; thread 0 prints.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -120,8 +121,8 @@ def bench_command(**given: Any) -> None:
         measure_in_job(given, output)
         return
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
-    plan = _plan(given, suite, _shapes(given, suite))
-    with Progress() as progress:
+    with _alone(given["json_file"] if given["append"] else None), Progress() as progress:
+        plan = _plan(given, suite, _shapes(given, suite))
         try:
             result, status = driver.measure(
                 plan, ["xupc", *sys.argv[1:]], save=given["json_file"], progress=progress.show
@@ -134,6 +135,28 @@ def bench_command(**given: Any) -> None:
     for note in result.notes:
         click.echo(f"xupc bench: {note}", err=True)
     sys.exit(output.status(result) or status)
+
+
+@contextlib.contextmanager
+def _alone(path: Path | None) -> Iterator[None]:
+    """UsageError if another run adds launches to the same file: one would lose the other's."""
+    if path is None:
+        yield
+        return
+    lock = path.with_name(path.name + ".lock")
+    try:
+        file = lock.open("w")
+    except OSError as error:
+        raise EnvironmentProblem(str(error)) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise click.UsageError(f"--append: another run adds launches to {path}") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
