@@ -273,6 +273,9 @@ def test_exit_status(tmp_path: Path) -> None:
         (("--plan", "all_broadcast/9"), "no result has measured"),
         (("--plan", "all_broadcast/8/WARP"), "no result has measured"),
         (("--tolerance", "-1"), "--tolerance"),
+        (("--tolerance", "nan"), "--tolerance"),
+        (("--tolerance", "inf"), "--tolerance"),
+        (("--tolerance", "1e308"), "--tolerance"),
         (("-o", "/nowhere/at/all.html"), "/nowhere/at/all.html: not written"),
     ],
 )
@@ -281,6 +284,26 @@ def test_usage(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
     done = report(tmp_path, result(job(sizes=[8], repetitions=3)), options=options)
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_what_was_compared_with_a_peer_is_named(tmp_path: Path) -> None:
+    found = small("1x2")
+    for cell in found.cells:
+        cell.candidates = [c for c in cell.candidates if not c.name.startswith("xupc")]
+    assert report(tmp_path, result(found)).exit_code == 0
+    text = texts(tmp_path)[1]
+    assert re.search(r"Against mpi4py xupc's [A-Z]+ wins", text)
+    assert re.search(r"time of xupc's [A-Z]+, and its 95% interval", text)
+
+
+def test_what_else_differs_comes_first(tmp_path: Path) -> None:
+    old, new = result(small("1x2")), result(small("1x2", launches=3))
+    new.jobs[0].hosts, new.jobs[0].about["mpi"] = ["elsewhere"], "Another 1.0"
+    report(tmp_path, old, new)
+    text = texts(tmp_path)[1]
+    assert "The two differ in more than times: hosts (" in text
+    assert "then Another 1.0" in text
+    assert "did not take turns" in text
 
 
 def test_a_chosen_plan(tmp_path: Path) -> None:

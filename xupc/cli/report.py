@@ -6,6 +6,7 @@ What needs numpy is imported when the command runs: the others must work where t
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,13 @@ __all__ = ["report_command"]
 EXIT_REGRESSION = 1
 
 
+def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    """Every comparison with nan is false: no limit refuses it."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 @click.command("report")
 @click.argument(
     "results", nargs=-1, required=True, metavar="RESULT.json [OTHER.json...]",
@@ -38,8 +46,8 @@ EXIT_REGRESSION = 1
     metavar="OUT.md", help="The same as Markdown; - prints it.",
 )  # fmt: skip
 @click.option(
-    "--tolerance", type=click.FloatRange(min=0), default=0.05, show_default=True,
-    help="How much slower a call may get.",
+    "--tolerance", type=click.FloatRange(0, 10), default=0.05, show_default=True,
+    callback=_finite, help="How much slower a call may get, at most 10.",
 )  # fmt: skip
 @click.option(
     "--plan", "choice", metavar="COLLECTIVE/NBYTES[/ALGORITHM]",

@@ -1,4 +1,4 @@
-"""What no call can beat: lines that bound a collective's curves, from what the machine can do."""
+"""Lines beside a collective's curves: what no call can beat, and the copy rate to compare with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bounds_of(job: Job) -> list[Bound]:
 
 
 def _copying(job: Job, bounds: dict[str, float]) -> list[Bound]:
-    """All bytes that are delivered have to be written, by all cores together."""
+    """A line to compare with: all bytes delivered are copied by all cores; not of reductions."""
     copy, of_node = bounds.get("copy rate"), bounds.get("node copy rate")
     cores = job.about.get("cores")
     workers = [min(len(n), cores) if isinstance(cores, int) else len(n) for n in job.nodes]
@@ -66,10 +66,10 @@ def _copying(job: Job, bounds: dict[str, float]) -> list[Bound]:
     else:
         return []
     why = (
-        f"every byte that the call delivers has to be written, at the copy rate measured here "
+        f"a line to compare with, no bound: what the call delivers, at the copy rate measured here "
         f"({how}). That is of memory beyond the caches: data that fit into them can pass it"
     )
-    return [Bound("copy", why, lambda cell: cell.moved / total * 1e9)]
+    return [Bound("copy", why, lambda cell: 0.0 if cell.op else cell.moved / total * 1e9)]
 
 
 def crossing(job: Job, cell: Cell) -> int:

@@ -12,7 +12,7 @@ from ..bench.results import OURS, Candidate, Cell, Job, Result
 from ..topology import Tree
 from . import words
 from .bounds import Bound, bounds_of
-from .findings import Findings, Standing, Versus, label, warnings
+from .findings import CHOSEN, CLEAR, Findings, Standing, Versus, label, warnings
 from .plans import Unplanned, programs, root_of, team_of, tree_of
 from .regression import (
     BETTER,
@@ -26,6 +26,11 @@ from .regression import (
 )
 from .timeline import DEFAULTS, Timeline, rates_of, run
 
+PLACE = (
+    "processor", "cores", "kernel", "mpi", "mpi4py", "python", "numpy", "transport",
+    "thread level", "native core", "binding",
+)  # fmt: skip
+"""What two results should have in common, of `Job.about`, for only the code to differ."""
 ROWS_DRAWN = 16
 """Threads of a timeline."""
 
@@ -212,11 +217,12 @@ def _summary(findings: Findings) -> str:
 
 
 def _against(findings: Findings, peer: str) -> str:
-    counts = findings.counts(peer)
+    counts, ours, unclear = findings.counts(peer), findings.ours(peer), findings.unclear(peer)
     said = (
-        f"Against {peer} xupc wins {counts['win']}, is level in {counts['parity']}, loses "
-        f"{counts['LOSS']}, and {counts['not resolvable']} cannot be resolved; the geometric mean "
-        f"of all ratios is {findings.mean(peer):.2f} (above 1: xupc is faster)."
+        f"Against {peer} {ours} wins {counts['win']}, is level within {CLEAR - 1:.0%} in "
+        f"{counts['parity'] - unclear}, loses {counts['LOSS']}; {unclear} are unclear, and "
+        f"{counts['not resolvable']} cannot be resolved; the geometric mean "
+        f"of all ratios is {findings.mean(peer):.2f} (above 1: {ours} is faster)."
     )
     lost = [
         (v.ratio.value, s.cell)
@@ -263,8 +269,10 @@ def _winners(findings: Findings) -> Matrix | None:
         "= and tie: equal within the interval, which holds 1. ▼: a peer is fastest. ?: not "
         "resolvable."
     )
+    whose = {findings.ours(peer) for peer in findings.peers}
+    ours = "what the library chooses by itself" if whose <= {CHOSEN} else " or ".join(sorted(whose))
     legend = (
-        "The colour is what the library chooses by itself against the best peer: blue where xupc "
+        f"The colour is {ours} against the best peer: blue where xupc "
         "is faster, orange with a frame where a peer is."
     )
     return replace(_matrix(findings, said, _winner), legend=legend if findings.peers else "")
@@ -306,7 +314,7 @@ def _ratios(findings: Findings, peer: str) -> Matrix:
             f"The same call under two names differs by {statistics.median(spreads):.1%} in a "
             f"typical cell, by {max(spreads):.1%} in the noisiest."
         )
-    said = f"Time of {peer} / time of xupc, and its 95% interval. {noise}"
+    said = f"Time of {peer} / time of {findings.ours(peer)}, and its 95% interval. {noise}"
     return _matrix(findings, said, entry)
 
 
@@ -494,6 +502,7 @@ def regressions(old: Result, new: Result, names: tuple[str, str], tolerance: flo
     summary = [_outcome(c, tolerance) for c in comparisons]
     if not comparisons:
         summary = ["The two have no job in common: nothing can be compared."]
+    summary = [*_differing(old, new), *summary]
     summary += [
         f"{c.shape}: no longer measured: {', '.join(c.missing)}." for c in comparisons if c.missing
     ]
@@ -501,6 +510,21 @@ def regressions(old: Result, new: Result, names: tuple[str, str], tolerance: flo
     every = [change for c in comparisons for change in c.changes]
     comparable = any(change.verdict != UNRESOLVED for change in every)
     return Regressions(*names, summary, tables, found, comparable)
+
+
+def _differing(old: Result, new: Result) -> list[str]:
+    """Where else than in the code the two differ."""
+    found: dict[str, None] = {}
+    for job in new.jobs:
+        before = next((j for j in old.jobs if j.nodes == job.nodes), None)
+        if before is None:
+            continue
+        pairs: list[tuple[str, object, object]] = [("hosts", before.hosts, job.hosts)]
+        pairs += [(name, before.about.get(name), job.about.get(name)) for name in PLACE]
+        for name, was, now in pairs:
+            if was != now:
+                found[f"{name} ({_fact(was)}, then {_fact(now)})"] = None
+    return [f"The two differ in more than times: {'; '.join(found)}."] if found else []
 
 
 def _outcome(comparison: Comparison, tolerance: float) -> str:
@@ -525,6 +549,11 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
         said += (
             f" In {comparison.busy} launches, too many to be left out, other processes took part "
             "of the cores: measure again on a machine of your own."
+        )
+    if not comparison.paired:
+        said += (
+            " The launches did not take turns: a change of the machine's state cannot be told from "
+            "a change of the code."
         )
     if min(a, b) < 2:
         said += " One launch does not say how much launches differ: nothing can be called."

@@ -34,15 +34,18 @@ CHOSEN = "xupc"
 PLANNED = "plan"
 """The candidate that replays a plan: the same steps with less around them."""
 VERDICTS = "win", "parity", "LOSS", "not resolvable"
+CLEAR = 1.1
+"""An interval within this of 1, to either side, says that two are level."""
 BUSY = 0.5
 """A load per core before a launch that deserves a word."""
 
 
 @dataclass(frozen=True)
 class Versus:
-    """xupc against a peer; a ratio above 1 is in xupc's favour."""
+    """A candidate of xupc's, `ours`, against a peer; a ratio above 1 is in xupc's favour."""
 
     peer: str
+    ours: str
     ratio: Ratio
     verdict: str
 
@@ -100,7 +103,8 @@ def _standing(cell: Cell) -> Standing:
             break
         found = ratio(peer.ns, ours.ns)
         if found is not None:
-            standing.versus.append(Versus(peer.name, found, verdict(found, standing.spread)))
+            said = verdict(found, standing.spread)
+            standing.versus.append(Versus(peer.name, ours.name, found, said))
     standing.winner = _winner(standing)
     return standing
 
@@ -197,6 +201,18 @@ class Findings:
     def mean(self, peer: str | None = None) -> float:
         """The geometric mean of the ratios, those of noisy cells included; nan of none."""
         return geometric_mean(v.ratio.value for v in self._versus(peer))
+
+    def unclear(self, peer: str) -> int:
+        """How many of the level ones could as well differ by more than `CLEAR`."""
+        found = (v.ratio for v in self._versus(peer) if v.verdict == "parity")
+        return sum(r.low < 1 / CLEAR or r.high > CLEAR for r in found)
+
+    def ours(self, peer: str) -> str:
+        """What of xupc's was compared with a peer: xupc, if the library chose everywhere."""
+        names = list(dict.fromkeys(v.ours for v in self._versus(peer)))
+        if names == [CHOSEN]:
+            return CHOSEN
+        return "xupc's " + " or ".join("own choice" if n == CHOSEN else n for n in names)
 
     def _versus(self, peer: str | None) -> Iterator[Versus]:
         for standing in self.standings:
