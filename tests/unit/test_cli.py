@@ -383,3 +383,29 @@ def test_a_machine_that_tells_nothing(tmp_path: Path) -> None:
     assert host.governors(tmp_path) == ()
     assert host.numa_nodes(frozenset({0, 7}), tmp_path) == 1
     assert host.siblings(3, tmp_path) == {3}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "-n", "N", __file__),
+        ("bench", "-n", "N"),
+        ("tune", "-n", "2,N"),
+        ("topo", "-n", "N"),
+    ],
+)
+def test_a_crowd_has_to_be_meant(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr("xupc.cli.common.available_cores", lambda: 3)
+
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("a job was started")
+
+    monkeypatch.setattr("xupc.cli.run_job", started)
+    monkeypatch.setattr("xupc.bench.driver.measure", started)
+    for count in ("193", "100000"):
+        done = xupc(*(word.replace("N", count) for word in command))
+        assert done.exit_code == 2, done.output
+        assert f"{count} threads on this machine's 3 cores: expected at most 192" in done.output

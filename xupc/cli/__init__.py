@@ -28,7 +28,7 @@ from xupc.topology import threads_of_nodes
 
 from . import host, info, job_script, options
 from .bench import bench_command, check_arguments
-from .common import EnvironmentProblem, check_nodes, in_job
+from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .hang import hang_report_command
 from .launcher import (
     EXIT_ENVIRONMENT,
@@ -232,6 +232,7 @@ def _run(
     stdout: IO[bytes] | None = None,
 ) -> int:
     """Run a job and return its status; what went wrong is said on stderr."""
+    check_crowd(threads, extra)
     check_nodes(nodes, threads)
     try:
         mpi = find_mpi()

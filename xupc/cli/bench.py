@@ -26,7 +26,7 @@ from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
 from . import options
-from .common import EnvironmentProblem, check_writable, in_job
+from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -123,6 +123,7 @@ def bench_command(**given: Any) -> None:
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
     with _alone(given["json_file"] if given["append"] else None), Progress() as progress:
         plan = _plan(given, suite, _shapes(given, suite))
+        check_crowd(max(shape.threads for shape in plan.shapes), plan.mpiexec_args)
         try:
             result, status = driver.measure(
                 plan, ["xupc", *sys.argv[1:]], save=given["json_file"], progress=progress.show

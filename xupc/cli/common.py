@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from xupc.topology import parse_nodes
 
+from .host import available_cores
 from .launcher import EXIT_ENVIRONMENT
 from .watch import RANK_VARIABLES
 
-__all__ = ["RANK_VARIABLES", "EnvironmentProblem", "check_nodes", "check_writable", "in_job"]
+__all__ = [
+    "RANK_VARIABLES", "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable",
+    "in_job",
+]  # fmt: skip
+
+PER_CORE = 64  # threads that somebody may want on a core
+_ELSEWHERE = "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE"
 
 
 class EnvironmentProblem(click.ClickException):
@@ -44,6 +52,21 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
         raise click.UsageError(f"{path} cannot be written")
     if not special and path.exists() and not os.access(path, os.W_OK):
         raise click.UsageError(f"{path} cannot be written")
+
+
+def check_crowd(threads: int, extra: Sequence[str]) -> None:
+    """UsageError if so many threads on this machine cannot be meant: they would use up its memory.
+
+    Not where others may be meant: a batch system, a file of hosts or options for mpiexec say which.
+    """
+    cores = available_cores()
+    most = PER_CORE * cores
+    if threads > most and not extra and not any(name in os.environ for name in _ELSEWHERE):
+        raise click.BadParameter(
+            f"{threads} threads on this machine's {cores} cores: expected at most {most} (if "
+            "you mean other machines, name them with --mpiexec-args)",
+            param_hint="-n",
+        )
 
 
 def check_nodes(nodes: str | None, threads: int) -> None:

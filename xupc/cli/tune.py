@@ -23,7 +23,7 @@ from xupc.selection import registered_name
 from xupc.selection_file import VARIABLE, user_path
 
 from . import options
-from .common import EnvironmentProblem, check_writable, in_job
+from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -111,7 +111,9 @@ def tune_command(
             result = joined(results)
         else:
             settings = Settings(collectives=_chosen(collectives or COLLECTIVES), sizes=sizes)
-            plan = driver.Plan(options.shapes(threads, nodes), settings, launches, budget)
+            shapes = options.shapes(threads, nodes)
+            check_crowd(max(shape.threads for shape in shapes), ())
+            plan = driver.Plan(shapes, settings, launches, budget)
             if file.new and path == user_path():  # jobs would look for what is yet to be
                 os.environ.pop(VARIABLE, None)
             result, status = _measure(plan, json_file)
