@@ -61,6 +61,10 @@ def test_words(tmp_path: Path) -> None:
     ("change", "words"),
     [
         (lambda d: d.update(format="x"), "not a result of xupc bench"),
+        (lambda d: d.update(version=True), "version True, expected 1"),
+        (lambda d: d["jobs"][0].update(nodes=[]), "nodes: expected each of"),
+        (lambda d: d["jobs"][0].update(nodes=[[0], [0]]), "nodes: expected each of"),
+        (lambda d: d["jobs"][0]["cells"][0]["candidates"][0].update(ns=[[10**400]]), "too long"),
         (lambda d: d.update(version=2), "version 2, expected 1"),
         (lambda d: d.pop("created"), "result: 'created' is missing"),
         (lambda d: d.update(more=1), "result: 'more' is not known"),

@@ -74,7 +74,6 @@ KINDS: dict[str, Callable[[], list[Job]]] = {
         Job(2, [[0, 1]], cells=[Cell("all_broadcast", 8, 16, candidates=[
             Candidate("xupc", OURS, "", ns=[[0, 0], []]), Candidate("PULL", OURS, "", ns=[])])])
     ],
-    "other nodes than threads": lambda: [Job(4, [[0, 1]]), Job(2, [[0], [0]]), Job(0, [])],
     "nodes of nothing": lambda: [_two_nodes_of_nothing()],
     "odd arguments": lambda: [
         Job(2, [[0, 1]], cells=[

@@ -25,6 +25,7 @@ __all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch
 FORMAT, VERSION = "xupc-bench", 1
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
 DISTURBED = 0.05
+LARGEST = 1 << 63  # of numbers in a file
 """Of the cores' time, taken by others."""
 
 
@@ -216,6 +217,11 @@ class Job:
         threads = f"{self.threads} thread{'s'[: self.threads != 1]}"
         return threads if len(self.nodes) == 1 else f"{threads} on {len(self.nodes)} nodes"
 
+    def check_nodes(self, where: str) -> None:
+        """ValueError if not each thread is on one node."""
+        if sorted(t for node in self.nodes for t in node) != list(range(self.threads)):
+            raise ValueError(f"{where}.nodes: expected each of {self.threads} threads once")
+
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file in one go, where a link leads; what is no file, like a device, as it is."""
@@ -286,10 +292,13 @@ class Result:
             raise ValueError(f"{path}: not readable as JSON: {e}") from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a result of xupc bench")
-        if (version := found.pop("version", None)) != VERSION:
+        version = found.pop("version", None)
+        if type(version) is not int or version != VERSION:
             raise ValueError(f"{path}: version {version!r}, expected {VERSION}")
         try:
             result: Result = _read(cls, found, "result")
+            for i, job in enumerate(result.jobs):
+                job.check_nodes(f"result.jobs[{i}]")
         except ValueError as e:
             raise ValueError(f"{path}: {e}") from None
         return result
@@ -313,6 +322,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if origin is list and isinstance(value, list):
         if arguments[0] is int:  # millions of them
             if all(type(v) is int for v in value):
+                if value and max(max(value), -min(value)) >= LARGEST:
+                    raise ValueError(f"{where}: a number that is too long")
                 return value
         else:
             return [_read(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
