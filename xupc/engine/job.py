@@ -324,7 +324,7 @@ class Job:
         So does anything else that not all of them raise.
         """
         before = self.agreed
-        self.agreed = before or []
+        self.agreed = [] if before is None else before
         try:
             yield
         except XupcError:
