@@ -25,7 +25,7 @@ from .engine.native_core import core, invalidate
 from .engine.net import NetContext, rounds_among
 from .engine.pending import Pending
 from .engine.reports import Record
-from .engine.resync import Differences
+from .engine.resync import Behind, Differences
 from .errors import CollectiveMismatchError, HeapError, XupcError, show
 from .fingerprint import fingerprint
 from .flags import ALGORITHM_MASK
@@ -121,6 +121,7 @@ class Team:
         self.notified: Any = None
         self.queue: deque[Pending] = deque()
         self.differences = Differences(self)
+        self.behind = Behind(self)
         self.settled: dict[int, int] = {}  # which led call a thread of another node has left
         self._plans: Recent[Plan] = Recent(PLANS, lambda plan: self._programs.pop(id(plan), None))
         self._programs: dict[int, Any] = {}
@@ -128,7 +129,6 @@ class Team:
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
-        self._owed: tuple[str, BaseException | None] = "", None
         self._noted: deque[tuple[int, int, Record]] = deque(maxlen=SLOTS)  # calls without a number
         self._buffer_taken = False
         self.freed = False
@@ -476,22 +476,6 @@ class Team:
             error, self._failure = self._failure[0], None
             self.core.spoil(0)
             raise self.job.agree(error)
-
-    def owe(self, call: str, error: BaseException) -> None:
-        """The others have come to this call, my next one perhaps, and raised there.
-
-        If I make it, since the program catches errors call by call, I raise the same; if not,
-        since it catches them of some calls together, I have left out what they were in.
-        """
-        self._owed = call, error
-        self.core.owed = True
-
-    def pay(self, record: Record) -> None:
-        """Before my first call since then."""
-        (call, error), self._owed = self._owed, ("", None)
-        self.core.owed = False
-        if error is not None and record.call == call:
-            raise error
 
     def account(self, record: Record) -> Record:
         """What I say of my call when threads meet to find out what is wrong."""

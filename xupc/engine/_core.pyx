@@ -479,7 +479,7 @@ cdef class Instance:
 
     cpdef begin(self):
         if self.team.owed:
-            self.owner.pay(self.record)
+            self.owner.behind.catch_up(self.record)
         self.active = True
         self._begin()
 
@@ -643,7 +643,7 @@ cdef class Instance:
         """The whole call."""
         cdef int r
         if self.team.owed:
-            self.owner.pay(self.record)
+            self.owner.behind.catch_up(self.record)
         self._begin()
         if self.program.large:
             with nogil:

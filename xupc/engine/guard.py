@@ -196,7 +196,8 @@ class Guard:
         """An exception inside a call that is not the call's own: no half call is ever resumed."""
         if self.job.broken is not None:
             return
-        by = "" if isinstance(error, KeyboardInterrupt) else f" by {type(error).__name__}"
+        meant = isinstance(error, KeyboardInterrupt | SystemExit)
+        by = "" if meant else f" by {type(error).__name__}"
         text = f"{self.job.who} was interrupted{by} inside {what}; the team is unusable"
         self.control.post(INTERRUPTED, text)
         self.job.break_with(XupcError(text))

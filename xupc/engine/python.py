@@ -165,7 +165,7 @@ class Instance:
         """Start a call."""
         team = self.team
         if team.owed:
-            self.owner.pay(self.record)
+            self.owner.behind.catch_up(self.record)
         team.op += 1
         team.fp = mix(team.fp, self.hash)
         team.unsynced += self.owner.size > 1

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..fingerprint import fingerprint
 from .mpi import BARRIER, CONTROL, RESYNC, STALL, tag_of
 from .reports import Record, Verdict, compare, first_apart
+from .whereabouts import way_here
 
 if TYPE_CHECKING:
     from ..team import Team
     from .live import Waiting
 
 __all__ = [
-    "ANSWER", "CONFLICT", "EXCHANGE", "FOUND", "QUESTION", "WORD", "Condition", "Differences",
-    "Resync", "differs",
+    "ANSWER", "CONFLICT", "EXCHANGE", "FOUND", "QUESTION", "WORD", "Behind", "Condition",
+    "Differences", "Resync", "differs",
 ]  # fmt: skip
 
 EXCHANGE = struct.Struct("<QQQQ")  # of barriers: fingerprints, least and most; a value; flags
@@ -32,7 +33,6 @@ CONFLICT = 1  # of values
 WORD = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
 QUESTION, ANSWER, FOUND = range(3)
 _POISON = fingerprint("poison")
-AGAIN = "free", "finalize"  # calls that are made again where they fail: then by all
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,31 @@ class Differences:
         return differ
 
 
+class Behind:
+    """A thread that raised one call before the others did, which had not waited for it there.
+
+    If it makes that call, too, where the others did, since the program catches errors call by call,
+    it raises the same there, and meets nobody, since they have raised. If not, since the program
+    catches errors of some calls together, it has left out what they were in.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._owed: tuple[str, int, BaseException] | None = None
+
+    def by(self, call: str, place: int, error: BaseException) -> None:
+        """By this call, in which the others raised, at a place of the program."""
+        self._owed = call, place, error
+        self._team.core.owed = True
+
+    def catch_up(self, record: Record) -> None:
+        """Before the first call since then."""
+        owed, self._owed = self._owed, None
+        self._team.core.owed = False
+        if owed is not None and record.call == owed[0] and way_here() == owed[1]:
+            raise owed[2]
+
+
 class Resync:
     """From a difference that a thread has seen to the error that it raises, and all go on.
 
@@ -180,10 +205,9 @@ def _conditions(instance: Any) -> Iterator[Condition]:
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that brought me here ends nowhere
-    most, ahead = verdict.data["ahead"]
-    name = ahead.partition("(")[0]
-    if most == mine - record.late + 1 and ahead != record.call and name not in AGAIN:
-        team.owe(ahead, verdict.error_for(Record(name)))
+    most, call, place = verdict.data["ahead"]
+    if most == mine - record.late + 1 and call != record.call:
+        team.behind.by(call, place, verdict.error_for(Record(call.partition("(")[0])))
     raise team.job.agree(verdict.error_for(record))
 
 
@@ -231,16 +255,17 @@ def _resync(
     if apart["place"] is not None:
         since = [call for call in calls if call[0] >= apart["start"]][apart["place"] :]
         earlier = since[0][2] if since else None
-    told = [last - record.late, *(None if r is None else r.as_data() for r in (record, earlier))]
+    place = last - record.late, way_here()
+    told = [place, *(None if r is None else r.as_data() for r in (record, earlier))]
 
     def judge(rows: list[Any]) -> Any:
         now = [Record.from_data(now) for _, now, _ in rows]
         then = [None if then is None else Record.from_data(then) for _, _, then in rows]
         found = compare(now, team.threads, then if apart["earlier"] else None)
-        most = max(op for op, _, _ in rows)
-        found["ahead"] = most, next(
-            r.call for r, (op, *_) in zip(now, rows, strict=True) if op == most
+        (most, way), first = max(
+            ((row[0], r) for r, row in zip(now, rows, strict=True)), key=lambda x: x[0][0]
         )
+        found["ahead"] = most, first.call, way
         return found
 
     verdict = Verdict((yield from talk.round(told, judge, last=True)))

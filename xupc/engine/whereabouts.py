@@ -25,9 +25,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ..fingerprint import fingerprint
 from .control import PLACES_BYTES, Call, Control
 
-__all__ = ["Gathering", "Group", "Row", "line_of", "merge", "range_text", "ranges", "report_text"]
+__all__ = [
+    "Gathering",
+    "Group",
+    "Row",
+    "line_of",
+    "merge",
+    "range_text",
+    "ranges",
+    "report_text",
+    "way_here",
+]
 
 HERE = 1.0  # seconds for the threads of a machine to answer
 THERE = 2.5  # for other machines
@@ -71,6 +82,17 @@ def line_of(frame: FrameType | None) -> tuple[str, bool]:
     if program is None or program is frame:
         return line, inside
     return f"{line} from {_name(program)}", inside
+
+
+def way_here() -> int:
+    """A number for the lines outside of xupc that led here, the same on all threads."""
+    frame: FrameType | None = sys._getframe()
+    lines = []
+    while frame is not None:
+        if not _is_ours(frame):
+            lines.append(_name(frame))
+        frame = frame.f_back
+    return fingerprint(*lines)
 
 
 def _is_ours(frame: FrameType) -> bool:

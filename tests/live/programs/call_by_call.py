@@ -53,4 +53,14 @@ except ERRORS:
 for _ in range(3):
     number += 1
     xupc.barrier(number)
+try:
+    xupc.allv_gather(object() if wrong else 1, 0)
+    xupc.barrier()
+    raise AssertionError("nobody heard of it")
+except ERRORS:
+    pass
+xupc.barrier()  # the same call, at another place: all make it
+for _ in range(3):
+    number += 1
+    xupc.barrier(number)
 print("done", flush=True)
