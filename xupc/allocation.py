@@ -204,8 +204,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         if allocation.kind == "global":
             freed = world.rank != 0 or world.job.global_zone.free(offset)
             if world.agreement.agree([int(not freed)])[0]:
-                text = f"all_free: x is in a freed array: {allocation!r}"
-                raise on.job.agree(ValueError(text))
+                raise on.job.agree(allocation.freed("all_free", "x"))
             return None
         heap = on.heap
         viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
@@ -297,7 +296,7 @@ def free(x: SharedArray | SharedPointer) -> None:
         freed = world.job.global_zone.free(offset)
         allocation.retire()
         if not freed:
-            raise ValueError(f"free: x is in a freed array: {allocation!r}")
+            raise allocation.freed("free", "x")
     elif thread == world.rank:
         world.job.heap.free_own(allocation)
     else:

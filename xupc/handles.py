@@ -90,7 +90,16 @@ class Handle:
 
 
 class _Complete:
-    """What all completed handles are equal to."""
+    """What all completed handles are equal to, itself one."""
+
+    done = True
+
+    def test(self) -> bool:
+        """It is complete."""
+        return True
+
+    def wait(self) -> None:
+        """There is nothing to wait for."""
 
     def __repr__(self) -> str:
         return "UPC_HANDLE_COMPLETE"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import mmap
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -79,8 +78,8 @@ def node_array(
         return group.fail(e, record)  # type: ignore[no-any-return]
     with group.job.whole(call):
         words = Words(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
-        segment = _node_segment(words, nbytes, call)
-    return _ndarray(segment, extent, kind)
+        _, memory = _node_segment(words, nbytes, call)
+    return _ndarray(memory, extent, kind)
 
 
 def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Array:
@@ -127,13 +126,13 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
     with group.job.whole(call):
         words = Words(group, record, fingerprint(call, top))
         shape, kind = pickle.loads(words.from_root(mine, top))
-        segment = _node_segment(words, _nbytes(shape, kind, call), call, read_only=True)
+        segment, memory = _node_segment(words, _nbytes(shape, kind, call), call, read_only=True)
         if segment is not None:
             if source is not None:
                 np.frombuffer(segment.map, kind, source.size).reshape(shape)[...] = source
             _between_nodes(words, segment, top)
             words.meet("end")
-    return _ndarray(segment, shape, kind, read_only=True)
+    return _ndarray(memory, shape, kind, read_only=True)
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -178,59 +177,39 @@ def _pickled(array: Array, dtype: np.dtype[Any], call: str) -> bytes:
 
 
 def _ndarray(
-    segment: _NodeSegment | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
+    memory: mmap.mmap | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
 ) -> Array:
     """An array that alone keeps the mapping; of an empty one there is none."""
-    if segment is None:
+    if memory is None:
         empty = np.zeros(shape, dtype)
         empty.flags.writeable = not read_only
         return empty
     count = 1
     for n in shape:
         count *= n
-    return np.frombuffer(segment.result, dtype, count).reshape(shape)
+    return np.frombuffer(memory, dtype, count).reshape(shape)
 
 
 # --- a node's segment ---------------------------------------------------------------------------
-@dataclass
-class _NodeSegment:
-    """A segment, and the mapping of it that the user's array keeps."""
-
-    segment: Segment
-    result: mmap.mmap
-
-    @property
-    def map(self) -> mmap.mmap:
-        """That can be written to."""
-        return self.segment.map
-
-    @property
-    def nbytes(self) -> int:
-        return self.segment.nbytes
-
-    @property
-    def address(self) -> int:
-        return self.segment.address
-
-
 def _node_segment(
     words: Words, nbytes: int, call: str, *, read_only: bool = False
-) -> _NodeSegment | None:
-    """A segment that all threads of my node have mapped, its pages taken; None if empty.
+) -> tuple[Segment, mmap.mmap] | tuple[None, None]:
+    """A segment that all threads of my node have mapped, its pages taken; Nones if empty.
 
-    `read_only`: nobody can write to the resulting array, whatever flags he sets.
+    And the mapping that the user's array keeps: the same one, or if `read_only` another, which
+    nobody can write to, whatever flags he sets.
 
     HeapError on every thread, with nothing left, if it fits on some machine not.
     """
     if not nbytes:
-        return None
+        return None, None
     words.agree(_no_room(words, nbytes, call))
     segment, why = _shared(words, nbytes, call)
-    result: mmap.mmap | None = None
+    memory: mmap.mmap | None = None
     if segment is not None and not why:
         why = _take_share(words, segment)
         try:
-            result = segment.read_only() if read_only else segment.map
+            memory = segment.read_only() if read_only else segment.map
         except OSError as e:
             why = why or _unmapped(nbytes, e, call)
     try:
@@ -244,8 +223,8 @@ def _node_segment(
             segment.settle()
             segment.close_fd()
     assert segment is not None
-    assert result is not None
-    return _NodeSegment(segment, result)
+    assert memory is not None
+    return segment, memory
 
 
 def _no_room(words: Words, nbytes: int, call: str) -> str:
@@ -380,7 +359,7 @@ class Words:
 
 
 # --- between nodes -----------------------------------------------------------------------------
-def _between_nodes(words: Words, segment: _NodeSegment, root: int) -> None:
+def _between_nodes(words: Words, segment: Segment, root: int) -> None:
     """The bytes of the root's node to one thread of each other node.
 
     Large ones go in chunks, of which each link carries one at the same time.

@@ -662,9 +662,7 @@ def upc_notify(value: object = None) -> None:
 @_stands_for("wait", LANGUAGE, "6.6.1")
 def upc_wait(value: object = None) -> None:
     """End a split-phase barrier, or complete the operation of a handle (MTU thesis, 4.4)."""
-    if value is COMPLETE:
-        return
-    if isinstance(value, xupc.Handle):
+    if value is COMPLETE or isinstance(value, xupc.Handle):
         value.wait()
     else:
         xupc.wait(value)
@@ -673,21 +671,17 @@ def upc_wait(value: object = None) -> None:
 @_stands_for("Handle.test", THESIS, "4.4")
 def upc_test(handle: xupc.Handle) -> int:
     """Complete an operation if it is done: positive then, else negative."""
-    return 1 if _is_complete(handle) or _handle(handle, "upc_test").test() else -1
+    return 1 if _handle(handle, "upc_test").test() else -1
 
 
 @_stands_for("Handle.done", THESIS, "4.4")
 def upc_get_status(handle: xupc.Handle) -> int:
     """Return whether an operation is done: positive then, else negative."""
-    return 1 if _is_complete(handle) or _handle(handle, "upc_get_status").done else -1
+    return 1 if _handle(handle, "upc_get_status").done else -1
 
 
-def _is_complete(x: Any) -> bool:
-    return x is COMPLETE
-
-
-def _handle(x: Any, call: str) -> xupc.Handle:
-    if not isinstance(x, xupc.Handle):
+def _handle(x: Any, call: str) -> Any:
+    if not (x is COMPLETE or isinstance(x, xupc.Handle)):
         raise TypeError(f"{call}: expected a handle, got {show(x)}")
     return x
 

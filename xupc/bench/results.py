@@ -25,8 +25,9 @@ __all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch
 FORMAT, VERSION = "xupc-bench", 1
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
 DISTURBED = 0.05
-LARGEST = 1 << 63  # of numbers in a file
 """Of the cores' time, taken by others."""
+LARGEST = 1 << 63
+"""What numbers in a file stay below."""
 
 
 @dataclass(slots=True)

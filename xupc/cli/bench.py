@@ -174,7 +174,7 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
         raise click.UsageError(f"{', '.join(named_)}: the script's own business, not BENCH's")
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
     seconds: float | None = given["budget"] or (suite.seconds if suite is not None else None)
-    _plan(given, suites.SUITES[given["suite"]] if given["suite"] else None, [shape], launches=1)
+    _plan(given, suite, [shape], launches=1)
     return seconds
 
 
@@ -283,20 +283,20 @@ class Output:
         """Files, and what is printed."""
         self.show(result)
         try:
-            if self.json is not None:
-                result.save(self.json)
-            if self.csv is not None:
-                self.csv.write_text(text.table_csv(result), encoding="utf-8")
+            self._save(result)
         except OSError as error:
             raise EnvironmentProblem(str(error)) from None
 
     def write_measured(self, result: Result) -> None:
         """The same at a sudden end: no file is replaced by one that holds nothing."""
-        if self.json is not None and (not result.is_empty or not self.json.exists()):
-            result.save(self.json)
-        if self.csv is not None and (not result.is_empty or not self.csv.exists()):
-            self.csv.write_text(text.table_csv(result), encoding="utf-8")
+        self._save(result, replace=not result.is_empty)
         self.show(result)
+
+    def _save(self, result: Result, *, replace: bool = True) -> None:
+        if self.json is not None and (replace or not self.json.exists()):
+            result.save(self.json)
+        if self.csv is not None and (replace or not self.csv.exists()):
+            self.csv.write_text(text.table_csv(result), encoding="utf-8")
 
     def show(self, result: Result) -> None:
         """What is printed."""

@@ -94,12 +94,6 @@ class Settings:
         self.nodes = nodes
         self.timeout = timeout
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((self.heap_size, self.nodes, self.timeout))
-
 
 class RemoteMemory:
     """One-sided access to a heap segment of `threads`, waited for by the engine.

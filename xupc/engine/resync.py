@@ -262,10 +262,9 @@ def _resync(
         now = [Record.from_data(now) for _, now, _ in rows]
         then = [None if then is None else Record.from_data(then) for _, _, then in rows]
         found = compare(now, team.threads, then if apart["earlier"] else None)
-        (most, way), first = max(
-            ((row[0], r) for r, row in zip(now, rows, strict=True)), key=lambda x: x[0][0]
-        )
-        found["ahead"] = most, first.call, way
+        first = max(range(len(rows)), key=lambda rank: rows[rank][0][0])
+        (most, way), *_ = rows[first]
+        found["ahead"] = most, now[first].call, way
         return found
 
     verdict = Verdict((yield from talk.round(told, judge, last=True)))

@@ -260,7 +260,11 @@ class Allocation:
     def check_live(self, call: str, argument: str) -> None:
         """Raise ValueError if this was freed, naming the argument of the call."""
         if not self.live:
-            raise ValueError(f"{call}: {argument} is in a freed array: {self!r}")
+            raise self.freed(call, argument)
+
+    def freed(self, call: str, argument: str) -> ValueError:
+        """The error of a call whose argument is in an array that was freed."""
+        return ValueError(f"{call}: {argument} is in a freed array: {self!r}")
 
     def retire(self) -> None:
         """Mark as freed, and let go of the views kept here; those of the user stay valid."""

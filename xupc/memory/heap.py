@@ -240,7 +240,7 @@ class Heap:
     def free_own(self, allocation: Allocation) -> None:
         """Give back what `alloc` gave; ValueError if that was done before."""
         if self._mine.get(allocation.offset) is not allocation:
-            raise ValueError(f"free: x is in a freed array: {allocation!r}")
+            raise allocation.freed("free", "x")
         nbytes = allocation.nbytes
         del self._mine[allocation.offset]
         allocation.retire()
