@@ -21,6 +21,8 @@ import xupc
 
 WARM = 60  # cycles at the least, and a tenth, before anything is compared
 MIB = 1 << 20
+STACKS = 2 * 7  # maps: glibc keeps five stacks of ended threads, the rest are those at work
+ARENAS = 8  # maps: the interpreter's own may come and go
 
 
 class Kept:
@@ -128,7 +130,7 @@ def flat(what: Any, cycles: int) -> str:
     assert grown["rss"] < 3 * MIB + cycles * 20, grown
     assert grown["pss"] < 2 * MIB + cycles * 20, grown
     assert grown["files"] <= 0, grown
-    assert grown["maps"] <= 8, grown  # the interpreter's own arenas may come and go
+    assert grown["maps"] <= STACKS + ARENAS, grown
     assert grown["shared"] <= MIB // 4, grown
     return f"{what.__name__} +{grown['pss'] // 1024} KiB PSS, {grown['files']:+} files"
 

@@ -189,8 +189,10 @@ match scenario:
             compute("sleep")
         if IS_VICTIM:
             xupc._runtime.world().job.network.progress = progress
+        try:
+            xupc.barrier()
+        finally:  # it takes its time first, for the death that an error of MPI may come from
             say("struck", time.monotonic())
-        xupc.barrier()
     case "idles":  # nothing happens; somebody else ends the launcher
         say("up")
         if ME % 2:
