@@ -18,7 +18,7 @@ from .engine import python as python_engine
 from .engine.bounds import Bound, SlotBound
 from .engine.ground import TEAMS, Ground
 from .engine.job import Settling
-from .engine.live import HOT_NS, HOT_SHARED_NS, Waiting
+from .engine.live import HOT_NS, Waiting
 from .engine.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from .engine.native import Exchange, lower
 from .engine.native_core import core, invalidate
@@ -211,7 +211,7 @@ class Team:
             rounds if self.exchanges else [],
             room,
             network.mpi.Exception,
-            HOT_SHARED_NS if self.job.oversubscribed else HOT_NS,
+            HOT_NS,
         )
 
     def _left_word(self, ground: Ground) -> int:

@@ -10,9 +10,8 @@ How a waiting thread spends its time, after some milliseconds in the core:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex);
 * messages or one-sided accesses under way: test MPI, give the core away
-  (`sched_yield`) for the first 2 ms (0.3 ms with more threads than cores), then every
-  100 us; while one-sided accesses may be under way never less than that, since their
-  target must poll;
+  (`sched_yield`) for the first 2 ms, then every 100 us; while one-sided accesses may be
+  under way never less than that, since their target must poll;
 * otherwise in a job of several nodes: in the core, MPI looked at every 10 ms.
 """
 
@@ -37,7 +36,6 @@ __all__ = [
     "CALL_PYTHON",
     "DONE",
     "HOT_NS",
-    "HOT_SHARED_NS",
     "MISMATCH",
     "PENDING",
     "SLICE_NS",
@@ -47,7 +45,6 @@ __all__ = [
 
 DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
 HOT_NS = 2_000_000
-HOT_SHARED_NS = 300_000
 POLL_NS = 100_000
 SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
@@ -280,10 +277,7 @@ class Waiting:
         self.warned = False
         self.published = False
         self.since = time.monotonic_ns()
-        # More threads than cores: those who have something to do may wait for the pollers'
-        # share of the cores to be used up, which takes milliseconds.
-        self.hot = HOT_SHARED_NS if job.oversubscribed else HOT_NS
-        self.hot_until = self.since + self.hot
+        self.hot_until = self.since + HOT_NS
         self.next_watch = self.since + SLICE_NS
         self.look = False
         self.moved_at = self.since
@@ -313,7 +307,7 @@ class Waiting:
     def moved(self) -> None:
         """Something happened: poll eagerly again."""
         self.moved_at = time.monotonic_ns()
-        self.hot_until = self.moved_at + self.hot
+        self.hot_until = self.moved_at + HOT_NS
 
     def pause(self, net: NetContext | None) -> int:
         """Pass a little time here or return how long the core may sleep."""
