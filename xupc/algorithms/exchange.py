@@ -72,7 +72,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
             pull(t, dst, src, nbytes)
         return
 
-    message = t.message(nbytes * t.largest_node)
+    message = t.message(nbytes * t.largest_node, "ring")
     if t.lead(nbytes * t.size * t.largest_node):
         if t.me == t.node_root:
             _between_nodes(t, dst, src, nbytes, message)

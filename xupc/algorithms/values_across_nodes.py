@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import chunks, rotate, tree_for
+from ..patterns import chunks, pieces, rotate, tree_for
 from ..plan.recorder import Operand, Recorder, Who
 from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
 from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
@@ -172,6 +172,7 @@ class _Rounds:
         block = each * m.nbytes
         out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
         self.relay = Relay(t, out, landing, m.nbytes * t.size * most)
+        self.message = t.message(block, "ring")
         rounds, width = self._cut(block)
         whole = rounds > 1 and m.by_target
         parts = [(0, each, 0, m.nbytes)] if whole else units_of(each, m.nbytes, width)
@@ -223,21 +224,28 @@ class _Rounds:
         blocks, size = part[1], part[3]
         sent = range(max(rounds[0], 1), rounds[-1] + 1)
         each = t.largest_node * blocks * size
+        row = self._count(t.my_node, part) * size  # from a thread of another node
         for i, roots, threads in _together(t, [(t.my_node - k) % n for k in reversed(sent)]):
-            nbytes = self._count(t.my_node, part) * size * threads
-            place = self.relay.landing.on(t.me, u, i * each)
-            if nbytes:
-                tickets.append(t.recv(roots, place, nbytes, peer_step=each, bounded=False))
+            for first, count, offset, nbytes in self._messages(threads, row):
+                place = self.relay.landing.on(t.me, u, i * each + first * row + offset)
+                tickets.append(
+                    t.recv(roots, place, count * nbytes, peer_step=each, bounded=False)
+                )
         for k in sent:
             node = (t.my_node + k) % n
-            nbytes = self._count(node, part) * size
+            row = self._count(node, part) * size
             at = (k - rounds[0]) * blocks * size if self.m.by_target else 0
-            if nbytes:
+            for first, count, offset, nbytes in self._messages(t.tree.node_size(t.my_node), row):
                 rows = [
-                    Blocks(self.relay.out.across(x, u, at), nbytes, x.count) for x in t.mates()
+                    Blocks(self.relay.out.across(x, u, at + offset), nbytes, x.count)
+                    for x in within(t, t.my_node, first, count)
                 ]
                 tickets.append(t.send_blocks(t.tree.node_root(node), rows))
         return tickets
+
+    def _messages(self, threads: int, row: int) -> Iterable[Unit]:
+        """What one node's threads have for another one, cut into messages."""
+        return pieces(threads, row, self.message) if row else ()
 
     def _take(self, u: int) -> None:
         t, m = self.t, self.m

@@ -172,7 +172,7 @@ class Recorder:
             return tuple(rest)
         return (Ranks(first.first + first.step, first.count - 1, first.step), *rest)
 
-    def message(self, nbytes: int) -> int:
+    def message(self, nbytes: int, size: str = "message") -> int:
         """The largest message when each thread of every node has a block of `nbytes`.
 
         The tuned size, or more where one plan would have too many messages: it has to
@@ -181,7 +181,7 @@ class Recorder:
         nodes = self.tree.node_count
         per_node = max(1, self.tuning["messages"] // nodes)
         needed = -(-self.largest_node * nbytes // per_node)
-        return min(max(self.tuning["message"], needed), MOST_BYTES)
+        return min(max(self.tuning[size], needed), MOST_BYTES)
 
     def unit(self, nbytes: int, most: int) -> int:
         """In what units a reduction of so many bytes travels, of at most `most`.
