@@ -804,14 +804,23 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
     return blocked ? XU_PENDING : XU_DONE;
 }
 
+/* Whether a call waits at its team's barrier `epoch`, at which it has arrived. */
+static inline int xu_arrived(const xu_inst *in) {
+    if (in->pc[0] >= in->prog->end[0]) return 0;
+    int kind = in->prog->steps[in->pc[0]].kind;
+    if (kind == XS_BARRIER || kind == XS_FUSE) return in->sub[0] > 0;
+    return kind == XS_AWAIT;
+}
+
 /* A waiter that sees a member at the same point with another fingerprint, or the
  * one it waits for gone past its operation, knows that the calls differ. */
 static inline int xu_suspect(const xu_inst *in) {
     xu_team *t = in->team;
     if (t->giving_up) return 0;
-    /* a verdict on a barrier at which I have not arrived: my node root gave up */
+    /* a verdict on a barrier at which I have not arrived: my node root gave up; if I wait at the
+     * one before, that has been released since I looked, and was good */
     uint64_t released = atomic_load_explicit(&t->release->word, memory_order_acquire);
-    if (released == ((t->epoch + 1) << 1 | 1)) return 1;
+    if (released == ((t->epoch + 1) << 1 | 1) && !xu_arrived(in)) return 1;
     /* a member in the same operation with another fingerprint */
     const xu_slot *same = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
     for (int32_t j = 0; in->prog->barriers < 2 && j < t->n; j++)
