@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn
 
 from .arguments import as_integer
@@ -23,7 +24,9 @@ from .errors import XupcError
 from .fingerprint import fingerprint
 from .flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from .handles import Handle, post
-from .shared import Allocation, SharedPointer, as_address, extent
+from .lists import List
+from .shared import Allocation, as_address, extent
+from .shared_lists import Bringing
 from .team import Team, resolve
 
 __all__ = [
@@ -76,7 +79,9 @@ class Prepared:
     read
         Reads them and returns the instance.
     lists
-        They: where each begins, and how long it is.
+        They, unless they have been read.
+    bringing
+        What brings them to all threads; None: each thread reads them by itself.
     """
 
     opened: Opened
@@ -84,22 +89,32 @@ class Prepared:
     instance: Any = None
     meeting: Sequence[Any] = ()
     read: Callable[[], Any] | None = None
-    lists: Sequence[tuple[SharedPointer, int]] = ()
+    lists: Sequence[List] = ()
+    bringing: Bringing | None = None
 
     @property
     def instances(self) -> Iterator[Any]:
         """One after the other; each has to be run before the next one is asked for."""
         yield from self.meeting
+        yield from self._brought()
         if self.read is None:
             yield self.instance
-        else:
+            return
+        if self.bringing is None:
             yield self._readable()
-            yield self.read()
+        yield self.read()
+
+    def _brought(self) -> Iterator[Any]:
+        """What brings the lists to all threads, where that can be done at once."""
+        if self.bringing is not None:
+            yield self.bringing.instance(self.opened.record)
+            self.bringing.finish()
 
     def _readable(self) -> Condition:
         """Lists that lie on other nodes are as the calls before left them."""
         job = self.opened.team.job
-        owners = {run[0] for where, n in self.lists for run in extent(where, n)}
+        where = [(listed.shared, listed.count) for listed in self.lists]
+        owners = {run[0] for p, n in where if p is not None for run in extent(p, n)}
         owners = {t for t in owners if job.tree.node_of(t) != job.node}
         left: list[Settling] = []
 
@@ -121,9 +136,13 @@ class Prepared:
 
     def last(self) -> Any:
         """Run all that comes before the work, and return the instance that does it."""
-        for instance in self.meeting:
-            instance.execute()
+        self.meet()
         return self.instance if self.read is None else self.read()
+
+    def meet(self) -> None:
+        """Come to where shared lists may be read."""
+        for instance in chain(self.meeting, self._brought()):
+            instance.execute()
 
 
 def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
@@ -197,14 +216,16 @@ class SharedCall(HotCall):  # type: ignore[misc]
         call = self.__name__
         return check_flags(as_integer(flags, call, "flags"), call)
 
-    def _meeting(self, call: Opened, signature: int) -> list[Any]:
-        """What brings all to where shared lists may be read.
+    def _meeting(self, call: Opened, signature: int, bringing: Bringing | None) -> list[Any]:
+        """What all have to come to before shared lists may be read.
 
-        Every thread reads them, so those must have come to where they may be read, and all
-        have read them before their owners may go on to change them (`after_reading`).
+        Unless they are brought every thread reads them, so those must have come to where they may
+        be read, and all have read them before their owners may go on to change them
+        (`after_reading`).
         """
         team = call.team
-        team.job.engine.expect_reads(team)
+        if bringing is None:
+            team.job.engine.expect_reads(team)
         if call.sync[0] != "all":
             return []
         return [team.meeting(signature, call.record)]

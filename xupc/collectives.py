@@ -22,6 +22,7 @@ from .lists import List, lasting, permutation
 from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
+from .shared_lists import Bringing
 from .team import Team
 
 __all__ = [
@@ -370,19 +371,20 @@ class Permute(Collective):
             return Prepared(call, allocations, self._read(call, listed, call.sync))
         allocations.append(listed.shared.allocation)
         sync = call.sync if frozen else after_reading(call.sync)
-        meeting = self._meeting(call, call.fingerprint(*listed.where, what="list"))
+        bringing = Bringing.of(call.team, [listed])
+        meeting = self._meeting(call, call.fingerprint(*listed.where, what="list"), bringing)
         return Prepared(
             call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync),
-            lists=[(listed.shared, call.team.size)],
+            lists=[listed], bringing=bringing,
         )  # fmt: skip
 
     def _read(self, call: Checked, listed: List, sync: tuple[str, str]) -> Any:
         """Read the list, and bind the plan that it asks for."""
         on = call.team
-        if listed.shared is not None:
+        if listed.shared is not None and listed.brought is None:
             on.job.engine.expect_reads(on)
         try:
-            values = permutation(self.__name__, listed.read(on.size))
+            values = permutation(self.__name__, listed.read())
         except ValueError as e:
             call.fail(e)
         call.record = call.record.with_more(listed.entries(values))

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arguments import as_integer
 from .errors import AffinityError, OverlapError, show
-from .shared import SharedArray, SharedPointer, extent
+from .shared import SharedArray, SharedPointer, extent, read_elements
 
 if TYPE_CHECKING:
     from .team import Team
@@ -59,12 +60,18 @@ class List:
         Where element 0 is, None of a private list.
     where
         That as numbers, for fingerprints.
+    count
+        How many entries of a shared one are needed.
+    brought
+        Those, where they came from all threads at once; taken by the next `fetch`.
     """
 
     def __init__(self, name: str, given: Any) -> None:
         self.name = name
         self.shared: SharedPointer | None = None
         self.where: tuple[int, ...] = ()
+        self.count = 0
+        self.brought: NDArray[Any] | None = None
         self.given = given
         self.error: Exception | None = None
         try:
@@ -126,6 +133,7 @@ class List:
             )  # fmt: skip
             self.given = tuple(as_integer(v, call, f"{name}[{i}]") for i, v in enumerate(given))
             return
+        self.count = team.size
         p.allocation.check_live(call, name)
         if p.dtype.kind not in "iu":
             raise TypeError(f"{call}: {name}: expected integers, got {p.dtype}")
@@ -144,12 +152,18 @@ class List:
         if any(addr < offset + nbytes and offset < addr + size for _, addr, size in places):
             raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
 
-    def read(self, threads: int) -> list[int]:
+    def read(self) -> list[int]:
         """What it holds."""
         if self.shared is None:
             return list(self.given)
-        values: list[int] = self.shared[0:threads].tolist()
+        values: list[int] = self.fetch().tolist()
         return values
+
+    def fetch(self) -> NDArray[Any]:
+        """The elements of a shared one, read now if they have not been brought."""
+        assert self.shared is not None
+        elements, self.brought = self.brought, None
+        return read_elements(self.shared, self.count) if elements is None else elements
 
     def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
         """Each by itself, so that a difference names the index."""

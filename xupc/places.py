@@ -21,7 +21,6 @@ from .shared import (
     as_address,
     extent,
     is_pointer_dtype,
-    read_elements,
     to_pointer,
     to_record,
 )
@@ -65,14 +64,12 @@ class Places(NamedTuple):
 
 
 class Entered(List):
-    """A list of which so many entries are needed.
+    """A list of which some entries are needed.
 
     Attributes
     ----------
     original
         As it was given.
-    count
-        How many entries.
     data
         The bytes of a shared one when it was read.
     """
@@ -80,7 +77,6 @@ class Entered(List):
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
         self.original = given
-        self.count = 0
         self.data = b""
 
     def enter(self, call: str, count: int, what: str) -> None:
@@ -100,9 +96,8 @@ class Entered(List):
             ) from None
 
     def fetch(self) -> NDArray[Any]:
-        """Read a shared one."""
-        assert self.shared is not None
-        elements = read_elements(self.shared, self.count)
+        """As of any list, and its bytes are kept."""
+        elements = super().fetch()
         self.data = elements.tobytes()
         return elements
 

@@ -14,12 +14,13 @@ from the reading straight to the bound plan (`Remembered`); if its lists are tup
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .algorithms.transfers import Entries, Transfers, entries
 from .arguments import as_integer, flags_text, signature_of
@@ -37,7 +38,8 @@ from .lists import contents, lasting, permutation
 from .memory.allocation import Allocation
 from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand
-from .shared import SharedPointer, extent, read_elements
+from .shared import extent
+from .shared_lists import Bringing
 
 __all__ = [
     "Relocation",
@@ -95,16 +97,16 @@ class Call(Opened):
     unit: int
 
     @property
-    def shared(self) -> bool:
-        """Whether lists have to be read when the IN flag says that they may be."""
-        return any(listed.shared is not None for listed in self.given.lists)
+    def shared_lists(self) -> list[Entered]:
+        """Those that have to be read when the IN flag says that they may be."""
+        return [listed for listed in self.given.lists if listed.shared is not None]
 
     @property
     def allocations(self) -> list[Allocation]:
         """The memory that is known to be used."""
         given = self.given
         pointers = [*given.dst.operands.values(), *given.src.operands.values()]
-        pointers += [listed.shared for listed in given.lists if listed.shared is not None]
+        pointers += [listed.shared for listed in self.shared_lists if listed.shared is not None]
         return [p.allocation for p in pointers]
 
     @property
@@ -124,14 +126,14 @@ class Remembered:
     copies
         (list, copy) of those that may have changed since.
     shared
-        (list, length, bytes) of the shared ones.
+        (list, bytes) of the shared ones.
     """
 
     arguments: tuple[Any, ...]
     call: Call
     instance: Any
     copies: list[tuple[Any, Any]]
-    shared: list[tuple[SharedPointer, int, bytes]]
+    shared: list[tuple[Entered, bytes]]
 
     def same_arguments(self) -> bool:
         """Whether private lists hold the same, and all memory is still there."""
@@ -140,13 +142,13 @@ class Remembered:
         return (
             self.call.team.usable
             and all(p.allocation.live for p in pointers)
-            and all(p.allocation.live for p, _, _ in self.shared)
+            and all(x.shared is not None and x.shared.allocation.live for x, _ in self.shared)
             and all(contents(given) == copy for given, copy in self.copies)
         )
 
-    def same_lists(self) -> bool:
-        """Whether shared lists hold the same; they are read now."""
-        return all(read_elements(p, n).tobytes() == data for p, n, data in self.shared)
+    def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
+        """Whether shared lists hold the same as then."""
+        return all(x.tobytes() == data for x, (_, data) in zip(elements, self.shared, strict=True))
 
 
 _COPIED = (list, np.ndarray)
@@ -205,18 +207,15 @@ class Relocation(SharedCall):
         """Every call: the lists' contents are data."""
         key = _identity(args, kwargs)
         known = self._known.get(key)
-        met = False
+        elements: list[NDArray[Any]] = []
         if known is not None and known.same_arguments():
             known.call.team.enter(self.__name__)
-            if known.call.shared:
-                met = True
-                for instance in self._lists_meeting(known.call):
-                    instance.execute()
-            if known.same_lists():
+            elements = self._elements(known.call)
+            if known.same_lists(elements):
                 known.instance.execute()
                 return None
         call = self._check(self._told(self.arguments, args, kwargs))
-        prepared = self._prepared(call, met=met)
+        prepared = self._prepared(call, elements)
         if call.posted:
             return prepared.run()
         last = prepared.last()
@@ -229,7 +228,7 @@ class Relocation(SharedCall):
         copies, shared = [], []
         for listed in call.given.lists:
             if listed.shared is not None:
-                shared.append((listed.shared, listed.count, listed.data))
+                shared.append((listed, listed.data))
             elif isinstance(listed.original, _COPIED):
                 copies.append((listed.original, contents(listed.original)))
             elif not lasting(listed.original):
@@ -251,25 +250,33 @@ class Relocation(SharedCall):
         prepared = Prepared(call, call.allocations, last)
         return self._plan(prepared, **given.src.operands, **given.dst.operands)
 
-    def _prepared(self, call: Call, *, met: bool = False, frozen: bool = False) -> Prepared:
+    def _elements(self, call: Call) -> list[NDArray[Any]]:
+        """What shared lists hold, when all have come to where they may be read."""
+        if call.shared_lists:
+            self._waiting_for_lists(call).meet()
+        return [listed.fetch() for listed in call.shared_lists]
+
+    def _prepared(
+        self, call: Call, elements: Sequence[NDArray[Any]] = (), *, frozen: bool = False
+    ) -> Prepared:
         """Ready to be run; private lists are read now.
 
-        `met`: all have already come to where shared ones may be read. `frozen`: for a plan,
-        which will not look at them again.
+        `elements`: of the shared ones, if those have been read. `frozen`: for a plan, which will
+        not look at them again.
         """
-        if not call.shared:
+        if not call.shared_lists:
             instance = self._read(call, call.sync)
             return Prepared(call, call.allocations, instance)
         sync = call.sync if frozen else after_reading(call.sync)
-        meeting = [] if met else self._lists_meeting(call)
-        return Prepared(
-            call, call.allocations, meeting=meeting, read=lambda: self._read(call, sync),
-            lists=[(x.shared, x.count) for x in call.given.lists if x.shared is not None],
-        )  # fmt: skip
+        for listed, read in zip(call.shared_lists, elements, strict=False):
+            listed.brought = read
+        ready = Prepared(call, call.allocations) if elements else self._waiting_for_lists(call)
+        ready.read = lambda: self._read(call, sync)
+        return ready
 
     def _read(self, call: Call, sync: tuple[str, str]) -> Any:
         """Read the lists, and bind the plan that they ask for."""
-        if call.shared:
+        if any(listed.brought is None for listed in call.shared_lists):
             call.team.job.engine.expect_reads(call.team)
         try:
             moves = self._moves(call)
@@ -346,9 +353,13 @@ class Relocation(SharedCall):
         return entries(self.base, threads, perm)
 
     # -- phase 2 -------------------------------------------------------------------------
-    def _lists_meeting(self, call: Call) -> list[Any]:
+    def _waiting_for_lists(self, call: Call) -> Prepared:
+        """What has to be run before shared lists may be read."""
         signature = fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
-        return self._meeting(call, signature)
+        lists = call.shared_lists
+        bringing = Bringing.of(call.team, lists)
+        meeting = self._meeting(call, signature, bringing)
+        return Prepared(call, call.allocations, None, meeting, None, lists, bringing)
 
     # -- phase 3 -------------------------------------------------------------------------
     def _moves(self, call: Call) -> Transfers:

@@ -284,7 +284,7 @@ class SharedPointer:
         allocation = self._usable("p[i]")
         if isinstance(key, slice):
             items = _pointer_items(key)
-            return _by_value(allocation, _read(self, items, _runs_within(self, items)))
+            return _by_value(allocation, _read(self, items, runs_within(self, items)))
         thread, addr = self._place(key)
         return _load(allocation, thread, addr, self._dtype)
 
@@ -292,7 +292,7 @@ class SharedPointer:
         allocation = self._usable("p[i] = v")
         if isinstance(key, slice):
             items = _pointer_items(key)
-            _write(self, items, _runs_within(self, items), value)
+            _write(self, items, runs_within(self, items), value)
             return
         thread, addr = self._place(key)
         _store(allocation, thread, addr, self._dtype, value)
@@ -575,7 +575,7 @@ def _store(
 # --- slices ---------------------------------------------------------------------------------------
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """Items of a slice, evenly spaced in one thread's memory: item k at ``addr + k * stride``."""
 
     thread: int
@@ -589,14 +589,14 @@ class _Run(NamedTuple):
         reach = (self.nelems - 1) * self.stride
         return self.addr + min(reach, 0), abs(reach) + itemsize
 
-    def chunks(self, size: int) -> Iterator[_Run]:
+    def chunks(self, size: int) -> Iterator[Run]:
         """The same items, at most `size` of them at a time, from item 0."""
         for k in range(0, self.nelems, size):
             n = min(size, self.nelems - k)
-            yield _Run(self.thread, self.addr + k * self.stride, self.stride, n, slice(k, k + n))
+            yield Run(self.thread, self.addr + k * self.stride, self.stride, n, slice(k, k + n))
 
 
-def _runs(p: SharedPointer, items: range) -> Iterator[_Run]:
+def _runs(p: SharedPointer, items: range) -> Iterator[Run]:
     """Cut ``p[items]`` into runs.
 
     The pieces are those of an array whose block 0 is the row of p on rank 0, where p is element
@@ -608,7 +608,7 @@ def _runs(p: SharedPointer, items: range) -> Iterator[_Run]:
     start, stop = items.start + ahead, items.stop + ahead
     for piece in slice_pieces(start, stop, items.step, block, len(members)):
         last = piece.item + (piece.nelems - 1) * piece.item_step
-        yield _Run(
+        yield Run(
             members[piece.thread if block else p._rank],
             base + piece.local * size,
             piece.local_step * size,
@@ -617,7 +617,7 @@ def _runs(p: SharedPointer, items: range) -> Iterator[_Run]:
         )
 
 
-def _runs_within(p: SharedPointer, items: range) -> list[_Run]:
+def runs_within(p: SharedPointer, items: range) -> list[Run]:
     """The runs of ``p[items]``; IndexError if one leaves the allocation."""
     allocation, size = p._allocation, p._dtype.itemsize
     call = f"p[{show(items.start)}:{show(items.stop)}:{show(items.step)}]"
@@ -643,14 +643,14 @@ def _pointer_items(key: slice) -> range:
     return range(start, _integer(key.stop, "p[i:j]", "j"), step)
 
 
-def _read(p: SharedPointer, items: range, runs: Iterable[_Run]) -> NDArray[Any]:
+def _read(p: SharedPointer, items: range, runs: Iterable[Run]) -> NDArray[Any]:
     out = np.empty(len(items), p._dtype)
     for run in runs:
-        _read_run(p._allocation, run, out[run.items])
+        read_run(p._allocation, run, out[run.items])
     return out
 
 
-def _read_run(allocation: Allocation, run: _Run, out: NDArray[Any]) -> None:
+def read_run(allocation: Allocation, run: Run, out: NDArray[Any]) -> None:
     """Read by load and store, or get the range that holds the items, the gaps included."""
     dtype, size = out.dtype, out.dtype.itemsize
     view = allocation.reach(run.thread, *run.cover(size))
@@ -666,13 +666,13 @@ def _read_run(allocation: Allocation, run: _Run, out: NDArray[Any]) -> None:
             out[chunk.items] = _spaced(cover, dtype, run.stride)
 
 
-def _write(p: SharedPointer, items: range, runs: Iterable[_Run], value: Any) -> None:
+def _write(p: SharedPointer, items: range, runs: Iterable[Run], value: Any) -> None:
     data = _staged(value, len(items), p._dtype)
     for run in runs:
         _write_run(p._allocation, run, data[run.items])
 
 
-def _write_run(allocation: Allocation, run: _Run, data: NDArray[Any]) -> None:
+def _write_run(allocation: Allocation, run: Run, data: NDArray[Any]) -> None:
     """Write by load and store, or put each contiguous range, never what lies between items."""
     dtype, size = data.dtype, data.dtype.itemsize
     view = allocation.reach(run.thread, *run.cover(size))
@@ -902,12 +902,12 @@ def extent(p: SharedPointer, n: int) -> list[tuple[int, int, int]]:
     IndexError if one leaves the allocation.
     """
     size = p._dtype.itemsize
-    return [(run.thread, *run.cover(size)) for run in _runs_within(p, range(n))]
+    return [(run.thread, *run.cover(size)) for run in runs_within(p, range(n))]
 
 
 def read_elements(p: SharedPointer, n: int) -> NDArray[Any]:
     """Elements ``p[0:n]`` as an array, also of pointers; IndexError beyond the allocation."""
-    return _read(p, range(n), _runs_within(p, range(n)))
+    return _read(p, range(n), runs_within(p, range(n)))
 
 
 def memcpy(
