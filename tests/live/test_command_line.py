@@ -46,7 +46,7 @@ def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None
 @pytest.mark.once
 def test_words_that_launchers_have_a_use_for() -> None:
     words = [":", "\\:", "a:b", "", "two words", "-n", "'", "*", "$HOME", "x\ny"]
-    program = "import sys; print(ascii(sys.argv[1:]))"
+    program = "import os, sys; os.write(1, f'{ascii(sys.argv[1:])}\\n'.encode())"  # at once
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "says.py")
         file.write_text(program)
