@@ -176,7 +176,7 @@ class Recorder:
         """The largest message when each thread of every node has a block of `nbytes`.
 
         The tuned size, or more where one plan would have too many messages: it has to
-        stay small at 10,000 nodes.
+        stay small at 10,000 nodes. `size`: its name in the table.
         """
         nodes = self.tree.node_count
         per_node = max(1, self.tuning["messages"] // nodes)
