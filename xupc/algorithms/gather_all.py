@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import chunks, grouped, pieces
@@ -65,8 +65,9 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Each block crosses to each node once; the threads pull it from their node root.
 
-    Large: a ring of node roots, N - 1 rounds; in round k a node root passes on the
-    blocks of the node k places behind it, its own first, straight from the heaps::
+    Large: N - 1 rounds, straight between the heaps. On few nodes each node root sends its
+    own node's blocks in round k to the one k places on. On many they go around a ring: in
+    round k a node root passes on the blocks of the node k places behind it::
 
         round      0        1        2
         node 0   [0]->    [3]->    [2]->        N = 4; [x]: blocks of node x
@@ -102,6 +103,8 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
                 _flat(t, dst, src, nbytes, arrived)
             elif small:
                 _doubling(t, dst, src, nbytes, arrived, words)
+            elif few:
+                _rounds(t, dst, src, nbytes, arrived, words)
             else:
                 _ring(t, dst, src, nbytes, arrived, words)
     _copy_mates(t, dst, src, nbytes)
@@ -206,6 +209,39 @@ def _doubling(
             t.signal(arrived, t.mates(), word)
             told = word
         step *= 2
+
+
+def _rounds(
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+) -> None:
+    """Own blocks to all other node roots, in round k to the one k places on.
+
+    Each message has the same place (round, number) at both ends, and waits only for such as have
+    earlier ones: so windows cannot lock.
+    """
+    nodes, window = t.tree.node_count, t.tuning["window"]
+    complete = {end: word for word, end in enumerate(accumulate(map(len, words)), 1)}
+    own = _messages(t, src, t.my_node, nbytes, home=True)
+    tickets: list[int] = []
+
+    def take(i: int) -> None:
+        t.need(tickets[i])
+        if i + 1 in complete:
+            t.signal(arrived, t.mates(), complete[i + 1])
+
+    for k, node in enumerate(_arrival_order(t), 1):
+        of, to = t.tree.node_root(node), t.tree.node_root((t.my_node + k) % nodes)
+        for theirs, mine in zip_longest(_messages(t, dst, node, nbytes, home=False), own):
+            if theirs:
+                if len(tickets) >= window:
+                    take(len(tickets) - window)
+                row, size, count = theirs
+                tickets.append(t.recv(of, row, size, count, bounded=False))
+            if mine:
+                row, size, count = mine
+                t.send(to, row, size, count)
+    for i in range(max(0, len(tickets) - window), len(tickets)):
+        take(i)
 
 
 def _ring(
