@@ -10,27 +10,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NoReturn
 
 from .arguments import as_integer
 from .engine import python as python_engine
-from .engine.job import Settling
 from .engine.native_core import core
 from .engine.pending import Pending
 from .engine.reports import Record
-from .engine.resync import Condition
 from .errors import XupcError
 from .fingerprint import fingerprint
 from .flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from .handles import Handle, post
-from .lists import List
-from .shared import Allocation, as_address, extent
-from .shared_lists import Bringing
+from .shared import Allocation, as_address
 from .team import Team, resolve
 
 __all__ = [
-    "BoundPlan", "HotCall", "Opened", "Prepared", "SharedCall", "SharedPlan", "after_reading",
+    "BoundPlan", "HotCall", "Opened", "Prepared", "SharedCall", "SharedPlan",
 ]  # fmt: skip
 
 HotCall: Any = python_engine.HotCall if core is None else core.HotCall
@@ -68,63 +63,16 @@ class Opened:
 
 @dataclass(slots=True)
 class Prepared:
-    """A call ready to be run.
-
-    Attributes
-    ----------
-    instance
-        What does the work; None if it depends on what shared lists hold.
-    meeting
-        What has to be run before those may be read.
-    read
-        Reads them and returns the instance.
-    lists
-        They, unless they have been read.
-    bringing
-        What brings them to all threads; None: each thread reads them by itself.
-    """
+    """A call ready to be run; `instance` does the work."""
 
     opened: Opened
     allocations: Sequence[Allocation]
     instance: Any = None
-    meeting: Sequence[Any] = ()
-    read: Callable[[], Any] | None = None
-    lists: Sequence[List] = ()
-    bringing: Bringing | None = None
 
     @property
     def instances(self) -> Iterator[Any]:
         """One after the other; each has to be run before the next one is asked for."""
-        yield from self.meeting
-        yield from self._brought()
-        if self.read is None:
-            yield self.instance
-            return
-        if self.bringing is None:
-            yield self._readable()
-        yield self.read()
-
-    def _brought(self) -> Iterator[Any]:
-        """What brings the lists to all threads, where that can be done at once."""
-        if self.bringing is not None:
-            yield self.bringing.instance(self.opened.record)
-            self.bringing.finish()
-
-    def _readable(self) -> Condition:
-        """Lists that lie on other nodes are as the calls before left them."""
-        job = self.opened.team.job
-        where = [(listed.shared, listed.count) for listed in self.lists]
-        owners = {run[0] for p, n in where if p is not None for run in extent(p, n)}
-        owners = {t for t in owners if job.tree.node_of(t) != job.node}
-        left: list[Settling] = []
-
-        def settled() -> bool:
-            left[:] = [settling for settling in left if not settling.poll()]
-            if not left:  # others may have come since
-                left[:] = [settling for t in owners for settling in job.unsettled(t)]
-            return not left
-
-        return Condition(settled, "shared lists", sorted(owners))
+        yield self.instance
 
     def run(self) -> Handle | None:
         """Run it, or post it."""
@@ -136,21 +84,7 @@ class Prepared:
 
     def last(self) -> Any:
         """Run all that comes before the work, and return the instance that does it."""
-        self.meet()
-        return self.instance if self.read is None else self.read()
-
-    def meet(self) -> None:
-        """Come to where shared lists may be read."""
-        for instance in chain(self.meeting, self._brought()):
-            instance.execute()
-
-
-def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
-    """The modes of what is left of a call when a shared list has been read."""
-    into, out = sync
-    if out == "my":
-        return "all", out  # nobody may change his part of the list before all have read it
-    return ("no" if into == "all" else into), out
+        return self.instance
 
 
 class SharedCall(HotCall):  # type: ignore[misc]
@@ -215,20 +149,6 @@ class SharedCall(HotCall):  # type: ignore[misc]
     def _check_flags(self, flags: Any) -> int:
         call = self.__name__
         return check_flags(as_integer(flags, call, "flags"), call)
-
-    def _meeting(self, call: Opened, signature: int, bringing: Bringing | None) -> list[Any]:
-        """What all have to come to before shared lists may be read.
-
-        Unless they are brought every thread reads them, so those must have come to where they may
-        be read, and all have read them before their owners may go on to change them
-        (`after_reading`).
-        """
-        team = call.team
-        if bringing is None:
-            team.job.engine.expect_reads(team)
-        if call.sync[0] != "all":
-            return []
-        return [team.meeting(signature, call.record)]
 
     def _plan(self, call: Prepared, **operands: Any) -> SharedPlan:
         """Agree with all threads on the instance, and give it to the user."""

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from .arguments import as_integer, asks_in_place, describe, flags_text, signature_of
-from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
+from .calls import Prepared, SharedCall, SharedPlan
 from .engine.bounds import Bound
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
 from .flags import IN_PLACE
-from .handles import Handle
-from .lists import List, lasting, permutation
+from .list_calls import ListCall, Listed
+from .lists import List, permutation
 from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
-from .shared_lists import Bringing
 from .team import Team
 
 __all__ = [
@@ -68,7 +67,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Checked(Opened):
+class Checked(Listed):
     """A call whose arguments are good; `name` is what its algorithms are registered under."""
 
     name: str
@@ -76,6 +75,15 @@ class Checked(Opened):
     nbytes: int
     root: int
     flags: int
+    perm: List | None = None
+
+    @property
+    def lists(self) -> list[List]:
+        return [] if self.perm is None else [self.perm]
+
+    @property
+    def memory(self) -> list[Allocation]:
+        return [t.allocation for t in self.targets]
 
     def fingerprint(self, *more: int, what: str = "") -> int:
         """Of the collective and all its single-valued arguments; `what` of it is done."""
@@ -266,7 +274,9 @@ class Collective(SharedCall):
             opened.fail(e)
         name = f"{self.name}_in_place" if in_place else self.name
         bits = operator.index(flags) | IN_PLACE * in_place
-        return Checked(opened.team, opened.full, opened.record, name, targets, n, root, bits)
+        return Checked(
+            opened.team, opened.full, opened.record, name, targets, n, root, bits, listed
+        )
 
     @property
     def _rooted(self) -> bool:
@@ -283,7 +293,7 @@ class Collective(SharedCall):
         root = (call.root,) if self._rooted else ()
         plan = self._plan_for(call, call.sync, call.root, root)
         instance = self._bind(call, plan, call.fingerprint())
-        return Prepared(call, [t.allocation for t in call.targets], instance)
+        return Prepared(call, call.memory, instance)
 
     def _bind(self, call: Checked, plan: Plan, signature: int) -> Any:
         bounds = [Bound(t.allocation.memory, t.offset) for t in call.targets]
@@ -309,7 +319,7 @@ class Collective(SharedCall):
         return [Operand(i) for i in range(len(call.targets))]
 
 
-class Permute(Collective):
+class Permute(ListCall, Collective):
     """As the others, with a list: ``collective(dst, src, perm, nbytes, flags=0, *, team=None)``.
 
     Parameters
@@ -321,13 +331,9 @@ class Permute(Collective):
         element i is at ``perm + i``, and it is read after the IN synchronisation; else
         it is copied at the call and must be equal on all threads."""
 
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """The list's contents are data: nothing is remembered unless it is one for ever."""
-        call: Prepared = self._told(self._prepare, args, kwargs)
-        perm = args[2] if len(args) > 2 else kwargs["perm"]
-        if lasting(perm) and call.opened.team.job.native and not call.opened.posted:
-            self.remember(args, call.instance, kwargs)
-        return call.run()
+    def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
+        ListCall.__init__(self)
+        Collective.__init__(self, name, doc, dst, src)
 
     def plan(  # type: ignore[override]
         self,
@@ -340,10 +346,14 @@ class Permute(Collective):
         team: Team | None = None,
     ) -> SharedPlan:
         """A plan bound to these arguments and to what perm holds now; collective itself."""
-        call = self._prepare(dst, src, perm, nbytes, flags, team=team, frozen=True)
-        return self._plan(call, dst=dst, src=src)
+        call = self._check(dst, src, perm, nbytes, flags, team=team)
+        return self._plan_of(call, dst=dst, src=src)
 
-    def _prepare(  # type: ignore[override]
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Checked:
+        checked: Checked = self._told(self._check, args, kwargs)
+        return checked
+
+    def _check(
         self,
         dst: Any,
         src: Any,
@@ -352,12 +362,7 @@ class Permute(Collective):
         flags: Any = 0,
         *,
         team: Team | None = None,
-        frozen: bool = False,
-    ) -> Prepared:
-        """Check everything but what a shared list holds, and bind a plan when that is read.
-
-        `frozen`: for a plan, which will not look at the list again.
-        """
+    ) -> Checked:
         listed = List("perm", perm)
         operands = ("dst", dst, self.dst), ("src", src, self.src)
         call = self._checked(operands, nbytes, flags, team, listed)
@@ -366,23 +371,14 @@ class Permute(Collective):
             listed.check(self.__name__, call.team, target.offset, target.nbytes)
         except Exception as e:
             call.fail(e)
-        allocations = [t.allocation for t in call.targets]
-        if listed.shared is None:
-            return Prepared(call, allocations, self._read(call, listed, call.sync))
-        allocations.append(listed.shared.allocation)
-        sync = call.sync if frozen else after_reading(call.sync)
-        bringing = Bringing.of(call.team, [listed])
-        meeting = self._meeting(call, call.fingerprint(*listed.where, what="list"), bringing)
-        return Prepared(
-            call, allocations, meeting=meeting, read=lambda: self._read(call, listed, sync),
-            lists=[listed], bringing=bringing,
-        )  # fmt: skip
+        return call
 
-    def _read(self, call: Checked, listed: List, sync: tuple[str, str]) -> Any:
-        """Read the list, and bind the plan that it asks for."""
-        on = call.team
-        if listed.shared is not None and listed.brought is None:
-            on.job.engine.expect_reads(on)
+    def _lists_signature(self, call: Checked) -> int:
+        return call.fingerprint(*call.where, what="list")
+
+    def _read(self, call: Checked, sync: tuple[str, str]) -> Any:
+        listed = call.perm
+        assert listed is not None
         try:
             values = permutation(self.__name__, listed.read())
         except ValueError as e:
@@ -392,7 +388,7 @@ class Permute(Collective):
         content = blake2b(array.tobytes(), digest_size=16).digest()
         plan = self._plan_for(call, sync, content, (array,))
         number = int.from_bytes(content[:7], "little")
-        return self._bind(call, plan, call.fingerprint(*listed.where, number))
+        return self._bind(call, plan, call.fingerprint(*call.where, number))
 
 
 class InPlace(Collective):

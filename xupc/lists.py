@@ -63,7 +63,11 @@ class List:
     count
         How many entries of a shared one are needed.
     brought
-        Those, where they came from all threads at once; taken by the next `fetch`.
+        Those, where they have been read or came from all threads; taken by the next `fetch`.
+    original
+        The list as it was given.
+    data
+        The bytes of a shared one when it was read.
     """
 
     def __init__(self, name: str, given: Any) -> None:
@@ -72,7 +76,8 @@ class List:
         self.where: tuple[int, ...] = ()
         self.count = 0
         self.brought: NDArray[Any] | None = None
-        self.given = given
+        self.original = self.given = given
+        self.data = b""
         self.error: Exception | None = None
         try:
             self._take(given)
@@ -163,7 +168,10 @@ class List:
         """The elements of a shared one, read now if they have not been brought."""
         assert self.shared is not None
         elements, self.brought = self.brought, None
-        return read_elements(self.shared, self.count) if elements is None else elements
+        if elements is None:
+            elements = read_elements(self.shared, self.count)
+        self.data = elements.tobytes()
+        return elements
 
     def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
         """Each by itself, so that a difference names the index."""

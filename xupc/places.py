@@ -64,20 +64,7 @@ class Places(NamedTuple):
 
 
 class Entered(List):
-    """A list of which some entries are needed.
-
-    Attributes
-    ----------
-    original
-        As it was given.
-    data
-        The bytes of a shared one when it was read.
-    """
-
-    def __init__(self, name: str, given: Any) -> None:
-        super().__init__(name, given)
-        self.original = given
-        self.data = b""
+    """A list of which some entries are needed."""
 
     def enter(self, call: str, count: int, what: str) -> None:
         """Check the length of a private one, and that a shared one is live and long enough."""
@@ -94,12 +81,6 @@ class Entered(List):
                 f"{call}: {name}: expected {count} {what}: that is beyond the allocation, which "
                 f"has {p.allocation.nelems} x {p.allocation.dtype}"
             ) from None
-
-    def fetch(self) -> NDArray[Any]:
-        """As of any list, and its bytes are kept."""
-        elements = super().fetch()
-        self.data = elements.tobytes()
-        return elements
 
 
 class Numbers(Entered):

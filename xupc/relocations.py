@@ -1,30 +1,21 @@
 """The collectives whose blocks lie anywhere: the `_v` forms (displacements) and `_x` (pointers).
 
-As in `xupc.collectives` an object per collective. A call goes through these phases:
-
-1. what is known at once is checked: flags, team, the lists' kinds and lengths;
-2. if a list is shared, all meet where the IN flag says that it may be read;
-3. the lists are read and become `Transfers`, checked as a whole;
-4. the plan for just these transfers is found, bound and run.
-
-A call with the same arguments as an earlier one, and lists that still hold the same, goes from 1 or
-from the reading straight to the bound plan (`Remembered`); if its lists are tuples, at once.
+How a call goes through its phases: `xupc.list_calls`.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .algorithms.transfers import Entries, Transfers, entries
 from .arguments import as_integer, flags_text, signature_of
-from .calls import Opened, Prepared, SharedCall, SharedPlan, after_reading
+from .calls import SharedPlan
 from .engine.bounds import Anywhere
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError, show
@@ -33,13 +24,12 @@ from .flags import (
     IN_PLACE,
     check_flags,
 )
-from .handles import Handle
-from .lists import contents, lasting, permutation
+from .list_calls import ListCall, Listed
+from .lists import permutation
 from .memory.allocation import Allocation
 from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand
 from .shared import extent
-from .shared_lists import Bringing
 
 __all__ = [
     "Relocation",
@@ -89,7 +79,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Call(Opened):
+class Call(Listed):
     """A call whose arguments are good as far as lists are not concerned."""
 
     given: Given
@@ -97,73 +87,18 @@ class Call(Opened):
     unit: int
 
     @property
-    def shared_lists(self) -> list[Entered]:
-        """Those that have to be read when the IN flag says that they may be."""
-        return [listed for listed in self.given.lists if listed.shared is not None]
+    def lists(self) -> list[Entered]:
+        return self.given.lists
 
     @property
-    def allocations(self) -> list[Allocation]:
-        """The memory that is known to be used."""
+    def memory(self) -> list[Allocation]:
         given = self.given
         pointers = [*given.dst.operands.values(), *given.src.operands.values()]
-        pointers += [listed.shared for listed in self.shared_lists if listed.shared is not None]
         return [p.allocation for p in pointers]
-
-    @property
-    def where(self) -> list[int]:
-        """Where its shared lists are."""
-        return [v for listed in self.given.lists for v in (len(listed.where), *listed.where)]
-
-
-@dataclass(slots=True)
-class Remembered:
-    """An earlier call with the same argument objects, and what its lists held.
-
-    Attributes
-    ----------
-    arguments
-        The objects themselves, so that no others can have their identities.
-    copies
-        (list, copy) of those that may have changed since.
-    shared
-        (list, bytes) of the shared ones.
-    """
-
-    arguments: tuple[Any, ...]
-    call: Call
-    instance: Any
-    copies: list[tuple[Any, Any]]
-    shared: list[tuple[Entered, bytes]]
-
-    def same_arguments(self) -> bool:
-        """Whether private lists hold the same, and all memory is still there."""
-        given = self.call.given
-        pointers = [*given.dst.operands.values(), *given.src.operands.values()]
-        return (
-            self.call.team.usable
-            and all(p.allocation.live for p in pointers)
-            and all(x.shared is not None and x.shared.allocation.live for x, _ in self.shared)
-            and all(contents(given) == copy for given, copy in self.copies)
-        )
-
-    def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
-        """Whether shared lists hold the same as then."""
-        return all(x.tobytes() == data for x, (_, data) in zip(elements, self.shared, strict=True))
-
-
-_COPIED = (list, np.ndarray)
-CALLS = 64
-"""How many calls are remembered."""
 
 
 def _text(sizes: Any) -> str:
     return str(sizes) if isinstance(sizes, Numbers) else show(sizes)
-
-
-def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Arguments by identity, ints by value, names of keywords."""
-    values = (*args, *kwargs, *kwargs.values())
-    return (len(args), *(v if type(v) in (int, str) else (id(v),) for v in values))
 
 
 _NOTES = """
@@ -187,104 +122,32 @@ _IN_PLACE_NOTE = "\n        IN_PLACE: the root's own block is neither read nor w
 _ROOTED = ("broadcast", "scatter", "gather")
 
 
-class Relocation(SharedCall):
+class Relocation(ListCall):
     """A `_v` or `_x` form."""
 
     def __init__(
         self, name: str, form: str, doc: str, arguments: Callable[..., Given], parameters: str
     ) -> None:
+        super().__init__()
         self.base = name
         self.name = f"{name}_{form}"
         self.__name__ = f"all_{self.name}"
         self.size_name = "nelems" if form == "v" else "nbytes"
         self.arguments = arguments
-        self._known: dict[Any, Remembered] = {}
         self.__signature__ = signature_of(arguments)
         notes = _NOTES.format(_IN_PLACE_NOTE if name in _ROOTED else "")
         self.__doc__ = f"{doc}\n\n    Parameters\n    ----------\n{parameters}{notes}"
 
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """Every call: the lists' contents are data."""
-        key = _identity(args, kwargs)
-        known = self._known.get(key)
-        elements: list[NDArray[Any]] = []
-        if known is not None and known.same_arguments():
-            known.call.team.enter(self.__name__)
-            elements = self._elements(known.call)
-            if known.same_lists(elements):
-                known.instance.execute()
-                return None
-        call = self._check(self._told(self.arguments, args, kwargs))
-        prepared = self._prepared(call, elements)
-        if call.posted:
-            return prepared.run()
-        last = prepared.last()
-        self._remember(key, (args, kwargs), call, last)
-        last.execute()
-        return None
-
-    def _remember(self, key: Any, arguments: tuple[Any, ...], call: Call, instance: Any) -> None:
-        """Keep a call whose lists can be compared."""
-        copies, shared = [], []
-        for listed in call.given.lists:
-            if listed.shared is not None:
-                shared.append((listed, listed.data))
-            elif isinstance(listed.original, _COPIED):
-                copies.append((listed.original, contents(listed.original)))
-            elif not lasting(listed.original):
-                return
-        if not (copies or shared) and call.team.job.native:  # nothing can change
-            args, kwargs = arguments
-            self.remember(args, instance, kwargs)
-            return
-        if len(self._known) >= CALLS:
-            self._known.pop(next(iter(self._known)))
-        self._known[key] = Remembered(arguments, call, instance, copies, shared)
-
     def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """A plan bound to these arguments and to what the lists hold now; collective itself."""
         call = self._check(self.arguments(*args, **kwargs))
-        call.team.enter(f"{self.__name__}.plan")
-        last = self._prepared(call, frozen=True).last()
         given = call.given
-        prepared = Prepared(call, call.allocations, last)
-        return self._plan(prepared, **given.src.operands, **given.dst.operands)
+        return self._plan_of(call, **given.src.operands, **given.dst.operands)
 
-    def _elements(self, call: Call) -> list[NDArray[Any]]:
-        """What shared lists hold, when all have come to where they may be read."""
-        if call.shared_lists:
-            self._waiting_for_lists(call).meet()
-        return [listed.fetch() for listed in call.shared_lists]
+    # -- what is known at once --------------------------------------------------------------
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        return self._check(self._told(self.arguments, args, kwargs))
 
-    def _prepared(
-        self, call: Call, elements: Sequence[NDArray[Any]] = (), *, frozen: bool = False
-    ) -> Prepared:
-        """Ready to be run; private lists are read now.
-
-        `elements`: of the shared ones, if those have been read. `frozen`: for a plan, which will
-        not look at them again.
-        """
-        if not call.shared_lists:
-            instance = self._read(call, call.sync)
-            return Prepared(call, call.allocations, instance)
-        sync = call.sync if frozen else after_reading(call.sync)
-        for listed, read in zip(call.shared_lists, elements, strict=False):
-            listed.brought = read
-        ready = Prepared(call, call.allocations) if elements else self._waiting_for_lists(call)
-        ready.read = lambda: self._read(call, sync)
-        return ready
-
-    def _read(self, call: Call, sync: tuple[str, str]) -> Any:
-        """Read the lists, and bind the plan that they ask for."""
-        if any(listed.brought is None for listed in call.shared_lists):
-            call.team.job.engine.expect_reads(call.team)
-        try:
-            moves = self._moves(call)
-        except Exception as e:
-            call.fail(e)
-        return self._bound(call, moves, sync)
-
-    # -- phase 1 -------------------------------------------------------------------------
     def _check(self, given: Given) -> Call:
         """Check what is known before any list is read."""
         name, flags = self.__name__, given.flags
@@ -352,16 +215,17 @@ class Relocation(SharedCall):
             perm = np.arange(threads)
         return entries(self.base, threads, perm)
 
-    # -- phase 2 -------------------------------------------------------------------------
-    def _waiting_for_lists(self, call: Call) -> Prepared:
-        """What has to be run before shared lists may be read."""
-        signature = fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
-        lists = call.shared_lists
-        bringing = Bringing.of(call.team, lists)
-        meeting = self._meeting(call, signature, bringing)
-        return Prepared(call, call.allocations, None, meeting, None, lists, bringing)
+    # -- what the lists hold ----------------------------------------------------------------
+    def _lists_signature(self, call: Call) -> int:
+        return fingerprint(f"{self.name} lists", call.flags, call.unit, *call.where)
 
-    # -- phase 3 -------------------------------------------------------------------------
+    def _read(self, call: Call, sync: tuple[str, str]) -> Any:
+        try:
+            moves = self._moves(call)
+        except Exception as e:
+            call.fail(e)
+        return self._bound(call, moves, sync)
+
     def _moves(self, call: Call) -> Transfers:
         """Read the lists; everything about them is checked."""
         name, given, team = self.__name__, call.given, call.team
@@ -420,7 +284,6 @@ class Relocation(SharedCall):
 
         return Record(record.name, arguments, record.title)
 
-    # -- phase 4 -------------------------------------------------------------------------
     def _bound(self, call: Call, moves: Transfers, sync: tuple[str, str]) -> Any:
         """The instance of the plan for these transfers."""
         team = call.team

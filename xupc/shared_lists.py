@@ -34,6 +34,7 @@ class Bringing:
     It waits for all threads and carries what each one has when it comes, so that nobody looks at
     another one's part: whoever has entered may change his own. Where threads have very different
     amounts, or such as are not in the team have some, the lists are left to be read one-sided.
+    It can be run again for the same lists.
     """
 
     @classmethod
@@ -59,31 +60,35 @@ class Bringing:
         total = sum(x.count * _itemsize(x) for x in lists)
         inside = all(run.thread in lengths for _, run in self._runs)
         self.even = inside and self._width * team.size <= _WIDER * total
-        self._mine = np.empty(0, np.uint8)
-        self._all = np.empty((0, 0), np.uint8)
+        kept = self._width if self.even else 0
+        self._mine = np.zeros(kept, np.uint8)
+        self._all = np.empty((team.size, kept), np.uint8)
+        self._instance: Any = None
 
     def instance(self, record: Record) -> Any:
         """What has to be run; my part is taken now."""
-        team, width = self.team, self._width
-        self._mine = mine = np.zeros(width, np.uint8)
         at = 0
         for listed, run in self._runs:
-            if run.thread == team.job.me:
+            if run.thread == self.team.job.me:
                 assert listed.shared is not None
                 part = np.empty(run.nelems, listed.shared.dtype)
                 read_run(listed.shared.allocation, run, part)
-                mine[at : at + part.nbytes] = part.view(np.uint8)
+                self._mine[at : at + part.nbytes] = part.view(np.uint8)
                 at += part.nbytes
-        self._all = np.empty((team.size, width), np.uint8)
+        if self._instance is None:
+            self._instance = self._made(record)
+        return self._instance
+
+    def _made(self, record: Record) -> Any:
+        team, width = self.team, self._width
         plan = team.planned(
             "allav_gather_all", 0, width, ("no", "no"), (0, width, False, b"", 0),
             [0, width, False], private=True,
         )  # fmt: skip
         where = [number for listed in self.lists for number in listed.where]
-        signature = fingerprint("lists", width, *where)
         bounds: list[Any] = [PrivateBound(), PrivateBound()]
-        instance = team.make(plan, bounds, signature, record)
-        instance.rebind(self._all.ctypes.data, mine.ctypes.data)
+        instance = team.make(plan, bounds, fingerprint("lists", width, *where), record)
+        instance.rebind(self._all.ctypes.data, self._mine.ctypes.data)
         return instance
 
     def finish(self) -> None:

@@ -36,6 +36,7 @@ LAYERS = [
     ("team", 7),
     ("handles", 7),
     ("lists", 7),
+    ("list_calls", 7),
     ("shared_lists", 7),
     ("values", 7),
     ("scalars", 7),

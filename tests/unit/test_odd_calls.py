@@ -59,8 +59,9 @@ def parameters(name: str, function: Any) -> set[str]:
         return set(inspect.signature(function.arguments).parameters)
     if hasattr(function, "_value"):  # a barrier
         return set(inspect.signature(function._value).parameters)
-    if hasattr(function, "_prepare"):
-        return set(inspect.signature(function._prepare).parameters) - {"frozen"}
+    for checks in ("_check", "_prepare"):
+        if hasattr(function, checks):
+            return set(inspect.signature(getattr(function, checks)).parameters)
     return set(inspect.signature(function).parameters) - {"self"}
 
 
