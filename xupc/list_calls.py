@@ -29,7 +29,7 @@ from .memory.allocation import Allocation
 from .shared import extent
 from .shared_lists import Bringing
 
-__all__ = ["ListCall", "Listed"]
+__all__ = ["ListCall", "Listed", "after_reading"]
 
 _COPIED = (list, np.ndarray)
 CALLS = 64
@@ -240,7 +240,7 @@ class ListCall(SharedCall):
         lists = call.shared_lists
         if not lists:
             return Prepared(call, call.allocations, self._read(call, call.sync))
-        sync = call.sync if frozen else _after_reading(call.sync)
+        sync = call.sync if frozen else after_reading(call.sync)
         if elements:
             for listed, read in zip(lists, elements, strict=True):
                 listed.brought = read
@@ -272,7 +272,7 @@ class ListCall(SharedCall):
 
         Unless they are brought every thread reads them, so those must have come to where they may
         be read, and all have read them before their owners may go on to change them
-        (`_after_reading`).
+        (`after_reading`).
         """
         team, lists = call.team, call.shared_lists
         bringing = Bringing.of(team, lists)
@@ -284,7 +284,7 @@ class ListCall(SharedCall):
         return Reading(call, call.allocations, None, lists, meeting, bringing)
 
 
-def _after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
     """The modes of what is left of a call when a shared list has been read."""
     into, out = sync
     if out == "my":

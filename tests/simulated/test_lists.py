@@ -10,7 +10,6 @@ import pytest
 from simulated.matrix import SYNCS, TUNINGS, Planner, Sync, permutation
 
 from xupc.algorithms import Entry, registered
-from xupc.collectives import after_reading
 from xupc.engine.simulator import (
     Action,
     Call,
@@ -20,6 +19,7 @@ from xupc.engine.simulator import (
     UserRead,
     UserWrite,
 )
+from xupc.list_calls import after_reading
 from xupc.topology import Tree
 
 ENTRIES = pytest.mark.parametrize("entry", registered("permute"), ids=lambda e: e.name)
