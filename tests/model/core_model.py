@@ -50,6 +50,7 @@ MUTATIONS = {
     "word first": "xu_suspect looks at the signal before it looks whether the writer has gone on",
     "wait for release": "who gave up waits for a release like anybody else, as it was once",
     "nobody arrives": "who finds a difference does not come to the barrier",
+    "next for mine": "xu_suspect takes the verdict on the next barrier for one on mine",
 }
 COUNT_BITS = 2
 LOW = 16  # values of a signal's lower half: what a futex on the word itself would compare
@@ -341,7 +342,9 @@ class Core:
     def xu_suspect(self, me: int, t: Team, at: str, of: Any) -> Steps:
         if t.giving_up:
             return False
-        if (yield load(self.release.word, ACQUIRE)) == ((t.epoch + 1) << 1 | 1):
+        arrived = at in ("await", "fuse", "barrier") and not self.has("next for mine")
+        early = (yield load(self.release.word, ACQUIRE)) == ((t.epoch + 1) << 1 | 1)
+        if early and not arrived:
             return True
         if at == "wait":  # a call with fewer than two barriers
             for other in self.slot[t.op % self.slots]:
@@ -418,6 +421,14 @@ class Core:
             return (yield from self.barrier(me, t))
         except Mismatch:
             raise Broken("a false alarm after a difference") from None
+
+    def do_apart(self, me: int, t: Team, *, begun: list[Team]) -> Steps:
+        """A node root hears that calls of other nodes differ: `release_early`."""
+        t = yield from self.xu_begin(me, t._replace(giving_up=True), 2 + me, barriers=1)
+        t, _ = yield from self.xu_arrive(me, t)
+        yield from self.xu_release(t, True)
+        yield meet()
+        return Team(epoch=t.epoch, op=20, met=True)
 
     def catch_up(self, me: int, t: Team) -> Steps:
         """What `RUN_AHEAD` is for."""
