@@ -347,7 +347,7 @@ class Permute(ListCall, Collective):
     ) -> SharedPlan:
         """A plan bound to these arguments and to what perm holds now; collective itself."""
         call = self._check(dst, src, perm, nbytes, flags, team=team)
-        return self._plan_of(call, dst=dst, src=src)
+        return self._plan(self._frozen(call), dst=dst, src=src)
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Checked:
         checked: Checked = self._told(self._check, args, kwargs)

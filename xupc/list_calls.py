@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .calls import Opened, Prepared, SharedCall, SharedPlan
+from .calls import Opened, Prepared, SharedCall
 from .engine.job import Settling
 from .engine.resync import Condition
 from .handles import Handle
@@ -223,10 +223,11 @@ class ListCall(SharedCall):
             self._known.pop(next(iter(self._known)))
         self._known[key] = Remembered(arguments, call, instance, copies, shared)
 
-    def _plan_of(self, call: Listed, **operands: Any) -> SharedPlan:
-        """A plan bound to what the lists hold now."""
+    def _frozen(self, call: Listed) -> Prepared:
+        """Ready to be kept as a plan, bound to what the lists hold now."""
         call.team.enter(f"{self.__name__}.plan")
-        return self._plan(self._prepared(call, frozen=True), **operands)
+        last = self._prepared(call, frozen=True).last()
+        return Prepared(call, call.allocations, last)
 
     # -- reading ---------------------------------------------------------------------------
     def _prepared(

@@ -141,8 +141,8 @@ class Relocation(ListCall):
     def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """A plan bound to these arguments and to what the lists hold now; collective itself."""
         call = self._check(self.arguments(*args, **kwargs))
-        given = call.given
-        return self._plan_of(call, **given.src.operands, **given.dst.operands)
+        given, frozen = call.given, self._frozen(call)  # pointers in lists are known now
+        return self._plan(frozen, **given.src.operands, **given.dst.operands)
 
     # -- what is known at once --------------------------------------------------------------
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
