@@ -140,7 +140,7 @@ class Remembered:
     copies
         (list, copy) of those that may have changed since.
     shared
-        (list, bytes) of the shared ones.
+        The bytes of the shared ones.
     reading
         What has to be run to have these again; None before the first time.
     """
@@ -149,7 +149,7 @@ class Remembered:
     call: Listed
     instance: Any
     copies: list[tuple[Any, Any]]
-    shared: list[tuple[List, bytes]]
+    shared: list[bytes]
     reading: Reading | None = None
 
     def same_arguments(self) -> bool:
@@ -163,7 +163,7 @@ class Remembered:
 
     def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
         """Whether shared lists hold the same as then."""
-        return all(x.tobytes() == data for x, (_, data) in zip(elements, self.shared, strict=True))
+        return [x.tobytes() for x in elements] == self.shared
 
 
 class ListCall(SharedCall):
@@ -210,7 +210,7 @@ class ListCall(SharedCall):
         copies, shared = [], []
         for listed in call.lists:
             if listed.shared is not None:
-                shared.append((listed, listed.data))
+                shared.append(listed.data)
             elif isinstance(listed.original, _COPIED):
                 copies.append((listed.original, contents(listed.original)))
             elif not lasting(listed.original):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .engine.bounds import PrivateBound
 from .fingerprint import fingerprint
@@ -94,16 +93,15 @@ class Bringing:
     def finish(self) -> None:
         """When that has come to its end: the lists have their elements."""
         at = [0] * self.team.size
-        out: dict[int, NDArray[Any]] = {}
-        for listed, run in self._runs:
-            assert listed.shared is not None
-            dtype, rank = listed.shared.dtype, self._rank[run.thread]
-            end = at[rank] + run.nelems * dtype.itemsize
-            elements = out.setdefault(id(listed), np.empty(listed.count, dtype))
-            elements[run.items] = self._all[rank, at[rank] : end].view(dtype)
-            at[rank] = end
         for listed in self.lists:
-            listed.brought = out[id(listed)]
+            assert listed.shared is not None
+            listed.brought = np.empty(listed.count, listed.shared.dtype)
+        for listed, run in self._runs:
+            assert listed.brought is not None
+            dtype, rank = listed.brought.dtype, self._rank[run.thread]
+            end = at[rank] + run.nelems * dtype.itemsize
+            listed.brought[run.items] = self._all[rank, at[rank] : end].view(dtype)
+            at[rank] = end
 
 
 def _itemsize(listed: List) -> int:
