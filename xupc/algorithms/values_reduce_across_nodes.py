@@ -340,9 +340,11 @@ class ByNodes:
         if not self.relay.out.short:
             room = self.relay.landing.width // self.slots // LINE * LINE - spare
             width = min(self.relay.out.width, room)
+        self.chained = not self.flat and not parts
+        if self.chained:  # the last unit is soonest through if it is not a large one
+            width = t.unit(r.nbytes, width)
         self.units = r.units(width)
         self.stride = -(-max(size for _, size in self.units) // LINE) * LINE + spare
-        self.chained = not self.flat and not parts
         every = set(range(n))
         self.homes = every if self.home is None else {self.home}
         self.joiners = self.homes if self.flat else every

@@ -187,10 +187,11 @@ class Recorder:
         """In what units a reduction of so many bytes travels, of at most `most`.
 
         The tuned size; down to half of it where that would be only a few units, so that
-        one can be joined while the next one comes. All of about the same size: a short last
-        one would take a message like any other.
+        one can be joined while the next one comes, and more where one plan would have too many
+        of them. All of about the same size: a short last one would take a message like any
+        other.
         """
-        fold = self.tuning["fold"]
+        fold = max(self.tuning["fold"], -(-nbytes // self.tuning["messages"]))
         limit = max(64, min(fold, most) // 64 * 64)
         units = max(1, -(-nbytes // limit), nbytes // min(limit, max(fold // 2, nbytes // 8)))
         return -(-nbytes // (64 * units)) * 64 or 64
