@@ -68,11 +68,11 @@ def fits(t: Recorder, r: Reduction) -> bool:
 def in_parts(t: Recorder, nbytes: int) -> bool:
     """Whether a result for one goes faster in parts, each joined by a node, than down a chain.
 
-    That is n (N-1)/N bytes twice, against n and N-2 units of the chain besides; and two
-    messages one after the other against N-1.
+    That is n (N-1)/N bytes twice, in all links at once, against n and N-2 units of the chain
+    besides, half of `chain` and more; and two messages one after the other against N-1.
     """
     n = t.tree.node_count
-    return 2 < n <= t.tuning["flat"] and nbytes <= n * t.tuning["chain"]
+    return 2 < n <= t.tuning["flat"] and nbytes <= n * t.tuning["chain"] // 2
 
 
 def parts_pay(t: Recorder, nbytes: int) -> bool:

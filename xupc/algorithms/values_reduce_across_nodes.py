@@ -328,8 +328,8 @@ class ByNodes:
         n = self.n = t.tree.node_count
         self.order = _order(t)
         self.home = None if r.to is None else t.tree.node_of(r.to)
-        parts = r.to is None or in_parts(t, r.nbytes)
         exact = r.exact or r.ordered  # the order of a chain is not the nodes'
+        parts = r.to is None or in_parts(t, r.nbytes) or (exact and n > 2)
         short = t.tuning["chain"] // (n if r.to is None else 1)
         self.flat = r.nbytes < short or (exact and not parts)
         self.slots = 2 + (n if self.flat else 1)
