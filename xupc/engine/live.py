@@ -63,6 +63,7 @@ class Engine:
         self._tell_core()
         # held by whoever waits or moves something on: the program, or the progress thread
         self.lock = threading.RLock()
+        self.moves = 0  # how often `poll` found that something had moved
 
     def expose(self, team: Any) -> None:
         """A team's threads may read my memory one-sided from now on."""
@@ -104,7 +105,10 @@ class Engine:
                 moved = status == CALL_PYTHON and net is not None and net.go_on(instance)
                 moved |= self.several_nodes and self.network.progress()
                 if moved:
+                    self.moves += 1
                     status = instance.run(0)
+            if net is not None and instance.moved:
+                self.moves += 1
         except self.network.mpi.Exception as e:
             raise self.job.guard.mpi_failed(e, Waiting(self.job, instance)) from e
         return status if self.ended(instance, status) else PENDING

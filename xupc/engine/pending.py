@@ -7,9 +7,9 @@ teams go on independently of each other. A blocking call first lets its own team
 come to its end; any wait moves the queues of all teams on.
 
 With messages between nodes under way nothing would move while the program computes: a
-daemon thread (`Progress`) then looks every half millisecond, if MPI lets several threads
-call it. The same thread serves one-sided accesses of other nodes' threads, for a while
-after any thread of the job has made one.
+daemon thread (`Progress`) then looks every half millisecond, or every other half if nothing
+moves, if MPI lets several threads call it. The same thread serves one-sided accesses of other
+nodes' threads, for a while after any thread of the job has made one.
 """
 
 from __future__ import annotations
@@ -235,17 +235,20 @@ class Progress:
                 self._wake.wait()
                 self._wake.clear()
                 continue
-            moved = False
+            ended, pause = False, EVERY
             if job.pending:
+                before = job.engine.moves
                 try:
-                    moved = job.progress()
+                    ended = job.progress()
                 except BaseException as e:  # SystemExit of a user's function, in whose call I am
                     job.guard.interrupted("a posted call", e)
                     return
+                if job.engine.moves == before:  # bytes take long: looks cost more than they gain
+                    pause = 2 * EVERY
             else:
                 with contextlib.suppress(Exception):  # whoever waits will see it, too
                     job.network.enter()
-            if moved:
+            if ended:
                 os.sched_yield()
             else:
-                time.sleep(EVERY)
+                time.sleep(pause)
