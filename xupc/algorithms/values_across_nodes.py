@@ -35,7 +35,7 @@ class Relay:
                                [1 ----------------------------------|
 
     A unit is put into its place while the one before is on the wire. A place for what is
-    staged is taken again four units later, one for what arrives two units later; the BUFFER
+    staged is taken again four units later, one for what arrives `deep` units later; the BUFFER
     is divided in proportion, but so that what is staged is no less than a small piece.
     A single unit that all wait for is led: it travels with a barrier of node roots.
 
@@ -47,14 +47,18 @@ class Relay:
         if what is staged fits a SLOT, there is one unit.
     crossing
         What a node would send and get in all, for `Recorder.lead`; None: not to be led.
+    deep
+        Units that a node root has under way: 2, or 3 if it sends each twice (see `run`).
     """
 
-    def __init__(self, t: Recorder, out: int, landing: int, crossing: int | None = None) -> None:
+    def __init__(
+        self, t: Recorder, out: int, landing: int, crossing: int | None = None, deep: int = 2
+    ) -> None:
         self.t = t
         self.crossing = crossing
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
         slot, buffer = t.tuning["slot"], t.tuning["buffer"]
-        depth, deep = 4, 2
+        depth = 4
         least = min(out, _PIECE, buffer // (2 * depth) // LINE * LINE)
         staged = max(least, out * buffer // (depth * out + deep * landing) // LINE * LINE)
         arriving = min(landing, (buffer - depth * staged) // deep // LINE * LINE)
@@ -64,6 +68,12 @@ class Relay:
             self.out = Places(BUFFER, staged, depth)
         elif out + landing <= slot:
             self.landing = Places(SLOT, landing, 1, out)
+        self._deep = deep
+
+    @staticmethod
+    def fits(t: Recorder, landing: int, deep: int = 2) -> bool:
+        """Whether so many bytes may arrive in a unit, however much is staged."""
+        return landing <= t.tuning["buffer"] // (2 * deep)
 
     def run(
         self,
@@ -71,14 +81,15 @@ class Relay:
         stage: Callable[[int], None],
         post: Callable[[int], list[int]],
         take: Callable[[int], None],
-        finish: Callable[[int], None] = lambda u: None,
+        finish: Callable[[int], list[int]] = lambda u: [],
         *,
         only: Who | None = None,
     ) -> None:
         """Record all units.
 
         `post` and `finish` are the node root's: messages, whose tickets it returns, and what
-        is to be done when they are through. The next unit's are posted in between.
+        is to be done when they are through, which may be messages again. Those of the next
+        unit, or the next two if the relay is 3 `deep`, are posted in between.
 
         `only`: the thread, on whichever node, or ALL that `take` a unit, and only from the node
         root; without, all do, and from each other. Who takes nothing goes ahead of the node root.
@@ -90,7 +101,7 @@ class Relay:
             t.barrier()
             if t.me == t.node_root:
                 t.need(*post(0))
-                finish(0)
+                t.need(*finish(0))
             t.barrier()
             take(0)
             self._leave(only, t.mates())
@@ -102,8 +113,10 @@ class Relay:
         taker = any(t.me in run for run in woken)
         sent = t.channel() if others else -1
         ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
-        tickets: dict[int, list[int]] = {}
-        for u in range(units + 1):
+        lag = self._deep - 1  # units from one that is posted to the one that is taken meanwhile
+        posted: dict[int, list[int]] = {}
+        finished: dict[int, list[int]] = {}
+        for u in range(units + lag):
             if u < units:
                 if u >= ahead and not taker:
                     t.wait(sent, t.node_root, u - ahead + 1)
@@ -113,16 +126,18 @@ class Relay:
                 with t.net():
                     if u < units:
                         t.wait(given, t.mates(), u + 1)
-                        tickets[u] = post(u)
-                    if u:
-                        t.need(*tickets.pop(u - 1))
-                        finish(u - 1)
-                        t.signal(landed, woken, u)
+                        posted[u] = post(u)
+                    if 0 < u <= units:
+                        t.need(*posted.pop(u - 1))
+                        finished[u - 1] = finish(u - 1)
                         if u <= units - ahead:
                             t.signal(sent, others, u)
-            if u and taker:
-                t.wait(landed, t.node_root, u)
-                take(u - 1)
+                    if u >= lag:
+                        t.need(*finished.pop(u - lag))
+                        t.signal(landed, woken, u - lag + 1)
+            if u >= lag and taker:
+                t.wait(landed, t.node_root, u - lag + 1)
+                take(u - lag)
         self._leave(only, woken)
         if others and not self.out.short:
             if t.me == t.node_root:

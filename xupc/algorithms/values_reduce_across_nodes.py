@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
 _MOST = FOLD_DEPTH - 2  # values that a fold keeps before it joins them
+_DEEP = 3  # units under way where results follow values on the same links
 
 
 def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:
@@ -114,13 +115,13 @@ def _neighbours(t: Recorder) -> bool:
 
 def _table_fits(t: Recorder) -> bool:
     """Whether a line of each thread fits where a node root receives."""
-    return t.size * LINE <= t.tuning["buffer"] // 4
+    return Relay.fits(t, t.size * LINE)
 
 
 def _nodes_fit(t: Recorder, r: Joining) -> bool:
     """Whether what `ByNodes` puts there does, in units of a line at least."""
-    most = max(2 + t.tree.node_count, 3 * (1 + _spare(t, r) // LINE))
-    return most * LINE <= t.tuning["buffer"] // 4
+    most = max(1 + t.tree.node_count, 2 * (1 + _spare(t, r) // LINE))
+    return Relay.fits(t, most * LINE, _DEEP)
 
 
 def _spare(t: Recorder, r: Joining) -> int:
@@ -193,11 +194,12 @@ def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
         of, size = line.here - 1, line.units[u][1]
         return [t.recv(line.root(of), place, size, bounded=False) for place in before(u)]
 
-    def pass_on(u: int) -> None:
-        if line.here + 1 < line.nodes:
-            mine = line.place(u, 1)
-            line.join(mine, u, before(u) + line.staged(u))
-            t.need(t.send(line.root(line.here + 1), mine, line.units[u][1]))
+    def pass_on(u: int) -> list[int]:
+        if line.here + 1 == line.nodes:
+            return []
+        mine = line.place(u, 1)
+        line.join(mine, u, before(u) + line.staged(u))
+        return [t.send(line.root(line.here + 1), mine, line.units[u][1])]
 
     line.run(before, post, pass_on)
 
@@ -219,7 +221,7 @@ def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
     def joined(u: int, k: int) -> Part:
         return line.place(u, len(rounds) + k)
 
-    def trade(u: int) -> None:
+    def trade(u: int) -> list[int]:
         size = line.units[u][1]
         mine = joined(u, 0)  # what the nodes up to mine have, as many as have been heard of
         if here + 1 < nodes:
@@ -234,6 +236,7 @@ def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
             if here - 2**k >= 0 and here + 2 ** (k + 1) < nodes:
                 line.join(joined(u, k + 1), u, [arrived(u, k), mine])
                 mine = joined(u, k + 1)
+        return []
 
     def before(u: int) -> list[Part]:
         return [arrived(u, k) for k in reversed(rounds) if here - 2**k >= 0]
@@ -290,7 +293,7 @@ class Line:
         self,
         before: Callable[[int], list[Part]],
         post: Callable[[int], list[int]],
-        finish: Callable[[int], None],
+        finish: Callable[[int], list[int]],
     ) -> None:
         """Record all units; a thread joins what is there of the nodes `before` with its mates'."""
         t, r = self.t, self.r
@@ -320,7 +323,8 @@ class ByNodes:
     once: whoever wants the result joins it. To one, when it is long: down a chain of nodes, n
     bytes a link.
 
-    A place for what arrives is divided: the node's own value, the result, what comes.
+    A place for what arrives is divided: the node's own value, which the result replaces when it
+    has been sent, and what comes from others.
     """
 
     def __init__(self, t: Recorder, r: Joining) -> None:
@@ -332,10 +336,11 @@ class ByNodes:
         parts = r.to is None or in_parts(t, r.nbytes) or (exact and n > 2)
         short = t.tuning["chain"] // (n if r.to is None else 1)
         self.flat = r.nbytes < short or (exact and not parts)
-        self.slots = 2 + (n if self.flat else 1)
+        self.slots = 1 + (n if self.flat else 1)
         spare = 0 if self.flat else _spare(t, r)
         landing = self.slots * (r.nbytes + spare + LINE)
-        self.relay = Relay(t, r.nbytes, landing, r.nbytes * t.largest_node if self.flat else None)
+        crossing = r.nbytes * t.largest_node if self.flat else None
+        self.relay = Relay(t, r.nbytes, landing, crossing, _DEEP)
         width = r.nbytes
         if not self.relay.out.short:
             room = self.relay.landing.width // self.slots // LINE * LINE - spare
@@ -363,18 +368,16 @@ class ByNodes:
         return self.relay.landing.on(self.t.node_root, u, slot * self.stride)
 
     def _mine(self, u: int) -> Part:
+        """My node's value, later the result."""
         return self._place(u, 0)
-
-    def _result(self, u: int) -> Part:
-        return self._place(u, 1)
 
     def _arrived(self, u: int, node: int) -> Part:
         """Where what comes from a node's root is."""
         if self.flat:
-            return self._place(u, 2 + node)
+            return self._place(u, 1 + node)
         begin, end = self._part(u, self.t.my_node)
         others = [k for k in range(self.n) if k != self.t.my_node]
-        return self._place(u, 2) + others.index(node) * (end - begin)
+        return self._place(u, 1) + others.index(node) * (end - begin)
 
     def _part(self, u: int, node: int) -> tuple[int, int]:
         """The bytes of a unit that a node joins."""
@@ -386,7 +389,7 @@ class ByNodes:
 
     def _take(self, u: int) -> None:
         offset, size = self.units[u]
-        self.t.copy(self.r.dst.on(self.t.me, offset), self._result(u), size)
+        self.t.copy(self.r.dst.on(self.t.me, offset), self._mine(u), size)
 
     def _others(self, of: set[int]) -> list[int]:
         """Some nodes without mine, in an order of my own."""
@@ -402,7 +405,7 @@ class ByNodes:
         tickets: list[int] = []
         if self.chained:
             if (child := self._child()) is not None:
-                place = self._place(u, 2)
+                place = self._place(u, 1)
                 tickets.append(t.recv(self._root(child), place, size, bounded=False))
         elif t.my_node in self.joiners:
             begin, end = self._part(u, t.my_node)
@@ -418,7 +421,7 @@ class ByNodes:
                 tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
         return tickets
 
-    def _finish(self, u: int) -> None:
+    def _finish(self, u: int) -> list[int]:
         """When the others' values are there: my part of the result, and to whom it goes."""
         t = self.t
         tickets = []
@@ -426,7 +429,7 @@ class ByNodes:
             for node in () if self.flat else self._others(self.joiners):
                 begin, end = self._part(u, node)
                 if begin < end:
-                    place = self._result(u) + begin
+                    place = self._mine(u) + begin
                     tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
         begin, end = self._part(u, t.my_node)
         if begin < end and t.my_node in self.joiners:
@@ -434,25 +437,25 @@ class ByNodes:
                 self._mine(u) + begin if node == t.my_node else self._arrived(u, node)
                 for node in self.order
             ]
-            t.fold(self._result(u) + begin, tree_of(parts), (end - begin) // self.r.itemsize)
+            t.fold(self._mine(u) + begin, tree_of(parts), (end - begin) // self.r.itemsize)
             for node in () if self.flat else self._others(self.homes):
-                tickets.append(t.send(self._root(node), self._result(u) + begin, end - begin))
-        t.need(*tickets)
+                tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
+        return tickets
 
     def _child(self) -> int | None:
         assert self.home is not None
         _, children = chain((self.t.my_node - self.home) % self.n, self.n)
         return (children[0] + self.home) % self.n if children else None
 
-    def _pass_on(self, u: int) -> None:
+    def _pass_on(self, u: int) -> list[int]:
         """Down the chain, when what my node waits for is there."""
         t, size = self.t, self.units[u][1]
         assert self.home is not None
         parts = [self._mine(u)]
         if self._child() is not None:
-            parts.append(self._place(u, 2))
-        t.fold(self._result(u), tree_of(parts), size // self.r.itemsize)
+            parts.append(self._place(u, 1))
+        t.fold(self._mine(u), tree_of(parts), size // self.r.itemsize)
         parent, _ = chain((t.my_node - self.home) % self.n, self.n)
-        if parent is not None:
-            to = self._root((parent + self.home) % self.n)
-            t.need(t.send(to, self._result(u), size))
+        if parent is None:
+            return []
+        return [t.send(self._root((parent + self.home) % self.n), self._mine(u), size)]

@@ -51,7 +51,8 @@ def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
 def _head(job: Job) -> list[str]:
     about, clock = job.about, job.clock
     core = "native core" if about.get("native core") else "Python engine"
-    where = f"{about.get('cores')} cores" + (", oversubscribed" * bool(about["oversubscribed"]))
+    cores = about.get("cores")
+    where = f"{cores} core{'s' * (cores != 1)}" + ", oversubscribed" * bool(about["oversubscribed"])
     text = "one monotonic clock"
     if clock.get("kind") == "offsets":
         text = f"clock offsets known to {clock.get('uncertainty ns', 0) / 1e3:.2f} us"
