@@ -190,7 +190,7 @@ class Team:
             counter_mode,
             spins,
             yields,
-            self.tuning["nt_min"] if job.bypass else 0,
+            self._past_the_cache(),
             self._left_word(ground),
             ground.number,
             (job.control, ground.sync, job.pids),
@@ -218,6 +218,17 @@ class Team:
         """Where I write for other nodes' threads which led call I have left last."""
         address, stride = ground.heap.bind(ground.left_word)
         return address + stride * self.rank_tree.place(self.rank)
+
+    def _past_the_cache(self) -> int:
+        """From how many bytes on that a call writes on my node it does so; 0: never.
+
+        As many for each core at work as one thread's copy must have at least to be faster so.
+        """
+        least = int(self.tuning["nt_min"]) if self.job.bypass else 0
+        if not (least and self.tuning["tried"]):
+            return least
+        cores = min(self.job.cores, self.rank_tree.node_size(self.node_number))
+        return max(least, int(self.job.bypass) * cores)
 
     def unsettled(self, thread: int) -> Settling | None:
         """What has to be asked before memory of a thread of another node is accessed.
@@ -428,8 +439,8 @@ class Team:
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
                 place = bounds[0].place if bounds else None
-                lanes, steps, large = lower(plan, self.rank_tree, place)
-                program = core.Program(plan, lanes, steps, plan.barriers, large)
+                lanes, steps, large, written = lower(plan, self.rank_tree, place)
+                program = core.Program(plan, lanes, steps, plan.barriers, large, written)
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]
             instance = core.Instance(

@@ -365,6 +365,7 @@ static void attach(worker *w, int me, char *area) {
     w->me = me;
     w->random = seed * 31 + (uint64_t)me;
     w->prog.steps = w->steps;
+    w->prog.written = 2048; /* long copies go past the cache */
     w->prog.kernel = xk_find(XK_U64, XK_ADD);
     xu_inst *in = &w->inst;
     in->team = t, in->prog = &w->prog;

@@ -210,17 +210,19 @@ def test_blocks_of_long_arrays_are_taken_anyway() -> None:
 
 def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is made up: which of them is quick shows in what is chosen."""
-    for quick, slow, pays in ((1, 2, True), (2, 1, False), (1, 1, False)):
+    middle = machine.LONG[1]
+    for quick, slow, pays in ((1, 2, machine.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
         now = [0]
 
         class Core:
             @staticmethod
             def copy_bytes(
-                dst: int, src: int, nbytes: int, limit: int,
-                now: list[int] = now, quick: int = quick, slow: int = slow,
+                dst: int, src: int, nbytes: int, past: bool,
+                now: list[int] = now, quick: int = quick, slow: int | None = slow,
             ) -> None:  # fmt: skip
-                now[0] += quick if limit else slow
+                other = slow if slow is not None else 1 + (nbytes >= machine.LONG[1])
+                now[0] += quick if past else other
 
         monkeypatch.setattr(machine, "core", Core)
         monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
-        assert machine.bypass_pays() is pays
+        assert machine.bypass_pays() == pays

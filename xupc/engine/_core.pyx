@@ -75,7 +75,7 @@ cdef extern from "core.h" nogil:
         int32_t first[2]
         int32_t end[2]
         int32_t barriers
-        int64_t private_out
+        int64_t written
         const xk_kernel *kernel
     ctypedef struct xu_inst:
         xu_team *team
@@ -106,7 +106,7 @@ cdef extern from "core.h" nogil:
     uint64_t xu_mix(uint64_t, uint64_t)
     void xu_release(xu_team *, int)
     void xu_fence()
-    void xu_copy_bytes(char *, const char *, int64_t, uint64_t)
+    void xu_copy_bytes(char *, const char *, int64_t, int)
     void xu_probe(xu_inst *)
     void xu_withdraw(xu_inst *)
     int xu_across(int32_t, char *, char *, int64_t, int)
@@ -187,13 +187,13 @@ def mix(uint64_t a, uint64_t b):
     return xu_mix(a, b)
 
 
-def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, uint64_t nt_min):
-    """memcpy between two addresses, without the GIL when large."""
+def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, bint past):
+    """memcpy between two addresses, without the GIL when large; `past`: the cache."""
     if nbytes < 65536:
-        xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
+        xu_copy_bytes(<char *>dst, <const char *>src, nbytes, past)
     else:
         with nogil:
-            xu_copy_bytes(<char *>dst, <const char *>src, nbytes, nt_min)
+            xu_copy_bytes(<char *>dst, <const char *>src, nbytes, past)
 
 
 def across(int pid, uintptr_t here, uintptr_t there, int64_t nbytes, bint out):
@@ -380,7 +380,8 @@ cdef class Program:
     cdef readonly object plan
     cdef readonly tuple python_steps
 
-    def __cinit__(self, plan, lanes, tuple python_steps, int barriers, bint large):
+    def __cinit__(self, plan, lanes, tuple python_steps, int barriers, bint large,
+                  int64_t written):
         cdef int total = len(lanes[0]) + len(lanes[1])
         cdef int i = 0
         cdef int lane
@@ -394,8 +395,6 @@ cdef class Program:
                 s = &self.steps[i]
                 (s.kind, s.count, s.dst, s.src, s.dst_local, s.src_local, s.dst_lstep,
                  s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
-                if plan.private and s.kind == XS_COPY and s.dst == 0:
-                    self.p.private_out += s.nbytes * s.count
                 i += 1
             self.p.end[lane] = i
         if plan.kernel is not None and plan.kernel.code is not None:
@@ -405,6 +404,7 @@ cdef class Program:
                 raise ValueError(f"no kernel {plan.kernel.code}")
         self.p.steps = self.steps
         self.p.barriers = barriers
+        self.p.written = written
         self.tickets = plan.tickets
         self.plan = plan
         self.python_steps = python_steps

@@ -77,6 +77,7 @@
 #define XU_OPERANDS 4
 #define XU_SLOT 2        /* the operand that is a little scratch of the operation's own */
 #define XU_SLOT_BYTES 1024
+#define XU_PAST_BYTES 2048 /* shorter copies go through the cache in any case */
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #ifndef XU_SLICE_NS
 #define XU_SLICE_NS 1000000u /* the first sleep's; longer in tests that are after lost wake-ups */
@@ -165,7 +166,7 @@ typedef struct {
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
     uint64_t verified;  /* the last operation known to be the same call on all threads */
-    uint64_t nt_min; /* copies of at least so many bytes bypass the cache; 0: none */
+    uint64_t nt_min; /* calls that write so many bytes here do it past the cache; 0: none */
     const int32_t *pids; /* of my node's threads, by place; NULL if they cannot be reached into */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
@@ -205,7 +206,7 @@ typedef struct {
     const xu_step *steps;
     int32_t first[XU_LANES], end[XU_LANES];
     int32_t barriers; /* full barriers in the plan */
-    int64_t private_out; /* bytes that copies bring to operand 0, if that is private memory */
+    int64_t written; /* bytes that copies of my node's threads bring to their arrays */
     const xk_kernel *kernel;
 } xu_program;
 
@@ -285,13 +286,13 @@ static inline int xu_ready(xu_word *w, xu_sleepers *sleepers, uint64_t target, x
 }
 
 /* ---- copying --------------------------------------------------------------- */
-static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, uint64_t nt_min) {
+static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, int past) {
     if (n == 8) { /* the commonest small value, without a call */
         memcpy(dst, src, 8);
         return;
     }
 #if defined(__SSE2__)
-    if ((uint64_t)n >= nt_min && nt_min && n >= 64) {
+    if (past && n >= XU_PAST_BYTES) {
         int64_t head = (int64_t)((64 - ((uintptr_t)dst & 63)) & 63);
         memcpy(dst, src, (size_t)head);
         dst += head, src += head, n -= head;
@@ -309,7 +310,7 @@ static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, uint64_t
         _mm_sfence(); /* streaming stores are not ordered by the later publish */
     }
 #else
-    (void)nt_min;
+    (void)past;
 #endif
     memcpy(dst, src, (size_t)n);
 }
@@ -320,11 +321,12 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
     const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
     ds = ds * s->dst_lstep + s->dst_ostep;
     ss = ss * s->src_lstep + s->src_ostep;
-    uint64_t nt_min = in->team->nt_min;
-    /* long private results come unit by unit, but nobody reads them before their end */
-    if (s->dst == 0 && nt_min && (uint64_t)in->prog->private_out >= nt_min) nt_min = XU_FOLD_BYTES;
+    /* so much that its beginning is not in the cache any more when somebody reads it: no copy of
+     * it needs to be, unlike what goes through scratch */
+    uint64_t least = in->team->nt_min;
+    int past = least && s->dst < XU_SLOT && (uint64_t)in->prog->written >= least;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
-        xu_copy_bytes(d, p, s->nbytes, nt_min);
+        xu_copy_bytes(d, p, s->nbytes, past);
 }
 
 static inline void xu_swap_bytes(char *a, char *b, int64_t n) {

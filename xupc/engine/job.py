@@ -226,7 +226,7 @@ class Job:
     reaching
         What that costs on my machine.
     bypass
-        Whether long copies are faster past the cache, on my machine.
+        From how many bytes on copies are faster past the cache, on my machine; 0: none are.
     transport
         ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
     """

@@ -26,8 +26,8 @@ from .native_core import core
 __all__ = ["Reaching", "bypass_pays", "pids_in_reach", "reaching"]
 
 NONCE = 16
-LONG = 8 << 20
-"""Bytes of a copy that is past the second-level cache, not always past the last one."""
+LONG = (10 << 20, 16 << 20)
+"""Bytes of copies that, with what they are of, fill the last cache of some machines."""
 TRIES = 3
 GAIN = 0.9
 """Of the plain copy's time the other one may take to be chosen."""
@@ -210,10 +210,10 @@ class _Pair:
         for at in range(0, nbytes, UNIT):
             n, place = min(UNIT, nbytes - at), at // UNIT % 2 * UNIT
             if gives:
-                core.copy_bytes(self.mine + place, self.source + at, n, 0)
+                core.copy_bytes(self.mine + place, self.source + at, n, False)
             self._meet()
             if takes:
-                core.copy_bytes(self.target + at, self.theirs + place, n, 0)
+                core.copy_bytes(self.target + at, self.theirs + place, n, False)
         self._meet()
 
     def _reach(self, nbytes: int, gives: bool, takes: bool) -> None:
@@ -265,14 +265,22 @@ def memory_of(nbytes: int, huge: bool) -> NDArray[np.uint8]:
     return memory
 
 
-def bypass_pays() -> bool:
-    """Whether one thread's long copies are faster when they bypass the cache."""
-    memory = memory_of(2 * LONG, huge=True)
-    source, target = memory.ctypes.data, memory.ctypes.data + LONG
-    times: dict[int, list[int]] = {0: [], 1: []}
-    for _ in range(TRIES):
-        for limit, found in times.items():
+def bypass_pays() -> int:
+    """From how many bytes on one thread's copies are faster when they bypass the cache; 0: none.
+
+    Each way is tried alone, the first time for nothing: after the other one it would find in the
+    cache what that leaves there.
+    """
+    memory = memory_of(2 * LONG[-1], huge=True)
+    source, target = memory.ctypes.data, memory.ctypes.data + LONG[-1]
+
+    def least(nbytes: int, past: bool) -> int:
+        times = []
+        for _ in range(TRIES):
             begin = time.perf_counter_ns()
-            core.copy_bytes(target, source, LONG, limit)
-            found.append(time.perf_counter_ns() - begin)
-    return min(times[1]) < GAIN * min(times[0])
+            core.copy_bytes(target, source, nbytes, past)
+            times.append(time.perf_counter_ns() - begin)
+        return min(times[1:])
+
+    pays = (n for n in LONG if least(n, True) < GAIN * least(n, False))
+    return next(pays, 0)

@@ -97,6 +97,8 @@ class Lowering:
         self.private = plan.private
         self.python: list[Step] = []
         self.copied = 0
+        self.mates = tree.node_size(tree.node_of(plan.rank))
+        self.written = 0
 
     def lane(self, steps: tuple[Step, ...]) -> list[Row]:
         """All rows of a lane."""
@@ -227,6 +229,8 @@ class Lowering:
         if self.place is not None:
             return self.copy_anywhere(step, self.place)
         self.copied += step.nbytes * step.count
+        if step.dst.operand < SLOT:
+            self.written += step.nbytes * step.count * self.mates
         return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
 
     def row(self, kind: int, dst: Part, src: Part, nbytes: int, count: int) -> Row:
@@ -253,6 +257,7 @@ class Lowering:
         """A copy whose operands are the whole heap: its addresses are known now."""
         assert step.count == 1
         self.copied += step.nbytes
+        self.written += step.nbytes * self.mates
         (dst, src), nbytes = (step.dst, step.src), step.nbytes
         to, of = place(dst.thread, dst.offset), place(src.thread, src.offset)
         return _row(
@@ -300,15 +305,20 @@ class Lowering:
         return [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(RELEASE)]
 
     def fused(self, step: Fused) -> list[Row]:
+        mates, self.mates = self.mates, 1
         body = [row for part in step.body for row in self.step(part)]
+        self.mates = mates
         by = -1 if step.by is None else self.tree.local_index(step.by)
         return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
 
 
 def lower(
     plan: Plan, tree: Tree, place: Place | None = None
-) -> tuple[list[list[Row]], tuple[Step, ...], bool]:
-    """(rows of each lane, Python-side steps, whether much is copied).
+) -> tuple[list[list[Row]], tuple[Step, ...], bool, int]:
+    """(rows of each lane, Python-side steps, whether much is copied, and how much in all).
+
+    The last: bytes that copies bring to the arrays of my node, if its other threads' plans have as
+    many as mine.
 
     `place` finds the addresses of operands that are the whole heap.
     """
@@ -327,4 +337,4 @@ def lower(
         lanes = [lowering.between_barriers(node), lowering.lane(net)]
     else:
         lanes = [lowering.lane(node), lowering.lane(net)]
-    return lanes, tuple(lowering.python), lowering.copied >= LARGE
+    return lanes, tuple(lowering.python), lowering.copied >= LARGE, lowering.written
