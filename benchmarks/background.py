@@ -66,9 +66,9 @@ def overlapped(post: Callable[[], Callable[[], object]]) -> dict[str, float]:
         times += max(1, times // 4)
 
     def both() -> None:
-        wait = post()
+        finish = post()
         work(times)
-        wait()
+        finish()
 
     both()
     rows = np.array(

@@ -226,11 +226,11 @@ class Lowering:
         return place, step
 
     def copy(self, step: Copy) -> Row:
-        if self.place is not None:
-            return self.copy_anywhere(step, self.place)
         self.copied += step.nbytes * step.count
         if step.dst.operand < SLOT:
             self.written += step.nbytes * step.count * self.mates
+        if self.place is not None:
+            return self.copy_anywhere(step, self.place)
         return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
 
     def row(self, kind: int, dst: Part, src: Part, nbytes: int, count: int) -> Row:
@@ -256,8 +256,6 @@ class Lowering:
     def copy_anywhere(self, step: Copy, place: Place) -> Row:
         """A copy whose operands are the whole heap: its addresses are known now."""
         assert step.count == 1
-        self.copied += step.nbytes
-        self.written += step.nbytes * self.mates
         (dst, src), nbytes = (step.dst, step.src), step.nbytes
         to, of = place(dst.thread, dst.offset), place(src.thread, src.offset)
         return _row(
