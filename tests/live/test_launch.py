@@ -109,23 +109,26 @@ def test_a_process_left_behind_is_reported_and_killed() -> None:
     assert "killed" in result.report()
 
 
-def test_a_file_left_behind_is_reported() -> None:
-    program = """
-        from pathlib import Path
-        Path("/dev/shm/xupc-test-of-the-harness").touch()
-    """
-    try:
-        result = launch(1, program, grace=0.1)
-        assert result.leftovers == ("file /dev/shm/xupc-test-of-the-harness",)
-        assert "xupc-test-of-the-harness" in shared_files()
-        # The next job is not blamed for it.
-        assert launch(1, "pass", grace=0.1).clean
-    finally:
-        Path("/dev/shm/xupc-test-of-the-harness").unlink(missing_ok=True)
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in for /dev/shm, where tests that run at the same time have jobs of their own."""
+    monkeypatch.setattr("launch.SHARED", tmp_path)
+    return tmp_path
 
 
-def test_leftovers_of_nobody() -> None:
+def test_a_file_left_behind_is_reported(folder: Path) -> None:
+    file = folder / "xupc-test-of-the-harness"
+    result = launch(1, f"open({str(file)!r}, 'w').close()", grace=0.1)
+    assert result.leftovers == (f"file {file}",)
+    assert shared_files() == {file.name}
+    # The next job is not blamed for it.
+    assert launch(1, "pass", grace=0.1).clean
+
+
+def test_leftovers_of_nobody(folder: Path) -> None:
+    (folder / "xupc-of-an-earlier-job").touch()
     assert leftovers("no such job", files_before=shared_files()) == []
+    assert leftovers("no such job") == [f"file {folder / 'xupc-of-an-earlier-job'}"]
 
 
 @pytest.mark.parametrize(
