@@ -439,8 +439,7 @@ class Team:
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
                 place = bounds[0].place if bounds else None
-                lanes, steps, large, written = lower(plan, self.rank_tree, place)
-                program = core.Program(plan, lanes, steps, plan.barriers, large, written)
+                program = core.Program(lower(plan, self.rank_tree, place))
                 self._programs[key] = program
             pairs = [b.pair for b in bounds]
             instance = core.Instance(

@@ -77,7 +77,7 @@ def test_more_elements_than_an_int_counts(form: str) -> None:
     for me in range(TREE.size):
         recorder = Recorder(me, TREE, ("all", "all"), TUNING, kernels.find("u1", Op.ADD))
         entry.function(recorder, *job.arguments())
-        for lane in lower(recorder.plan(entry.collective, entry.name), TREE)[0]:
+        for lane in lower(recorder.plan(entry.collective, entry.name), TREE).lanes:
             rows += lane
     assert any(row[-1] >= 1 << 31 for row in rows), rows
     assert all(abs(number) < 1 << 31 for row in rows for number in row[:8])

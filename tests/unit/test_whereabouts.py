@@ -287,8 +287,7 @@ def test_what_the_ring_costs() -> None:
         status = control.status_address
         team = core.Team(address, 1, 0, status, True, False, False, 0, 0, 0, 0, 0, area, ring)
         plan = barrier_plan(0, 1)
-        lanes, steps, large, written = lower(plan, Tree(np.zeros(1, np.int32)))
-        program = core.Program(plan, lanes, steps, plan.barriers, large, written)
+        program = core.Program(lower(plan, Tree(np.zeros(1, np.int32))))
         run: Callable[[], None] = core.Instance(team, program, (), (), 0, 1, None).execute
         return run
 

@@ -191,9 +191,7 @@ def bounce(area: NDArray[np.uint8], me: int) -> float | None:
     report = address + core.sync_bytes(2) + me * LINE  # instead of the job's own status line
     group = core.Team(address, 2, me, report, False, False, False, SPINS, 0, 0, 0, 0, area)
     plan, tree = round_trip_plan(me, ROUND_TRIPS)
-    lanes, steps, large, written = lower(plan, tree)
-    program = core.Program(plan, lanes, steps, plan.barriers, large, written)
-    instance = core.Instance(group, program, (), (), 0, 0, None)
+    instance = core.Instance(group, core.Program(lower(plan, tree)), (), (), 0, 0, None)
     times = []
     deadline = time.monotonic() + LINE_SECONDS
     for _ in range(SAMPLES):

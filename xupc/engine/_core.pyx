@@ -380,8 +380,9 @@ cdef class Program:
     cdef readonly object plan
     cdef readonly tuple python_steps
 
-    def __cinit__(self, plan, lanes, tuple python_steps, int barriers, bint large,
-                  int64_t written):
+    def __cinit__(self, lowered):
+        plan = lowered.plan
+        lanes = lowered.lanes
         cdef int total = len(lanes[0]) + len(lanes[1])
         cdef int i = 0
         cdef int lane
@@ -403,13 +404,13 @@ cdef class Program:
             if self.p.kernel == NULL:
                 raise ValueError(f"no kernel {plan.kernel.code}")
         self.p.steps = self.steps
-        self.p.barriers = barriers
-        self.p.written = written
+        self.p.barriers = plan.barriers
+        self.p.written = lowered.written
         self.tickets = plan.tickets
         self.plan = plan
-        self.python_steps = python_steps
-        self.large = large
-        self.alone = not python_steps and not plan.one_sided
+        self.python_steps = lowered.python_steps
+        self.large = lowered.large
+        self.alone = not self.python_steps and not plan.one_sided
 
     def __dealloc__(self):
         free(self.steps)

@@ -7,7 +7,7 @@ itself once it has learnt what they send. A barrier of a team that spans nodes b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..plan.steps import (
@@ -39,7 +39,7 @@ from ..plan.steps import (
 )
 from ..topology import Tree
 
-__all__ = ["LARGE", "Exchange", "lower"]
+__all__ = ["LARGE", "Exchange", "Lowered", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
  CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM) = range(22)
@@ -84,6 +84,30 @@ class Exchange(Barrier):
     """Rows before it that make the data; they are done again if it is sent again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A plan as the native core takes it.
+
+    Attributes
+    ----------
+    lanes
+        The rows of each lane.
+    python_steps
+        What PYTHON rows stand for, by their numbers.
+    large
+        Whether so much is copied that the GIL is not kept.
+    written
+        Bytes that copies bring to the arrays of my node, if its other threads' plans have as
+        many as mine.
+    """
+
+    plan: Plan
+    lanes: tuple[list[Row], list[Row]]
+    python_steps: tuple[Step, ...]
+    large: bool
+    written: int
+
+
 class Lowering:
     """The rows of one plan's lanes."""
 
@@ -97,8 +121,6 @@ class Lowering:
         self.private = plan.private
         self.python: list[Step] = []
         self.copied = 0
-        self.mates = tree.node_size(tree.node_of(plan.rank))
-        self.written = 0
 
     def lane(self, steps: tuple[Step, ...]) -> list[Row]:
         """All rows of a lane."""
@@ -227,8 +249,6 @@ class Lowering:
 
     def copy(self, step: Copy) -> Row:
         self.copied += step.nbytes * step.count
-        if step.dst.operand < SLOT:
-            self.written += step.nbytes * step.count * self.mates
         if self.place is not None:
             return self.copy_anywhere(step, self.place)
         return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
@@ -303,20 +323,25 @@ class Lowering:
         return [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(RELEASE)]
 
     def fused(self, step: Fused) -> list[Row]:
-        mates, self.mates = self.mates, 1
         body = [row for part in step.body for row in self.step(part)]
-        self.mates = mates
         by = -1 if step.by is None else self.tree.local_index(step.by)
         return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
 
 
-def lower(
-    plan: Plan, tree: Tree, place: Place | None = None
-) -> tuple[list[list[Row]], tuple[Step, ...], bool, int]:
-    """(rows of each lane, Python-side steps, whether much is copied, and how much in all).
+def _written(plan: Plan, mates: int) -> int:
+    """See `Lowered`; a fused step is one thread's for all of them."""
 
-    The last: bytes that copies bring to the arrays of my node, if its other threads' plans have as
-    many as mine.
+    def by(steps: Iterable[Step]) -> int:
+        copies = (step for step in steps if isinstance(step, Copy) and step.dst.operand < SLOT)
+        return sum(copy.nbytes * copy.count for copy in copies)
+
+    steps = [step for lane in plan.lanes for step in lane]
+    fused = sum(by(step.body) for step in steps if isinstance(step, Fused))
+    return fused + mates * by(steps)
+
+
+def lower(plan: Plan, tree: Tree, place: Place | None = None) -> Lowered:
+    """Make a plan ready for the native core.
 
     `place` finds the addresses of operands that are the whole heap.
     """
@@ -324,7 +349,7 @@ def lower(
     node, net = plan.lanes
     if plan.led:
         assert not net
-        lanes = [lowering.led(node), []]
+        lanes: tuple[list[Row], list[Row]] = lowering.led(node), []
     elif (
         tree.node_count > 1
         and plan.sync == ("all", "all")
@@ -332,7 +357,8 @@ def lower(
         and not plan.one_sided
         and (plan.kernel is None or plan.kernel.func is None)  # a function may raise
     ):
-        lanes = [lowering.between_barriers(node), lowering.lane(net)]
+        lanes = lowering.between_barriers(node), lowering.lane(net)
     else:
-        lanes = [lowering.lane(node), lowering.lane(net)]
-    return lanes, tuple(lowering.python), lowering.copied >= LARGE, lowering.written
+        lanes = lowering.lane(node), lowering.lane(net)
+    written = _written(plan, tree.node_size(tree.node_of(plan.rank)))
+    return Lowered(plan, lanes, tuple(lowering.python), lowering.copied >= LARGE, written)
