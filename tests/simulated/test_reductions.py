@@ -61,7 +61,7 @@ def brackets(
     job: Job, flag: int, labels: list[int], sync: Sync, tuning: Tuning
 ) -> dict[tuple[int, int], object]:
     """(thread, place) of each result -> its expression."""
-    kernel, tree, space = Trees(), Tree(labels), 128 * ITEM
+    kernel, tree, space = Trees(), Tree(labels), 256 * ITEM
     shift = Calls.shift
     memory = {
         name: [bytearray(size) for _ in labels]
@@ -102,6 +102,7 @@ UNFUSED, FUSED, MIXED = (TUNINGS[name][0] for name in ("large", "small", "mixed"
 SMALL = {**UNFUSED, "fold": 64, "buffer": 2048}
 NARROW = {**UNFUSED, "fold": 64, "buffer": 4096}
 DIVIDED = {**NARROW, "flat": 8, "chain": 128, "buffer": 8192}  # a part of the result at each node
+TURNS = {**DIVIDED, "buffer": 2560, "window": 16}  # each place is used for several of its pieces
 
 
 @pytest.mark.parametrize("job", ORDERS, ids=lambda j: f"{j.form}-{j.block}-{j.nelems}-{j.ordered}")
@@ -163,6 +164,28 @@ def test_a_part_of_the_result_at_each_node(to: int) -> None:
             for nelems in (38 * 2, 38 * 6 + 9):
                 job = Job("reduce_mpi", 5, 1, 0, 38, nelems, to, False, (1, 0, 38))
                 _run(Planner(Tree(labels)), job, MULTICORE, sync, DIVIDED)
+
+
+NODES_IN_ORDER = ([0, 0, 1, 1, 2], [0, 1, 2, 3, 4], [0, 0, 0, 0, 1], [1, 1, 0, 0])
+
+
+def _in_order(threads: int, to: int) -> Job:
+    return Job("reduce_mpi", threads, 0, 0, 150, 150 * threads - 45, to, True)
+
+
+@pytest.mark.parametrize("wake", [1, 700, 2000], ids=["all", "some", "one"])
+@pytest.mark.parametrize("to", [0, 3])
+def test_results_in_order_go_to_one_in_parts(to: int, wake: int) -> None:
+    """In many rounds, whatever the tree of threads would do."""
+    for labels in NODES_IN_ORDER:
+        job, tuning = _in_order(len(labels), to), {**TURNS, "wake": wake}
+        for sync in (("no", "no"), ("my", "my"), BOTH):
+            plans = plans_of(job, MULTICORE, Tree(labels), sync, tuning, Symbols(True))
+            most = max(len(plan.lanes[1]) for plan in plans)
+            assert most >= 5 * 4, labels  # messages and joins of five rounds
+            _run(Planner(Tree(labels)), job, MULTICORE, sync, tuning)
+        found = brackets(job, MULTICORE, labels, BOTH, tuning)
+        assert found == brackets(job, PUSH, [0] * len(labels), BOTH, tuning), labels
 
 
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])

@@ -99,7 +99,6 @@ def multicore(t: Recorder, r: Reduction) -> None:
         _one_node(t, r)
         return
     few = t.tree.node_count <= t.tuning["flat"]
-    only_so = r.exact and r.to is not None  # else it would go up a tree of threads
     into_a_node = r.nbytes * (t.tree.node_count - 1)
     fits = r.layout.positions * r.itemsize <= t.tuning["buffer"]
     if r.by_row or (not r.element_wise and not (few and fits)):
@@ -111,14 +110,14 @@ def multicore(t: Recorder, r: Reduction) -> None:
     elif (
         few
         and nodes.fits(t, r)
-        and (only_so or into_a_node <= t.tuning["lead"])
+        and into_a_node <= t.tuning["lead"]
         and t.lead(r.nbytes * t.largest_node, one_block=True)
     ):
         if t.me == t.node_root:
             nodes.lead(t, r)
     elif r.to is None and (few or nodes.parts_pay(t, r.nbytes)):
         nodes.to_all(t, r)
-    elif r.to is not None and not r.exact:
+    elif r.to is not None and (few or not r.exact):
         nodes.to_one(t, r)
     else:
         push(t, r)

@@ -181,10 +181,14 @@ def lead(t: Recorder, r: Reduction) -> None:
 
 
 # --- long ones -------------------------------------------------------------------------------
+def _makers(t: Recorder, r: Reduction, speaker: int) -> list[int]:
+    """Who of my node folds its blocks: as many as it is worth to wake, or the speaker alone."""
+    mates = [speaker, *(thread for run in t.mates_but(speaker) for thread in run)]
+    return mates[: max(1, len(mates) * r.nbytes // t.tuning["wake"])]
+
+
 class Making:
     """A node's threads fold its blocks piece by piece, in turn, for a speaker to use.
-
-    Only as many as it is worth to wake: where there is little to do, the speaker alone.
 
     Parameters
     ----------
@@ -196,8 +200,7 @@ class Making:
 
     def __init__(self, t: Recorder, r: Reduction, pieces: list[Piece], speaker: int) -> None:
         self.t, self.r, self.pieces, self.speaker = t, r, pieces, speaker
-        mates = [speaker, *(thread for run in t.mates_but(speaker) for thread in run)]
-        self.mates = mates[: max(1, len(mates) * r.nbytes // t.tuning["wake"])]
+        self.mates = _makers(t, r, speaker)
         self.channel = t.channel()
         has = {blocks: bool(positions_of(t, r, t.my_node, blocks)) for _, _, blocks in pieces}
         numbers = iter(range(len(pieces)))
@@ -258,6 +261,7 @@ class Parts:
         self.t, self.r = t, r
         n = self.n = t.tree.node_count
         me = self.me = t.my_node
+        self.speaker = self._root(me)
         self.wanting = targets(t, r)
         grain = max(1, 64 // r.itemsize)
         grains = -(-r.each // grain)
@@ -269,7 +273,6 @@ class Parts:
         order = [(k, j) for j in range(self.rounds) for k in (*self.others, me)]
         self.order = [(k, j) for k, j in order if j < len(self.parts[k])]
         pieces = [self.parts[k][j] for k, j in self.order]
-        self.speaker = self._root(me)
         self.making = Making(t, r, pieces, self.speaker)
         self.made = dict(zip(self.order, self.making.number, strict=True))
         self.having = {blocks: order_of(t, r, blocks) for _, _, blocks in pieces}
@@ -282,8 +285,7 @@ class Parts:
         if t.me == self.speaker:
             with t.net():
                 self._between_nodes()
-        for i, piece in self.making.mine():
-            self.making.make(i, piece, self._made(i, piece[0]))
+        self._make()
         self._take()
         t.done(NODE, NODE, node_only=True)
 
@@ -291,6 +293,11 @@ class Parts:
         """Bytes of the largest piece of a part of so many."""
         t = self.t
         return t.unit(part, t.tuning["buffer"] // (self.DEPTH * self.n))
+
+    def _make(self) -> None:
+        """My share of my node's values."""
+        for i, piece in self.making.mine():
+            self.making.make(i, piece, self._made(i, piece[0]))
 
     def _take(self) -> None:
         """What is mine of the results."""
@@ -348,12 +355,14 @@ class Parts:
         self._coming: dict[tuple[int, int], int] = {}
         self._going: dict[tuple[int, int], int] = {}
         self._results: dict[tuple[int, int], int] = {}
+        self._sent: dict[int, int] = {}
         self._last = {told[-1]: i + 1 for i, told in enumerate(self._told_together())}
         for j in range(self.rounds + self._AHEAD + 1):
             if j < self.rounds:
                 self._values(j)
             if 0 <= j - self._AHEAD < self.rounds:
                 self._join(j - self._AHEAD)
+                self._used(j - self._AHEAD)
             if j > self._AHEAD:
                 self._tell(j - self._AHEAD - 1)
 
@@ -392,12 +401,19 @@ class Parts:
         i = self.made[me, j]
         if i is not None:
             self.making.wait(i)
+        self._free(j)
         parts = [self._value(k, j) if k == me else self._landing(k, j) for k in self.having[blocks]]
         if parts != [here]:
             t.fold(here, tree_of(parts), end - begin)
         for k in self.others:
             if k in self.wanting:
-                t.send(self._root(k), here, nbytes)
+                self._sent[j] = t.send(self._root(k), here, nbytes)
+
+    def _free(self, j: int) -> None:
+        """Until the result of a round may be put in its place."""
+
+    def _used(self, j: int) -> None:
+        """My node's values of a round have been sent and joined."""
 
     def _tell(self, j: int) -> None:
         """My node's threads of the results of a round."""
@@ -411,54 +427,78 @@ class Parts:
 
 
 class PartsToOne(Parts):
-    """The results go to one node; whatever is under way elsewhere is in BUFFERs.
+    """The results go to one node; whatever is under way elsewhere is in BUFFERs, in turn.
 
-    A maker's: what it made. The speaker's besides: what comes for each piece of its part, and
-    their results.
+    A maker's: what it made. The speaker's besides: what comes for its part, and their results.
     """
 
-    _ROUNDS = 2  # pieces of a part: a part is one, or two if not all of it has equally many blocks
-
-    @classmethod
-    def fits(cls, t: Recorder, r: Reduction) -> bool:
-        """Whether results so long go to one in parts, and there is room for them."""
-        n = t.tree.node_count
-        room = cls._ROUNDS * (2 * n + 1) * (r.nbytes // n + 128)
-        long = r.nbytes >= t.tuning["chain"]
-        return long and in_parts(t, r.nbytes) and room <= t.tuning["buffer"]
+    @staticmethod
+    def pays(t: Recorder, r: Reduction) -> bool:
+        """Whether results so long go to one in parts."""
+        return r.nbytes >= t.tuning["chain"] and in_parts(t, r.nbytes)
 
     def _width(self, part: int) -> int:
-        return -(-part // 64) * 64
+        t, n = self.t, self.n
+        # how many pieces a maker has in the rounds whose values may be under way
+        self.kept = -(-self.DEPTH * n // len(_makers(t, self.r, self.speaker)))
+        room = t.tuning["buffer"] // (self.kept + self.DEPTH * (n + 1)) // 64 * 64
+        whole = -(-part // 64) * 64
+        return whole if whole <= room else t.unit(part, room)
+
+    @property
+    def _words(self) -> int:
+        """How often makers are told: of rounds that make room for another one, and the last."""
+        return max(0, self.rounds - self.DEPTH) + 1
+
+    def _make(self) -> None:
+        for i, piece in self.making.mine():
+            round_ = self._round[i]
+            if round_ >= self.DEPTH:  # where this one goes
+                self.t.wait(self.final, self.speaker, round_ - self.DEPTH + 1)
+            self.making.make(i, piece, self._made(i, piece[0]))
+
+    @cached_property
+    def _round(self) -> dict[int, int]:
+        """The number of a piece that there is -> its round."""
+        return {i: j for (_, j), i in self.made.items() if i is not None}
 
     def _made(self, i: int, begin: int) -> Part:
-        return Operand(BUFFER).on(self.making.maker(i), self.making.turn(i) * self.width)
+        making = self.making
+        return Operand(BUFFER).on(making.maker(i), making.turn(i) % self.kept * self.width)
 
     def _landing(self, k: int, j: int) -> Part:
-        return self._behind(j * self.n + k)
+        return self._behind(j % self.DEPTH * (self.n + 1) + k)
 
     def _result(self, k: int, j: int) -> Part:
         if self.me in self.wanting:
             return super()._result(k, j)
-        return self._behind(self._ROUNDS * self.n + j)
+        return self._behind(j % self.DEPTH * (self.n + 1) + self.n)
 
     def _behind(self, slot: int) -> Part:
         """A place of the speaker's BUFFER behind all that it makes."""
-        return Operand(BUFFER).on(self.speaker, (self._ROUNDS * self.n + slot) * self.width)
+        return Operand(BUFFER).on(self.speaker, (self.kept + slot) * self.width)
 
     def _root(self, node: int) -> int:
         assert self.r.to is not None
         return self.t.acting_root(node, self.r.to)
 
+    def _free(self, j: int) -> None:
+        if (before := self._sent.get(j - self.DEPTH)) is not None:
+            self.t.need(before)
+
+    def _used(self, j: int) -> None:
+        if j + self.DEPTH < self.rounds:
+            self.t.signal(self.final, self.making.makers, j + 1)
+        elif j == self.rounds - 1:
+            self.t.signal(self.final, self.making.makers, self._words)
+
     def _tell(self, j: int) -> None:
-        """Results are where they are wanted; my node's makers, when I have all of their values."""
-        t = self.t
-        t.need(*(ticket for (_, round_), ticket in self._results.items() if round_ == j))
-        if j == self.rounds - 1:
-            t.signal(self.final, self.making.makers)
+        """Results are where they are wanted."""
+        self.t.need(*(ticket for (_, round_), ticket in self._results.items() if round_ == j))
 
     def _take(self) -> None:
-        if any(True for _ in self.making.mine()):
-            self.t.wait(self.final, self.speaker)
+        if any(True for _ in self.making.mine()):  # nobody reads my BUFFER any more
+            self.t.wait(self.final, self.speaker, self._words)
 
 
 def to_one(t: Recorder, r: Reduction) -> None:
@@ -466,10 +506,10 @@ def to_one(t: Recorder, r: Reduction) -> None:
 
     That is a chain of nodes if these are few for so many pieces. Short results come from a
     few nodes all at once, those that make only a few pieces of a chain in parts, each joined
-    by another node. A node's threads fold its pieces into their BUFFERs; of a pipeline's, two
-    of them ahead.
+    by another node; so do those whose nodes have an order, which is not a chain's. A node's
+    threads fold its pieces into their BUFFERs; of a pipeline's, two of them ahead.
     """
-    if PartsToOne.fits(t, r):
+    if r.exact or PartsToOne.pays(t, r):
         PartsToOne(t, r).record()
     else:
         WholeToOne(t, r).record()
