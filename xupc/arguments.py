@@ -102,11 +102,11 @@ def _same_address(x: Any, y: Any, first: int) -> bool:
         return False
 
 
-def _place(x: Any, first: int) -> tuple[int, int, int]:
+def _place(x: Any, first: int) -> tuple[int, int]:
     allocation, thread, offset = as_address(x)
     if isinstance(x, SharedArray) and allocation.blocksize:
         thread = first
-    return id(allocation), thread, offset
+    return thread, offset
 
 
 def flags_text(flags: Any) -> str:

@@ -283,11 +283,14 @@ class Computation(SharedCall):
                 f"got a pointer with affinity to thread {team.threads[dst.rank]}"
             )
         size, in_place = src.dtype.itemsize, bool(full & IN_PLACE)
-        self._in_range(src, _spans(layout, src.offset, size), n)
+        read = _spans(layout, src.offset, size)
+        self._in_range(src, read, n)
         if form.running:
-            self._in_range(dst, _spans(layouts[1], dst.offset, size), n)
-            if not in_place:
-                self._apart(dst, src, layouts[1], layout)
+            results = _spans(layouts[1], dst.offset, size)
+            self._in_range(dst, results, n)
+            if not in_place and _meet(results, read):
+                results = _spans(layouts[1], dst.offset, size, all_=True)
+                self._disjoint(dst, src, results, layout)
             return Running(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
         each = min(layout.block, n) if form.element_wise else 1
         where = [dst.rank]
@@ -298,7 +301,7 @@ class Computation(SharedCall):
         self._in_range(dst, spans, each)
         if form.everywhere:
             spans = [(t, *spans[0][1:]) for t in range(team.size)]
-        if not in_place:
+        if not in_place and _meet(spans, read):
             self._disjoint(dst, src, spans, layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
         exact = ordered or not form.element_wise or bool(full & REPRODUCIBLE)
@@ -330,15 +333,8 @@ class Computation(SharedCall):
                     f"{start + size}"
                 )
 
-    def _apart(self, dst: Operand, src: Operand, to: Layout, layout: Layout) -> None:
-        if dst.allocation is src.allocation:
-            size = src.dtype.itemsize
-            self._disjoint(dst, src, _spans(to, dst.offset, size, all_=True), layout)
-
     def _disjoint(self, dst: Operand, src: Operand, spans: Spans, layout: Layout) -> None:
         """OverlapError if dst's bytes and src's have any in common."""
-        if dst.allocation is not src.allocation:
-            return
         taken = {
             t: (a, b) for t, a, b in _spans(layout, src.offset, src.dtype.itemsize, all_=True)
         }
@@ -373,6 +369,12 @@ def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spa
     else:
         ends = [(t, *ends) for t, ends in layout.furthest().items()]
     return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def _meet(a: Spans, b: Spans) -> bool:
+    """Whether any offset may be in both: those of different allocations are different."""
+    (a_lo, a_hi), (b_lo, b_hi) = ((min(s[1] for s in x), max(s[2] for s in x)) for x in (a, b))
+    return a_lo < b_hi and b_lo < a_hi
 
 
 def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:

@@ -706,8 +706,9 @@ class Job:
         An allocation, or any of a heap.
         """
         for pending in list(self.unfinished):
-            if any(a is allocation or a.memory is memory for a in pending.allocations):
-                return pending.call
+            for a in pending.allocations:
+                if a.memory is memory or (allocation is not None and a.same(allocation)):
+                    return pending.call
         return ""
 
     # -- the end -----------------------------------------------------------------------
@@ -726,6 +727,7 @@ class Job:
                 self.teams[0].close()
             self.heap.close()
             self.release(self.heap)
+            self.heap.unmap()
             self.node_comm.Free()
         self.agreement.agree([0])  # of nothing, Open MPI would not wait
         guard.finished()

@@ -1,8 +1,9 @@
 """What shared arrays and pointers stand on: the heap's interface, and pieces of it.
 
 `Memory` is what they need of the job's heap; `Allocation` is one piece of it: where it lies, how
-it was dealt over the threads, and whether it is still live. An allocation is the same object for
-all arrays and pointers into it, so that freeing it is seen by all of them.
+it was dealt over the threads, and whether it is still live. What all threads allocated together is
+one object for all arrays and pointers into it, so that freeing it is seen by all of them; a pointer
+that came from elsewhere into what one thread allocated has an object of its own: see `same`.
 """
 
 from __future__ import annotations
@@ -208,6 +209,14 @@ class Allocation:
         # Views of the parts on my node. They live here, not in arrays, so that `retire` drops them.
         self._parts: dict[int, Bytes] = {}
         self._elements: dict[int, NDArray[Any]] = {}
+
+    def same(self, other: Allocation) -> bool:
+        """Whether both stand for one piece of the heap."""
+        return self is other or (
+            self.serial == other.serial
+            and self.offset == other.offset
+            and (self.first == other.first or "alloc" not in (self.kind, other.kind))
+        )
 
     @property
     def nbytes(self) -> int:

@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from common import Usable, raises
@@ -150,6 +151,14 @@ def outliving(team: xupc.Team, usable: Usable) -> list[Callable[[], object]]:
     return calls
 
 
+def mapped() -> int:
+    """Bytes of shared memory that xupc has mapped here."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ours = [line for line in lines if "/dev/shm/#" in line or "/dev/shm/xupc-" in line]
+    ends = [line.split()[0].split("-") for line in ours]
+    return sum(int(end, 16) - int(begin, 16) for begin, end in ends)
+
+
 def main() -> None:
     unusable("before init")
     wrong_arguments()
@@ -182,7 +191,9 @@ def main() -> None:
         assert again is team
         usable("with")
         calls = outliving(team, usable)
+        assert mapped() > 4 << 20, mapped()
     unusable("after finalize")
+    assert mapped() < 1 << 20, mapped()  # what outlives the heap does not keep it
     for when in ("after finalize", "of an earlier init"):
         for k, call in enumerate(calls):
             raises(NotInitializedError, ("finalized",), call, (when, k))
