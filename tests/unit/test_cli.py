@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from xupc import cli
-from xupc.cli import host, info, options
+from xupc import cli, host
+from xupc.cli import info, options
 from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe

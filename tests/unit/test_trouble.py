@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from xupc.cli import host, info, trouble
+from xupc import host
+from xupc.cli import info, trouble
 from xupc.cli.info import Facts, Heap, Thread
 from xupc.cli.mpi import Mpi, Probe
 

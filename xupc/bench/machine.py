@@ -38,7 +38,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import xupc
-from xupc.cli import host
+from xupc import host
 from xupc.engine.live import DONE, PENDING
 from xupc.engine.native import lower
 from xupc.engine.native_core import core

@@ -34,7 +34,7 @@ import psutil
 from mpi4py import MPI
 
 import xupc
-from xupc.cli import host
+from xupc import host
 from xupc.engine.native_core import core
 from xupc.topology import read_boot_id
 
@@ -562,7 +562,7 @@ def about(team: Any) -> dict[str, Any]:
     text = MPI.Get_library_version().strip("\0\n ")
     first = text.splitlines()[0].partition(",")[0].replace("Version:", "")
     device = next((w for w in text.split() if w.startswith(("ch3:", "ch4:"))), "")
-    cores = MPI.COMM_WORLD.allgather(sorted(_affinity()))
+    cores = MPI.COMM_WORLD.allgather(sorted(host.affinity()))
     place = team.place
     return {
         "xupc": xupc.__version__,
@@ -606,12 +606,6 @@ def _timer() -> float:
     for _ in range(rounds):
         clock()
     return (clock() - begin) / rounds
-
-
-def _affinity() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 def _binding(cores: list[list[int]]) -> str:

@@ -26,7 +26,8 @@ from click.core import ParameterSource
 from xupc.bench.settings import Shape
 from xupc.topology import threads_of_nodes
 
-from . import host, info, job_script, options
+from .. import host
+from . import info, job_script, options
 from .bench import bench_command, check_arguments
 from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .hang import hang_report_command

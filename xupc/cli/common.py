@@ -10,7 +10,7 @@ import click
 
 from xupc.topology import parse_nodes
 
-from .host import available_cores
+from ..host import available_cores
 from .launcher import EXIT_ENVIRONMENT
 from .watch import RANK_VARIABLES
 

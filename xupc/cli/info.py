@@ -23,7 +23,8 @@ from xupc.selection_file import find as find_table
 from xupc.selection_file import load as load_table
 from xupc.topology import diagnose, read_host_record
 
-from . import host, trouble
+from .. import host
+from . import trouble
 from .mpi import (
     FAMILY_NAMES,
     LaunchError,

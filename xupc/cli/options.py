@@ -13,7 +13,7 @@ import numpy as np
 from xupc.bench.settings import SYNCS, Shape, size_of, sizes_between
 from xupc.topology import threads_of_nodes
 
-from . import host
+from .. import host
 from .common import check_nodes
 
 __all__ = [

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import host
 from ..errors import (
     CollectiveMismatchError,
     HangError,
@@ -36,7 +37,6 @@ from ..memory.global_zone import TABLE_BYTES, GlobalZone
 from ..memory.heap import RANGE, Heap
 from ..memory.segment import (
     Segment,
-    cgroup_folders,
     drop_lock,
     free_space,
     shm_dir,
@@ -66,23 +66,6 @@ __all__ = ["Job", "RemoteMemory", "Settings", "Settling"]
 ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
 START_LEAST = 10.0  # seconds for MPI's start, whatever the timeout: programs load at their own pace
-
-
-def _affinity() -> set[int]:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
-
-
-def _cpu_limit() -> int | None:
-    """Whole cores that the cgroup grants, None without a limit."""
-    for folder in cgroup_folders():
-        with contextlib.suppress(OSError, ValueError):
-            quota, period = (folder / "cpu.max").read_text().split()
-            if quota != "max":
-                return max(1, int(quota) // int(period))
-    return None
 
 
 class Settings:
@@ -451,8 +434,8 @@ class Job:
         mates = len(self.machine)
         index = self.machine.index(self.me)
         comm = self.link.split(self.machine[0])
-        cores = set().union(*comm.allgather(_affinity()))
-        self.cores = min(len(cores), _cpu_limit() or len(cores))
+        cores = frozenset().union(*comm.allgather(host.affinity()))
+        self.cores = host.within_limit(len(cores))
         self.oversubscribed = mates > self.cores
         nodes = sorted({self.tree.node_of(t) for t in self.machine})
         sizes = [self._sync_bytes(self.tree.node_size(n)) for n in nodes]

@@ -30,12 +30,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import host
 from ..errors import HeapError
 
 __all__ = [
     "Segment",
     "attach",
-    "cgroup_folders",
     "create",
     "drop_lock",
     "free_space",
@@ -49,7 +49,6 @@ __all__ = [
 NAME_PREFIX = "xupc-"
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _FALLOC_PUNCH = 0x02 | 0x01  # PUNCH_HOLE | KEEP_SIZE
-CGROUP = Path("/sys/fs/cgroup")
 RESERVE = 32 << 20  # of a limit, or an eighth of it: for what the threads need besides the heap
 
 
@@ -282,9 +281,9 @@ def cgroup_headroom() -> int | None:
     Beyond the limit the kernel kills, and counts late: hence a reserve.
     """
     least: int | None = None
-    for folder in cgroup_folders():
-        limit = _number(folder / "memory.max") or _number(folder / "memory.limit_in_bytes")
-        used = _number(folder / "memory.current") or _number(folder / "memory.usage_in_bytes")
+    for folder in host.groups("memory"):
+        limit = _first(folder, "memory.max", "memory.limit_in_bytes")
+        used = _first(folder, "memory.current", "memory.usage_in_bytes")
         if limit is None or limit >= 1 << 60:
             continue
         reserve = min(limit // 8, RESERVE)
@@ -293,36 +292,10 @@ def cgroup_headroom() -> int | None:
     return least
 
 
-def cgroup_folders() -> list[Path]:
-    """My cgroups' folders and those above, innermost first."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return []
-    folders = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            base = CGROUP
-        elif "memory" in controllers.split(","):
-            base = CGROUP / "memory"
-        else:
-            continue
-        here = base / path.lstrip("/")
-        while True:
-            folders.append(here)
-            if here == base or base not in here.parents:
-                break
-            here = here.parent
-    return folders
-
-
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def _first(folder: Path, *names: str) -> int | None:
+    """The number in the first of some files that has one."""
+    found = (host.number(host.read(folder / name)) for name in names)
+    return next((n for n in found if n is not None), None)
 
 
 def _inactive_file(folder: Path) -> int:

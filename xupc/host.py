@@ -19,12 +19,16 @@ __all__ = [
     "cpu_limit",
     "cpus_allowed",
     "governors",
+    "groups",
     "load_average",
     "memory_closed",
     "memory_limit",
+    "number",
     "numa_nodes",
+    "read",
     "siblings",
     "two_cores",
+    "within_limit",
 ]
 
 _CPUS = Path("/sys/devices/system/cpu")
@@ -51,7 +55,7 @@ def cpus_allowed() -> int:
 def cpu_limit(cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF) -> float | None:
     """Return the smallest processor quota of this process's cgroups, in processors, or None."""
     limits = []
-    for group in _groups("cpu", cgroups, proc_self):
+    for group in groups("cpu", cgroups, proc_self):
         quota, period = _quota(group)
         if quota is not None and quota > 0 and period:
             limits.append(quota / period)
@@ -59,30 +63,32 @@ def cpu_limit(cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF) -> float |
 
 
 def _quota(group: Path) -> tuple[int | None, int | None]:
-    text = _read(group / "cpu.max")  # version 2: "max 100000" or "200000 100000"
+    text = read(group / "cpu.max")  # version 2: "max 100000" or "200000 100000"
     if text is not None:
         quota, _, period = text.partition(" ")
-        return _number(quota), _number(period or "100000")
+        return number(quota), number(period or "100000")
     return (
-        _number(_read(group / "cpu.cfs_quota_us")),
-        _number(_read(group / "cpu.cfs_period_us")),
+        number(read(group / "cpu.cfs_quota_us")),
+        number(read(group / "cpu.cfs_period_us")),
     )
 
 
 def memory_limit(cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF) -> int | None:
     """Return the smallest memory limit of this process's cgroups, in bytes, or None."""
     limits = []
-    for group in _groups("memory", cgroups, proc_self):
+    for group in groups("memory", cgroups, proc_self):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = _number(_read(group / name))
+            limit = number(read(group / name))
             if limit is not None and limit < _NO_LIMIT:
                 limits.append(limit)
     return min(limits, default=None)
 
 
-def _groups(controller: str, cgroups: Path, proc_self: Path) -> Iterator[Path]:
-    """Yield the directories of this process's cgroup and of all those above it."""
-    for line in (_read(proc_self / "cgroup") or "").splitlines():
+def groups(
+    controller: str, cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF
+) -> Iterator[Path]:
+    """Yield the directories of this process's cgroup and of all those above it, innermost first."""
+    for line in (read(proc_self / "cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             mount = cgroups
@@ -97,14 +103,16 @@ def _groups(controller: str, cgroups: Path, proc_self: Path) -> Iterator[Path]:
                 yield mount / group
 
 
-def _read(path: Path) -> str | None:
+def read(path: Path) -> str | None:
+    """Return what a file of the system says, None where there is none."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
 
 
-def _number(text: str | None) -> int | None:
+def number(text: str | None) -> int | None:
+    """Return the number that a text is, None for any other."""
     try:
         return None if text is None else int(text)
     except ValueError:
@@ -123,7 +131,7 @@ def _numbers(text: str | None) -> frozenset[int]:
 
 def siblings(core: int, cpus: Path = _CPUS) -> frozenset[int]:
     """Return the processors that are hardware threads of the same core, itself included."""
-    return _numbers(_read(cpus / f"cpu{core}/topology/thread_siblings_list")) | {core}
+    return _numbers(read(cpus / f"cpu{core}/topology/thread_siblings_list")) | {core}
 
 
 def two_cores(
@@ -154,23 +162,23 @@ def caches(cpus: Path = _CPUS) -> dict[frozenset[int], int]:
 
 def _cache(index: Path) -> tuple[int, int, frozenset[int]]:
     """Return (level, bytes, the processors that share it)."""
-    size = _read(index / "size") or "0"  # "32768K"
+    size = read(index / "size") or "0"  # "32768K"
     unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-    sharers = _numbers(_read(index / "shared_cpu_list"))
-    return _number(_read(index / "level")) or 0, (_number(size.rstrip("KM")) or 0) * unit, sharers
+    sharers = _numbers(read(index / "shared_cpu_list"))
+    return number(read(index / "level")) or 0, (number(size.rstrip("KM")) or 0) * unit, sharers
 
 
 def numa_nodes(cores: frozenset[int], nodes: Path = _NUMA) -> int:
     """Return over how many NUMA nodes some processors are spread; 1 where there are none."""
-    lists = (_numbers(_read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
+    lists = (_numbers(read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
     return max(1, sum(bool(cores & node) for node in lists))
 
 
 def memory_closed(scope: Path = _PTRACE_SCOPE, proc_self: Path = _PROC_SELF) -> bool:
     """Return whether the kernel keeps processes of one user from reading each other's memory."""
-    if not _number(_read(scope)):
+    if not number(read(scope)):
         return False
-    rows = (_read(proc_self / "status") or "").splitlines()
+    rows = (read(proc_self / "status") or "").splitlines()
     mine = next((row.split()[1] for row in rows if row.startswith("CapEff:")), "0")
     return not int(mine, 16) >> _CAP_SYS_PTRACE & 1
 
@@ -178,7 +186,7 @@ def memory_closed(scope: Path = _PTRACE_SCOPE, proc_self: Path = _PROC_SELF) -> 
 def governors(cpus: Path = _CPUS) -> tuple[str, ...]:
     """Return the frequency governors in use, without repetition; none where there is no choice."""
     files = cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
-    return tuple(sorted({name for file in files if (name := _read(file))}))
+    return tuple(sorted({name for file in files if (name := read(file))}))
 
 
 def load_average() -> float:
@@ -191,9 +199,13 @@ def load_average() -> float:
 
 def available_cores() -> int:
     """Return how many threads can run at once: affinity mask and quota together, at least 1."""
+    return within_limit(cpus_allowed())
+
+
+def within_limit(cores: int) -> int:
+    """Return how many of some processors the quota grants, at least 1."""
     limit = cpu_limit()
-    allowed = cpus_allowed()
-    return max(1, allowed if limit is None else min(allowed, int(limit)))
+    return cores if limit is None else max(1, min(cores, int(limit)))
 
 
 def c_compiler() -> str | None:
