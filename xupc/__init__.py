@@ -141,9 +141,9 @@ MYTHREAD: int
 
 def __getattr__(name: str) -> Any:
     if name == "THREADS":
-        return _runtime.world().size
+        return _runtime.threads().size
     if name == "MYTHREAD":
-        return _runtime.world().rank
+        return _runtime.threads().rank
     raise AttributeError(f"module 'xupc' has no attribute {name!r}")
 
 

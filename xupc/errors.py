@@ -39,6 +39,14 @@ def show(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def said(error: object) -> str:
+    """The text of an error, which may be a user's own and have none to give."""
+    try:
+        return str(error)
+    except Exception:
+        return f"<{type(error).__name__}, whose str raises an error>"
+
+
 def show_dtype(dtype: object) -> str:
     """A dtype as it was given, in a message: the same for a text and for what it names."""
     try:

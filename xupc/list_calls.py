@@ -152,14 +152,15 @@ class Remembered:
     shared: list[bytes]
     reading: Reading | None = None
 
+    @property
+    def usable(self) -> bool:
+        """Whether all that it uses is still there."""
+        call = self.call
+        return call.team.usable and all(allocation.live for allocation in call.allocations)
+
     def same_arguments(self) -> bool:
         """Whether private lists hold the same, and all memory is still there."""
-        call = self.call
-        return (
-            call.team.usable
-            and all(allocation.live for allocation in call.allocations)
-            and all(contents(given) == copy for given, copy in self.copies)
-        )
+        return self.usable and all(contents(given) == copy for given, copy in self.copies)
 
     def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
         """Whether shared lists hold the same as then."""
@@ -196,7 +197,9 @@ class ListCall(SharedCall):
             if known.same_lists(elements):
                 known.instance.execute()
                 return None
-        call = self._check_call(args, kwargs)
+            call = known.call
+        else:
+            call = self._check_call(args, kwargs)
         prepared = self._prepared(call, elements)
         if call.posted:
             return prepared.run()
@@ -219,6 +222,8 @@ class ListCall(SharedCall):
             args, kwargs = arguments
             self.remember(args, instance, kwargs)
             return
+        # what was freed is not to be kept alive
+        self._known = {k: known for k, known in self._known.items() if known.usable}
         if len(self._known) >= CALLS:
             self._known.pop(next(iter(self._known)))
         self._known[key] = Remembered(arguments, call, instance, copies, shared)

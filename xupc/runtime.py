@@ -45,10 +45,25 @@ def world() -> Team:
     ------
     NotInitializedError
         Before `init` and after `finalize`, and in a forked child.
+    XupcError
+        If the job is broken.
+    """
+    team = threads()
+    team.job.check()
+    return team
+
+
+def threads() -> Team:
+    """The team of all threads, to ask for their number and mine: of a broken job, too.
+
+    Raises
+    ------
+    NotInitializedError
+        As `world`.
     """
     if _world is None:
         raise NotInitializedError("call xupc.init() first")
-    _world.job.check()
+    _world.job.check_there()
     return _world
 
 
@@ -177,6 +192,8 @@ def _seconds(value: float | str | None) -> float | None:
     if value is None or value == "":
         return None
     try:
+        if isinstance(value, bool):
+            raise TypeError
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"init: timeout: expected seconds, got {show(value)}") from None

@@ -73,8 +73,9 @@ def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -
         try:
             return np.array(values, dtype).reshape(-1)
         except OverflowError:
+            given = values if len(values) > 1 else values[0]
             raise OverflowError(
-                f"{call}: value: expected an int of at most 64 bits, got {show(values)}"
+                f"{call}: value: expected an int of at most 64 bits, got {show(given)}"
             ) from None
     out = np.zeros((len(values), _ENVELOPE), np.uint8)
     for row, value in zip(out, values, strict=True):

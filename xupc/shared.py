@@ -244,7 +244,11 @@ class SharedPointer:
                 f"expected a multiple of {new.alignment}"
             )
         if blocksize is not None:
-            block = resolve_blocksize(_integer(blocksize, "p.cast", "blocksize"), 0, 1, "p.cast")
+            block = _integer(blocksize, "p.cast", "blocksize")
+            if block < 0:
+                raise ValueError(
+                    f"p.cast: blocksize is {show(blocksize)}: expected an int >= 0 or None"
+                )
         kept = block == self._blocksize and new.itemsize == old.itemsize
         phase = self._phase if kept else 0
         return SharedPointer(self._allocation, self._rank, phase, self._addr, block, new)
@@ -843,7 +847,10 @@ def _pointer_entry(value: Any) -> Any:
     if value is None:
         return _NULL
     if isinstance(value, SharedPointer | SharedArray):
-        return _record(_as_pointer(value), whole=False)
+        record = _record(_as_pointer(value), whole=False)
+        if abs(record.addr) >> 63:
+            raise ValueError(f"A[i] = v: v: offset {show(record.addr)} is beyond any memory")
+        return record
     if isinstance(value, np.void) and is_pointer_dtype(value.dtype):
         return value
     raise TypeError(f"A[i] = v: v is {show(value)}: expected a SharedPointer or None")

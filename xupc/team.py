@@ -475,6 +475,10 @@ class Team:
     def function_failed(self, error: Exception, call: str) -> None:
         """A function raised in a call of mine: all threads will when they next meet."""
         if self._failure is None:
+            if isinstance(error, StopIteration):  # which would end a generator on its way
+                text = f"the function of {call} raised {error!r}"
+                error, cause = RuntimeError(text), error
+                error.__cause__ = cause
             error.add_note(f"raised by the function of {call} on thread {self.rank}")
             self._failure = error, call
             # another one on each thread: all may have failed alike

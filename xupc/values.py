@@ -613,13 +613,20 @@ class ArrayPlan(BoundPlan):
             if mine is not None and mine is not theirs
         ]  # fmt: skip
 
-    def _enter(self, *, posted: bool) -> None:
-        """As `BoundPlan._enter`; what arrays that are not contiguous hold is copied now."""
-        super()._enter(posted=posted)
+    def _fill(self) -> None:
+        """Copy what arrays that are not contiguous hold, when the call begins.
+
+        Not when it is posted: an earlier one may be under way with what they held then.
+        """
         for mine, theirs in self.copies:
             mine[...] = theirs.reshape(mine.shape)
 
+    def _steps(self) -> Iterator[Any]:
+        self._fill()
+        yield from self.ready.steps()
+
     def _run(self) -> None:
+        self._fill()
         if self.instance is None:
             return
         if not self.copies and self.team.job.native:
@@ -628,7 +635,7 @@ class ArrayPlan(BoundPlan):
         self.ready.finish()
 
     def _pending(self) -> Pending:
-        return Pending(self.team, self.ready.steps(), self._record)
+        return Pending(self.team, self._steps(), self._record)
 
 
 @dataclass(slots=True)

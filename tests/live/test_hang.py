@@ -40,6 +40,23 @@ def test_every_waiting_thread_names_who_is_missing(
 
 
 @ONCE
+def test_threads_know_who_they_are_when_the_job_is_broken() -> None:
+    program = """
+        import time, xupc
+        team = xupc.init()
+        if team.rank == 0:
+            time.sleep(3)
+        try:
+            xupc.barrier()
+        except xupc.HangError:
+            print(f"I am {xupc.MYTHREAD} of {xupc.THREADS}", flush=True)
+            raise
+    """
+    result = launch(2, program, env=TIMEOUT)
+    assert "I am 1 of 2" in result.stdout, result.report()
+
+
+@ONCE
 @pytest.mark.skipif(core is None, reason="nobody else can look at the clock meanwhile")
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 def test_mpi_s_start_has_a_limit(via: str) -> None:

@@ -6,12 +6,14 @@ import dataclasses
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from launch import PROJECT
 
 from xupc import cli, host
 from xupc.cli import info, options
@@ -22,7 +24,9 @@ from xupc.cli.mpi import LaunchError, Mpi, Probe
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
 GOOD = info.Facts(
     python="3.12.1",
-    versions={"xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0"},
+    versions={
+        "xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0", "psutil": "6.0.0", "click": "8.2.0",
+    },
     probe=Probe("MPICH Version:      5.0.2", "/env/lib/libmpi.so.12", "multiple"),
     mpi=MPICH,
     core="/x/_core.so",
@@ -209,12 +213,21 @@ def test_info_with_nothing_wrong() -> None:
     assert "0x00001234" in shown
 
 
+def test_versions_needed_are_those_of_the_package() -> None:
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        wanted = tomllib.load(file)["project"]["dependencies"]
+    names_and_versions = [spec.split(">=") for spec in wanted]
+    assert {
+        name: tuple(map(int, version.split(".")[:2])) for name, version in names_and_versions
+    } == info.REQUIRED
+
+
 @pytest.mark.parametrize(
     ("change", "words", "fatal"),
     [
         ({"python": "3.10.4"}, "Python 3.10.4 is too old: 3.11", True),
         ({"versions": {"numpy": "2.1.0"}}, "mpi4py is not installed", True),
-        ({"versions": {"numpy": "1.25.1", "mpi4py": "4.0.0"}}, "numpy 1.25.1 is too old", True),
+        ({"versions": {"numpy": "1.26.4", "mpi4py": "4.1.0"}}, "numpy 1.26.4 is too old", True),
         ({"probe": Probe(error="cannot load libmpi")}, "cannot load libmpi", True),
         ({"probe": Probe("MPICH Version: 5.0.2", error="no answer")}, "MPI does not start", True),
         ({"tuning_error": "tuning table t: version"}, "tuning table t: version", True),

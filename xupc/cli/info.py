@@ -51,7 +51,7 @@ __all__ = [
 CORE = "xupc.engine._core"
 SHM_DEFAULT = "/dev/shm"
 MIN_PYTHON = (3, 11)
-REQUIRED = {"numpy": (1, 26), "mpi4py": (4, 0)}
+REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2)}
 
 # For spotting a misspelt one.
 VARIABLES = frozenset(

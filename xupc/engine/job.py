@@ -31,6 +31,7 @@ from ..errors import (
     HeapError,
     NotInitializedError,
     XupcError,
+    said,
 )
 from ..fingerprint import fingerprint
 from ..memory.global_zone import TABLE_BYTES, GlobalZone
@@ -44,7 +45,7 @@ from ..memory.segment import (
     try_lock,
 )
 from ..plan.steps import BUFFER_BYTES, SLOT_BYTES, SLOTS
-from ..topology import HostRecord, Tree, diagnose, node_tree, read_host_record
+from ..topology import Tree, node_tree, read_host_record
 from .agreement import Agreement
 from .control import Control, control_bytes
 from .guard import Guard
@@ -335,7 +336,7 @@ class Job:
         self._agree_settings()
         self.prepared = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
-        self.machine, self.warnings = self._find_machine(deadline)
+        self.machine = self._find_machine(deadline)
         self._agree_segments()
         self.tree = self._find_tree()
         self.node = self.tree.node_of(self.me)
@@ -381,13 +382,13 @@ class Job:
         records = [Record("init", theirs) for theirs in comm.allgather(arguments)]
         raise CollectiveMismatchError(compare(records, range(self.threads))["text"])
 
-    def _find_machine(self, deadline: Deadline) -> tuple[list[int], list[str]]:
-        """Threads that proved to share memory with me, and what is odd about host ids."""
+    def _find_machine(self, deadline: Deadline) -> list[int]:
+        """Threads that proved to share memory with me."""
         record = read_host_record(shm_dir())
         machine, lookout, self._no_segment = find_neighbours(self.link.comm, record, self.who)
         if lookout is not None:
             deadline.look_out(lookout)
-        return machine, self._odd_records(record, machine)
+        return machine
 
     def _agree_segments(self) -> None:
         """HeapError on every thread if segments cannot be made somewhere."""
@@ -395,14 +396,6 @@ class Job:
         first = comm.allreduce(self.me if self._no_segment else self.threads, op=mpi.MIN)
         if first < self.threads:
             raise HeapError(f"init: {comm.bcast(self._no_segment, root=first)} (thread {first})")
-
-    def _odd_records(self, record: HostRecord, machine: list[int]) -> list[str]:
-        """Warnings about gethostid, from one record per machine (thread 0 gets them)."""
-        mine = record.pack() if machine[0] == self.me else None
-        rows = self.link.comm.gather(mine)
-        if rows is None:
-            return []
-        return diagnose([HostRecord.unpack(row) for row in rows if row is not None])
 
     def _find_tree(self) -> Tree:
         """The node tree: machines, split as ``nodes`` asks."""
@@ -606,12 +599,16 @@ class Job:
     # -- state -------------------------------------------------------------------------
     def check(self) -> None:
         """Raise if nothing can be called any more."""
+        self.check_there()
+        if self.broken is not None:
+            raise XupcError(f"the job is broken: {self.broken}") from self.broken
+
+    def check_there(self) -> None:
+        """Raise if there is no job any more; a broken one knows who its threads are."""
         if os.getpid() != self.pid:
             raise NotInitializedError("a forked child cannot use its parent's xupc")
         if self.ended:
             raise NotInitializedError("xupc has been finalized; this is of an init() before that")
-        if self.broken is not None:
-            raise XupcError(f"the job is broken: {self.broken}") from self.broken
 
     def check_outside(self, call: str) -> None:
         """Raise if it is made by a function that a collective has called."""
@@ -729,12 +726,13 @@ class Job:
             segment.segment.close_fd()
 
     def end_job(self, status: int, error: BaseException | None = None) -> None:
-        """End the whole job without waiting for anybody, because of an error.
+        """End the whole job and this process without waiting for anybody, because of an error.
 
-        Returns where there is nobody else.
+        Returns in init where MPI has not begun, or cannot be ended.
         """
         why = ""
         if error is not None:
             kind = type(error).__name__
-            why = f"{kind}: {error}" if str(error) else kind
+            text = said(error)
+            why = f"{kind}: {text}" if text else kind
         self.guard.end_job(status, why, ours=isinstance(error, XupcError))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import errors
-from ..errors import CollectiveMismatchError, XupcError
+from ..errors import CollectiveMismatchError, XupcError, said
 from .whereabouts import range_text, ranges
 
 __all__ = ["Record", "Verdict", "compare", "first_apart"]
@@ -98,7 +98,7 @@ class Record:
         """For the wire."""
         error = None
         if self.error is not None:
-            error = [type(self.error).__name__, str(self.error)]
+            error = [type(self.error).__name__, said(self.error)]
         return {
             "name": self.name,
             "arguments": self.arguments,
@@ -147,11 +147,11 @@ def compare(
     """
     for thread, r in zip(threads, records, strict=True):
         if r.raised:
-            return {"raised": r.raised, "thread": thread, "call": r.name, "words": str(r.error)}
+            return {"raised": r.raised, "thread": thread, "call": r.name, "words": said(r.error)}
     for calls in (records, earlier or ()):
         bad = [(t, r) for t, r in zip(threads, calls, strict=False) if r and r.error is not None]
         if bad:
-            failed = {str(thread): str(r.error) for thread, r in bad}
+            failed = {str(thread): said(r.error) for thread, r in bad}
             shared = any(r.shared_error for _, r in bad)
             return {"failed": failed, "shared": shared, "earlier": calls is not records}
     if earlier is None:

@@ -5,8 +5,10 @@ Argument: how many cases. Memory is modelled whole, on all threads: each compare
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -189,12 +191,34 @@ def errors(usable: Usable) -> None:
     usable("freed")
 
 
+def from_elsewhere(usable: Usable) -> None:
+    """A pointer that was sent has an allocation of its own, and stands for the same memory."""
+    X, T = xupc, xupc.THREADS
+    given = X.global_alloc(64 * T, "i8", 64) + 0 if X.MYTHREAD == 0 else None
+    p = X.allv_broadcast(given, 0)
+    q = pickle.loads(pickle.dumps(p))
+    for far in (p, q):
+        for call, more in ((X.all_prefix_reduce, ()), (X.all_reduce_mpi, (32,))):
+            bad = partial(call, far + 1, p, X.ADD, 48, *more)
+            raises(OverlapError, (call.__name__,), bad)
+        X.all_exchange(far, p, 8)
+        X.all_exchange(far, p, 8, HERE)
+        X.all_reduce_mpi_all(far, p, X.ADD, 64 * T, flags=HERE)
+        X.all_prefix_reduce(far, p, X.ADD, 64 * T, flags=HERE)
+        usable("a pointer from elsewhere")
+    handle = X.all_exchange(q, q, 8, xupc.ASYNC)
+    raises(ValueError, ("all_free", "all_exchange"), lambda: X.all_free(p))
+    handle.wait()
+    X.all_free(p)
+
+
 def main() -> None:
     count = int(sys.argv[1])
     xupc.init(timeout=40)
     moves(count)
     computations(count)
     errors(Usable())
+    from_elsewhere(Usable())
     done(count)
 
 

@@ -58,6 +58,13 @@ class BadError(Exception):
         super().__init__(f"bad {a} {b}")
 
 
+class SilentError(Exception):
+    """Has no text to give."""
+
+    def __str__(self) -> str:
+        raise ValueError("in str")
+
+
 class Trouble:
     """Arrays, and correct calls between the bad ones."""
 
@@ -257,6 +264,34 @@ class Trouble:
             assert ("zero" if kind is ZeroDivisionError else "bad 1 2") in str(hit[0]), (what, hit)
             self.usable(what)
 
+    def odd_errors(self, form: str, odd: int) -> None:
+        """Of those that would end a generator on their way, and those that have no text."""
+        f, A, B, T = FORMS[form], self.A, self.B, xupc.THREADS
+        errors: list[tuple[Exception, type[BaseException], str]] = [
+            (StopIteration("mine"), RuntimeError, "raised StopIteration('mine')"),
+            (SilentError(), SilentError, ""),
+        ]
+        for error, kind, words in errors:
+            self.count += 1
+            called: list[int] = []
+
+            def function(a: Any, b: Any, error: Exception = error, called: Any = called) -> Any:
+                called.append(1)
+                if odd == xupc.MYTHREAD:
+                    raise error
+                return a
+
+            hit: Exception | None = None
+            try:
+                f(B, A, Op.NONCOMM_FUNC, 24 * T, func=function)
+            except Exception as e:
+                hit = e
+            assert hit is not None or not (odd == xupc.MYTHREAD and called), (form, kind)
+            if hit is not None:
+                assert type(hit) in (kind, xupc.XupcError), (form, kind, type(hit))
+                assert type(hit) is SilentError or words in str(hit), (form, kind, str(hit))
+            self.usable((form, kind))
+
     def wrong_results(self, form: str) -> None:
         """What a function returns must be one value of the type, or an array like its own."""
         f, A, B, T = FORMS[form], self.A, self.B, xupc.THREADS
@@ -352,6 +387,7 @@ def main() -> None:
         else:
             for odd in odds[k % every :: every]:
                 trouble.raising(form, odd)
+            trouble.odd_errors(form, odds[k % len(odds)])
             trouble.wrong_results(form)
             trouble.calling_functions(form)
             trouble.calls_of_functions(form)
