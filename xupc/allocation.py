@@ -42,8 +42,7 @@ def _layout(
     n = _nelems(nelems, call)
     kind = check_dtype(dtype, call)
     block = resolve_blocksize(blocksize, n, threads, call)
-    part = n if block == 0 else local_count(0, n, block, threads)
-    return n, kind, block, part * kind.itemsize
+    return n, kind, block, local_count(0, n, block, threads) * kind.itemsize
 
 
 def all_alloc(
@@ -108,7 +107,7 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
     _reap(team)
     # All threads of this machine take from the same space, also where it is split into nodes.
     parts = {
-        rank: _part_bytes(rank, n, dtype, block, team.size)
+        rank: local_count(rank, n, block, team.size) * dtype.itemsize
         for thread in job.machine
         if (rank := team.rank_of(thread)) is not None
     }
@@ -130,12 +129,6 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
         heap.unfind(offset)
         raise
     return offset
-
-
-def _part_bytes(rank: int, n: int, dtype: np.dtype[Any], block: int, threads: int) -> int:
-    if block == 0:
-        return n * dtype.itemsize if rank == 0 else 0
-    return local_count(rank, n, block, threads) * dtype.itemsize
 
 
 def _reap(team: Team) -> None:

@@ -501,7 +501,8 @@ def _broadcast_x(dst: Any, src: Any, nbytes: Any, flags: Any = 0, team: Any = No
 
 _BLOCKS = """\
     dst{s} : SharedArray or SharedPointer
-        Displacements are counted from there, an array's from element 0.
+        Displacements are counted from there, an array's from element 0; where the team's
+        first thread has not that one, from the start of its part on that thread.
 """
 _SIZES = """\
     dst_blk{s}, typesize : int, optional

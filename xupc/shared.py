@@ -849,7 +849,7 @@ def _pointer_entry(value: Any) -> Any:
     if isinstance(value, SharedPointer | SharedArray):
         record = _record(_as_pointer(value), whole=False)
         if abs(record.addr) >> 63:
-            raise ValueError(f"A[i] = v: v: offset {show(record.addr)} is beyond any memory")
+            raise OverflowError(f"A[i] = v: v: offset {show(record.addr)} is beyond any memory")
         return record
     if isinstance(value, np.void) and is_pointer_dtype(value.dtype):
         return value

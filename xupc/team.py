@@ -228,7 +228,7 @@ class Team:
         if not (least and self.tuning["tried"]):
             return least
         cores = min(self.job.cores, self.rank_tree.node_size(self.node_number))
-        return max(least, int(self.job.bypass) * cores)
+        return max(least, self.job.bypass * cores)
 
     def unsettled(self, thread: int) -> Settling | None:
         """What has to be asked before memory of a thread of another node is accessed.

@@ -225,4 +225,4 @@ def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(machine, "core", Core)
         monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
-        assert machine.bypass_pays() == pays
+        assert machine.bypass_from() == pays

@@ -819,7 +819,7 @@ class TestPointersAsData:
         P, A = memory.array(4, pointer_dtype), memory.array(4)
         with pytest.raises(ValueError, match="broadcast"):
             P[0:3] = [A, None]
-        with pytest.raises(OverflowError):
+        with pytest.raises(OverflowError, match=r"A\[i\] = v: v: offset 40+"):
             P[0] = A.ptr(1).cast(blocksize=0) + 10**30
 
     def test_garbage_is_refused(self, memory: FakeMemory) -> None:

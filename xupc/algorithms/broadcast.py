@@ -124,7 +124,7 @@ def _lead(
     if parent is None:
         source, targets = src.on(root), t.mates()
     else:
-        source, targets = dst.on(t.me), t.others()
+        source, targets = dst.on(t.me), tuple(t.mates_but(t.me))
         t.need(t.recv(t.tree.node_root(parent), source, nbytes))
     for child in children:
         t.send(t.tree.node_root(child), source, nbytes)

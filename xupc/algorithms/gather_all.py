@@ -150,7 +150,7 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         t.need(ticket)
     if isinstance(src, InPlace):  # their own blocks, too, are written over, with what they are
         t.join()
-    for run in t.others():
+    for run in t.mates_but(t.me):
         t.copy(dst.across(run), dst.on(t.me), nbytes * t.size, run.count)
 
 

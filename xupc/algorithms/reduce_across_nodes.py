@@ -423,7 +423,7 @@ class Parts:
                 if k != self.me:
                     t.need(self._results[k, j])
                 if word := self._last.get((k, j)):
-                    t.signal(self.final, t.others(), word)
+                    t.signal(self.final, t.mates_but(t.me), word)
 
 
 class PartsToOne(Parts):

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
-from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from cpython.long cimport PyLong_CheckExact
 
 from numpy import generic
 
@@ -93,7 +93,7 @@ cdef extern from "core.h" nogil:
         void *word
     int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
-    int XS_COPY, XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     const xk_kernel *xk_find(int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
@@ -262,7 +262,7 @@ cdef class Team:
     cdef object keep
     cdef readonly uint64_t since  # the operation after which all threads began anew
     cdef list records  # of the last calls, by operation: asked for when calls differ
-    cdef public bint blocked  # between notify and wait: no cached call may run
+    cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
     cdef public bint owed  # the others have raised in what may be my next call
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,

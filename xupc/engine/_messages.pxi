@@ -56,7 +56,6 @@ cdef extern from "messages.h" nogil:
     int xm_knows(const xm_call *, const xu_step *)
     int xm_look(xm_call *)
     void xm_call_off(xm_call *)
-    int xm_busy(const xm_call *)
     int xm_run(xm_call *, uint64_t, int64_t)
     void xm_begin(xm_call *)
     void xm_end_mail(xm_mail *)

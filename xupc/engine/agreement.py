@@ -17,7 +17,7 @@ from .mpi import Link
 from .resync import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .job import Job
 
@@ -47,8 +47,7 @@ class Agreement:
         out = np.empty_like(mine)
         what = f"{job.control.last_call(job.control.index)}, the agreement of all threads"
         number = job.control.agrees() if self.link is job.network.link else 0
-        with job.engine.guarded(Waiting(job, None, what)):
-            request = self.link.comm.Iallreduce(mine, out, self.link.mpi.MAX)
+        request = self._begin(what, self.link.comm.Iallreduce, mine, out, self.link.mpi.MAX)
         job.engine.wait_for(request.Test, what, threads=self._others(), agreement=number)
         return [int(v) for v in out]
 
@@ -56,16 +55,16 @@ class Agreement:
         """Begin to meet, without a word; nothing else may begin until it has come about."""
         control = self.job.control
         number = control.agrees() if self.link is self.job.network.link else 0
-        request = self.link.comm.Ibarrier()
         what = f"{control.last_call(control.index)}, the meeting of all threads"
+        request = self._begin(what, self.link.comm.Ibarrier)
         return Condition(request.Test, what, self._others(), agreement=number)
 
     def gather_all(self, values: Sequence[int]) -> list[list[int]]:
         """Everybody's values, by rank."""
         mine = np.array(values, np.int64)
         rows = np.empty((self.link.size, len(mine)), np.int64)
-        request = self.link.comm.Iallgather(mine, rows)
         what = f"{self.job.control.last_call(self.job.control.index)}, the word of all threads"
+        request = self._begin(what, self.link.comm.Iallgather, mine, rows)
         self.job.engine.wait_for(request.Test, what, threads=self._others())
         return [[int(v) for v in row] for row in rows]
 
@@ -73,8 +72,9 @@ class Agreement:
         """HeapError on every thread if any has a reason."""
         first = np.array([self.link.rank if why else self.link.size], np.int32)
         worst = np.empty_like(first)
-        request = self.link.comm.Iallreduce(first, worst, self.link.mpi.MIN)
-        self.job.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        what = "all threads' word on a shared segment"
+        request = self._begin(what, self.link.comm.Iallreduce, first, worst, self.link.mpi.MIN)
+        self.job.engine.wait_for(request.Test, what)
         if worst[0] < self.link.size:
             root = int(worst[0])
             raise HeapError(f"{self.share(why, root)} (thread {self.threads[root]})")
@@ -137,9 +137,15 @@ class Agreement:
             if len(text) > OFFER:
                 text = json.dumps(_cut(data)).encode()
             buffer[: len(text)] = text
-        request = comm.Ibcast([buffer, OFFER, self.link.mpi.BYTE], root)
-        self.job.engine.wait_for(request.Test, "all threads' word on a shared segment")
+        what = "all threads' word on a shared segment"
+        request = self._begin(what, comm.Ibcast, [buffer, OFFER, self.link.mpi.BYTE], root)
+        self.job.engine.wait_for(request.Test, what)
         return json.loads(buffer.rstrip(b"\0"))
+
+    def _begin(self, what: str, start: Callable[..., Any], *arguments: Any) -> Any:
+        """The request of an MPI call; its errors are those of waiting for it."""
+        with self.job.engine.guarded(Waiting(self.job, None, what)):
+            return start(*arguments)
 
     def _others(self) -> list[int]:
         """Whom I wait for; empty where the numbers of agreements tell it better."""

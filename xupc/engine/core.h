@@ -710,7 +710,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         if (atomic_load_explicit(&t->release->word, memory_order_relaxed) == (t->epoch << 1 | 1))
             t->node_conflict = 1; /* given up early */
         break;
-    case XS_RELEASE: /* Python has put the verdict of all nodes into t->verdict */
+    case XS_RELEASE: /* t->verdict is that of all nodes: from the exchange between their roots */
         xu_release(t, t->verdict);
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;

@@ -125,7 +125,7 @@ def _number(job: Job, agreement: Agreement) -> int:
     if number < TEAMS:
         return number
     taken = {team.number for team in job.teams}
-    number = least = 1
+    number = 1
     while True:
         number = next(n for n in range(number, TEAMS + 1) if n not in taken)
         number, least = agreement.agree([number, -number])

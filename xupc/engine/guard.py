@@ -34,6 +34,7 @@ from ..memory.segment import lock_holder, try_lock
 from .control import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .inquiry import Inquiry
 from .mpi import ABORT, abort_all, drop_files, end_in
+from .startup import MPI_TELLS
 
 if TYPE_CHECKING:
     from .job import Job
@@ -52,7 +53,6 @@ LAST_WORD = 3.0  # from a death to the end of a thread that has raised
 OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
 FAR_SPEAK = 0.7  # the least, where they are on other machines
 ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
-MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
 PASSED_ON = 0.5  # for the launcher to pass on what was said last: MPI's abort ends it as well
 OTHERS_END = 1.0  # for threads to end with the job by themselves
 ABORTED = OTHERS_END + PASSED_ON + 0.3  # for whoever ends the job to have it ended by MPI, too

@@ -51,7 +51,7 @@ from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
 from .live import Engine, Waiting
-from .machine import bypass_pays, pids_in_reach, reaching
+from .machine import bypass_from, pids_in_reach, reaching
 from .mpi import Link, Network, Window, start_mpi
 from .native_core import core, invalidate, why_not
 from .neighbours import find_neighbours
@@ -447,7 +447,7 @@ class Job:
         if index == 0:
             self.tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
-        self.bypass = comm.bcast(self.native and index == 0 and bypass_pays())
+        self.bypass: int = comm.bcast(bypass_from() if self.native and index == 0 else 0)
         self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
         self.tree = self.tree.with_tables(tables)  # one copy for the machine, which is there by now
         comm.Free()

@@ -19,6 +19,7 @@ every part of the tree hears of it. Lines of JSON, in both directions:
 ``{"trouble", "text"}``                 as in the control segment
 ``{"ending"}``                          why I am about to end the job
 ``{"end"}``                             all have to end, with this exit status
+``{"serve"}``                           one-sided accesses are coming: attend to MPI for a while
 ``{"where"}``                           where are your threads?
 ``{"places", "machine"}``               where the threads of a machine are
 ``{"bye"}``                             finalized: my end is no death

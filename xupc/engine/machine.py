@@ -23,7 +23,7 @@ from ..errors import HeapError
 from ..memory.segment import Segment, attach, create, free_space
 from .native_core import core
 
-__all__ = ["Reaching", "bypass_pays", "pids_in_reach", "reaching"]
+__all__ = ["Reaching", "bypass_from", "pids_in_reach", "reaching"]
 
 NONCE = 16
 LONG = (10 << 20, 16 << 20)
@@ -265,7 +265,7 @@ def memory_of(nbytes: int, huge: bool) -> NDArray[np.uint8]:
     return memory
 
 
-def bypass_pays() -> int:
+def bypass_from() -> int:
     """From how many bytes on one thread's copies are faster when they bypass the cache; 0: none.
 
     Each way is tried alone, the first time for nothing: after the other one it would find in the

@@ -165,13 +165,6 @@ class Recorder:
         """How many threads the largest node has."""
         return self.tree.largest_node
 
-    def others(self) -> tuple[Ranks, ...]:
-        """My node's threads without me, who am their node root: the first of them."""
-        first, *rest = self.mates()
-        if first.count == 1:
-            return tuple(rest)
-        return (Ranks(first.first + first.step, first.count - 1, first.step), *rest)
-
     def message(self, nbytes: int, size: str = "message") -> int:
         """The largest message when each thread of every node has a block of `nbytes`.
 

@@ -517,7 +517,7 @@ class Plan:
             match step:
                 case Send():
                     peers = sum(node_of(rank) != mine for rank in step.to)
-                    found += peers * sum(b.nbytes * b.columns * b.rows for b in step.blocks)
+                    found += peers * sum(b.size for b in step.blocks)
                 case Get():
                     of = (step.src.block(i).thread for i in range(step.count))
                     found += step.nbytes * sum(node_of(rank) != mine for rank in of)
