@@ -163,9 +163,7 @@ class Team:
         with self.job.whole("the opening of a team"):
             self._stand_on(Ground.open(self.job, self.threads, self.rank_tree, here=here))
         if self.job.next_team == TEAMS:  # its number was another team's, and so were its offsets
-            from . import runtime
-
-            for team in (runtime.world(), *self.job.teams):
+            for team in (self.job.world, *self.job.teams):
                 team.forget_plans()
         insort(self.job.teams, self, key=lambda team: team.number)
 

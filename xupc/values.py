@@ -114,6 +114,32 @@ class Given:
             return False
 
 
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """What a thread gives and takes.
+
+    Attributes
+    ----------
+    dst, src
+        The arrays as given; None on threads that have none.
+    in_place
+        Whether dst is src as well.
+    n, dtype
+        Elements of a block, and their type on the way.
+    """
+
+    dst: Array | None
+    src: Array | None
+    in_place: bool
+    n: int
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Of a block."""
+        return self.n * int(self.dtype.itemsize)
+
+
 @dataclass(slots=True)
 class Ready:
     """A call whose arguments are good.
@@ -295,36 +321,37 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
-            dst, src, in_place, n, dtype = self._arrays(team, given)
+            found = self._arrays(team, given)
             kernel = None
             if self.form.reduces:
-                kernel = kernels.find(dtype, given.op, given.func, self.__name__)
+                kernel = kernels.find(found.dtype, given.op, given.func, self.__name__)
             root = 0
             if self.form.rooted:
                 root = self._rank(given.root, team, "root")
-            record = self._record(given, (n, dtype))
-            nbytes = n * dtype.itemsize
+            record = self._record(given, found)
             kind = Kind(
-                nbytes, _dtype_name(dtype), root, -1 if kernel is None else int(given.op),
-                None if kernel is None else given.func, operator.index(given.flags), in_place,
+                found.nbytes, _dtype_name(found.dtype), root,
+                -1 if kernel is None else int(given.op), None if kernel is None else given.func,
+                operator.index(given.flags), found.in_place,
             )  # fmt: skip
-            if nbytes == 0:
+            if kind.nbytes == 0:
                 team.note(self._signature(kind), record)
                 return Ready(None)
             kind = self._in_place_or_not(team, kind, full)
-            return self._bind(team, kind, full, kernel, dst, src, record, own=own)
+            return self._bind(team, kind, full, kernel, found.dst, found.src, record, own=own)
         except Exception as e:
             return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
 
     # -- arguments -----------------------------------------------------------------------
-    def _record(self, given: Given, block: tuple[int, np.dtype[Any]] | None) -> Record:
+    def _record(self, given: Given, found: Arrays | None) -> Record:
         """What has to be equal on all threads; put into words when somebody asks."""
         op, func, root, flags = given.op, given.func, given.root, given.flags
+        elements = "" if found is None else f"{found.n} x {found.dtype}"
 
         def arguments() -> list[tuple[str, str]]:
             out = []
-            if block is not None:
-                out.append(("elements", f"{block[0]} x {block[1]}"))
+            if elements:
+                out.append(("elements", elements))
             if self.kind:
                 out.append(("type", self.kind))
             if self.form.reduces:
@@ -334,8 +361,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             out.append(("flags", flags_text(flags)))
             return out
 
-        what = "" if block is None else f"{block[0]} x {block[1]}"
-        return Record(self.__name__, arguments, title=f"{self.__name__}({what})")
+        return Record(self.__name__, arguments, title=f"{self.__name__}({elements})")
 
     def _check_flags(self, given: Given) -> int:
         call = self.__name__
@@ -358,10 +384,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             )
         return rank
 
-    def _arrays(
-        self, team: Team, given: Given
-    ) -> tuple[Array | None, Array | None, bool, int, np.dtype[Any]]:
-        """dst and src of this thread, whether they are one, elements of a block, the type."""
+    def _arrays(self, team: Team, given: Given) -> Arrays:
+        """What this thread's arrays are, if they go together."""
         call, form = self.__name__, self.form
         at_root = not form.rooted or self._rank(given.root, team, "root") == team.rank
         dst = src = None
@@ -384,7 +408,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             if _overlap(dst, src):
                 raise OverlapError(f"{call}: dst and src overlap")
         n = self._block(team, dst, src)
-        return dst, src, in_place, n, self._travels_as(either.dtype)
+        return Arrays(dst, src, in_place, n, self._travels_as(either.dtype))
 
     def _array(self, x: Any, name: str) -> Array:
         call = self.__name__
@@ -715,14 +739,16 @@ class Permute(ArrayCall):
         record = self._record(given, None)
         try:
             full = self._check_flags(given)
-            _, _, in_place, n, dtype = self._arrays(team, given)
+            found = self._arrays(team, given)
             to = self._rank(given.root, team, "to")
         except Exception as e:
             team.fail(e, record, posted=given.posted)
             raise
-        record = self._record(given, (n, dtype))
+        record = self._record(given, found)
         flags = operator.index(given.flags)
-        kind = Kind(n * dtype.itemsize, _dtype_name(dtype), 0, -1, None, flags, in_place)
+        kind = Kind(
+            found.nbytes, _dtype_name(found.dtype), 0, -1, None, flags, found.in_place
+        )
         # all else that has to be equal is in the fingerprint of this
         told = Kind(8, f"{kind.nbytes} {kind.dtype}", 0, -1, None, kind.flags, False)
         make = self._tell._new_instance if own else self._tell._instance

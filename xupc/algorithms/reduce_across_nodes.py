@@ -6,7 +6,7 @@ node roots' alone. `reduce.multicore` chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,7 +18,17 @@ from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
 from .reduction import DST, Piece, Reduction, tree_of
 from .sweeps import trade_values, traded_values
 
-__all__ = ["fits", "in_order", "in_parts", "lead", "parts_pay", "table", "to_all", "to_one"]
+__all__ = [
+    "fits",
+    "in_order",
+    "in_parts",
+    "join_in_order",
+    "lead",
+    "parts_pay",
+    "table",
+    "to_all",
+    "to_one",
+]
 
 
 # --- who has what ---------------------------------------------------------------------------
@@ -46,12 +56,16 @@ def leaves_of(t: Recorder, r: Reduction, begin: int, blocks: int) -> list[Leaf]:
 
 
 def in_order(t: Recorder, r: Reduction) -> bool:
-    """Whether joining nodes' values gives the one written order.
-
-    It does if the nodes have equally many neighbouring positions, a power of two of them.
-    """
+    """Whether joining nodes' values gives the one written order."""
     blocks = r.layout.blocks
-    nodes = [positions_of(t, r, node, blocks) for node in order_of(t, r, blocks)]
+    return join_in_order([positions_of(t, r, node, blocks) for node in order_of(t, r, blocks)])
+
+
+def join_in_order(nodes: Sequence[Sequence[int]]) -> bool:
+    """Whether nodes with these positions, themselves in order, join to the one written order.
+
+    They do if they have equally many neighbouring positions, a power of two of them.
+    """
     size = len(nodes[0])
     return (
         all(p[-1] - p[0] == len(p) - 1 for p in nodes)

@@ -13,7 +13,7 @@ import numpy as np
 from ..patterns import chain
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import FOLD_DEPTH, Blocks, Leaf, Part
-from .reduce_across_nodes import in_parts, parts_pay
+from .reduce_across_nodes import in_parts, join_in_order, parts_pay
 from .reduction import tree_of
 from .staging import LINE
 from .values_across_nodes import Relay
@@ -94,18 +94,8 @@ def _order(t: Recorder) -> list[int]:
 
 
 def _in_order(t: Recorder) -> bool:
-    """Whether joining nodes' values gives the one written order.
-
-    It does if the nodes have equally many neighbouring threads, a power of two of them.
-    """
-    sizes = [t.tree.node_size(node) for node in _order(t)]
-    size = sizes[0]
-    return (
-        size & (size - 1) == 0
-        and _neighbours(t)
-        and all(n == size for n in sizes[:-1])
-        and sizes[-1] <= size
-    )
+    """Whether joining nodes' values gives the one written order."""
+    return join_in_order([t.tree.members(node).tolist() for node in _order(t)])
 
 
 def _neighbours(t: Recorder) -> bool:

@@ -170,13 +170,15 @@ def _open_new(where: str) -> tuple[int, str, bool]:
         except OSError as e:
             if e.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
                 raise HeapError(f"cannot make a segment in {where}: {e}") from e
-    path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{secrets.token_hex(16)}")
-    try:
-        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as e:
-        raise HeapError(f"cannot make a segment in {where}: {e}") from e
-    hold_lock(fd, 0)  # a stale name is one whose lock is free
-    return fd, path, True
+    while True:
+        path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{secrets.token_hex(16)}")
+        try:
+            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as e:
+            raise HeapError(f"cannot make a segment in {where}: {e}") from e
+        if try_lock(fd, 0) and os.path.exists(path):
+            return fd, path, True
+        os.close(fd)  # a stale name is one whose lock is free: another job has swept it away
 
 
 def sweep_stale() -> None:
@@ -188,7 +190,7 @@ def sweep_stale() -> None:
         except OSError:
             continue
         try:
-            if lock_holder(fd, 0) is None:
+            if try_lock(fd, 0):  # held until the name has gone: nobody can begin to hold it
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
         finally:
