@@ -175,8 +175,9 @@ def provenance(results: dict[str, Result]) -> str:
         )
         lines += [f"- **{name}: {note}**" for note in result.notes]
     about = next(iter(results.values())).jobs[0].about
+    cores = f"{about['cores']} core{'s'[: about['cores'] != 1]}"
     lines.append(
-        f"- {about['cores']} cores{' (oversubscribed)' if about['oversubscribed'] else ''} of "
+        f"- {cores}{' (oversubscribed)' if about['oversubscribed'] else ''} of "
         f"{about['processor']}, {about['kernel']}, Python {about['python']}, numpy "
         f"{about['numpy']}, xupc {about['xupc']} at {revision() or 'an unknown commit'}"
     )
