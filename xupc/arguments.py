@@ -12,6 +12,7 @@ import numpy as np
 from .errors import FlagError, show
 from .fingerprint import fingerprint
 from .flags import IN_PLACE, Flags, flag_names
+from .memory.allocation import Allocation
 from .ops import Op
 from .shared import SharedArray, as_address
 
@@ -96,17 +97,19 @@ def asks_in_place(
 
 
 def _same_address(x: Any, y: Any, first: int) -> bool:
+    """Whether both stand for one place; what is behind an allocation's end is in no other one."""
     try:
-        return _place(x, first) == _place(y, first)
+        (of, *one), (within, *other) = _place(x, first), _place(y, first)
     except TypeError:
         return False
+    return one == other and of.same(within)
 
 
-def _place(x: Any, first: int) -> tuple[int, int]:
+def _place(x: Any, first: int) -> tuple[Allocation, int, int]:
     allocation, thread, offset = as_address(x)
     if isinstance(x, SharedArray) and allocation.blocksize:
         thread = first
-    return thread, offset
+    return allocation, thread, offset
 
 
 def flags_text(flags: Any) -> str:
