@@ -392,10 +392,20 @@ class Job:
 
     def _agree_segments(self) -> None:
         """HeapError on every thread if segments cannot be made somewhere."""
-        comm, mpi = self.link.comm, self.link.mpi
-        first = comm.allreduce(self.me if self._no_segment else self.threads, op=mpi.MIN)
+        first = self._of_all(self.me if self._no_segment else self.threads, self.link.mpi.MIN)
         if first < self.threads:
-            raise HeapError(f"init: {comm.bcast(self._no_segment, root=first)} (thread {first})")
+            words = self.link.comm.bcast(self._no_segment, root=first)
+            raise HeapError(f"init: {words} (thread {first})")
+
+    def _of_all(self, value: int, op: Any) -> int:
+        """All threads' values in one, in init.
+
+        By arrays: mpi4py keeps the interpreter in reductions of objects, and so would keep quiet
+        whoever watches meanwhile.
+        """
+        found = np.empty(1, np.int64)
+        self.link.comm.Allreduce(np.array([value], np.int64), found, op)
+        return int(found[0])
 
     def _find_tree(self) -> Tree:
         """The node tree: machines, split as ``nodes`` asks."""
