@@ -474,8 +474,7 @@ class Team:
         """A function raised in a call of mine: all threads will when they next meet."""
         if self._failure is None:
             if isinstance(error, StopIteration):  # which would end a generator on its way
-                text = f"the function of {call} raised {error!r}"
-                error, cause = RuntimeError(text), error
+                cause, error = error, RuntimeError(f"the function of {call} raised {error!r}")
                 error.__cause__ = cause
             error.add_note(f"raised by the function of {call} on thread {self.rank}")
             self._failure = error, call

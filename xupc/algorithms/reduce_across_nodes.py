@@ -452,12 +452,15 @@ class PartsToOne(Parts):
         return r.nbytes >= t.tuning["chain"] and in_parts(t, r.nbytes)
 
     def _width(self, part: int) -> int:
-        t, n = self.t, self.n
-        # how many pieces a maker has in the rounds whose values may be under way
-        self.kept = -(-self.DEPTH * n // len(_makers(t, self.r, self.speaker)))
-        room = t.tuning["buffer"] // (self.kept + self.DEPTH * (n + 1)) // 64 * 64
+        t = self.t
+        room = t.tuning["buffer"] // (self.kept + self.DEPTH * (self.n + 1)) // 64 * 64
         whole = -(-part // 64) * 64
         return whole if whole <= room else t.unit(part, room)
+
+    @cached_property
+    def kept(self) -> int:
+        """How many pieces a maker has in the rounds whose values may be under way."""
+        return -(-self.DEPTH * self.n // len(_makers(self.t, self.r, self.speaker)))
 
     @property
     def _words(self) -> int:
@@ -501,10 +504,8 @@ class PartsToOne(Parts):
             self.t.need(before)
 
     def _used(self, j: int) -> None:
-        if j + self.DEPTH < self.rounds:
-            self.t.signal(self.final, self.making.makers, j + 1)
-        elif j == self.rounds - 1:
-            self.t.signal(self.final, self.making.makers, self._words)
+        if j + self.DEPTH < self.rounds or j == self.rounds - 1:
+            self.t.signal(self.final, self.making.makers, min(j + 1, self._words))
 
     def _tell(self, j: int) -> None:
         """Results are where they are wanted."""
