@@ -75,6 +75,7 @@ cdef extern from "core.h" nogil:
         int32_t first[2]
         int32_t end[2]
         int32_t barriers
+        int32_t exchange
         int64_t written
         const xk_kernel *kernel
     ctypedef struct xu_inst:
@@ -405,6 +406,7 @@ cdef class Program:
                 raise ValueError(f"no kernel {plan.kernel.code}")
         self.p.steps = self.steps
         self.p.barriers = plan.barriers
+        self.p.exchange = plan.led or len(plan.lanes[0]) == 1
         self.p.written = lowered.written
         self.tickets = plan.tickets
         self.plan = plan

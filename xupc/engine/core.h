@@ -206,6 +206,7 @@ typedef struct {
     const xu_step *steps;
     int32_t first[XU_LANES], end[XU_LANES];
     int32_t barriers; /* full barriers in the plan */
+    int32_t exchange; /* a barrier, or led: nothing to do between one exchange and its verdict */
     int64_t written; /* bytes that copies of my node's threads bring to their arrays */
     const xk_kernel *kernel;
 } xu_program;
@@ -886,7 +887,8 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
 #define XU_PATIENCE 64 /* pauses after which there is time for something else */
 
 /* Spins and yields as the team's policy says; sleeps only if sleep_ns > 0, in slices, until about
- * that much time has passed. */
+ * that much time has passed.  Across nodes whoever is in one exchange sleeps at once: it is all that
+ * the call consists of, and his looks would keep the core from his node root. */
 static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
     xu_team *t = in->team;
     xu_blocked b;
@@ -907,7 +909,8 @@ static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
         if (r != XU_PENDING) return r;
     }
     xu_probe(in);
-    for (int i = 0; i < t->yields && lanes == 1 && b.word; i++) {
+    int yields = t->several && in->prog->exchange ? 0 : t->yields;
+    for (int i = 0; i < yields && lanes == 1 && b.word; i++) {
         sched_yield();
         r = xu_advance(in, &b, &lanes);
         if (r != XU_PENDING) return r;
