@@ -156,6 +156,7 @@ cdef uint64_t _generation = 1
 cdef object _drive = None
 cdef object _catch_up = None
 cdef object _interrupted = None
+cdef bint _calls_out = False
 
 
 def set_drive(drive, interrupted, catch_up):
@@ -170,6 +171,12 @@ def set_drive(drive, interrupted, catch_up):
     _catch_up = catch_up
     _drive = drive
     _interrupted = interrupted
+
+
+def calls_out(bint running):
+    """Whether a function of the user's is being run: no cached call may run meanwhile."""
+    global _calls_out
+    _calls_out = running
 
 
 def invalidate():
@@ -673,6 +680,11 @@ cdef class Instance:
             raise
 
 
+cdef inline bint _held(Team team) noexcept:
+    """Whether no cached call of a team may run."""
+    return team.blocked or _calls_out
+
+
 cdef class _Entry:
     cdef tuple args
     cdef Instance instance
@@ -723,7 +735,7 @@ cdef class HotCall:
             b = e.args[k]
             if a is not b and not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
                 return None
-        return None if e.instance.team.blocked else e.instance
+        return None if _held(e.instance.team) else e.instance
 
     def __call__(self, *args, **kwargs):
         cdef Instance instance
@@ -833,7 +845,7 @@ cdef class HotArrays:
         if found is None:
             return None
         e = <_Arrays>found
-        if e.generation != _generation or len(e.args) != len(args) or e.instance.team.blocked:
+        if e.generation != _generation or len(e.args) != len(args) or _held(e.instance.team):
             return None
         for k in range(len(args)):
             a = args[k]
@@ -942,7 +954,7 @@ cdef class HotPlan:
 
     def __call__(self):
         if (self.instance is not None and self.generation == _generation
-                and not self.instance.team.blocked):
+                and not _held(self.instance.team)):
             if self.instance.team.t.unsynced >= RUN_AHEAD:
                 _catch_up(self.instance)
             return self.instance.execute()

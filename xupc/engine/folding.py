@@ -18,6 +18,9 @@ Action = Callable[[], object]
 Span = tuple[Part, int]
 """A part and how many elements of it."""
 
+_ACTION = 256
+"""Bytes of an action itself, about."""
+
 _PIECE = 1 << 19
 """Bytes of each operand that are joined at a time."""
 
@@ -34,28 +37,32 @@ def _blocks(leaf: Leaf, row: int) -> Iterator[Part]:
 
 def carry_out(step: Fold | Scan, kernel: Any, view: View) -> None:
     """Do it."""
-    if isinstance(step, Scan):
-        for row in range(step.rows):
-            carry = None
-            if step.carry is not None:
-                carry = view(step.carry + row * step.carry_step, 1)[0]
-            dst = view(step.dst + row * step.dst_step, step.nelems)
-            src = view(step.src + row * step.src_step, step.nelems)
-            kernel.scan(dst, src, carry, step.reverse)
-        return
     for act in actions(step, kernel, view):
         act()
 
 
-def actions(step: Fold, kernel: Any, view: View) -> Iterator[Action]:
-    """What a Fold consists of, to be called in this order, maybe again and again."""
+def actions(step: Fold | Scan, kernel: Any, view: View) -> Iterator[Action]:
+    """What a step consists of, to be called in this order, maybe again and again."""
     for row in range(step.rows):
-        yield from _row(step, kernel, view, row)
+        if isinstance(step, Scan):
+            yield _scanning(step, kernel, view, row)
+        else:
+            yield from _row(step, kernel, view, row)
 
 
-def room(step: Fold, itemsize: int) -> int:
+def room(step: Fold | Scan, itemsize: int) -> int:
     """Bytes that its actions keep between them, at most."""
-    return sum(leaf.times for leaf in step.leaves) * step.nelems * step.rows * itemsize
+    values = 0 if isinstance(step, Scan) else sum(leaf.times for leaf in step.leaves) * step.nelems
+    return step.rows * (values * itemsize + _ACTION)
+
+
+def _scanning(step: Scan, kernel: Any, view: View, row: int) -> Action:
+    dst = view(step.dst + row * step.dst_step, step.nelems)
+    src = view(step.src + row * step.src_step, step.nelems)
+    if step.carry is None:
+        return partial(kernel.scan, dst, src, None, step.reverse)
+    carry = view(step.carry + row * step.carry_step, 1)
+    return lambda: kernel.scan(dst, src, carry[0], step.reverse)  # read when it is there
 
 
 def _row(step: Fold, kernel: Any, view: View, row: int) -> Iterator[Action]:

@@ -79,6 +79,31 @@ class Settings:
         self.timeout = timeout
 
 
+class CallingOut:
+    """While a function of the user's is run: it may read and write memory, and call nothing.
+
+    One at a time, since whoever moves calls on holds the engine.
+
+    Attributes
+    ----------
+    by : int or None
+        The thread of Python's that runs one.
+    """
+
+    def __init__(self) -> None:
+        self.by: int | None = None
+
+    def __enter__(self) -> None:
+        self.by = threading.get_ident()
+        if core is not None:
+            core.calls_out(True)
+
+    def __exit__(self, *_error: object) -> None:
+        self.by = None
+        if core is not None:
+            core.calls_out(False)
+
+
 class RemoteMemory:
     """One-sided access to a heap segment of `threads`, waited for by the engine.
 
@@ -224,7 +249,7 @@ class Job:
         self.broken: BaseException | None = None
         self.ended = False
         self._watched = False  # by a deadline
-        self._calls_out: int | None = None  # the thread of Python's that runs a user's function
+        self.calling_out = CallingOut()
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
         self.spanning: list[Any] = []  # open teams that span nodes
@@ -622,19 +647,8 @@ class Job:
 
     def check_outside(self, call: str) -> None:
         """Raise if it is made by a function that a collective has called."""
-        if self._calls_out == threading.get_ident():
+        if self.calling_out.by == threading.get_ident():
             raise XupcError(f"{call}: not allowed in a function that a collective calls")
-
-    @contextlib.contextmanager
-    def calling_out(self) -> Iterator[None]:
-        """While a function of the user's is run: it may read and write memory, and call nothing."""
-        before, self._calls_out = self._calls_out, threading.get_ident()
-        self._tell_teams()
-        try:
-            yield
-        finally:
-            self._calls_out = before
-            self._tell_teams()
 
     def break_with(self, error: BaseException) -> None:
         """From now on nothing works; the program's end will not wait for anybody."""
@@ -659,7 +673,7 @@ class Job:
 
     def blocks(self, team: Any) -> bool:
         """Whether no call of a team may go straight to its instance."""
-        return bool(self.pending) or team.notified is not None or self._calls_out is not None
+        return bool(self.pending) or team.notified is not None
 
     def _tell_teams(self) -> None:
         for team in (self.world, *self.teams):

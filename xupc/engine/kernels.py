@@ -62,9 +62,9 @@ _SAME = {ufunc: op for op, ufunc in _UFUNCS.items()}
 
 _ROW = 16  # accumulators of the written order
 _ROWS = 1024  # at a time
-# Of functions of whole arrays: operands and results stay in the second-level cache.
-_LONG_ROW = 1 << 17  # bytes of the accumulators of a fold
-_BLOCK = 1 << 18  # bytes at a time where operands keep their places
+# Of functions of whole arrays: bytes at a time. Operands and results stay in cache, and malloc gives
+# back no pages after each call, which new arrays of 512 KiB and more make it do.
+_BLOCK = 1 << 18
 _SHORT = 1024  # elements up to which fewer calls count for more than less work
 
 
@@ -221,7 +221,7 @@ class _Associative(Kernel):
 
     The order is written here and nowhere else:
 
-    * fold of FUNC: accumulators as long as `_LONG_ROW`, row after row; of what they hold the part
+    * fold of FUNC: accumulators as long as `_BLOCK`, row after row; of what they hold the part
       beyond a power of two is joined to the beginning, then half to half;
     * fold of NONCOMM_FUNC: neighbours, again and again, a last odd one as it is;
     * scan, in blocks of `_BLOCK`: neighbours in pairs from where it begins, the scan of these
@@ -233,17 +233,17 @@ class _Associative(Kernel):
         x = self._shield(x)
         if self.op == Op.NONCOMM_FUNC:
             return self._fold_neighbours(x)
-        row = _LONG_ROW // self.dtype.itemsize
+        row = _BLOCK // self.dtype.itemsize
         whole = len(x) - len(x) % row or len(x)
         acc = x[:row]
         for i in range(row, whole, row):
             acc = self._apply(acc, x[i : i + row])
         acc = self._onto(acc, x[whole:])
         half = 1 << len(acc).bit_length() - 1
-        acc = self._onto(acc[:half], acc[half:])
+        acc, apply = self._onto(acc[:half], acc[half:]), self._apply
         while half > 1:
-            half //= 2
-            acc = self._apply(acc[:half], acc[half:])
+            half >>= 1
+            acc = apply(acc[:half], acc[half:])
         return acc
 
     def _onto(self, acc: Array, rest: Array) -> Array:

@@ -194,6 +194,11 @@ class Engine:
         `look`: after a while, look for signs from other nodes that their calls differ.
         """
         net: NetContext | None = instance.net
+        if net is not None and not self.several_nodes:  # what is computed here takes no waiting
+            while status == CALL_PYTHON and net.go_on(instance):
+                status = instance.run(0)
+        if self.ended(instance, status):
+            return status
         wait = Waiting(self.job, instance)
         while True:
             if self.ended(instance, status):

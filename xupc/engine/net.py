@@ -6,9 +6,8 @@ they are, and what is left is done.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_char
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from ..plan.steps import (
     Step,
 )
 from .bounds import Bound, SlotBound
-from .folding import Action, View, actions, carry_out, room
+from .folding import Action, actions, room
 from .mpi import BARRIER, DATA, SIGNAL, Grid, Link, Network, tag_of
 from .resync import CONFLICT, EXCHANGE
 
@@ -288,6 +287,20 @@ class NetContext:
         If that raises, the call goes on all the same: others wait for what is to come.
         """
         kernel = instance.plan.kernel
+        try:
+            acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
+            if kernel.func is None:
+                for act in acts:
+                    act()
+            else:
+                with self.job.calling_out:
+                    for act in acts:
+                        act()
+        except Exception as e:
+            self.team.function_failed(e, instance.record.name)
+
+    def _acts(self, step: Fold | Scan, kernel: Any) -> Iterable[Action]:
+        """What a step consists of here, kept unless that takes much memory."""
         size = kernel.dtype.itemsize
 
         def view(part: Part, nelems: int) -> Any:
@@ -300,24 +313,12 @@ class NetContext:
                 found = self.views[key] = np.frombuffer(memory, kernel.dtype)
             return found
 
-        try:
-            with contextlib.nullcontext() if kernel.func is None else self.job.calling_out():
-                self._compute(step, kernel, view)
-        except Exception as e:
-            self.team.function_failed(e, instance.record.name)
-
-    def _compute(self, step: Fold | Scan, kernel: Any, view: View) -> None:
-        if isinstance(step, Scan) or room(step, kernel.dtype.itemsize) > KEPT_ROOM:
-            carry_out(step, kernel, view)
-            return
-        key = id(step), *self._bases
-        kept = self._actions.get(key)
-        if kept is None:
-            if len(self._actions) == VIEWS:
-                self._actions.clear()
-            kept = self._actions[key] = list(actions(step, kernel, view))
-        for act in kept:
-            act()
+        if room(step, size) > KEPT_ROOM:
+            return actions(step, kernel, view)
+        if len(self._actions) == VIEWS:
+            self._actions.clear()
+        kept = self._actions[id(step), *self._bases] = list(actions(step, kernel, view))
+        return kept
 
     def _exchange(self, instance: Any) -> bool:
         """The barrier between all threads, without the core; True when the verdict is there."""
