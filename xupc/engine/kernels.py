@@ -62,8 +62,8 @@ _SAME = {ufunc: op for op, ufunc in _UFUNCS.items()}
 
 _ROW = 16  # accumulators of the written order
 _ROWS = 1024  # at a time
-# Of functions of whole arrays: bytes at a time. Operands and results stay in cache, and malloc gives
-# back no pages after each call, as new arrays of 512 KiB and more make it do.
+# Of functions of whole arrays: bytes at a time. Operands and results stay in cache, and malloc
+# gives back no pages after each call, as new arrays of 512 KiB and more make it do.
 _BLOCK = 1 << 18
 _SHORT = 1024  # elements up to which fewer calls count for more than less work
 
