@@ -179,9 +179,8 @@ def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> R
         if out.exists():
             found = Result.load(out)
             whole = found if whole is None else joined(whole, found)
+            whole.save(folder / f"{name}.json.gz")  # what ends the next launch leaves this one
             out.unlink()
-    if whole is not None:
-        whole.save(folder / f"{name}.json.gz")
     return whole
 
 
