@@ -413,7 +413,7 @@ cdef class Program:
                 raise ValueError(f"no kernel {plan.kernel.code}")
         self.p.steps = self.steps
         self.p.barriers = plan.barriers
-        self.p.exchange = plan.led or len(plan.lanes[0]) == 1
+        self.p.exchange = plan.led or len(plan.lanes[0]) == self.p.barriers == 1
         self.p.written = lowered.written
         self.tickets = plan.tickets
         self.plan = plan

@@ -240,10 +240,10 @@ class _Associative(Kernel):
             acc = self._apply(acc, x[i : i + row])
         acc = self._onto(acc, x[whole:])
         half = 1 << len(acc).bit_length() - 1
-        acc, apply = self._onto(acc[:half], acc[half:]), self._apply
+        acc = self._onto(acc[:half], acc[half:])
         while half > 1:
-            half >>= 1
-            acc = apply(acc[:half], acc[half:])
+            half //= 2
+            acc = self._apply(acc[:half], acc[half:])
         return acc
 
     def _onto(self, acc: Array, rest: Array) -> Array:

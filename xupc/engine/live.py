@@ -200,10 +200,7 @@ class Engine:
         if self.ended(instance, status):
             return status
         wait = Waiting(self.job, instance)
-        while True:
-            if self.ended(instance, status):
-                wait.over()
-                return status
+        while not self.ended(instance, status):
             moved = net is not None and instance.moved
             if status == CALL_PYTHON:
                 assert net is not None
@@ -218,9 +215,11 @@ class Engine:
                 continue
             pause = wait.pause(net)
             if wait.look and look and instance.owner.differences.seen(instance, wait):
-                wait.over()
-                return MISMATCH
-            status = instance.run(pause)
+                status = MISMATCH
+            else:
+                status = instance.run(pause)
+        wait.over()
+        return status
 
     def wait_for(
         self,

@@ -6,6 +6,7 @@ they are, and what is left is done.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_char
@@ -289,13 +290,9 @@ class NetContext:
         kernel = instance.plan.kernel
         try:
             acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
-            if kernel.func is None:
+            with contextlib.nullcontext() if kernel.func is None else self.job.calling_out:
                 for act in acts:
                     act()
-            else:
-                with self.job.calling_out:
-                    for act in acts:
-                        act()
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
 
