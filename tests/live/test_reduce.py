@@ -93,3 +93,12 @@ def test_errors(live: Callable[..., Any], threads: int, nodes: str | None, every
 def test_functions_of_one_thread(live: Callable[..., Any]) -> None:
     result = live(1, f"{PROGRAMS}/reduce_errors.py", args=["func", "1"], timeout=60)
     assert "done: " in result.stdout
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(1, None), (3, None), (4, "3,1")])
+def test_functions_that_the_core_runs(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    engine = "python" if SLOW_ENGINE else "native"
+    result = live(threads, f"{PROGRAMS}/traced.py", nodes=nodes, args=[engine], timeout=100)
+    assert "done: traced" in result.stdout

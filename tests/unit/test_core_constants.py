@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from xupc import team
-from xupc.engine import control, live, mpi, native, net
+from xupc.engine import control, kernels, live, mpi, native, net, tracing
 from xupc.plan import recorder, steps
 
 ENGINE = Path(native.__file__).parent
 CORE = (ENGINE / "core.h").read_text()
 MESSAGES = (ENGINE / "messages.h").read_text()
+FUNCTIONS = (ENGINE / "functions.h").read_text()
 CYTHON = (ENGINE / "_core.pyx").read_text()
 
 
@@ -46,6 +47,14 @@ def test_what_messages_are() -> None:
     (kinds,) = re.findall(r"enum { (XM_OTHER.*) };", MESSAGES)
     names = [name.strip()[3:] for name in kinds.split(",")]
     assert [getattr(native, name) for name in names] == list(range(len(names)))
+
+
+def test_functions() -> None:
+    assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == kernels._BLOCK
+    assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == kernels._SHORT
+    assert written(r"#define XF_STEPS (\d+)", FUNCTIONS) == tracing.STEPS
+    assert written(r"#define XF_CONSTANTS (\d+)", FUNCTIONS) == tracing.CONSTANTS
+    assert written(r"#define XF_MOST (\d+)", FUNCTIONS) == tracing.MOST
 
 
 def test_calls_without_a_barrier() -> None:

@@ -529,12 +529,12 @@ LIBRARY = """
 #include "kernels.h"
 int size(int type, int op) { return xk_find(type, op) ? xk_find(type, op)->size : 0; }
 void combine(int type, int op, void *out, const void *a, const void *b, int64_t n)
-{ xk_find(type, op)->combine(out, a, b, n); }
+{ xk_find(type, op)->combine(xk_find(type, op), out, a, b, n); }
 void fold(int type, int op, void *out, const void *x, int64_t n)
-{ xk_find(type, op)->fold(out, x, n); }
+{ xk_find(type, op)->fold(xk_find(type, op), out, x, n); }
 void scan(int type, int op, void *dst, const void *src, int64_t n, const void *carry,
           int64_t reverse)
-{ xk_find(type, op)->scan(dst, src, n, carry, reverse); }
+{ xk_find(type, op)->scan(xk_find(type, op), dst, src, n, carry, reverse); }
 """
 
 

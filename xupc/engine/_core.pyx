@@ -70,6 +70,9 @@ cdef extern from "core.h" nogil:
         uint64_t *history
     ctypedef struct xk_kernel:
         int32_t size
+        void (*combine)(const xk_kernel *, void *, const void *, const void *, int64_t)
+        void (*fold)(const xk_kernel *, void *, const void *, int64_t)
+        void (*scan)(const xk_kernel *, void *, const void *, int64_t, const void *, int32_t)
     ctypedef struct xu_program:
         const xu_step *steps
         int32_t first[2]
@@ -94,7 +97,7 @@ cdef extern from "core.h" nogil:
         void *word
     int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
-    int XS_PYTHON, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    int XS_PYTHON, XS_FUNCTION, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     const xk_kernel *xk_find(int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
@@ -150,6 +153,7 @@ STEP_FIELDS = (
 cdef enum:
     BUCKETS = 256
     FIRST_SLEEP_NS = 5000000
+    MOST_TRACES = 8
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
 cdef uint64_t _generation = 1
@@ -261,6 +265,7 @@ def fence():
 
 
 include "_messages.pxi"
+include "_functions.pxi"
 
 
 cdef class Team:
@@ -385,6 +390,9 @@ cdef class Program:
     cdef readonly int tickets
     cdef readonly bint large
     cdef readonly bint alone  # no step needs Python, nobody needs my polling
+    cdef bint alone_if_traced
+    cdef Function function  # the plan's function of the user's, if the core can run it
+    cdef int traces
     cdef readonly object plan
     cdef readonly tuple python_steps
 
@@ -406,7 +414,10 @@ cdef class Program:
                  s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
                 i += 1
             self.p.end[lane] = i
-        if plan.kernel is not None and plan.kernel.code is not None:
+        self.plan = plan
+        if lowered.functions:
+            self.trace()
+        elif plan.kernel is not None and plan.kernel.code is not None:
             type_, op = plan.kernel.code
             self.p.kernel = xk_find(type_, op)
             if self.p.kernel == NULL:
@@ -416,13 +427,28 @@ cdef class Program:
         self.p.exchange = plan.led or len(plan.lanes[0]) == self.p.barriers == 1
         self.p.written = lowered.written
         self.tickets = plan.tickets
-        self.plan = plan
         self.python_steps = lowered.python_steps
         self.large = lowered.large
         self.alone = not self.python_steps and not plan.one_sided
+        self.alone_if_traced = (len(self.python_steps) == lowered.functions > 0
+                                and not plan.one_sided)
 
     def __dealloc__(self):
         free(self.steps)
+
+    cdef int trace(self) except -1:
+        """Find out what my plan's function consists of; no more if that changes all the time."""
+        self.function = None
+        if self.traces < MOST_TRACES:
+            self.traces += 1
+            self.function = self.plan.kernel.traced()
+        self.p.kernel = NULL if self.function is None else &self.function.f.kernel
+        return 0
+
+    def report(self):
+        """Raise, or warn of, the errors of floating point that the core's loops met."""
+        if self.function is not None:
+            self.plan.kernel.report(self.function)
 
 
 cdef class Instance:
@@ -480,12 +506,15 @@ cdef class Instance:
     def fp(self):
         return self.i.fp
 
-    cdef inline void _begin(self) noexcept:
+    cdef inline int _begin(self) except -1:
+        if self.program.function is not None and not self.program.function.holds():
+            self.program.trace()
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
         xm_begin(&self.c)
         xu_begin(&self.i, self.hash, self.call)
         self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
+        return 0
 
     cpdef begin(self):
         if self.team.owed:
@@ -527,9 +556,17 @@ cdef class Instance:
         if self.i.pc[lane] >= self.program.p.end[lane]:
             return None
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
-        if s.kind != XS_PYTHON or xm_knows(&self.c, s):
+        if s.kind == XS_FUNCTION:
+            if self.program.p.kernel != NULL and not self.i.sub[lane]:
+                return None  # the core has not been there yet
+        elif s.kind != XS_PYTHON or xm_knows(&self.c, s):
             return None
         return self.program.python_steps[s.dst]
+
+    def computed(self, int lane):
+        """Whether the core has done the step at which a lane stands, and only a report is left."""
+        return (self.program.steps[self.i.pc[lane]].kind == XS_FUNCTION
+                and self.i.sub[lane] != 0)
 
     cpdef rebind(self, uintptr_t dst, uintptr_t src):
         """Private operands: where they are in the next call."""
@@ -644,7 +681,9 @@ cdef class Instance:
         self.wire.check(self)
 
     def advance(self, int lane):
-        self.i.pc[lane] += 1
+        cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
+        self.i.pc[lane] += 1 + s.count * (s.kind == XS_FUNCTION)
+        self.i.sub[lane] = 0
 
     def set_ticket(self, int ticket):
         self.i.tickets[ticket] = 1
@@ -660,7 +699,8 @@ cdef class Instance:
                 r = xu_run(&self.i, 0)
         else:
             r = xu_run(&self.i, 0)
-        if r == XU_PENDING and self.program.alone:
+        if r == XU_PENDING and (self.program.alone or (
+                self.program.alone_if_traced and self.program.p.kernel != NULL)):
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
                 r = xu_run(&self.i, FIRST_SLEEP_NS)

@@ -66,6 +66,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "functions.h"
 #include "kernels.h"
 
 #define XU_LINE 64
@@ -175,7 +176,7 @@ enum { /* steps; must agree with native.py */
     XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
     XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
     XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP, XS_OFFER, XS_REACH, XS_DEPOSIT,
-    XS_RECLAIM
+    XS_RECLAIM, XS_FUNCTION
 };
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
 
@@ -199,7 +200,8 @@ typedef struct {
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
  * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
- * row follows, the carry.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
+ * row follows, the carry.  FUNCTION: Python's step dst, or, if the program has a kernel, the count
+ * rows behind it, a FOLD or SCAN.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
  * to the next row's. */
 
 typedef struct {
@@ -496,11 +498,11 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
         if (leaf->nbytes > 1) {
             char *out = room[depth];
             if (s->nbytes == 1 && leaf->src_ostep == k->size) {
-                k->fold(out, p, leaf->nbytes);
+                k->fold(k, out, p, leaf->nbytes);
             } else {
-                k->combine(out, p, p + leaf->src_ostep, m);
+                k->combine(k, out, p, p + leaf->src_ostep, m);
                 for (int64_t b = 2; b < leaf->nbytes; b++)
-                    k->combine(out, out, p + b * leaf->src_ostep, m);
+                    k->combine(k, out, out, p + b * leaf->src_ostep, m);
             }
             p = out;
         }
@@ -508,7 +510,7 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
         for (int32_t j = 0; j < leaf->dst_local; j++) {
             depth--;
             char *out = leaf == end && depth == 1 ? dst : room[depth - 1];
-            k->combine(out, stack[depth - 1], stack[depth], m);
+            k->combine(k, out, stack[depth - 1], stack[depth], m);
             stack[depth - 1] = out;
         }
     }
@@ -532,12 +534,13 @@ static inline void xu_fold(const xu_inst *in, const xu_step *s) {
 
 static inline void xu_scan(const xu_inst *in, const xu_step *s) {
     const xu_step *leaf = s + 1;
+    const xk_kernel *k = in->prog->kernel;
     for (int64_t row = 0; row < s->count; row++) {
         const char *carry = NULL;
         if (s->src_lstep)
             carry = xu_place(in, leaf->src, leaf->src_local, leaf->src_off + row * leaf->dst_off);
-        in->prog->kernel->scan(
-            xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep),
+        k->scan(
+            k, xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep),
             xu_place(in, s->src, s->src_local, s->src_off + row * s->src_ostep), s->nbytes,
             carry, s->dst_lstep);
     }
@@ -655,6 +658,15 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     case XS_SCAN:
         xu_scan(in, s);
         in->pc[lane] += s->src_lstep;
+        break;
+    case XS_FUNCTION: /* *sub: computed here, but there is something for Python to report */
+        if (!xf_runs(in->prog->kernel) || *sub) return XT_PYTHON;
+        (s[1].kind == XS_FOLD ? xu_fold : xu_scan)(in, s + 1);
+        if (xf_alerts(in->prog->kernel)) {
+            *sub = 1;
+            return XT_PYTHON;
+        }
+        in->pc[lane] += s->count;
         break;
     case XS_SIGNAL: {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
@@ -780,7 +792,8 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
             while (in->pc[lane] < in->prog->end[lane]) {
                 xu_blocked here;
                 int kind = in->prog->steps[in->pc[lane]].kind;
-                int copy = kind == XS_COPY || kind == XS_FOLD || kind == XS_SCAN || kind == XS_SWAP;
+                int copy = kind == XS_COPY || kind == XS_FOLD || kind == XS_SCAN ||
+                           kind == XS_FUNCTION || kind == XS_SWAP;
                 int r = xu_try(in, lane, &here);
                 if (r == XT_NEXT) {
                     moved = 1;

@@ -39,16 +39,18 @@ enum {
     XK_ADD, XK_MULT, XK_AND, XK_OR, XK_XOR, XK_LOGAND, XK_LOGOR, XK_MIN, XK_MAX, XK_OPS
 };
 
-typedef struct {
-    int32_t size; /* bytes of an element */
+typedef struct xk_kernel xk_kernel;
+struct xk_kernel { /* its functions are called with itself */
+    int32_t size;  /* bytes of an element */
     /* out[i] = a[i] op b[i]; out may be a or b, but not overlap them otherwise */
-    void (*combine)(void *out, const void *a, const void *b, int64_t n);
+    void (*combine)(const xk_kernel *k, void *out, const void *a, const void *b, int64_t n);
     /* n >= 1 elements to one, in the written order */
-    void (*fold)(void *out, const void *x, int64_t n);
+    void (*fold)(const xk_kernel *k, void *out, const void *x, int64_t n);
     /* dst[i] = carry op src[0] op ... op src[i], from the left; reverse: src[i] op ... op
      * src[n-1] op carry, from the right.  carry may be NULL, dst may be src. */
-    void (*scan)(void *dst, const void *src, int64_t n, const void *carry, int32_t reverse);
-} xk_kernel;
+    void (*scan)(const xk_kernel *k, void *dst, const void *src, int64_t n, const void *carry,
+                 int32_t reverse);
+};
 
 /* The iterations are independent: out is a or b, or apart from both. */
 #if defined(__clang__)
@@ -150,17 +152,19 @@ XK_OP(MAX, ld, long double,
 
 /* ---- whole arrays ------------------------------------------------------------ */
 #define XK_KERNEL(OP, X, T) \
-    XK_CLONES static void xk_combine_##OP##_##X(void *out, const void *a, const void *b, \
-                                                int64_t n) \
+    XK_CLONES static void xk_combine_##OP##_##X(const xk_kernel *k, void *out, const void *a, \
+                                                const void *b, int64_t n) \
     { \
+        (void)k; \
         T *o = out; \
         const T *x = a, *y = b; \
         XK_INDEPENDENT \
         for (int64_t i = 0; i < n; i++) \
             xk_put_##X(o + i, xk_##OP##_##X(x[i], y[i])); \
     } \
-    static void xk_fold_##OP##_##X(void *out, const void *from, int64_t n) \
+    static void xk_fold_##OP##_##X(const xk_kernel *k, void *out, const void *from, int64_t n) \
     { \
+        (void)k; \
         const T *x = from; \
         T r = x[0]; \
         int64_t i = 1; \
@@ -179,9 +183,10 @@ XK_OP(MAX, ld, long double,
             r = xk_##OP##_##X(r, x[i]); \
         xk_put_##X((T *)out, r); \
     } \
-    static void xk_scan_##OP##_##X(void *dst, const void *src, int64_t n, const void *carry, \
-                                   int32_t reverse) \
+    static void xk_scan_##OP##_##X(const xk_kernel *k, void *dst, const void *src, int64_t n, \
+                                   const void *carry, int32_t reverse) \
     { \
+        (void)k; \
         T *o = dst; \
         const T *x = src; \
         if (n < 1) \

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
 from ..ops import Op
+from . import tracing
 
 __all__ = ["Kernel", "find"]
 
@@ -65,6 +66,7 @@ _ROWS = 1024  # at a time
 # Of functions of whole arrays: bytes at a time. Operands and results stay in cache, and malloc
 # gives back no pages after each call, as new arrays of 512 KiB and more make it do.
 _BLOCK = 1 << 18
+_ROUNDS = 5  # by which neighbours in a block are joined before there is a block of such blocks
 _SHORT = 1024  # elements up to which fewer calls count for more than less work
 
 
@@ -95,6 +97,11 @@ class Kernel:
         part = np.zeros(1, dtype).real.dtype  # complex: of both parts
         self._padded = part.kind == "f" and part.itemsize > 10 and np.finfo(part).nmant == 63
         self._settles = dtype.kind in "fc" and (func is None or self._padded)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its function takes whole arrays, so that it may be `traced`."""
+        return False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -219,11 +226,12 @@ class _Written(Kernel):
 class _Associative(Kernel):
     """Called on whole arrays in an order of its own; what order of operands is kept.
 
-    The order is written here and nowhere else:
+    The order is written here; functions.h does the same:
 
     * fold of FUNC: accumulators as long as `_BLOCK`, row after row; of what they hold the part
       beyond a power of two is joined to the beginning, then half to half;
-    * fold of NONCOMM_FUNC: neighbours, again and again, a last odd one as it is;
+    * fold of NONCOMM_FUNC: neighbours, again and again, a last odd one as it is; the first rounds
+      are done in blocks of `_BLOCK`, which changes nothing;
     * scan, in blocks of `_BLOCK`: neighbours in pairs from where it begins, the scan of these
       values, which gives every second result, and the others in one call from those; of few
       elements all with those 1, 2, 4 ... before them.
@@ -258,12 +266,14 @@ class _Associative(Kernel):
         block = _BLOCK // self.dtype.itemsize
         while len(x) > block:
             parts = [x[i : i + block] for i in range(0, len(x), block)]
-            x = np.concatenate([self._neighbours(part, _SHORT) for part in parts])
-        return self._neighbours(x, 1)
+            x = np.concatenate([self._neighbours(part, _ROUNDS) for part in parts])
+        return self._neighbours(x, len(x).bit_length())
 
-    def _neighbours(self, x: Array, most: int) -> Array:
-        """Joined in pairs until there are at most so many."""
-        while len(x) > most:
+    def _neighbours(self, x: Array, rounds: int) -> Array:
+        """Joined in pairs so many times, or until one is left."""
+        for _ in range(rounds):
+            if len(x) == 1:
+                break
             even = len(x) - len(x) % 2
             pairs = self._apply(x[0:even:2], x[1:even:2])
             x = pairs if even == len(x) else np.concatenate([pairs, x[even:]])
@@ -350,6 +360,20 @@ class _Vectorized(_Associative):
         self._func = func
         self._call = call
         self._ufunc = _straight(func, dtype)
+
+    @property
+    def whole(self) -> bool:
+        """As `Kernel.whole`."""
+        return not self._settles
+
+    def traced(self) -> Any:
+        """What the core can run in its place, or None: `tracing.trace`."""
+        return tracing.trace(self._func, self.dtype, self.op == Op.NONCOMM_FUNC)
+
+    @staticmethod
+    def report(function: Any) -> None:
+        """`tracing.report`."""
+        tracing.report(function)
 
     def joining(self, out: Array, a: Array, b: Array) -> Callable[[], object]:
         """As `Kernel.joining`; ufuncs write straight to `out`."""

@@ -402,7 +402,7 @@ static inline xm_turn xm_turn_of(xm_call *c) {
     for (int lane = XU_LANES - 1; lane >= 0; lane--) {
         while (in->pc[lane] < in->prog->end[lane]) {
             const xu_step *s = &in->prog->steps[in->pc[lane]];
-            if (s->kind != XS_PYTHON) break;
+            if (s->kind != XS_PYTHON && s->kind != XS_FUNCTION) break;
             if (!xm_knows(c, s)) {
                 turn.stuck = 1;
                 break;

@@ -42,7 +42,7 @@ from ..topology import Tree
 __all__ = ["LARGE", "Exchange", "Lowered", "lower"]
 
 (COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM) = range(22)
+ CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM, FUNCTION) = range(23)
 OTHER, MEETS, MAILS = range(3)  # Python-side steps by what the core may do itself: messages.h
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
@@ -96,6 +96,9 @@ class Lowered:
         What PYTHON rows stand for, by their numbers.
     large
         Whether so much is copied that the GIL is not kept.
+    functions
+        How many of the Python steps are folds and scans by a function of whole arrays, each
+        followed by rows that the core runs instead if it can.
     written
         Bytes that copies bring to the arrays of my node, if its other threads' plans have as
         many as mine.
@@ -105,6 +108,7 @@ class Lowered:
     lanes: tuple[list[Row], list[Row]]
     python_steps: tuple[Step, ...]
     large: bool
+    functions: int
     written: int
 
 
@@ -120,6 +124,7 @@ class Lowering:
         self.kernel = plan.kernel
         self.private = plan.private
         self.python: list[Step] = []
+        self.functions = 0
         self.copied = 0
 
     def lane(self, steps: tuple[Step, ...]) -> list[Row]:
@@ -177,6 +182,8 @@ class Lowering:
                 return self.barrier()
             case Fused():
                 return self.fused(step)
+            case Fold() | Scan() if self.kernel.whole:
+                return self.by_function(step)
             case Fold() | Scan() if self.kernel.code is None:
                 return [self.to_python(step)]
             case Fold():
@@ -282,6 +289,13 @@ class Lowering:
             COPY, count=1, dst=dst.operand, src=src.operand, dst_off=to, src_off=of, nbytes=nbytes
         )
 
+    def by_function(self, step: Fold | Scan) -> list[Row]:
+        """A row for Python, and those of the core, which may be able to do without."""
+        rows = self.fold(step) if isinstance(step, Fold) else self.scan(step)
+        self.python.append(step)
+        self.functions += 1
+        return [_row(FUNCTION, dst=len(self.python) - 1, count=len(rows)), *rows]
+
     def fold(self, step: Fold) -> list[Row]:
         """A row for what becomes of the leaves, and one for each of them."""
         local, lstep = self.part(step.dst, step.copies)
@@ -361,4 +375,5 @@ def lower(plan: Plan, tree: Tree, place: Place | None = None) -> Lowered:
     else:
         lanes = lowering.lane(node), lowering.lane(net)
     written = _written(plan, tree.node_size(tree.node_of(plan.rank)))
-    return Lowered(plan, lanes, tuple(lowering.python), lowering.copied >= LARGE, written)
+    large = lowering.copied >= LARGE
+    return Lowered(plan, lanes, tuple(lowering.python), large, lowering.functions, written)

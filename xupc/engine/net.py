@@ -265,7 +265,7 @@ class NetContext:
                     if not self._exchange(instance):
                         break
                 elif isinstance(step, Fold | Scan):
-                    self.compute(step, instance)
+                    self.compute(step, instance, instance.computed(lane))
                 elif self.wire is not None and not isinstance(step, Get) and self.learn(
                     step, lane, instance
                 ):
@@ -282,14 +282,18 @@ class NetContext:
                 step = instance.python_step(lane)
         return moved
 
-    def compute(self, step: Fold | Scan, instance: Any) -> None:
-        """Reduce with numpy, or with the user's function.
+    def compute(self, step: Fold | Scan, instance: Any, computed: bool = False) -> None:
+        """Reduce with numpy or the user's function, or report on what the core has `computed`.
 
         If that raises, the call goes on all the same: others wait for what is to come.
         """
         kernel = instance.plan.kernel
         try:
-            acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
+            acts: Iterable[Action]
+            if computed:
+                acts = (instance.program.report,)
+            else:
+                acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
             with contextlib.nullcontext() if kernel.func is None else self.job.calling_out:
                 for act in acts:
                     act()

@@ -1,0 +1,286 @@
+"""Which functions the core runs by itself, and that nobody can tell."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xupc.engine import kernels, tracing
+from xupc.engine.native_core import core
+from xupc.ops import Op, vectorized
+
+pytestmark = pytest.mark.skipif(core is None, reason="no native core")
+
+scale = 3.0
+heaps: list[Any] = []
+SIZES = [1, 2, 3, 5, 31, 1000, 1023, 1024, 1025, 1500, 2049, 4097, 32768, 32769, 70001, 300003]
+
+
+def weighted(a: Any, b: Any) -> Any:
+    """Uses a global."""
+    return a + scale * b
+
+
+def helper(a: Any, b: Any) -> Any:
+    """Calls another function."""
+    return weighted(b, a) - 1
+
+
+def with_default(a: Any, b: Any, factor: float = 0.5) -> Any:
+    """Uses a default."""
+    c = a * factor
+    return np.hypot(c, b)
+
+
+def closure(limit: float) -> Callable[[Any, Any], Any]:
+    """Uses a closure."""
+    return lambda a, b: np.minimum(a + b, limit)
+
+
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    "one operation": lambda a, b: a - b,
+    "the other way round": lambda a, b: b - a,
+    "numbers": lambda a, b: 2 * a - b / 4,
+    "a square": lambda a, b: (a - b) ** 2,
+    "a cube": lambda a, b: (a - b) ** 3,
+    "a global": weighted,
+    "another function": helper,
+    "a default": with_default,
+    "a closure": closure(1.5),
+    "a choice": lambda a, b: np.where(np.abs(a) > np.abs(b), a, b),
+    "abs": lambda a, b: abs(a) + abs(-b),
+    "used twice": lambda a, b: (a + b) * (a + b) - a,
+    "a ufunc": np.logaddexp,
+    "another ufunc": np.fmax,
+}
+
+
+def loop(a: Any, b: Any) -> Any:
+    """Has a branch."""
+    for _ in range(2):
+        a = a + b
+    return a
+
+
+def counting(a: Any, b: Any) -> Any:
+    """Writes a global."""
+    global scale
+    scale += 0.0
+    return a + b
+
+
+def keeping(a: Any, b: Any) -> Any:
+    """Has an effect."""
+    heaps.append(len(a))
+    return a + b
+
+
+def random_one(a: Any, b: Any) -> Any:
+    """Not the same twice."""
+    return a + b + np.random.random()
+
+
+class Callable_:  # noqa: N801
+    """An object."""
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        return a + b
+
+
+def noting(store: list[int]) -> Callable[[Any, Any], Any]:
+    """Writes what it encloses."""
+
+    def func(a: Any, b: Any) -> Any:
+        store.append(1)
+        return a + b
+
+    return func
+
+
+def telling(a: Any, b: Any, seen: Any = heaps) -> Any:
+    """Has a default that may change."""
+    return a + b + len(seen)
+
+
+NOT_PLAIN: dict[str, Any] = {
+    "a loop": loop,
+    "a branch": lambda a, b: a if scale else b,
+    "a global written": counting,
+    "an effect": keeping,
+    "an enclosed effect": noting([]),
+    "a list as a default": telling,
+    "random": random_one,
+    "a method": lambda a, b: a + b.sum(),
+    "an attribute": lambda a, b: a + b.real,
+    "an element": lambda a, b: a + b[0],
+    "in place": lambda a, b: a.__iadd__(b),
+    "an operand": lambda a, b: b,
+    "a number": lambda a, b: 1.0,
+    "nothing": lambda a, b: None,
+    "another type": lambda a, b: a < b,
+    "a conversion": lambda a, b: (a < b) * a,
+    "a number of another type": lambda a, b: a + np.longdouble(1) * b,
+    "a keyword": lambda a, b: np.add(a, b, out=None, where=True),
+    "a reduction": lambda a, b: a + np.add.reduce(b),
+    "numpy's namespace": lambda a, b: a + b + len(np.__dict__),
+    "an object": Callable_(),
+    "a partial": functools.partial(with_default, factor=2.0),
+    "Python as a ufunc": np.frompyfunc(lambda a, b: a + b, 2, 1),
+    "one operand": lambda a: a,
+    "starred": lambda *both: both[0] + both[1],
+    "a generator": lambda a, b: (yield a),
+    "what is not there": lambda a, b: a + b + missing,  # type: ignore[name-defined] # noqa: F821
+}
+
+
+def traced(func: Any, dtype: str = "f8", ordered: bool = False) -> Any:
+    return tracing.trace(func, np.dtype(dtype), ordered)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_functions_run_in_the_core(name: str) -> None:
+    assert traced(PLAIN[name]) is not None
+    assert traced(PLAIN[name], "f4") is not None
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_others_are_called(name: str) -> None:
+    before = scale, len(heaps)
+    assert traced(NOT_PLAIN[name]) is None
+    assert (scale, len(heaps)) == before
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
+def test_types(dtype: str) -> None:
+    assert traced(lambda a, b: np.maximum(a, b), dtype) is not None
+    assert traced(lambda a, b: a // b, dtype) is None or dtype in ("i1", "u2", "i4", "u8", "f2",
+                                                                   "f4", "f8")  # fmt: skip
+    assert traced(np.gcd, dtype) is None or dtype in ("i1", "u2", "i4", "u8")
+
+
+def test_long_doubles_and_times_are_left_to_python() -> None:
+    for dtype in ("g", "m8[s]"):
+        kernel = kernels.find(dtype, Op.FUNC, vectorized(lambda a, b: a + b))
+        assert not kernel.whole or kernel.traced() is None  # type: ignore[attr-defined]
+
+
+def test_a_function_that_the_core_gets_wrong_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was not thought of: the sample shows it."""
+    assert traced(lambda a, b: a - b) is not None
+    real = tracing._Trace.call
+
+    def swapped(self: Any, ufunc: Any, inputs: Any) -> Any:
+        return real(self, ufunc, inputs[::-1])
+
+    monkeypatch.setattr(tracing._Trace, "call", swapped)
+    assert traced(lambda a, b: a - b) is None
+
+
+@pytest.mark.parametrize("op", [Op.FUNC, Op.NONCOMM_FUNC])
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_order_is_that_of_kernels(name: str, op: Op) -> None:
+    """None of these is associative, or not in its last bit: another order shows."""
+    func = PLAIN[name]
+    kernel = kernels.find("f8", op, func if isinstance(func, np.ufunc) else vectorized(func))
+    core_s = kernel.traced()  # type: ignore[attr-defined]
+    rng = np.random.default_rng(5)
+    with np.errstate(all="ignore"):
+        for n in SIZES:
+            x = rng.standard_normal(n)
+            out = np.empty(1)
+            assert core_s.fold(out.ctypes.data, x.ctypes.data, n)
+            assert np.array_equal(out[0], kernel.fold(x), equal_nan=True), n
+            for carry, reverse, here in itertools.product((None, 0.75), (False, True), (0, 1)):
+                expected = np.empty_like(x)
+                kernel.scan(expected, x, carry, reverse)
+                src = x.copy()
+                dst = src if here else np.empty_like(x)
+                edge = np.array([carry or 0.0])
+                at = 0 if carry is None else edge.ctypes.data
+                assert core_s.scan(dst.ctypes.data, src.ctypes.data, n, at, reverse)
+                assert np.array_equal(dst, expected, equal_nan=True), (n, carry, reverse, here)
+    core_s.errors()
+
+
+def test_random_functions() -> None:
+    """Made of operations at random: the same bits as numpy, or not traced."""
+    seed = random.randrange(1 << 30)
+    rng = random.Random(seed)
+    names = ["np.sqrt({})", "-{}", "abs({})", "np.exp({})", "{} + {}", "{} * {}", "{} - {}",
+             "{} / {}", "np.maximum({}, {})", "np.where({} > {}, {}, {})", "{} % {}",
+             "np.copysign({}, {})", "{} ** 2", "np.floor({})"]  # fmt: skip
+    ran = 0
+    for k in range(120):
+        values = ["a", "b", "1.5", "2"]
+        lines = []
+        for i in range(rng.randint(1, 9)):
+            form = rng.choice(names)
+            used = [rng.choice(values) for _ in range(form.count("{}"))]
+            lines.append(f"    v{i} = {form.format(*used)}")
+            values.append(f"v{i}")
+        scope: dict[str, Any] = {"np": np}
+        text = "def f(a, b):\n" + "\n".join(lines) + f"\n    return {values[-1]}\n"
+        exec(text, scope)
+        dtype = rng.choice(["f4", "f8", "f2", "c16"])
+        made = traced(scope["f"], dtype)
+        if made is None:
+            continue
+        ran += 1
+        n = rng.choice([1, 7, 511, 513, 3000])
+        numbers = np.random.default_rng(k)
+        a, b = (numbers.standard_normal(n).astype(dtype) for _ in range(2))
+        out = np.empty_like(a)
+        made.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, n)
+        with np.errstate(all="ignore"):
+            expected = scope["f"](a, b)
+        assert np.array_equal(out, expected, equal_nan=True), (seed, text, dtype, n)
+    assert ran > 30, seed
+
+
+def test_errors_are_told_as_numpy_tells_them() -> None:
+    divide = traced(lambda a, b: a * 1e308 / b)
+    a, b = np.array([2.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0])
+    out = np.empty(3)
+
+    def errors(mode: str) -> list[str]:
+        divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 3)
+        kinds: Any = dict.fromkeys(("divide", "over", "under", "invalid"), mode)
+        with np.errstate(**kinds), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tracing.report(divide)
+        return sorted(str(w.message) for w in caught)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with np.errstate(all="warn"):
+            a * 1e308 / b
+    assert errors("warn") == sorted(str(w.message) for w in caught)
+    assert errors("ignore") == []
+    with pytest.raises(FloatingPointError, match="overflow encountered in multiply"):
+        errors("raise")
+    assert divide.errors() == []
+    b[:] = 1
+    a[:] = 1
+    assert errors("raise") == []
+
+
+def test_errors_print_and_call(capsys: pytest.CaptureFixture[str]) -> None:
+    divide = traced(lambda a, b: a / b)
+    a, b, out = np.ones(1), np.zeros(1), np.empty(1)
+    told: list[tuple[str, int]] = []
+    divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
+    with np.errstate(divide="print"):
+        tracing.report(divide)
+    assert capsys.readouterr().out == "Warning: divide by zero encountered in divide\n"
+    divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
+    with np.errstate(divide="call", call=lambda *what: told.append(what)):
+        tracing.report(divide)
+        a / b
+    assert told[0] == told[1]
