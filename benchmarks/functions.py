@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 import xupc
 
-SIZES = [1 << 16, 1 << 20, 8 << 20]
+SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 8 << 20]
 FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce")
 
 
@@ -28,6 +28,11 @@ FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce"
 def add(a: Any, b: Any) -> Any:
     """The sum of two arrays."""
     return a + b
+
+
+def shown(nbytes: int) -> str:
+    """A size in its unit."""
+    return f"{nbytes >> 10} KiB" if nbytes >> 10 else f"{nbytes} B"
 
 
 def measure(calls: list[Callable[[], None]], repetitions: int) -> list[float]:
@@ -69,10 +74,10 @@ def main() -> None:
                     functools.partial(by, func=np.fmax),
                 ]
                 measure(ways, 2)
-                built_in, *sums, most, fmax = measure(ways, max(15, 200 * 65536 // nbytes))
+                built_in, *sums, most, fmax = measure(ways, min(2000, max(15, 200 * 65536 // nbytes)))
                 if team.rank == 0:
                     ratios = " | ".join(f"{t / built_in:.2f}" for t in sums)
-                    print(f"| {form} {nbytes >> 10} KiB | {built_in / 1e3:.1f} µs | {ratios} | "
+                    print(f"| {form} {shown(nbytes)} | {built_in / 1e3:.1f} µs | {ratios} | "
                           f"{fmax / most:.2f} |")
             xupc.all_free(src)
             xupc.all_free(dst)
