@@ -74,7 +74,8 @@ def main() -> None:
                     functools.partial(by, func=np.fmax),
                 ]
                 measure(ways, 2)
-                built_in, *sums, most, fmax = measure(ways, min(2000, max(15, 200 * 65536 // nbytes)))
+                repetitions = min(2000, max(15, 200 * 65536 // nbytes))
+                built_in, *sums, most, fmax = measure(ways, repetitions)
                 if team.rank == 0:
                     ratios = " | ".join(f"{t / built_in:.2f}" for t in sums)
                     print(f"| {form} {shown(nbytes)} | {built_in / 1e3:.1f} µs | {ratios} | "

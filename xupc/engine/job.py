@@ -436,7 +436,7 @@ class Job:
         """The node tree: machines, split as ``nodes`` asks."""
         of = np.empty(self.threads, np.int32)
         self.link.comm.Allgather(np.array([self.machine[0]], np.int32), of)
-        self._machine_roots = np.unique(of)
+        self._machine_roots, _ = np.unique(of, return_counts=True)  # alone it imports numpy.ma
         self.machines = len(self._machine_roots)
         tree = node_tree(of, self.settings.nodes)
         self._machine_of_node = np.searchsorted(self._machine_roots, of[tree.node_roots])

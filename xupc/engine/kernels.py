@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
 from ..ops import Op
-from . import tracing
 
 __all__ = ["Kernel", "find"]
 
@@ -368,11 +367,15 @@ class _Vectorized(_Associative):
 
     def traced(self) -> Any:
         """What the core can run in its place, or None: `tracing.trace`."""
+        from . import tracing  # most programs never need it
+
         return tracing.trace(self._func, self.dtype, self.op == Op.NONCOMM_FUNC)
 
     @staticmethod
     def report(function: Any) -> None:
-        """`tracing.report`."""
+        """Raise, or warn of, the errors of floating point that one of these has met."""
+        from . import tracing
+
         tracing.report(function)
 
     def joining(self, out: Array, a: Array, b: Array) -> Callable[[], object]:

@@ -22,6 +22,7 @@ Python or numpy, too.
 from __future__ import annotations
 
 import builtins
+import dis
 import math
 import warnings
 from collections.abc import Callable
@@ -135,8 +136,6 @@ class _Reading:
         self.guards.append((where, name, value))
 
     def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
-        import dis  # takes a while, and most programs need it never
-
         if type(names) is not dict:
             raise _CannotTrace
         for op in dis.get_instructions(code):
