@@ -27,7 +27,7 @@ import math
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -130,14 +130,15 @@ class _Reading:
             self.value(value)
         for cell in func.__closure__ or ():
             self._use(cell, None, self.value(cell.cell_contents))
-        self._instructions(code, func.__globals__)
+        names, f = func.__globals__, cast(Any, func)
+        if type(names) is not dict or f.__builtins__ is not builtins.__dict__:
+            raise _CannotTrace
+        self._instructions(code, names)
 
     def _use(self, where: Any, name: str | None, value: Any) -> None:
         self.guards.append((where, name, value))
 
     def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
-        if type(names) is not dict:
-            raise _CannotTrace
         for op in dis.get_instructions(code):
             if op.opname not in _HARMLESS:
                 raise _CannotTrace
@@ -206,6 +207,8 @@ class _Trace:
             raise _CannotTrace
         u: Any = ufunc  # of numpy 1.24 and later, for those who run its loops themselves
         dtypes, loop = u._resolve_dtypes_and_context((*map(_type_of, inputs), None))
+        if ufunc is np.power and dtypes[0].kind in "iu" and isinstance(inputs[1], _Value):
+            raise _CannotTrace  # the loop itself raises at a negative exponent
         u._get_strided_loop(loop)
         return self._add(ufunc.__name__, loop, inputs, dtypes)
 
