@@ -84,6 +84,7 @@ cdef extern from "core.h" nogil:
     ctypedef struct xu_inst:
         xu_team *team
         const xu_program *prog
+        const xk_kernel *kernel
         char *base[4]
         int64_t stride[4]
         char *slots
@@ -392,7 +393,7 @@ cdef class Program:
     cdef readonly bint alone  # no step needs Python, nobody needs my polling
     cdef bint alone_if_traced
     cdef Function function  # the plan's function of the user's, if the core can run it
-    cdef int traces
+    cdef int traces  # how often it has been looked at
     cdef readonly object plan
     cdef readonly tuple python_steps
 
@@ -442,13 +443,7 @@ cdef class Program:
         if self.traces < MOST_TRACES:
             self.traces += 1
             self.function = self.plan.kernel.traced()
-        self.p.kernel = NULL if self.function is None else &self.function.f.kernel
         return 0
-
-    def report(self):
-        """Raise, or warn of, the errors of floating point that the core's loops met."""
-        if self.function is not None:
-            self.plan.kernel.report(self.function)
 
 
 cdef class Instance:
@@ -466,6 +461,7 @@ cdef class Instance:
     cdef public bint active
     cdef xm_call c  # its messages, and the whole of it
     cdef Wire wire  # None: on one node
+    cdef Function function  # the program's, as it was when the call began
 
     def __cinit__(self, Team team, Program program, operands, bases, uint64_t hash,
                   uint64_t call, record):
@@ -509,10 +505,13 @@ cdef class Instance:
     cdef inline int _begin(self) except -1:
         if self.program.function is not None and not self.program.function.holds():
             self.program.trace()
+        self.function = self.program.function
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
         xm_begin(&self.c)
         xu_begin(&self.i, self.hash, self.call)
+        if self.function is not None:
+            self.i.kernel = &self.function.f.kernel
         self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
         return 0
 
@@ -557,7 +556,7 @@ cdef class Instance:
             return None
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
         if s.kind == XS_FUNCTION:
-            if self.program.p.kernel != NULL and not self.i.sub[lane]:
+            if self.i.kernel != NULL and not self.i.sub[lane]:
                 return None  # the core has not been there yet
         elif s.kind != XS_PYTHON or xm_knows(&self.c, s):
             return None
@@ -567,6 +566,10 @@ cdef class Instance:
         """Whether the core has done the step at which a lane stands, and only a report is left."""
         return (self.program.steps[self.i.pc[lane]].kind == XS_FUNCTION
                 and self.i.sub[lane] != 0)
+
+    def report(self):
+        """Raise, or warn of, the errors of floating point that the core met with a function."""
+        self.program.plan.kernel.report(self.function)
 
     cpdef rebind(self, uintptr_t dst, uintptr_t src):
         """Private operands: where they are in the next call."""
@@ -700,7 +703,7 @@ cdef class Instance:
         else:
             r = xu_run(&self.i, 0)
         if r == XU_PENDING and (self.program.alone or (
-                self.program.alone_if_traced and self.program.p.kernel != NULL)):
+                self.program.alone_if_traced and self.i.kernel != NULL)):
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
                 r = xu_run(&self.i, FIRST_SLEEP_NS)

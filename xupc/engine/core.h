@@ -200,7 +200,7 @@ typedef struct {
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
  * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
  * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
- * row follows, the carry.  FUNCTION: Python's step dst, or, if the program has a kernel, the count
+ * row follows, the carry.  FUNCTION: Python's step dst, or, if the call has a kernel, the count
  * rows behind it, a FOLD or SCAN.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
  * to the next row's. */
 
@@ -210,12 +210,13 @@ typedef struct {
     int32_t barriers; /* full barriers in the plan */
     int32_t exchange; /* a barrier, or led: nothing to do between one exchange and its verdict */
     int64_t written; /* bytes that copies of my node's threads bring to their arrays */
-    const xk_kernel *kernel;
+    const xk_kernel *kernel; /* NULL if it has none, or a function of the user's */
 } xu_program;
 
 typedef struct {
     xu_team *team;
     const xu_program *prog;
+    const xk_kernel *kernel; /* the program's, or a function as it is at this call, or NULL */
     char *base[XU_OPERANDS];
     int64_t stride[XU_OPERANDS];
     char *slots; /* of all operations, on my node's first thread; NULL if not used */
@@ -490,7 +491,7 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
                                  int64_t m, char *dst) {
     _Alignas(64) char room[XU_DEPTH][XU_FOLD_BYTES];
     const char *stack[XU_DEPTH];
-    const xk_kernel *k = in->prog->kernel;
+    const xk_kernel *k = in->kernel;
     int depth = 0;
     for (const xu_step *leaf = s + 1, *end = s + s->count; leaf <= end; leaf++) {
         const char *p = xu_place(in, leaf->src, leaf->src_local,
@@ -518,7 +519,7 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
 }
 
 static inline void xu_fold(const xu_inst *in, const xu_step *s) {
-    int64_t size = in->prog->kernel->size, n = s->nbytes, most = XU_FOLD_BYTES / size;
+    int64_t size = in->kernel->size, n = s->nbytes, most = XU_FOLD_BYTES / size;
     int64_t step = in->stride[s->dst] * s->dst_lstep + s->dst_ostep;
     for (int64_t row = 0; row < s->src_lstep; row++) {
         char *dst = xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->src_off);
@@ -534,7 +535,7 @@ static inline void xu_fold(const xu_inst *in, const xu_step *s) {
 
 static inline void xu_scan(const xu_inst *in, const xu_step *s) {
     const xu_step *leaf = s + 1;
-    const xk_kernel *k = in->prog->kernel;
+    const xk_kernel *k = in->kernel;
     for (int64_t row = 0; row < s->count; row++) {
         const char *carry = NULL;
         if (s->src_lstep)
@@ -660,9 +661,9 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         in->pc[lane] += s->src_lstep;
         break;
     case XS_FUNCTION: /* *sub: computed here, but there is something for Python to report */
-        if (!xf_runs(in->prog->kernel) || *sub) return XT_PYTHON;
+        if (!xf_runs(in->kernel) || *sub) return XT_PYTHON;
         (s[1].kind == XS_FOLD ? xu_fold : xu_scan)(in, s + 1);
-        if (xf_alerts(in->prog->kernel)) {
+        if (xf_alerts(in->kernel)) {
             *sub = 1;
             return XT_PYTHON;
         }
@@ -1004,6 +1005,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     if (in->slots) in->base[XU_SLOT] = in->slots + in->op % XU_SLOTS * XU_SLOT_BYTES;
     t->unsynced += !t->solo;
     in->unprobed = NULL;
+    in->kernel = in->prog->kernel;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];
         in->sub[lane] = 0;

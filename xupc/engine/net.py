@@ -291,7 +291,7 @@ class NetContext:
         try:
             acts: Iterable[Action]
             if computed:
-                acts = (instance.program.report,)
+                acts = (instance.report,)
             else:
                 acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
             with contextlib.nullcontext() if kernel.func is None else self.job.calling_out:

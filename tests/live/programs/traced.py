@@ -89,11 +89,30 @@ def main() -> None:
                 by(func=counted)
                 assert xupc.allv_reduce_all(told, Op.ADD) > 0 or T == 1
             xupc.barrier()
+            posted(A, B, every)
             large_numbers(A, B, T, me)
             xupc.all_free(A)
             xupc.all_free(B)
     if me == 0:
         print("done: traced")
+
+
+def posted(A: Any, B: Any, every: Any) -> None:
+    """What a function looks up may change while a call with it is under way."""
+    global scale
+    T = xupc.THREADS
+    C = xupc.all_alloc(every.size, np.float64, len(every))
+    plan = partial(xupc.all_reduce_mpi_all, src=A, op=Op.FUNC, func=scaled, flags=xupc.ASYNC)
+    for _ in range(5):
+        scale = 1.0
+        first = plan(B)
+        scale = 2.0
+        second = plan(C)
+        xupc.wait_all([first, second])
+        assert np.array_equal(C.local, every.sum(1) + 2.0 * (T - 1))
+        added = B.local - every.sum(1)  # by functions of before the change and after it
+        assert np.all((added >= T - 1) & (added <= 2 * (T - 1)))
+    xupc.all_free(C)
 
 
 def large_numbers(A: Any, B: Any, T: int, me: int) -> None:
