@@ -250,7 +250,10 @@ def test_random_functions() -> None:
 
 
 def test_errors_are_told_as_numpy_tells_them() -> None:
-    divide = traced(lambda a, b: a * 1e308 / b)
+    def func(a: Any, b: Any) -> Any:
+        return a * 1e308 / b
+
+    divide = traced(func)
     a, b = np.array([2.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0])
     out = np.empty(3)
 
@@ -259,7 +262,9 @@ def test_errors_are_told_as_numpy_tells_them() -> None:
         kinds: Any = dict.fromkeys(("divide", "over", "under", "invalid"), mode)
         with np.errstate(**kinds), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            tracing.report(divide)
+            tracing.report(divide, func)
+        here = func.__code__.co_filename, func.__code__.co_firstlineno
+        assert all((w.filename, w.lineno) == here for w in caught)
         return sorted(str(w.message) for w in caught)
 
     with warnings.catch_warnings(record=True) as caught:
@@ -282,10 +287,10 @@ def test_errors_print_and_call(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, int]] = []
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="print"):
-        tracing.report(divide)
+        tracing.report(divide, np.divide)
     assert capsys.readouterr().out == "Warning: divide by zero encountered in divide\n"
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="call", call=lambda *what: told.append(what)):
-        tracing.report(divide)
+        tracing.report(divide, np.divide)
         a / b
     assert told[0] == told[1]

@@ -371,12 +371,11 @@ class _Vectorized(_Associative):
 
         return tracing.trace(self._func, self.dtype, self.op == Op.NONCOMM_FUNC)
 
-    @staticmethod
-    def report(function: Any) -> None:
+    def report(self, function: Any) -> None:
         """Raise, or warn of, the errors of floating point that one of these has met."""
         from . import tracing
 
-        tracing.report(function)
+        tracing.report(function, self._func)
 
     def joining(self, out: Array, a: Array, b: Array) -> Callable[[], object]:
         """As `Kernel.joining`; ufuncs write straight to `out`."""

@@ -331,18 +331,20 @@ _ERRORS: Final = (
 )  # fmt: skip
 
 
-def report(function: Any) -> None:
-    """Say which errors came up in the core's `Function`, as numpy does after a call."""
-    modes = np.geterr()
+def report(function: Any, func: Callable[..., object]) -> None:
+    """Say which errors came up in the core's `Function`, as numpy does when it runs `func`."""
+    modes: dict[str, Any] = {**np.geterr()}
     for name, came_up in function.errors():
         for (kind, text), happened in zip(_ERRORS, came_up, strict=True):
             if happened:
-                _say(modes[kind], f"{text} encountered in {name}", came_up)  # type: ignore[literal-required]
+                _say(modes[kind], f"{text} encountered in {name}", came_up, func)
 
 
-def _say(mode: str, text: str, came_up: tuple[bool, ...]) -> None:
+def _say(
+    mode: str, text: str, came_up: tuple[bool, ...], func: Callable[..., object]
+) -> None:
     if mode == "warn":
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        _warn(text, func)
     elif mode == "raise":
         raise FloatingPointError(text)
     elif mode == "print":
@@ -354,3 +356,15 @@ def _say(mode: str, text: str, came_up: tuple[bool, ...]) -> None:
             handler(text.split(" encountered")[0], flags)
         elif handler is not None:
             handler.write(f"Warning: {text}\n")
+
+
+def _warn(text: str, func: Callable[..., object]) -> None:
+    """Where the function is, not where it would have been called."""
+    if not isinstance(func, FunctionType):
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return
+    seen = func.__globals__.setdefault("__warningregistry__", {})
+    code = func.__code__
+    warnings.warn_explicit(
+        text, RuntimeWarning, code.co_filename, code.co_firstlineno, func.__module__, seen
+    )
