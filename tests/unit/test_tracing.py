@@ -125,6 +125,8 @@ NOT_PLAIN: dict[str, Any] = {
     "an attribute": lambda a, b: a + b.real,
     "an element": lambda a, b: a + b[0],
     "in place": lambda a, b: a.__iadd__(b),
+    "a number that is none": lambda a, b: a + b + np.sqrt(-1.5),
+    "a number too large": lambda a, b: np.minimum(a, 1e40) + b,
     "an operand": lambda a, b: b,
     "a number": lambda a, b: 1.0,
     "nothing": lambda a, b: None,
@@ -157,7 +159,7 @@ def test_plain_functions_run_in_the_core(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_others_are_called(name: str) -> None:
     before = scale, len(heaps)
-    assert traced(NOT_PLAIN[name]) is None
+    assert traced(NOT_PLAIN[name], "f4" if name == "a number too large" else "f8") is None
     assert (scale, len(heaps)) == before
 
 

@@ -189,7 +189,8 @@ class _Trace:
         guards: list[Guard] = []
         if type(func) is FunctionType:
             guards = _Reading(func).guards
-            result = func(a, b)
+            with np.errstate(all="raise"):  # what goes wrong with numbers alone would be told once
+                result = func(a, b)
         elif isinstance(func, np.ufunc) and _is_of_numpy(func):
             result = self.call(func, (a, b))
         else:
@@ -238,8 +239,7 @@ class _Trace:
             return x.number
         if len(self.constants) == CONSTANTS or not _is_number(x):
             raise _CannotTrace
-        with np.errstate(all="raise"):
-            self.constants.append(np.array([x], dtype))
+        self.constants.append(np.array([x], dtype))
         return OPERANDS + STEPS + len(self.constants) - 1
 
 
