@@ -109,10 +109,19 @@ def telling(a: Any, b: Any, seen: Any = heaps) -> Any:
     return a + b + len(seen)
 
 
+def with_attribute(a: Any, b: Any) -> Any:
+    """Another function's attribute, with a name of numpy's."""
+    return helper(a, b) + helper.e  # type: ignore[attr-defined]
+
+
+helper.e = 1.0  # type: ignore[attr-defined]
+
+
 OTHER_BUILTINS: dict[str, Any] = {"__builtins__": {"abs": lambda x: heaps.append(x) or x}}
 exec("def with_other_builtins(a, b):\n    return abs(a) + b", OTHER_BUILTINS)
 
 NOT_PLAIN: dict[str, Any] = {
+    "a function's attribute": with_attribute,
     "other builtins": OTHER_BUILTINS["with_other_builtins"],
     "a loop": loop,
     "a branch": lambda a, b: a if scale else b,
@@ -190,18 +199,29 @@ def test_a_function_that_the_core_gets_wrong_is_called(monkeypatch: pytest.Monke
     assert traced(lambda a, b: a - b) is None
 
 
+ODD: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "cbrt f2": ("f2", lambda a, b: np.cbrt(a + b)),
+    "arcsin f4": ("f4", lambda a, b: np.arcsin(a - b)),
+    "power f8": ("f8", lambda a, b: np.power(a, b)),
+    "product c16": ("c16", lambda a, b: a * b),
+    "arctan2 f4": ("f4", lambda a, b: np.arctan2(a, b)),
+}
+
+
 @pytest.mark.parametrize("op", [Op.FUNC, Op.NONCOMM_FUNC])
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", [*PLAIN, *ODD])
 def test_the_order_is_that_of_kernels(name: str, op: Op) -> None:
     """None of these is associative, or not in its last bit: another order shows."""
-    func = PLAIN[name]
-    kernel = kernels.find("f8", op, func if isinstance(func, np.ufunc) else vectorized(func))
+    dtype, func = ODD[name] if name in ODD else ("f8", PLAIN[name])
+    kernel = kernels.find(dtype, op, func if isinstance(func, np.ufunc) else vectorized(func))
     core_s = kernel.traced()  # type: ignore[attr-defined]
     rng = np.random.default_rng(5)
     with np.errstate(all="ignore"):
         for n in SIZES:
-            x = rng.standard_normal(n)
-            out = np.empty(1)
+            x = rng.standard_normal(n).astype(dtype)
+            if dtype == "c16":
+                x = x + 1j * rng.standard_normal(n)
+            out = np.empty(1, dtype)
             assert core_s.fold(out.ctypes.data, x.ctypes.data, n)
             assert np.array_equal(out[0], kernel.fold(x), equal_nan=True), n
             for carry, reverse, here in itertools.product((None, 0.75), (False, True), (0, 1)):
@@ -209,7 +229,7 @@ def test_the_order_is_that_of_kernels(name: str, op: Op) -> None:
                 kernel.scan(expected, x, carry, reverse)
                 src = x.copy()
                 dst = src if here else np.empty_like(x)
-                edge = np.array([carry or 0.0])
+                edge = np.array([carry or 0.0], dtype)
                 at = 0 if carry is None else edge.ctypes.data
                 assert core_s.scan(dst.ctypes.data, src.ctypes.data, n, at, reverse)
                 assert np.array_equal(dst, expected, equal_nan=True), (n, carry, reverse, here)
@@ -290,7 +310,7 @@ def test_errors_print_and_call(capsys: pytest.CaptureFixture[str]) -> None:
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="print"):
         tracing.report(divide, np.divide)
-    assert capsys.readouterr().out == "Warning: divide by zero encountered in divide\n"
+    assert capsys.readouterr().err == "Warning: divide by zero encountered in divide\n"
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="call", call=lambda *what: told.append(what)):
         tracing.report(divide, np.divide)

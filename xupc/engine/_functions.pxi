@@ -29,7 +29,7 @@ cdef extern from "functions.h" nogil:
         xf_step step[16]
         const char *fixed[16]
     char *xf_room()
-    void xf_begin(xf_function *, int32_t, int32_t, int32_t)
+    void xf_begin(xf_function *, int32_t, int32_t)
     xf_loop xf_where(int32_t)
     int xf_alerts(const xk_kernel *)
 
@@ -42,14 +42,13 @@ cdef class Function:
     cdef object keep
     cdef list guards
 
-    def __cinit__(self, int itemsize, bint ordered, bint serial, list steps, list constants,
-                  list guards):
+    def __cinit__(self, int itemsize, bint ordered, list steps, list constants, list guards):
         cdef int j, k
         cdef xf_numpy_loop *found
         cdef xf_step *s
         if not 0 < len(steps) <= XF_STEPS or len(constants) > XF_CONSTANTS:
             raise ValueError("too many steps, or none")
-        xf_begin(&self.f, itemsize, ordered, serial)
+        xf_begin(&self.f, itemsize, ordered)
         for j, (_, loop, inputs, size) in enumerate(steps):
             s = &self.f.step[j]
             if len(inputs) > XF_INPUTS:

@@ -661,7 +661,8 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         in->pc[lane] += s->src_lstep;
         break;
     case XS_FUNCTION: /* *sub: computed here, but there is something for Python to report */
-        if (!xf_runs(in->kernel) || *sub) return XT_PYTHON;
+        if (!xf_room()) in->kernel = NULL; /* no memory: Python may find some, or say so */
+        if (!in->kernel || *sub) return XT_PYTHON;
         (s[1].kind == XS_FOLD ? xu_fold : xu_scan)(in, s + 1);
         if (xf_alerts(in->kernel)) {
             *sub = 1;

@@ -11,6 +11,7 @@
 #define XUPC_FUNCTIONS_H
 
 #include <fenv.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "kernels.h"
@@ -50,7 +51,6 @@ enum { XF_RESULTS = 2, XF_FIXED = XF_RESULTS + XF_STEPS, XF_VALUES = XF_FIXED + 
 typedef struct {
     xk_kernel kernel; /* first */
     int32_t ordered;  /* operands keep their order: NONCOMM_FUNC */
-    int32_t serial;   /* of one step: scans go one by one, as numpy's `accumulate` */
     int32_t steps;
     int32_t alert; /* a step has errors */
     xf_step step[XF_STEPS];
@@ -59,13 +59,20 @@ typedef struct {
 
 /* ---- buffers --------------------------------------------------------------- */
 static _Thread_local char *xf_own;
+static pthread_key_t xf_key; /* frees it when its thread ends */
+static pthread_once_t xf_once = PTHREAD_ONCE_INIT;
+static int xf_keyless;
+
+static void xf_make_key(void) { xf_keyless = pthread_key_create(&xf_key, free); }
 
 /* My thread's buffers; NULL if there is no memory.  Pages that are not used cost nothing. */
 static inline char *xf_room(void)
 {
-    if (!xf_own)
-        xf_own = malloc(XF_ROOM + (size_t)XF_STEPS * XF_PIECE * XF_MOST);
-    return xf_own;
+    if (xf_own) return xf_own;
+    pthread_once(&xf_once, xf_make_key);
+    char *own = xf_keyless ? NULL : malloc(XF_ROOM + (size_t)XF_STEPS * XF_PIECE * XF_MOST);
+    if (own && pthread_setspecific(xf_key, own) != 0) free(own), own = NULL;
+    return xf_own = own;
 }
 
 /* ---- the function, on arrays ------------------------------------------------- */
@@ -245,21 +252,13 @@ static inline void xf_running(xf_function *f, char *out, const char *x, int64_t 
     int64_t lone = reverse ? 1 - odd : 0, settled = reverse ? odd : 1;
     const char *past = line + lone * size;
     x += lone * size;
-    char *to = out + lone * size;
+    /* to one piece, as when it is called: some loops of numpy's depend on their steps */
     if (reverse)
-        xf_apply(f, to, 2 * size, x, 2 * size, past, size, half + odd);
+        xf_apply(f, room, size, x, 2 * size, past, size, half + odd);
     else
-        xf_apply(f, to, 2 * size, past, size, x, 2 * size, half + odd);
+        xf_apply(f, room, size, past, size, x, 2 * size, half + odd);
+    xf_spread(out + lone * size, room, half + odd, (int32_t)size);
     xf_spread(out + settled * size, inner, half, (int32_t)size);
-}
-
-static inline void xf_scan_serial(xf_function *f, char *dst, const char *src, int64_t n,
-                                  const char *before, int32_t reverse)
-{
-    intptr_t step = reverse ? -(intptr_t)f->kernel.size : f->kernel.size;
-    if (reverse) dst += (n - 1) * -step, src += (n - 1) * -step;
-    xf_apply(f, dst, step, before, step, src, step, 1);
-    xf_apply(f, dst + step, step, dst, step, src + step, step, n - 1);
 }
 
 static void xf_scan(const xk_kernel *k, void *to, const void *from, int64_t n, const void *carry,
@@ -279,10 +278,6 @@ static void xf_scan(const xk_kernel *k, void *to, const void *from, int64_t n, c
         if (!reverse) dst += size, src += size;
     }
     memcpy(before, carry, (size_t)size);
-    if (f->serial && (!reverse || !f->ordered)) {
-        if (n) xf_scan_serial(f, dst, src, n, before, reverse);
-        return;
-    }
     for (int64_t done = 0; done < n; done += block) {
         int64_t m = n - done < block ? n - done : block;
         int64_t at = (reverse ? n - done - m : done) * size;
@@ -332,16 +327,13 @@ static inline xf_loop xf_where(int32_t size)
 }
 
 /* ---- as a kernel ------------------------------------------------------------- */
-static inline void xf_begin(xf_function *f, int32_t size, int32_t ordered, int32_t serial)
+static inline void xf_begin(xf_function *f, int32_t size, int32_t ordered)
 {
     memset(f, 0, sizeof *f);
     f->kernel.size = size;
     f->kernel.combine = xf_combine, f->kernel.fold = xf_fold, f->kernel.scan = xf_scan;
-    f->ordered = ordered, f->serial = serial;
+    f->ordered = ordered;
 }
-
-/* Whether a program's kernel, a function or NULL, can run here and now. */
-static inline int xf_runs(const xk_kernel *k) { return k && xf_room(); }
 
 /* Whether errors of floating point came up that have not been reported yet. */
 static inline int xf_alerts(const xk_kernel *k) { return ((const xf_function *)k)->alert; }

@@ -388,22 +388,6 @@ class _Vectorized(_Associative):
         x.flags.writeable = False
         return x
 
-    def scan(
-        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
-    ) -> None:
-        """As `Kernel.scan`; ufuncs have a loop of their own for it."""
-        if isinstance(self._func, np.ufunc) and (self.op == Op.FUNC or not reverse):
-            try:
-                Kernel.scan(self, dst, src, carry, reverse)
-                return
-            except (TypeError, ValueError):  # it has none from this type to itself
-                pass
-        super().scan(dst, src, carry, reverse)
-
-    def _scan(self, x: Array, flip: bool = False) -> Array:
-        ufunc: Any = self._func
-        return np.asarray(ufunc.accumulate(x, dtype=self.dtype))
-
     def _apply(self, a: Array, b: Array) -> Array:
         result = self._func(a, b)
         if type(result) is np.ndarray and result.dtype is self.dtype and result.shape == a.shape:

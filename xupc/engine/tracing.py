@@ -24,6 +24,7 @@ from __future__ import annotations
 import builtins
 import dis
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -53,6 +54,10 @@ _HARMLESS: Final = frozenset({
     "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
     "SWAP", "UNARY_INVERT", "UNARY_NEGATIVE",
 })  # fmt: skip
+# As they were when nobody had put anything else in their place.
+_ABS: Final = abs
+_WHERE: Final = np.where
+_UFUNCS: Final = {id(found): found for found in vars(np).values() if type(found) is np.ufunc}
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _STARRED: Final = 0x04 | 0x08  # of code.co_flags
 _GENERATORS: Final = 0x20 | 0x80 | 0x200
@@ -97,8 +102,7 @@ def trace(func: Callable[..., object], dtype: np.dtype[Any], ordered: bool) -> A
     found = _Trace()
     try:
         guards = found.follow(func, dtype)
-        serial = isinstance(func, np.ufunc)
-        made = core.Function(dtype.itemsize, ordered, serial, found.steps, found.constants, guards)
+        made = core.Function(dtype.itemsize, ordered, found.steps, found.constants, guards)
         return made if _proves(made, func, dtype) else None
     except Exception:  # whatever it is: nothing has been done, and the function will be called
         return None
@@ -139,19 +143,26 @@ class _Reading:
         self.guards.append((where, name, value))
 
     def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
+        above: Any = None  # the module numpy, if the last instruction has put it on the stack
         for op in dis.get_instructions(code):
             if op.opname not in _HARMLESS:
                 raise _CannotTrace
-            name = op.argval
+            name, of, above = op.argval, above, None
             if op.opname in _ATTRIBUTES:
+                if of is not np:  # what functions and ufuncs have is anybody's
+                    raise _CannotTrace
                 self._use(np.__dict__, name, self.value(np.__dict__[name]))
+            elif op.opname == "LOAD_CONST":
+                if not (name is None or _is_number(name) or _are_names(name)):
+                    raise _CannotTrace
             elif op.opname != "LOAD_GLOBAL":
                 continue
             elif name in names:
-                self._use(names, name, self.value(names[name]))
-            elif name == "abs":
+                above = self.value(names[name])
+                self._use(names, name, above)
+            elif name == "abs" and builtins.abs is _ABS:
                 self._use(names, name, None)
-                self._use(builtins.__dict__, name, abs)
+                self._use(builtins.__dict__, name, _ABS)
             else:
                 raise _CannotTrace
 
@@ -159,7 +170,7 @@ class _Reading:
         """Something that has no effect, whatever is done with it."""
         if type(value) is FunctionType:
             self.function(value)
-        elif not (_is_number(value) or value is np or value is np.where or _is_of_numpy(value)):
+        elif not (_is_number(value) or value is np or value is _WHERE or _is_of_numpy(value)):
             raise _CannotTrace
         return value
 
@@ -170,9 +181,14 @@ def _is_number(value: Any) -> bool:
     return type(value) in _NUMBERS
 
 
+def _are_names(value: Any) -> bool:
+    """Of keywords, in some versions of Python."""
+    return type(value) is tuple and all(type(name) is str for name in value)
+
+
 def _is_of_numpy(value: Any) -> bool:
-    """A ufunc that is not Python after all."""
-    return type(value) is np.ufunc and not all("O" in types for types in value.types)
+    """A ufunc of numpy's own: no other one's loop is known not to raise."""
+    return type(value) is np.ufunc and id(value) in _UFUNCS
 
 
 # ---- what it consists of ------------------------------------------------------------------
@@ -268,13 +284,15 @@ class _Value(NDArrayOperatorsMixin):
         return self.trace.call(ufunc, inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> _Value:
-        if func is not np.where or kwargs or len(args) != 3:
+        if func is not _WHERE or kwargs or len(args) != 3:
             raise _CannotTrace
         return self.trace.where(args)
 
     def __pow__(self, exponent: Any) -> Any:
-        if type(exponent) in _NUMBERS and exponent == 2:
+        if type(exponent) is int and exponent == 2:
             return np.square(self)  # as numpy does
+        if type(exponent) in _NUMBERS and exponent in (-1, 0.5, 1, 2):
+            raise _CannotTrace  # which versions of numpy treat each in their way
         return super().__pow__(exponent)
 
     def __bool__(self) -> bool:
@@ -348,13 +366,15 @@ def _say(
     elif mode == "raise":
         raise FloatingPointError(text)
     elif mode == "print":
-        print(f"Warning: {text}")
+        print(f"Warning: {text}", file=sys.stderr)
     elif mode in ("call", "log"):
         handler: Any = np.geterrcall()
+        if handler is None:
+            raise NameError(f"{mode} specified for {text} but nothing to call or write to")
         flags = sum(happened << i for i, happened in enumerate(came_up))
-        if mode == "call" and handler is not None:
+        if mode == "call":
             handler(text.split(" encountered")[0], flags)
-        elif handler is not None:
+        else:
             handler.write(f"Warning: {text}\n")
 
 
