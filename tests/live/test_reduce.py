@@ -102,3 +102,14 @@ def test_functions_that_the_core_runs(
     engine = "python" if SLOW_ENGINE else "native"
     result = live(threads, f"{PROGRAMS}/traced.py", nodes=nodes, args=[engine], timeout=100)
     assert "done: traced" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes"), [(3, "2,1"), pytest.param(5, "1,3,1", marks=ONCE)]
+)
+def test_pieces_are_as_long_on_all_nodes(
+    live: Callable[..., Any], threads: int, nodes: str
+) -> None:
+    """Between nodes of two threads and of one, messages of 80,000 bytes met some of 40,000."""
+    result = live(threads, f"{PROGRAMS}/uneven_nodes.py", nodes=nodes, timeout=100)
+    assert "done: uneven nodes" in result.stdout

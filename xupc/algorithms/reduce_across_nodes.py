@@ -198,7 +198,11 @@ def lead(t: Recorder, r: Reduction) -> None:
 def _makers(t: Recorder, r: Reduction, speaker: int) -> list[int]:
     """Who of my node folds its blocks: as many as it is worth to wake, or the speaker alone."""
     mates = [speaker, *(thread for run in t.mates_but(speaker) for thread in run)]
-    return mates[: max(1, len(mates) * r.nbytes // t.tuning["wake"])]
+    return mates[: _worth_waking(t, r, len(mates))]
+
+
+def _worth_waking(t: Recorder, r: Reduction, mates: int) -> int:
+    return min(mates, max(1, mates * r.nbytes // t.tuning["wake"]))
 
 
 class Making:
@@ -459,8 +463,12 @@ class PartsToOne(Parts):
 
     @cached_property
     def kept(self) -> int:
-        """How many pieces a maker has in the rounds whose values may be under way."""
-        return -(-self.DEPTH * self.n // len(_makers(self.t, self.r, self.speaker)))
+        """How many pieces a maker has at most in the rounds whose values may be under way.
+
+        Of any node: pieces are as long as there is room for, and as long everywhere.
+        """
+        fewest = _worth_waking(self.t, self.r, int(self.t.tree.node_sizes.min()))
+        return -(-self.DEPTH * self.n // fewest)
 
     @property
     def _words(self) -> int:
