@@ -75,13 +75,33 @@ static inline char *xf_room(void)
     return xf_own = own;
 }
 
+/* ---- errors of floating point ------------------------------------------------ */
+/* To look for them takes as long as a short step: the only one is looked at in the end. */
+static inline void xf_note(xf_function *f, xf_step *s)
+{
+    int errors = s->reports ? fetestexcept(XF_ERRORS) : 0;
+    if (!errors) return;
+    s->errors |= errors;
+    f->alert = 1;
+    feclearexcept(XF_ERRORS);
+}
+
+static inline void xf_forget_errors(void)
+{
+    if (fetestexcept(XF_ERRORS)) feclearexcept(XF_ERRORS);
+}
+
+static inline void xf_note_only(xf_function *f)
+{
+    if (f->steps == 1) xf_note(f, &f->step[0]);
+}
+
 /* ---- the function, on arrays ------------------------------------------------- */
 /* out[i] = f(a[i], b[i]); strides in bytes.  out may be a or b, element by element. */
 static inline void xf_apply(xf_function *f, char *out, intptr_t out_step, const char *a,
                             intptr_t a_step, const char *b, intptr_t b_step, int64_t n)
 {
     char *between = xf_own + XF_ROOM;
-    if (fetestexcept(XF_ERRORS)) feclearexcept(XF_ERRORS);
     intptr_t most = f->steps > 1 ? XF_PIECE : n, m;
     for (int64_t i = 0; i < n; i += m) {
         m = n - i < most ? n - i : most;
@@ -107,12 +127,7 @@ static inline void xf_apply(xf_function *f, char *out, intptr_t out_step, const 
             data[s->inputs] =
                 last ? out + i * out_step : between + (intptr_t)j * XF_PIECE * XF_MOST;
             s->loop(s->context, data, &m, strides, s->auxdata);
-            int errors = s->reports ? fetestexcept(XF_ERRORS) : 0;
-            if (errors) {
-                s->errors |= errors;
-                f->alert = 1;
-                feclearexcept(XF_ERRORS);
-            }
+            if (f->steps > 1) xf_note(f, s);
         }
     }
 }
@@ -169,14 +184,9 @@ static inline void xf_fold_ordered(xf_function *f, char *out, const char *x, int
     memcpy(out, stack[0], (size_t)size);
 }
 
-static void xf_fold(const xk_kernel *k, void *out, const void *from, int64_t n)
+static inline void xf_fold_rows(xf_function *f, char *out, const char *from, int64_t n)
 {
-    xf_function *f = (xf_function *)k;
-    if (f->ordered) {
-        xf_fold_ordered(f, out, from, n);
-        return;
-    }
-    int64_t size = k->size, row = XF_BLOCK / size, whole = n < row ? n : n - n % row;
+    int64_t size = f->kernel.size, row = XF_BLOCK / size, whole = n < row ? n : n - n % row;
     int64_t len = n < row ? n : row;
     const char *x = from, *at = x;
     char *acc = xf_own;
@@ -201,9 +211,20 @@ static void xf_fold(const xk_kernel *k, void *out, const void *from, int64_t n)
     memcpy(out, at, (size_t)size);
 }
 
+static void xf_fold(const xk_kernel *k, void *out, const void *from, int64_t n)
+{
+    xf_function *f = (xf_function *)k;
+    xf_forget_errors();
+    (f->ordered ? xf_fold_ordered : xf_fold_rows)(f, out, from, n);
+    xf_note_only(f);
+}
+
 static void xf_combine(const xk_kernel *k, void *out, const void *a, const void *b, int64_t n)
 {
-    xf_in_line((xf_function *)k, out, a, b, n);
+    xf_function *f = (xf_function *)k;
+    xf_forget_errors();
+    xf_in_line(f, out, a, b, n);
+    xf_note_only(f);
 }
 
 /* ---- scans ------------------------------------------------------------------- */
@@ -278,12 +299,14 @@ static void xf_scan(const xk_kernel *k, void *to, const void *from, int64_t n, c
         if (!reverse) dst += size, src += size;
     }
     memcpy(before, carry, (size_t)size);
+    xf_forget_errors();
     for (int64_t done = 0; done < n; done += block) {
         int64_t m = n - done < block ? n - done : block;
         int64_t at = (reverse ? n - done - m : done) * size;
         xf_running(f, dst + at, src + at, m, before, reverse, xf_own);
         memcpy(before, reverse ? dst + at : dst + at + (m - 1) * size, (size_t)size);
     }
+    xf_note_only(f);
 }
 
 /* ---- what is no loop of numpy's ---------------------------------------------- */
