@@ -4,7 +4,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 
 
 cdef extern from "functions.h" nogil:
-    int XF_STEPS, XF_CONSTANTS, XF_INPUTS, XF_FIXED, XF_BLOCK, XF_SHORT
+    int XF_STEPS, XF_CONSTANTS, XF_INPUTS, XF_FIXED
     int FE_DIVBYZERO, FE_OVERFLOW, FE_UNDERFLOW, FE_INVALID
     ctypedef int (*xf_loop)(void *, char **, const Py_ssize_t *, const Py_ssize_t *, void *)
     ctypedef struct xf_numpy_loop:
@@ -31,7 +31,6 @@ cdef extern from "functions.h" nogil:
     char *xf_room()
     void xf_begin(xf_function *, int32_t, int32_t)
     xf_loop xf_where(int32_t)
-    int xf_alerts(const xk_kernel *)
 
 
 cdef class Function:
