@@ -234,6 +234,43 @@ static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wro
     return differs != 0;
 }
 
+/* What an MPI that looks before it makes progress has brought is seen at once. */
+static void looks_twice(const xm_mpi *mpi) {
+    char requests[2 * sizeof(void *)], statuses[2 * XM_STATUS], ours = 7, theirs = 0;
+    int32_t indices[2];
+    for (int some = 0; some < 2; some++) {
+        int done = 0;
+        me = 0;
+        begin(1, &ours, 1, 1, 5, requests);
+        me = 1;
+        begin(0, &theirs, 1, 0, 5, requests + width());
+        all[get(requests)].looks = 1, all[get(requests + width())].looks = 0;
+        if (some) {
+            CHECK(!xm_test_some(mpi, 1, requests, &done, indices, statuses) && done == 1);
+            CHECK(!xm_test_some(mpi, 1, requests + width(), &done, indices, statuses) && done == 1);
+        } else {
+            CHECK(!xm_test_all(mpi, 2, requests, &done, statuses) && done);
+        }
+    }
+    CHECK(theirs == 7);
+}
+
+/* Who leaves his core between messages: who only sends, has sent a part of it, and has more. */
+static void leaves_when_ahead(void) {
+    node_root *r = calloc(1, sizeof *r);
+    int32_t sends[2] = {1, 0};
+    int lane = XU_LANES - 1;
+    r->call.in = &r->in, r->in.prog = &r->prog, r->call.mail.sends = sends;
+    r->prog.first[lane] = 10, r->prog.end[lane] = 10 + 4 * XM_AHEAD;
+    for (int32_t sent = 0; sent <= 4 * XM_AHEAD; sent++) {
+        r->in.pc[lane] = 10 + sent;
+        for (r->call.mail.open = 0; r->call.mail.open <= 2; r->call.mail.open++)
+            CHECK(xm_ahead(&r->call) ==
+                  (sent >= 4 && sent < 4 * XM_AHEAD && r->call.mail.open < 2));
+    }
+    free(r);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 5);
     int n = atoi(argv[1]), steps = atoi(argv[2]), flat = n <= 8;
@@ -334,6 +371,8 @@ int main(int argc, char **argv) {
         }
     }
     for (int i = 1; i < REQUESTS; i++) CHECK(!all[i].used);
+    looks_twice(&job[0].wire.mpi);
+    leaves_when_ahead();
     /* what MPI says to somebody who asks who is missing is not lost */
     xm_exchange *x = &job[0].wire.x;
     me = 0, failure = 13;

@@ -38,6 +38,11 @@ BREAKS = {
     "handles are of one size": (
         "char *requests = realloc(m->requests, most * (size_t)c->wire->mpi.handle);",
         "char *requests = realloc(m->requests, most * 2);"),
+    "all are looked at once": ("look < 2 && !error && !*done;", "look < 1 && !error && !*done;"),
+    "some are looked at once": ("look < 2 && !error && *done <= 0", "look < 1 && !error"),
+    "who has sent nothing leaves": ("(at - from) < (end - from) / XM_AHEAD", "0"),
+    "who has no more to send leaves": ("at >= end || ", ""),
+    "who receives leaves": ("if (!c->mail.sends[i]) return 0;", ""),
     "what MPI says is lost": ("if (error) xm_failed(x, error);", "(void)error;"),
 }  # fmt: skip
 

@@ -153,7 +153,7 @@ STEP_FIELDS = (
 
 cdef enum:
     BUCKETS = 256
-    FIRST_SLEEP_NS = 5000000
+    FIRST_SLEEP_NS = 50000000
     MOST_TRACES = 8
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 

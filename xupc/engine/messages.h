@@ -35,6 +35,7 @@
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
 #define XM_LOOK_UP_NS 50000000 /* so long a call may go on before Python looks round */
 #define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
+#define XM_AHEAD 16  /* this part of what a call sends keeps the wire busy while others have the core */
 
 enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
 enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
@@ -79,9 +80,26 @@ static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, 
         data, (int)n, (void *)type, rank, tag, (void *)mpi->comm, request);
 }
 
+/* Open MPI looks first and makes progress then: what that brings, a second look sees, which would
+ * otherwise come after others had the core. */
 static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int *done,
                               char *statuses) {
-    return ((int (*)(int, void *, int *, void *))mpi->testall)(count, requests, done, statuses);
+    int error = 0;
+    *done = 0;
+    for (int look = 0; look < 2 && !error && !*done; look++)
+        error = ((int (*)(int, void *, int *, void *))mpi->testall)(count, requests, done, statuses);
+    return error;
+}
+
+/* The same for any of them; `done` is 0 or less if there are none. */
+static inline int xm_test_some(const xm_mpi *mpi, int count, char *requests, int *done,
+                               int32_t *indices, char *statuses) {
+    int error = 0;
+    *done = 0;
+    for (int look = 0; look < 2 && !error && *done <= 0; look++)
+        error = ((int (*)(int, void *, int *, int *, void *))mpi->testsome)(
+            count, requests, done, indices, statuses);
+    return error;
 }
 
 /* ---- an exchange --------------------------------------------------------------- */
@@ -324,8 +342,8 @@ static inline int xm_look(xm_call *c) {
     if (!m->open) return XM_OPEN;
     int64_t size = c->wire->mpi.handle;
     int done = 0;
-    m->error = ((int (*)(int, void *, int *, int *, void *))c->wire->mpi.testsome)(
-        m->open, m->requests, &done, m->indices, m->statuses);
+    m->error =
+        xm_test_some(&c->wire->mpi, m->open, m->requests, &done, m->indices, m->statuses);
     if (m->error) return XM_FAILED;
     if (done <= 0) return XM_OPEN;
     for (int k = 0; k < done; k++) {
@@ -391,12 +409,24 @@ static inline int xm_busy(const xm_call *c) {
 }
 
 typedef struct {
-    int moved, stuck, failed; /* stuck: a lane stands where only Python can go on */
+    int moved, sent, stuck, failed; /* stuck: a lane stands where only Python can go on */
 } xm_turn;
+
+/* Whether a call has more to send, nothing to receive, and sent enough to leave its core for a while.
+ * Messages go faster into MPI than onto a wire; whoever shares the core may have to pass them on. */
+static inline int xm_ahead(const xm_call *c) {
+    const xu_inst *in = c->in;
+    int lane = XU_LANES - 1;
+    int32_t from = in->prog->first[lane], at = in->pc[lane], end = in->prog->end[lane];
+    if (at >= end || (at - from) < (end - from) / XM_AHEAD) return 0;
+    for (int32_t i = 0; i < c->mail.open; i++)
+        if (!c->mail.sends[i]) return 0;
+    return 1;
+}
 
 /* What there is to do with MPI, once. */
 static inline xm_turn xm_turn_of(xm_call *c) {
-    xm_turn turn = {0, 0, 0};
+    xm_turn turn = {0, 0, 0, 0};
     xu_inst *in = c->in;
     int posted = 0;
     for (int lane = XU_LANES - 1; lane >= 0; lane--) {
@@ -412,6 +442,7 @@ static inline xm_turn xm_turn_of(xm_call *c) {
             if (state != XM_OVER) break;
             turn.moved = 1;
             if (s->src == XM_MEETS) continue;
+            turn.sent |= xm_step_of(c, s)->sends;
             in->pc[lane]++;
             /* what was posted before wants to move */
             if (++posted % XM_SERIES == 0 && xm_look(c) == XM_FAILED) turn.failed = 1;
@@ -446,6 +477,7 @@ static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
             uint64_t now = xu_now_ns();
             if (!enough) enough = now + XM_LOOK_UP_NS;
             if (now >= enough) return r;
+            if (turn.sent && xm_ahead(c)) sched_yield();
             continue;
         }
         if (turn.stuck && r == XU_CALL_PYTHON) return r;
