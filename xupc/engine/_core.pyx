@@ -153,7 +153,6 @@ STEP_FIELDS = (
 
 cdef enum:
     BUCKETS = 256
-    FIRST_SLEEP_NS = 50000000
     MOST_TRACES = 8
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
@@ -706,12 +705,12 @@ cdef class Instance:
                 self.program.alone_if_traced and self.i.kernel != NULL)):
             # nothing here needs Python: sleep in the core before anybody looks round
             with nogil:
-                r = xu_run(&self.i, FIRST_SLEEP_NS)
+                r = xu_run(&self.i, XM_LOOK_UP_NS)
         elif self.wire is not None and not (
                 _exposed or self.team.blocked or self.program.plan.one_sided):
             # nobody needs that Python looks at anything else meanwhile
             with nogil:
-                r = xm_run(&self.c, FIRST_SLEEP_NS, self.wire.w.patience)
+                r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
         if r == XU_DONE and not self.c.mail.open:
             xu_end(&self.i)
             return None

@@ -48,7 +48,7 @@ cdef extern from "messages.h" nogil:
         const xm_piece *recvs
         int32_t sent, received, led, before, moved
     uint32_t xm_types
-    int XM_FAILED, XM_NO_MEMORY
+    int XM_FAILED, XM_NO_MEMORY, XM_LOOK_UP_NS
     int xm_make(xm_exchange *)
     void xm_free(xm_exchange *)
     int xm_missing(xm_exchange *, int32_t)

@@ -35,7 +35,7 @@
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
 #define XM_LOOK_UP_NS 50000000 /* so long a call may go on before Python looks round */
 #define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
-#define XM_AHEAD 16  /* this part of what a call sends keeps the wire busy while others have the core */
+#define XM_AHEAD 16  /* this part of what a call sends keeps the wire busy while others run */
 
 enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
 enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
@@ -87,7 +87,8 @@ static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int 
     int error = 0;
     *done = 0;
     for (int look = 0; look < 2 && !error && !*done; look++)
-        error = ((int (*)(int, void *, int *, void *))mpi->testall)(count, requests, done, statuses);
+        error = ((int (*)(int, void *, int *, void *))mpi->testall)(
+            count, requests, done, statuses);
     return error;
 }
 
@@ -153,7 +154,7 @@ static inline void xm_join(xm_head *mine, const char *message) {
 
 /* Go on; MPI's progress besides. */
 static inline int xm_test(xm_exchange *x) {
-    int done = 0;
+    int done;
     if (x->error) return XM_FAILED;
     int error = xm_test_all(x->mpi, x->posted, x->requests, &done, x->statuses);
     if (error) return xm_failed(x, error);
@@ -169,13 +170,13 @@ static inline int xm_test(xm_exchange *x) {
 
 /* Whether the message of a slot of the round under way has not come yet. */
 static inline int xm_missing(xm_exchange *x, int32_t slot) {
-    int done = 1;
+    int done;
     if (x->round < 0 || slot < xm_first(x) || slot >= x->end[x->round] || x->taken[slot]) return 0;
     int64_t at = 0;
     for (int32_t i = xm_first(x); i < slot; i++) at += !x->taken[i];
     int error = xm_test_all(x->mpi, 1, x->requests + at * x->mpi->handle, &done, x->statuses);
     if (error) xm_failed(x, error);
-    return !done;
+    return !error && !done;
 }
 
 /* ---- what goes along with it ----------------------------------------------------- */
@@ -341,9 +342,9 @@ static inline int xm_look(xm_call *c) {
     if (m->error) return XM_FAILED;
     if (!m->open) return XM_OPEN;
     int64_t size = c->wire->mpi.handle;
-    int done = 0;
-    m->error =
-        xm_test_some(&c->wire->mpi, m->open, m->requests, &done, m->indices, m->statuses);
+    int done;
+    m->error = xm_test_some(
+        &c->wire->mpi, m->open, m->requests, &done, m->indices, m->statuses);
     if (m->error) return XM_FAILED;
     if (done <= 0) return XM_OPEN;
     for (int k = 0; k < done; k++) {
@@ -412,8 +413,8 @@ typedef struct {
     int moved, sent, stuck, failed; /* stuck: a lane stands where only Python can go on */
 } xm_turn;
 
-/* Whether a call has more to send, nothing to receive, and sent enough to leave its core for a while.
- * Messages go faster into MPI than onto a wire; whoever shares the core may have to pass them on. */
+/* Whether a call has more to send, nothing to receive, and sent enough to leave its core a while.
+ * Messages go faster into MPI than onto a wire; who shares the core may have to pass them on. */
 static inline int xm_ahead(const xm_call *c) {
     const xu_inst *in = c->in;
     int lane = XU_LANES - 1;
