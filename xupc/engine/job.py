@@ -82,7 +82,8 @@ class Settings:
 class CallingOut:
     """While a function of the user's is run: it may read and write memory, and call nothing.
 
-    One at a time, since whoever moves calls on holds the engine.
+    One thread of Python's at a time, since whoever moves calls on holds the engine; but one
+    function that waits for memory may find another one's turn come within that wait.
 
     Attributes
     ----------
@@ -92,16 +93,22 @@ class CallingOut:
 
     def __init__(self) -> None:
         self.by: int | None = None
+        self._depth = 0
 
     def __enter__(self) -> None:
-        self.by = threading.get_ident()
-        if core is not None:
-            core.calls_out(True)
+        self._depth += 1
+        if self._depth == 1:
+            self._tell(threading.get_ident())
 
     def __exit__(self, *_error: object) -> None:
-        self.by = None
+        self._depth -= 1
+        if self._depth == 0:
+            self._tell(None)
+
+    def _tell(self, by: int | None) -> None:
+        self.by = by
         if core is not None:
-            core.calls_out(False)
+            core.calls_out(by is not None)
 
 
 class RemoteMemory:

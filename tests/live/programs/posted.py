@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
@@ -250,31 +251,45 @@ def functions_inside(world: xupc.Team) -> None:
     """A function that waits for memory, while another one is called, may still call nothing."""
     team = world.split(0)
     x = xupc.all_alloc(world.size, np.int64, 1)
-    far = world.size - 1 - world.rank
+    running: list[str] = []
+    inside: list[str] = []  # in what the inner function was called
     refused: list[str] = []
 
     def inner(a: int, b: int) -> int:
+        inside.extend(running)
         return a + b
 
     def outer(a: int, b: int) -> int:
-        for _ in range(20):
-            int(x[far])
-        try:
-            world.barrier()
-        except XupcError as e:
-            refused.append(str(e))
+        running.append("outer")
+        until = time.monotonic() + 5
+        for far in range(1, world.size):
+            x[far] += 1
+        while not inside and time.monotonic() < until:
+            int(x[world.size - 1])
+        running.clear()
+        raises(XupcError, ("not allowed in a function",), world.barrier)
+        refused.append("barrier")
         return a + b
 
     one = [xupc.all_alloc(world.size, np.int64, 1, team=team) for _ in range(2)]
     two = [xupc.all_alloc(world.size, np.int64, 1) for _ in range(2)]
-    for _ in range(5):
-        handle = xupc.all_reduce(
-            *one, xupc.FUNC, world.size, func=inner, flags=xupc.ASYNC, team=team
+    post = functools.partial(
+        xupc.all_reduce, *one, xupc.FUNC, world.size, func=inner, flags=xupc.ASYNC, team=team
+    )
+    for round_ in range(1, 6):
+        inside.clear()
+        refused.clear()
+        handle = post() if world.rank == 0 else None
+        xupc.all_reduce(
+            *two, xupc.FUNC, world.size, func=outer, flags=xupc.IN_NOSYNC | xupc.OUT_NOSYNC
         )
-        xupc.all_reduce_all(*two, xupc.FUNC, func=outer)
+        if handle is None:
+            while int(x[world.rank]) < round_:
+                time.sleep(1e-4)
+            handle = post()  # thread 0 is in the outer function: the inner one's turn comes
+        else:
+            assert (inside, refused) == (["outer"], ["barrier"])
         handle.wait()
-    assert all("not allowed in a function" in words for words in refused)
-    assert xupc.allv_reduce_all(len(refused), xupc.ADD)
 
 
 def difference_and_split(world: xupc.Team) -> None:
