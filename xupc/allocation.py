@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -195,7 +196,8 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         allocation.retire()
         invalidate()
         if allocation.kind == "global":
-            freed = world.rank != 0 or world.job.global_zone.free(offset)
+            give_back = partial(world.job.global_zone.free, offset)
+            freed = world.rank != 0 or world.job.allocating.free(give_back)
             if world.agreement.agree([int(not freed)])[0]:
                 raise on.job.agree(allocation.freed("all_free", "x"))
             return None
@@ -228,7 +230,8 @@ def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
     """
     world = runtime.world()
     n, kind, _, _ = _layout(nelems, dtype, 0, world.size, "alloc")
-    return pointer_to(world.job.heap.alloc(n, kind))
+    with world.job.allocating.alone("alloc"):
+        return pointer_to(world.job.heap.alloc(n, kind))
 
 
 def global_alloc(
@@ -254,7 +257,8 @@ def global_alloc(
     world = runtime.world()
     n, kind, block, nbytes = _layout(nelems, dtype, blocksize, world.size, "global_alloc")
     zone = world.job.global_zone
-    offset = zone.alloc(nbytes)
+    with world.job.allocating.alone("global_alloc"):
+        offset = zone.alloc(nbytes)
     allocation = Allocation(world.job.heap, -2 - offset, offset, n, kind, block, kind="global")
     for thread in range(world.size if block else 1):
         start, size = allocation.part(thread)
@@ -266,7 +270,9 @@ def free(x: SharedArray | SharedPointer) -> None:
     """Free what `alloc` or `global_alloc` made; called by one thread alone (UPC language, 7.2.2).
 
     Memory of `alloc` is not used again while this thread has a view of it. Other threads' views of
-    it, and all views of memory of `global_alloc`, see what is put there next.
+    it, and all views of memory of `global_alloc`, see what is put there next. Where it is called
+    within another call, as by a function of a reduction or by a finalizer, the memory is given back
+    when this thread allocates or frees the next time.
 
     Parameters
     ----------
@@ -285,16 +291,17 @@ def free(x: SharedArray | SharedPointer) -> None:
     if allocation.kind == "all":
         raise ValueError("free: x: made by all_alloc: free it with xupc.all_free")
     _unused(allocation, "free")
+    job = world.job
     if allocation.kind == "global":
-        freed = world.job.global_zone.free(offset)
-        allocation.retire()
-        if not freed:
-            raise allocation.freed("free", "x")
+        give_back = partial(job.global_zone.free, offset)
     elif thread == world.rank:
-        world.job.heap.free_own(allocation)
+        give_back = partial(job.heap.free_own, allocation)
     else:
         raise XupcError(
             f"free: x: has affinity to thread {thread}, which alone can free it "
             f"(this is thread {world.rank})"
         )
+    allocation.retire()
     invalidate()
+    if not job.allocating.free(give_back):
+        raise allocation.freed("free", "x")

@@ -40,6 +40,7 @@ class Handle:
         """
         pending = self._pending
         if not pending.done:
+            pending.team.job.check()
             pending.team.job.check_outside("wait")
             pending.team.drain(pending)
         self._complete()
@@ -68,6 +69,7 @@ class Handle:
 
     def _complete(self) -> None:
         self._completed = True
+        self.__class__ = Handle
         self._pending.team.job.unfinished.discard(self._pending)
         if self._pending.error is not None:
             raise self._pending.error
@@ -75,18 +77,22 @@ class Handle:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Handle cannot be pickled or copied: it is a call of this thread's")
 
+    def __repr__(self) -> str:
+        state = "done" if self.done else "under way"
+        return f"<xupc handle of {self._pending.call}: {state}>"
+
+
+class _UnderWay(Handle):
+    """One that nobody has waited for yet: Ctrl-C is lost while Python runs a finalizer."""
+
+    __slots__ = ()
+
     def __del__(self) -> None:
-        if getattr(self, "_completed", True):
-            return
         job = self._pending.team.job
         self._pending.abandon()
         if job.broken is None:
             text = f"the handle of {self._pending.call} was abandoned: nobody waited for it"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    def __repr__(self) -> str:
-        state = "done" if self.done else "under way"
-        return f"<xupc handle of {self._pending.call}: {state}>"
 
 
 class _Complete:
@@ -116,9 +122,9 @@ COMPLETE = _Complete()
 
 def post(pending: Pending) -> Handle:
     """Put a call into its team's queue."""
+    pending.team.job.unfinished.add(pending)  # first: its function may be called at once
     pending.team.post(pending)
-    pending.team.job.unfinished.add(pending)
-    return Handle(pending)
+    return _UnderWay(pending)
 
 
 def wait_all(handles: Iterable[Handle]) -> None:

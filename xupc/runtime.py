@@ -300,12 +300,12 @@ def _at_exit() -> None:
     team = _world
     if team is None:
         if _halfway is not None and _failed is not None:
-            _halfway.end_job(1, _failed)
+            _halfway.end_job(_status_of(_failed), _failed)
         return
     if os.getpid() != team.job.pid:
         return
     if _failed is not None or team.job.broken is not None:
-        team.job.end_job(1, _failed)
+        team.job.end_job(_status_of(_failed), _failed)
     try:
         finalize()
     except BaseException as e:

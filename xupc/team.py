@@ -6,10 +6,11 @@ the core), its plans, and where its messages go.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import algorithms
@@ -476,7 +477,8 @@ class Team:
             if isinstance(error, StopIteration):  # which would end a generator on its way
                 cause, error = error, RuntimeError(f"the function of {call} raised {error!r}")
                 error.__cause__ = cause
-            error.add_note(f"raised by the function of {call} on thread {self.rank}")
+            with contextlib.suppress(Exception):  # of one that takes none
+                error.add_note(f"raised by the function of {call} on thread {self.rank}")
             self._failure = error, call
             # another one on each thread: all may have failed alike
             self.core.spoil(fingerprint("function", self.rank))
@@ -503,7 +505,8 @@ class Team:
             return record
         error, call = self._failure
         self._failure = None
-        return Record.of_function(call, error)
+        # by the error's own methods, maybe
+        return self.job.calling_out.run(partial(Record.of_function, call, error))
 
     def last_calls(self, last: int) -> list[tuple[int, int, Record]]:
         """(operation, running fingerprint after it, record) of my last calls up to `last`.
@@ -612,8 +615,8 @@ class Team:
     def progress(self) -> bool:
         """Move the queue on without waiting; True if a call came to its end."""
         ended = False
-        while self.queue and self.queue[0].advance():
-            self._ended()
+        while self.queue and (first := self.queue[0]).advance():
+            self._ended(first)
             ended = True
         return ended
 
@@ -621,10 +624,15 @@ class Team:
         """Wait until the queue is empty, or a call of it is over."""
         with self.job.engine.lock:
             while self.queue and not (last is not None and last.done):
-                self.queue[0].finish()
-                self._ended()
+                self.job.check()
+                first = self.queue[0]
+                first.finish()
+                self._ended(first)
 
-    def _ended(self) -> None:
+    def _ended(self, first: Pending) -> None:
+        """The first call of the queue is over; a signal's handler may have seen that before."""
+        if not self.queue or self.queue[0] is not first:
+            return
         self.queue.popleft()
         if not self.queue:
             self.job.queued(self)

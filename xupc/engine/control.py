@@ -483,9 +483,17 @@ class Control:
             return int(self.status[index]["trouble"]), text
         return None
 
-    def say(self) -> None:
-        """I have printed what I had to say and am about to end."""
-        self.status[self.index]["said"] = 1
+    def say(self, status: int = 1) -> None:
+        """I have printed what I had to say and am about to end, with this status."""
+        self.status[self.index]["said"] = (status & 0xFF) + 1
+
+    def interrupt_ends(self) -> tuple[bool, int | None]:
+        """Whether another thread of the machine was interrupted; with what status it ends."""
+        others = np.flatnonzero(self.status["trouble"] == INTERRUPTED)
+        if not len(others) or self.index in others:
+            return False, None
+        said = int(self.status[int(others[0])]["said"])
+        return True, said - 1 if said else None
 
     def end_all(self, status: int) -> None:
         """The job ends with this status: every thread of the machine has to go."""

@@ -99,7 +99,11 @@ class Guard:
             self._raise_hang(self._hang_text(waiting, waited), waiting)
         if timeout is None and waited > WARN_AFTER and not waiting.warned:
             waiting.warned = True
-            warnings.warn(self._hang_text(waiting, waited), RuntimeWarning, stacklevel=2)
+            text = self._hang_text(waiting, waited)
+            try:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:  # it was made an error: nothing is wrong with the call so far
+                sys.stderr.write(f"xupc: {text}\n")
 
     def _look_for_cycle(self, waiting: Waiting) -> None:
         """HangError if threads of this machine wait for each other, on different teams.
@@ -411,18 +415,30 @@ class Guard:
         self.control.explain_end(why)
         if self.lifeline is not None:
             self.lifeline.explain_end(why)
-        self.control.say()
+        self.control.say(status)
         end_in(int(OTHERS_SPEAK) + ABORT)
         drop_files()
         with contextlib.suppress(BaseException):
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):
             if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
+                status = self._that_counts(status)
                 self._end_others(status)
                 time.sleep(PASSED_ON)
                 abort_all(status)
             self._await_abort()
         os._exit(status)
+
+    def _that_counts(self, status: int) -> int:
+        """Mine, but that of the interrupted thread if mine is what came of that."""
+        deadline = time.monotonic() + ALIKE
+        while True:
+            elsewhere, theirs = self.control.interrupt_ends()
+            if theirs is not None:
+                return theirs
+            if not elsewhere or time.monotonic() > deadline:
+                return status
+            time.sleep(0.01)
 
     def _end_others(self, status: int) -> None:
         """End the threads of all machines: not every launcher does when one aborts."""

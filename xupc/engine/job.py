@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from ..errors import (
     said,
 )
 from ..fingerprint import fingerprint
+from ..memory.allocating import Allocating
 from ..memory.global_zone import TABLE_BYTES, GlobalZone
 from ..memory.heap import RANGE, Heap
 from ..memory.segment import (
@@ -79,6 +80,9 @@ class Settings:
         self.timeout = timeout
 
 
+_Result = TypeVar("_Result")
+
+
 class CallingOut:
     """While a function of the user's is run: it may read and write memory, and call nothing.
 
@@ -93,22 +97,19 @@ class CallingOut:
 
     def __init__(self) -> None:
         self.by: int | None = None
-        self._depth = 0
 
-    def __enter__(self) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            self._tell(threading.get_ident())
-
-    def __exit__(self, *_error: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._tell(None)
-
-    def _tell(self, by: int | None) -> None:
-        self.by = by
-        if core is not None:
-            core.calls_out(by is not None)
+    def run(self, act: Callable[[], _Result]) -> _Result:
+        """Do what calls one."""
+        before, me = self.by, threading.get_ident()
+        try:
+            self.by = me
+            if core is not None:
+                core.calls_out(True)
+            return act()
+        finally:  # an assignment and a call of C: no signal's handler can come before them
+            self.by = before
+            if core is not None:
+                core.calls_out(before is not None)
 
 
 class RemoteMemory:
@@ -377,6 +378,7 @@ class Job:
         deadline.hear(self.lifeline)
         self.native = self._agree_engine()
         self.engine = Engine(self)
+        self.allocating = Allocating(self)
         self.agreement = Agreement(self, self.link, range(self.threads))
         deadline.stage("the making of the control segment", unwatched=True)
         self.control = self._map_control()
@@ -654,8 +656,13 @@ class Job:
 
     def check_outside(self, call: str) -> None:
         """Raise if it is made by a function that a collective has called."""
-        if self.calling_out.by == threading.get_ident():
+        if self.in_function:
             raise XupcError(f"{call}: not allowed in a function that a collective calls")
+
+    @property
+    def in_function(self) -> bool:
+        """Whether it is one of the user's, called by a collective, that asks."""
+        return self.calling_out.by == threading.get_ident()
 
     def break_with(self, error: BaseException) -> None:
         """From now on nothing works; the program's end will not wait for anybody."""
@@ -694,22 +701,21 @@ class Job:
     def progress(self, *, wait: bool = False) -> bool:
         """Move all queues on without waiting, except for a thread that is doing so, if asked to.
 
-        True if a call came to its end.
+        A function of a posted call that waits does move those of the other teams on: what it
+        waits for may be another thread in such a function. True if a call came to its end.
         """
         if not self.engine.lock.acquire(blocking=wait):
             return False
+        before = self._progressing
         try:
-            return not self._progressing and self._progress()
-        finally:
-            self.engine.lock.release()
-
-    def _progress(self) -> bool:
-        self._progressing = True
-        try:
+            if before and not self.in_function:
+                return False
+            self._progressing = True
             ended = [team.progress() for team in list(self.pending)]
             return any(ended)
         finally:
-            self._progressing = False
+            self._progressing = before
+            self.engine.lock.release()
 
     def uses(self, allocation: Any = None, memory: Any = None) -> str:
         """The posted call that uses some memory and was not waited for, "" if none does.

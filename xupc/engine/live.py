@@ -65,6 +65,12 @@ class Engine:
         self.lock = threading.RLock()
         self.moves = 0  # how often `poll` found that something had moved
 
+    @property
+    def at_work(self) -> bool:
+        """Whether the thread of Python's that asks waits or moves something on, further down."""
+        lock: Any = self.lock
+        return bool(lock._is_owned())
+
     def expose(self, team: Any) -> None:
         """A team's threads may read my memory one-sided from now on."""
         self.exposed.add(team)

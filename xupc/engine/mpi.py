@@ -136,6 +136,7 @@ class Network:
         # of each request; None: it is done, and stays in its place for a while
         self._whose: list[tuple[Link | Window, Callable[[], None], bool] | None] = []
         self._open = 0
+        self._testing = False  # requests are being looked at
         self._adrift: list[tuple[Link, Any]] = []  # calls given up, with the core's messages
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self.types_freed = 0
@@ -186,8 +187,9 @@ class Network:
 
         Whoever calls it holds the engine's lock: the progress thread tests requests, too.
         """
-        self._requests.append(request)
-        self._whose.append((link, finished, receives))
+        requests, whose = [request], [(link, finished, receives)]
+        self._requests += requests  # no finalizer and no handler can come between these lines
+        self._whose += whose
         self._open += 1
 
     def enter(self) -> None:
@@ -205,22 +207,29 @@ class Network:
         if not self._requests:
             self.enter()
             return False
-        done = self.mpi.Request.Testsome(self._requests)
-        if not done:
-            return False
+        within, self._testing = self._testing, True
+        try:
+            finished = self._finished(within)
+        finally:
+            self._testing = within
+        for call in finished:
+            call()
+        return bool(finished)
+
+    def _finished(self, within: bool) -> list[Callable[[], None]]:
+        """What to call; `within` another such look, from a finalizer or a signal's handler."""
         whose, finished = self._whose, []
-        for i in done:
+        for i in self.mpi.Request.Testsome(self._requests) or ():
             if (entry := whose[i]) is not None:
                 finished.append(entry[1])
                 whose[i] = None
         self._open -= len(finished)
-        if 2 * self._open <= len(whose):  # rarely, so that each request is moved once or twice
+        # rarely, so that each request is moved once or twice, and not while places are in use
+        if finished and not within and 2 * self._open <= len(whose):
             open_ones = [i for i, entry in enumerate(whose) if entry is not None]
             self._requests = [self._requests[i] for i in open_ones]
             self._whose = [whose[i] for i in open_ones]
-        for call in finished:
-            call()
-        return True
+        return finished
 
     def all_done(self, requests: list[Any]) -> bool:
         """Test some requests of one's own together."""

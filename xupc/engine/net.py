@@ -6,10 +6,10 @@ they are, and what is left is done.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_char
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -294,9 +294,10 @@ class NetContext:
                 acts = (instance.report,)
             else:
                 acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
-            with contextlib.nullcontext() if kernel.func is None else self.job.calling_out:
-                for act in acts:
-                    act()
+            if kernel.func is None:
+                _do(acts)
+            else:
+                self.job.calling_out.run(partial(_do, acts))
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
 
@@ -375,6 +376,11 @@ class NetContext:
         sends = isinstance(step, Send | NetSignal)
         instance.learn(lane, sends, step.ticket, kind, messages, typed)
         return True
+
+
+def _do(acts: Iterable[Action]) -> None:
+    for act in acts:
+        act()
 
 
 def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:

@@ -15,6 +15,7 @@ nodes' threads, for a while after any thread of the job has made one.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import threading
 import time
@@ -75,6 +76,8 @@ class Pending:
         self._waiting: Waiting | None = None  # for the instance, while it is only asked after
         self._resync: Resync | None = None  # of the instance, since a difference was seen
         self.abandoned = False
+        # its function sees what was set where it was posted, such as numpy.errstate
+        self._context = contextvars.copy_context()
         self._busy = False  # somebody is moving it on, maybe waiting for something
 
     @property
@@ -91,6 +94,9 @@ class Pending:
         """As far as it goes without waiting; True when it is over."""
         if self._busy:
             return False
+        return self._context.run(self._advance)
+
+    def _advance(self) -> bool:
         self._busy = True
         try:
             while self._begin():
@@ -132,6 +138,10 @@ class Pending:
 
     def finish(self) -> None:
         """Wait until it is over."""
+        with self.team.job.engine.lock:
+            self._context.run(self._finish)
+
+    def _finish(self) -> None:
         engine = self.team.job.engine
         try:
             self._busy = True

@@ -7,6 +7,7 @@ by its fingerprint alone.
 from __future__ import annotations
 
 import base64
+import contextlib
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -224,6 +225,7 @@ class Verdict:
             error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
         except Exception:
             return XupcError(f"{text}: {self.data['words']}")
-        if text not in getattr(error, "__notes__", ()):
-            error.add_note(text)
+        with contextlib.suppress(Exception):  # of one that takes none
+            if text not in getattr(error, "__notes__", ()):
+                error.add_note(text)
         return error

@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..fingerprint import fingerprint
@@ -208,7 +209,7 @@ def _conditions(instance: Any) -> Iterator[Condition]:
     most, call, place = verdict.data["ahead"]
     if most == mine - record.late + 1 and call != record.call:
         team.behind.by(call, place, verdict.error_for(Record(call.partition("(")[0])))
-    raise team.job.agree(verdict.error_for(record))
+    raise team.job.agree(team.job.calling_out.run(partial(verdict.error_for, record)))
 
 
 def _giving_up(team: Team, instance: Any) -> Iterator[Condition]:

@@ -237,19 +237,20 @@ class Heap:
         )
         return self._mine[offset]
 
-    def free_own(self, allocation: Allocation) -> None:
-        """Give back what `alloc` gave; ValueError if that was done before."""
+    def free_own(self, allocation: Allocation) -> bool:
+        """Give back what `alloc` gave; False if that was done before."""
         if self._mine.get(allocation.offset) is not allocation:
-            raise allocation.freed("free", "x")
+            return False
         nbytes = allocation.nbytes
         del self._mine[allocation.offset]
         allocation.retire()
         if self.viewed(self.me, allocation.offset, nbytes):
             self._own.quarantine(allocation.offset)
             self._own_quarantine.append((allocation.offset, nbytes))
-            return
-        self.drop(allocation.offset, nbytes)
-        self._own.free(allocation.offset)
+        else:
+            self.drop(allocation.offset, nbytes)
+            self._own.free(allocation.offset)
+        return True
 
     def _reap_own(self) -> None:
         for entry in list(self._own_quarantine):
