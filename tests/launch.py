@@ -22,6 +22,7 @@ from pathlib import Path
 from xupc.cli.launcher import job_command, run_job
 from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
+from xupc.engine.native_core import core
 
 __all__ = [
     "SLOW_ENGINE", "TEST_TAG", "Result", "launch", "leftovers", "mpi_family", "shared_files",
@@ -32,7 +33,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 SITE = PROJECT / "tests" / "site"
 GRACE = 5.0
 SHARED = Path("/dev/shm")
-SLOW_ENGINE = os.environ.get("XUPC_ENGINE") == "python"
+SLOW_ENGINE = core is None or os.environ.get("XUPC_ENGINE") == "python"
 """Whether jobs run without the native core, hence fewer cases."""
 
 

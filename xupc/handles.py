@@ -19,11 +19,10 @@ class Handle:
     holds when `wait` or a true `test` returns. An error of the call is raised by those.
     """
 
-    __slots__ = ("__weakref__", "_completed", "_pending")
+    __slots__ = ("__weakref__", "_pending")
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
-        self._completed = False
 
     @property
     def done(self) -> bool:
@@ -40,7 +39,6 @@ class Handle:
         """
         pending = self._pending
         if not pending.done:
-            pending.team.job.check()
             pending.team.job.check_outside("wait")
             pending.team.drain(pending)
         self._complete()
@@ -62,13 +60,12 @@ class Handle:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle):
             return self is other
-        return other is COMPLETE and self._completed
+        return other is COMPLETE and not isinstance(self, _UnderWay)
 
     def __hash__(self) -> int:
         return id(self)
 
     def _complete(self) -> None:
-        self._completed = True
         self.__class__ = Handle
         self._pending.team.job.unfinished.discard(self._pending)
         if self._pending.error is not None:

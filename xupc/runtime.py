@@ -242,7 +242,7 @@ def leave(
         return
     _report(value)
     if _world is not None:
-        _world.job.end_job(_status_of(value), value)
+        _end_job(_world.job, value)
 
 
 def _report(error: BaseException | None) -> None:
@@ -260,6 +260,11 @@ def _report(error: BaseException | None) -> None:
     with contextlib.suppress(Exception):  # nobody may be there to read it
         sys.stderr.write(here + words if words else "")
         sys.stderr.flush()
+
+
+def _end_job(job: Job, error: BaseException | None) -> None:
+    """Without waiting for anybody, with the status that stands for an error."""
+    job.end_job(_status_of(error), error)
 
 
 def _status_of(value: BaseException | None) -> int:
@@ -300,15 +305,15 @@ def _at_exit() -> None:
     team = _world
     if team is None:
         if _halfway is not None and _failed is not None:
-            _halfway.end_job(_status_of(_failed), _failed)
+            _end_job(_halfway, _failed)
         return
     if os.getpid() != team.job.pid:
         return
     if _failed is not None or team.job.broken is not None:
-        team.job.end_job(_status_of(_failed), _failed)
+        _end_job(team.job, _failed)
     try:
         finalize()
     except BaseException as e:
         _report(e)
         with contextlib.suppress(Exception):
-            team.job.end_job(1, e)
+            _end_job(team.job, e)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from launch import launch
+from launch import SLOW_ENGINE, launch
 
-from xupc.engine.native_core import core
-
-pytestmark = pytest.mark.skipif(
-    core is None or os.environ.get("XUPC_ENGINE", "auto") == "python", reason="no native core"
-)
+pytestmark = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
 
 # Messages of exchanges are blocks far apart. MPI is given the types of those back that were not
 # used for long, and the core must not use them then, however often a call has run.

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from xupc.engine.native_core import core
+from launch import SLOW_ENGINE
 
 PROGRAM = "tests/live/programs/inside.py"
 ONCE = pytest.mark.once
 # Else a call that both threads have left on different teams, one each, is not to be had.
-NATIVE = pytest.mark.skipif(
-    core is None or os.environ.get("XUPC_ENGINE", "auto") == "python", reason="no native core"
-)
+LED = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +23,7 @@ NATIVE = pytest.mark.skipif(
         ("freed_in_a_function", 2, "1,1"),
         pytest.param("freed_in_a_function", 2, None, marks=ONCE),
         ("allocated_in_a_function", 2, None),
-        pytest.param("each_others_memory", 2, "1,1", marks=NATIVE),
+        pytest.param("each_others_memory", 2, "1,1", marks=LED),
         ("odd_errors", 3, "2,1"),
         ("where_it_was_posted", 2, "1,1"),
         ("waited_again", 2, None),

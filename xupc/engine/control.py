@@ -483,7 +483,7 @@ class Control:
             return int(self.status[index]["trouble"]), text
         return None
 
-    def say(self, status: int = 1) -> None:
+    def say(self, status: int) -> None:
         """I have printed what I had to say and am about to end, with this status."""
         self.status[self.index]["said"] = (status & 0xFF) + 1
 

@@ -379,7 +379,7 @@ class Guard:
         if why:
             with contextlib.suppress(Exception):  # nobody may be there to read it
                 sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
-        self.control.say()
+        self.control.say(1)
         _flush()
         drop_files()
         if why and not gone:  # a launcher may end the others with the first to end
@@ -389,7 +389,7 @@ class Guard:
     def _end_with_others(self, status: int) -> None:
         """The job ends: so do I, after the one who ends it, whose status counts."""
         _flush()
-        self.control.say()
+        self.control.say(status)
         drop_files()
         fd = self.control.segment.fd
         if self.lifeline is not None and try_lock(fd, ABORT_BYTE):

@@ -69,6 +69,8 @@ ZONE_BYTE = 1 << 40
 DEFAULT_HEAP = 4 << 20
 START_LEAST = 10.0  # seconds for MPI's start, whatever the timeout: programs load at their own pace
 
+_Result = TypeVar("_Result")
+
 
 class Settings:
     """What `init` was given, environment included."""
@@ -78,9 +80,6 @@ class Settings:
         self.explicit_heap = heap_size is not None
         self.nodes = nodes
         self.timeout = timeout
-
-
-_Result = TypeVar("_Result")
 
 
 class CallingOut:

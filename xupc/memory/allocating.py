@@ -34,10 +34,8 @@ class Allocating:
         self._job.check_outside(call)
         if self._job.engine.at_work:
             raise XupcError(f"{call}: not allowed while this thread is in another call")
-        with self._job.engine.lock:
-            self._catch_up()
+        with self._turn():
             yield
-            self._catch_up()
 
     def free(self, give_back: Callable[[], bool]) -> bool:
         """Give something back; False if that was done before, as far as is known now."""
@@ -45,11 +43,16 @@ class Allocating:
         if ours or self._job.engine.at_work:
             self._put_off.append(give_back)
             return True
+        with self._turn():
+            return give_back()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Nobody else's; what was put off is done before, and what is in it, after."""
         with self._job.engine.lock:
             self._catch_up()
-            done = give_back()
+            yield
             self._catch_up()
-        return done
 
     def _catch_up(self) -> None:
         while self._put_off:

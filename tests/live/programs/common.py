@@ -169,6 +169,35 @@ def raises(
     return error
 
 
+class Within:
+    """Has a posted call's function called within the function of another call, on thread 0."""
+
+    def __init__(self) -> None:
+        self._reached = xupc.all_alloc(xupc.THREADS, np.int64, 1)
+        self._data = [xupc.all_alloc(xupc.THREADS, np.int64, 1) for _ in range(2)]
+        self._round = 0
+
+    def hold(self, called: list[Any]) -> None:
+        """In the outer function: read memory of other threads until the inner one has come."""
+        for thread in range(1, xupc.THREADS):
+            self._reached[thread] += 1
+        limit = time.monotonic() + 5
+        while not called and time.monotonic() < limit:
+            int(self._reached[xupc.THREADS - 1])
+
+    def run(self, outer: Callable[[int, int], int], post: Callable[[], Any]) -> None:
+        """Make a call of all threads with one function, and post another, which is waited for."""
+        self._round += 1
+        handle = post() if xupc.MYTHREAD == 0 else None
+        flags = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
+        xupc.all_reduce(*self._data, xupc.FUNC, xupc.THREADS, func=outer, flags=flags)
+        if handle is None:  # the inner one's turn comes when thread 0 is in the outer one
+            while int(self._reached[xupc.MYTHREAD]) < self._round:
+                time.sleep(1e-4)
+            handle = post()
+        handle.wait()
+
+
 def group(threads: list[int]) -> str:
     """The threads as messages name them: "0, 2-3" for 0, 2 and 3."""
     runs: list[list[int]] = []

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import raises
+from common import Within, raises
 
 import xupc
 from xupc import XupcError
@@ -211,9 +211,8 @@ def odd_errors(world: xupc.Team) -> None:
 def where_it_was_posted(world: xupc.Team) -> None:
     """A posted function sees the numpy.errstate of its posting, whoever calls it."""
     team = world.split(0)
-    x = xupc.all_alloc(world.size, np.int64, 1)
+    within = Within()
     dst, src = (xupc.all_alloc(world.size, np.float64, 1, team=team) for _ in range(2))
-    one = [xupc.all_alloc(world.size, np.int64, 1) for _ in range(2)]
     called: list[int] = []
     warnings.simplefilter("error")
 
@@ -222,12 +221,8 @@ def where_it_was_posted(world: xupc.Team) -> None:
         return np.float64(1) / np.float64(0)
 
     def outer(a: int, b: int) -> int:
-        for far in range(1, world.size):
-            x[far] += 1
         with np.errstate(all="raise"):
-            limit = time.monotonic() + 5
-            while not called and time.monotonic() < limit:
-                int(x[world.size - 1])
+            within.hold(called)
         return a + b
 
     def post() -> Handle:
@@ -242,14 +237,7 @@ def where_it_was_posted(world: xupc.Team) -> None:
         handle.wait()
     world.barrier()
     called.clear()
-    handle = post() if world.rank == 0 else None  # within another function
-    nosync = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
-    xupc.all_reduce(*one, xupc.FUNC, world.size, func=outer, flags=nosync)
-    if handle is None:
-        while int(x[world.rank]) < 1:
-            time.sleep(1e-4)
-        handle = post()
-    handle.wait()
+    within.run(outer, post)
     assert world.rank or called == [1]
     world.barrier()
     assert world.rank or np.isinf(dst[0])

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import raises
+from common import Within, raises
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError
@@ -250,7 +250,7 @@ def dropped_on_a_part(world: xupc.Team) -> None:
 def functions_inside(world: xupc.Team) -> None:
     """A function that waits for memory, while another one is called, may still call nothing."""
     team = world.split(0)
-    x = xupc.all_alloc(world.size, np.int64, 1)
+    within = Within()
     running: list[str] = []
     inside: list[str] = []  # in what the inner function was called
     refused: list[str] = []
@@ -261,35 +261,22 @@ def functions_inside(world: xupc.Team) -> None:
 
     def outer(a: int, b: int) -> int:
         running.append("outer")
-        until = time.monotonic() + 5
-        for far in range(1, world.size):
-            x[far] += 1
-        while not inside and time.monotonic() < until:
-            int(x[world.size - 1])
+        within.hold(inside)
         running.clear()
         raises(XupcError, ("not allowed in a function",), world.barrier)
         refused.append("barrier")
         return a + b
 
     one = [xupc.all_alloc(world.size, np.int64, 1, team=team) for _ in range(2)]
-    two = [xupc.all_alloc(world.size, np.int64, 1) for _ in range(2)]
     post = functools.partial(
         xupc.all_reduce, *one, xupc.FUNC, world.size, func=inner, flags=xupc.ASYNC, team=team
     )
-    for round_ in range(1, 6):
+    for _ in range(5):
         inside.clear()
         refused.clear()
-        handle = post() if world.rank == 0 else None
-        xupc.all_reduce(
-            *two, xupc.FUNC, world.size, func=outer, flags=xupc.IN_NOSYNC | xupc.OUT_NOSYNC
-        )
-        if handle is None:
-            while int(x[world.rank]) < round_:
-                time.sleep(1e-4)
-            handle = post()  # thread 0 is in the outer function: the inner one's turn comes
-        else:
+        within.run(outer, post)
+        if world.rank == 0:
             assert (inside, refused) == (["outer"], ["barrier"])
-        handle.wait()
 
 
 def difference_and_split(world: xupc.Team) -> None:
