@@ -19,10 +19,11 @@ class Handle:
     holds when `wait` or a true `test` returns. An error of the call is raised by those.
     """
 
-    __slots__ = ("__weakref__", "_pending")
+    __slots__ = ("__weakref__", "_completed", "_pending")
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
+        self._completed = False
 
     @property
     def done(self) -> bool:
@@ -60,12 +61,13 @@ class Handle:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle):
             return self is other
-        return other is COMPLETE and not isinstance(self, _UnderWay)
+        return other is COMPLETE and self._completed
 
     def __hash__(self) -> int:
         return id(self)
 
     def _complete(self) -> None:
+        self._completed = True
         self.__class__ = Handle
         self._pending.team.job.unfinished.discard(self._pending)
         if self._pending.error is not None:
