@@ -173,7 +173,7 @@ class Team:
         if not job.native:
             return python_engine.Team(job.control, ground.number)
         n = self.rank_tree.node_size(self.node_number)
-        spins, yields = (0, 2 * n + 2) if job.oversubscribed else (4000, 20)
+        spins, yields = (0, 2 * n + 2) if job.oversubscribed else (8000, 20)
         if self.spans_nodes:
             spins, yields = (0, self.tuning["yields"]) if job.oversubscribed else (200, 1)
             if self.rank == self.rank_tree.node_root(self.node_number):

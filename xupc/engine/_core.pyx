@@ -17,6 +17,13 @@ from numpy import generic
 
 
 cdef extern from "core.h" nogil:
+    ctypedef struct xp_policy:
+        void (*enter)() noexcept
+        int clock
+        uint64_t soon_ns, most_ns, part
+    int xp_step(const xp_policy *, bint)
+    void xp_try(xp_policy *)
+    int CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC
     ctypedef struct xu_step:
         int32_t kind
         int32_t count
@@ -67,6 +74,7 @@ cdef extern from "core.h" nogil:
         void *left
         uint64_t nt_min
         const int32_t *pids
+        const xp_policy *progress
         uint64_t *history
     ctypedef struct xk_kernel:
         int32_t size
@@ -295,6 +303,7 @@ cdef class Team:
         self.t.pids = <const int32_t *>pids
         self.t.left = <void *>left
         self.t.number = number
+        self.t.progress = &_progress
         self.keep = keep
         self.forget()
 

@@ -1,6 +1,10 @@
 # Messages between nodes without Python between a call's steps: the part of _core.pyx that is about
 # messages.h. The same in Python, for jobs without the core, is in net.py.
 
+cdef extern from "pthread.h" nogil:
+    ctypedef void *pthread_t
+    pthread_t pthread_self()
+
 cdef extern from "messages.h" nogil:
     ctypedef struct xm_mpi:
         uintptr_t isend, irecv, testall, testsome, cancel, byte, comm
@@ -47,6 +51,13 @@ cdef extern from "messages.h" nogil:
         const xm_piece *sends
         const xm_piece *recvs
         int32_t sent, received, led, before, moved
+    ctypedef struct xm_progress:
+        uintptr_t testall
+        char request[8]
+        int32_t any_thread
+        pthread_t main_thread
+    xm_progress xm_progress_of
+    void xm_enter()
     uint32_t xm_types
     int XM_FAILED, XM_NO_MEMORY, XM_LOOK_UP_NS
     int xm_make(xm_exchange *)
@@ -59,6 +70,48 @@ cdef extern from "messages.h" nogil:
     int xm_run(xm_call *, uint64_t, int64_t)
     void xm_begin(xm_call *)
     void xm_end_mail(xm_mail *)
+
+cdef xp_policy _progress
+_progress.enter = NULL
+
+
+def make_progress(functions, uintptr_t request, bint any_thread, uint64_t soon_ns,
+                  uint64_t most_ns, uint64_t part, bint crowded):
+    """Have waits make MPI's progress: by tests of a request that never completes.
+
+    `functions`: see `Network.functions`. `any_thread`: whether MPI may be called by another thread
+    than the one that calls this. `soon_ns`, `most_ns`, `part`: see mpi_progress.h. `crowded`:
+    whether there are more threads than cores.
+    """
+    cdef char *handle = <char *>&request
+    cdef uint32_t narrow = <uint32_t>request
+    testall, size = functions[2], functions[6]
+    if size == sizeof(narrow):
+        handle = <char *>&narrow
+    memcpy(xm_progress_of.request, handle, size)
+    xm_progress_of.testall = testall
+    xm_progress_of.any_thread = any_thread
+    xm_progress_of.main_thread = pthread_self()
+    _progress.soon_ns, _progress.most_ns, _progress.part = soon_ns, most_ns, part
+    _progress.clock = CLOCK_THREAD_CPUTIME_ID if crowded else CLOCK_MONOTONIC
+    _progress.enter = xm_enter
+    with nogil:
+        xp_try(&_progress)
+
+
+def no_progress():
+    """The request is about to be given back."""
+    _progress.enter = NULL
+
+
+def step_of_progress():
+    """Make one step of MPI's progress; whether MPI had something to do."""
+    cdef bint found = False
+    if _progress.enter != NULL:
+        with nogil:
+            found = xp_step(&_progress, 1)
+    return found
+
 
 cdef bint _exposed = False
 
@@ -182,3 +235,4 @@ cdef xm_piece *_pieces(Wire wire, list rows) except NULL:
         found[k].slot = wire.slot_of(rank)
         found[k].operand, found[k].at, found[k].n = operand, at, n
     return found
+

@@ -68,6 +68,7 @@
 
 #include "functions.h"
 #include "kernels.h"
+#include "mpi_progress.h"
 
 #define XU_LINE 64
 #define XU_SLOTS 64
@@ -169,6 +170,7 @@ typedef struct {
     uint64_t verified;  /* the last operation known to be the same call on all threads */
     uint64_t nt_min; /* calls that write so many bytes here do it past the cache; 0: none */
     const int32_t *pids; /* of my node's threads, by place; NULL if they cannot be reached into */
+    const xp_policy *progress; /* how a wait makes MPI's progress; NULL: it makes none */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
 
@@ -227,6 +229,7 @@ typedef struct {
     uint64_t op;
     uint64_t fp;
     uint64_t noted; /* the count of the ring when it began */
+    xp_wait others; /* MPI's progress while it waits */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
     const xu_step *unprobed; /* my offer of which I do not know yet whether they can read it */
 } xu_inst;
@@ -240,11 +243,7 @@ static inline void xu_pause(void) {
 #endif
 }
 
-static inline uint64_t xu_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static inline uint64_t xu_now_ns(void) { return xp_now_ns(); }
 
 static inline void xu_wake(xu_sleepers *s) {
     atomic_fetch_add_explicit(&s->wakes, 1, memory_order_seq_cst);
@@ -900,50 +899,83 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
 }
 
 #define XU_PATIENCE 64 /* pauses after which there is time for something else */
+#define XU_BRIEF_NS 20000u
 
-/* Spins and yields as the team's policy says; sleeps only if sleep_ns > 0, in slices, until about
- * that much time has passed.  Across nodes whoever is in one exchange sleeps at once: it is all that
- * the call consists of, and his looks would keep the core from his node root. */
-static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
+/* Spins, then yields, as the team's policy says. `brief`: spins for XU_BRIEF_NS at most, since the
+ * caller holds the interpreter; it spins in full in the next run, when that is released. Across nodes a thread in a
+ * single exchange does not yield: its looks would keep the core from its node root. */
+static inline int xu_stay_awake(xu_inst *in, xu_blocked *b, int *lanes, int brief) {
     xu_team *t = in->team;
-    xu_blocked b;
-    int lanes, r;
-    r = xu_advance(in, &b, &lanes);
-    if (r != XU_PENDING) return r;
+    uint64_t until = 0;
+    int r;
     for (int i = 0; i < t->spins; i++) {
-        if (i == XU_PATIENCE) xu_probe(in);
-        if (lanes == 1 && b.word) {
-            if (atomic_load_explicit(b.word, memory_order_acquire) < b.target) {
+        if (i % XU_PATIENCE == 0 && i) {
+            if (i == XU_PATIENCE) xu_probe(in);
+            if (brief) {
+                uint64_t now = xu_now_ns();
+                if (!until) until = now + XU_BRIEF_NS;
+                if (now >= until) return XU_PENDING;
+            } else {
+                xp_spin(&in->others);
+            }
+        }
+        if (*lanes == 1 && b->word) {
+            if (atomic_load_explicit(b->word, memory_order_acquire) < b->target) {
                 xu_pause();
                 continue;
             }
         } else {
             xu_pause();
         }
-        r = xu_advance(in, &b, &lanes);
+        r = xu_advance(in, b, lanes);
         if (r != XU_PENDING) return r;
     }
     xu_probe(in);
     int yields = t->several && in->prog->exchange ? 0 : t->yields;
-    for (int i = 0; i < yields && lanes == 1 && b.word; i++) {
+    for (int i = 0; i < yields && *lanes == 1 && b->word; i++) {
         sched_yield();
-        r = xu_advance(in, &b, &lanes);
+        r = xu_advance(in, b, lanes);
         if (r != XU_PENDING) return r;
+        if (!brief) xp_spin(&in->others);
     }
+    return XU_PENDING;
+}
+
+/* Sleeps in slices until about so much time has passed, and makes MPI's progress between them. */
+static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t ns) {
+    uint64_t now = xu_now_ns(), end = now + ns, slice = XU_SLICE_NS, look = now + slice;
+    while (now < end) {
+        if (!b->word) return XU_PENDING; /* a ticket: only Python can set it */
+        uint64_t rest = xp_rest(&in->others, now);
+        uint64_t most = *lanes > 1 ? 100000u : look > now ? look - now : 1;
+        if (end - now < most) most = end - now;
+        if (rest)
+            xu_sleep(b->word, b->sleepers, b->target, rest < most ? rest : most);
+        else
+            sched_yield();
+        int r = xu_advance(in, b, lanes);
+        if (r != XU_PENDING) return r;
+        now = xu_now_ns();
+        if (now < look) continue;
+        if (xu_suspect(in)) return XU_MISMATCH;
+        if (slice < 64000000u) slice *= 2;
+        look = now + slice;
+    }
+    return XU_PENDING;
+}
+
+/* Waits as the team's policy says; sleeps only if sleep_ns > 0. */
+static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
+    xu_blocked b;
+    int lanes, r;
+    r = xu_advance(in, &b, &lanes);
+    if (r != XU_PENDING) return r;
+    if (sleep_ns) xp_go_on(&in->others, in->team->progress);
+    r = xu_stay_awake(in, &b, &lanes, !sleep_ns && in->team->progress);
+    if (r != XU_PENDING) return r;
     if (xu_suspect(in)) return XU_MISMATCH;
     if (!sleep_ns) return XU_PENDING;
-    uint64_t end = xu_now_ns() + sleep_ns, slice = XU_SLICE_NS;
-    for (;;) {
-        uint64_t now = xu_now_ns();
-        if (now >= end) return XU_PENDING;
-        if (!b.word) return XU_PENDING; /* a ticket: only Python can set it */
-        uint64_t left = end - now, most = lanes > 1 ? 100000u : slice;
-        if (slice < 64000000u) slice *= 2;
-        xu_sleep(b.word, b.sleepers, b.target, left < most ? left : most);
-        r = xu_advance(in, &b, &lanes);
-        if (r != XU_PENDING) return r;
-        if (xu_suspect(in)) return XU_MISMATCH;
-    }
+    return xu_sleep_on(in, &b, &lanes, sleep_ns);
 }
 
 /* Run what can be run. */
@@ -1006,6 +1038,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     if (in->slots) in->base[XU_SLOT] = in->slots + in->op % XU_SLOTS * XU_SLOT_BYTES;
     t->unsynced += !t->solo;
     in->unprobed = NULL;
+    xp_begin(&in->others);
     in->kernel = in->prog->kernel;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];

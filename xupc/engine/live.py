@@ -8,11 +8,12 @@ handled there and nowhere else.
 
 How a waiting thread spends its time, after some milliseconds in the core:
 
-* pure node-local call in a one-node job: in the core (spin or yield, then futex);
-* messages or one-sided accesses under way: test MPI, give the core away
-  (`sched_yield`) for the first 2 ms, then every 100 us; while one-sided accesses may be
-  under way never less than that, since their target must poll;
-* otherwise in a job of several nodes: in the core, MPI looked at every 10 ms.
+* pure node-local call in a one-node job: in the core (spin or yield, then futex), which makes
+  MPI's progress meanwhile (mpi_progress.h);
+* messages or one-sided accesses under way: test MPI, yield (`sched_yield`) for the first 2 ms, then
+  every 100 us, or all the time while MPI has something to do; while one-sided accesses may be under
+  way never less than that, since their target must poll;
+* otherwise in a job of several nodes: in the core, for 10 ms at a time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = [
 
 DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
 HOT_NS = 2_000_000
+AWAKE_NS = 200_000
 POLL_NS = 100_000
 SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
@@ -211,8 +213,7 @@ class Engine:
             if status == CALL_PYTHON:
                 assert net is not None
                 moved |= net.go_on(instance)
-            if self.several_nodes and self.network.progress():
-                moved = True
+            moved |= self.network.progress()
             if self.job.pending and self.job.progress():
                 moved = True
             if moved:
@@ -323,20 +324,29 @@ class Waiting:
         self.moved_at = time.monotonic_ns()
         self.hot_until = self.moved_at + HOT_NS
 
+    @property
+    def _other_teams_pending(self) -> bool:
+        """Whether other teams have posted calls, which this wait has to move on."""
+        owner = self.instance.owner if self.instance is not None else None
+        return any(team is not owner for team in self.job.pending)
+
     def pause(self, net: NetContext | None) -> int:
         """Pass a little time here or return how long the core may sleep."""
         job, now = self.job, time.monotonic_ns()
+        if job.network.worked:
+            self.hot_until = max(self.hot_until, now + AWAKE_NS)
         self.look = now >= self.next_watch and job.engine.several_nodes
         if now >= self.next_watch:
             job.guard.look(self)
             self.next_watch = now + SLICE_NS
-        if not job.engine.several_nodes and self.instance is not None and not job.pending:
+        others = self._other_teams_pending
+        if not job.engine.several_nodes and self.instance is not None and not others:
             return SLICE_NS
         busy = (
             self.instance is None
             or (net is not None and (net.open or net.exchanging or self.instance.open))
             or not job.native
-            or job.pending
+            or others
         )
         if not busy and not job.engine.exposed:
             return NODE_SLICE_NS

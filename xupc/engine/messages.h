@@ -30,6 +30,8 @@
 #ifndef XUPC_MESSAGES_H
 #define XUPC_MESSAGES_H
 
+#include <pthread.h>
+
 #include "core.h"
 
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
@@ -101,6 +103,29 @@ static inline int xm_test_some(const xm_mpi *mpi, int count, char *requests, int
         error = ((int (*)(int, void *, int *, int *, void *))mpi->testsome)(
             count, requests, done, indices, statuses);
     return error;
+}
+
+/* ---- MPI's progress ------------------------------------------------------------ */
+/* A receive that nothing ever meets: a test of it is a step of MPI's progress, whatever else the
+ * process has under way, and searches no queue of messages as a probe would. */
+typedef struct {
+    uintptr_t testall;
+    char request[sizeof(void *)];
+    char status[XM_STATUS];
+    int32_t any_thread; /* whether other threads of Python's than MPI's main one may call MPI */
+    pthread_t main_thread;
+    atomic_flag busy;   /* a request must not be tested by two threads at once */
+} xm_progress;
+
+static xm_progress xm_progress_of = {.busy = ATOMIC_FLAG_INIT};
+
+static inline void xm_enter(void) {
+    xm_progress *p = &xm_progress_of;
+    int done;
+    if (!p->any_thread && !pthread_equal(p->main_thread, pthread_self())) return;
+    if (atomic_flag_test_and_set(&p->busy)) return; /* another thread makes progress */
+    ((int (*)(int, void *, int *, void *))p->testall)(1, p->request, &done, p->status);
+    atomic_flag_clear(&p->busy);
 }
 
 /* ---- an exchange --------------------------------------------------------------- */

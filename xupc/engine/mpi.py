@@ -17,6 +17,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,6 +61,8 @@ LOW_BITS = 15
 RESYNC = TURNS * KINDS  # added to CONTROL: accounts of a mismatch, and the verdict
 STALL = RESYNC + TURNS * KINDS - 2
 TYPES = 256  # datatypes that are kept
+NEVER = 2  # the tag of no message to oneself
+STEP_NS = 30_000  # a longer look at MPI, of processor time, has found something to do
 STATUS = 64  # bytes that the core has for one: XM_STATUS
 FUNCTIONS = ("MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Testsome", "MPI_Cancel")
 ABORT = 4  # whole seconds for MPI to end the job
@@ -119,6 +122,8 @@ class Network:
         ``"mpich"``, ``"openmpi"`` or ``"other"``.
     types_freed
         How many times a datatype that a `spec` may name was given back.
+    worked
+        Whether the last `progress` found that MPI had something to do, also for the program.
     """
 
     def __init__(self, comm: Any, wait: Callable[[Any], None]) -> None:
@@ -140,7 +145,10 @@ class Network:
         self._adrift: list[tuple[Link, Any]] = []  # calls given up, with the core's messages
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self.types_freed = 0
+        self.worked = False
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
+        self._never = self._receive_nothing()
+        self._in_core = False  # whether the core makes progress with it
 
     def _check(self, comm: Any) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
@@ -192,29 +200,68 @@ class Network:
         self._whose += whose
         self._open += 1
 
-    def enter(self) -> None:
-        """Let MPI do what it has to; any thread may at any time, if MPI allows several."""
-        self.link.comm.Iprobe(self.mpi.ANY_SOURCE, CONTROL)
+    def _receive_nothing(self) -> Any:
+        """Start a receive that no message ever meets, to be tested for the sake of MPI's progress.
+
+        A probe would search all messages that the program has not received yet, each time.
+        """
+        comm, room = self.meeting.comm, bytearray(1)
+        return comm.Irecv([room, 1, self.mpi.BYTE], comm.Get_rank(), NEVER)  # keeps the room
+
+    def wait_with_progress(self, threads_per_core: float) -> None:
+        """Have waits in the core make MPI's progress, at intervals that suit the machine.
+
+        With a core for each thread an interval is a sixteenth of the wait so far, from 20 to 250
+        us: at most 5% of a core. With fewer cores a look takes time from a thread that computes:
+        intervals double from 200 us on, up to 1 ms for each thread that shares a core.
+        """
+        self._in_core = core is not None and self.functions is not None
+        if not self._in_core:
+            return
+        crowded = threads_per_core > 1
+        policy = (20_000, 250_000, 16)
+        if crowded:
+            policy = (200_000, int(1_000_000 * threads_per_core), 1)
+        any_thread = self.mpi.Query_thread() >= self.mpi.THREAD_SERIALIZED
+        request = self.handle_of(self._never)
+        core.make_progress(self.functions, request, any_thread, *policy, crowded)
+
+    def enter(self) -> bool:
+        """Make one step of MPI's progress; whether MPI had something to do.
+
+        Any thread may at any time, if MPI allows several.
+        """
+        if self._in_core:
+            return bool(core.step_of_progress())
+        began = time.thread_time_ns()
+        self._never.Test()
+        return time.thread_time_ns() - began > STEP_NS
 
     def progress(self) -> bool:
         """Test everything in flight once; True if something finished.
 
-        Without anything in flight it still enters MPI, which is what serves the
-        one-sided accesses of others.
+        Without anything in flight it still makes MPI's progress, for the one-sided accesses of
+        other threads and for the program's own messages.
         """
         for _, instance in self._adrift:
             instance.look()
         if not self._requests:
-            self.enter()
+            self.worked = self.enter()
             return False
-        within, self._testing = self._testing, True
-        try:
-            finished = self._finished(within)
-        finally:
-            self._testing = within
+        began = time.thread_time_ns()
+        finished = self._test()
+        self.worked = time.thread_time_ns() - began > STEP_NS
         for call in finished:
             call()
         return bool(finished)
+
+    def _test(self) -> list[Callable[[], None]]:
+        """Test everything in flight; what to call, since it is done."""
+        within, self._testing = self._testing, True
+        try:
+            return self._finished(within)
+        finally:
+            self._testing = within
 
     def _finished(self, within: bool) -> list[Callable[[], None]]:
         """What to call; `within` another such look, from a finalizer or a signal's handler."""
@@ -306,6 +353,11 @@ class Network:
 
     def free(self) -> None:
         """Blocking: give types and communicators back."""
+        if self._in_core:
+            core.no_progress()
+        self._in_core = False
+        self._never.Cancel()
+        self._never.Wait()
         for datatype in self._types.values():
             datatype.Free()
         self._types.clear()
