@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import queue
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from xupc.engine import machine
 from xupc.engine.native_core import core
+from xupc.memory.segment import create
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native core tries")
 
@@ -31,6 +33,39 @@ class Comm:
 
     def Barrier(self) -> None:
         """Nobody else is there."""
+
+
+class Partner:
+    """A communicator with one other thread, which says each time whether its time is up."""
+
+    def __init__(self, *late: bool) -> None:
+        self.late = iter(late)
+        self.said: list[bool] = []
+
+    def Get_rank(self) -> int:
+        return 0
+
+    def sendrecv(self, mine: tuple[int, int], _to: int, source: int) -> tuple[int, int]:
+        return mine
+
+    def Sendrecv(self, mine: Any, _to: int, recvbuf: Any, source: int) -> None:
+        self.said.append(bool(mine[0]))
+        recvbuf[0] = next(self.late)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "late", "said"), [(60, [0, 0, 1], [0, 0, 0]), (-1, [0], [1]), (-1, [1], [1])]
+)
+def test_a_trial_that_takes_long_ends_for_both(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, late: list[bool], said: list[bool]
+) -> None:
+    monkeypatch.setattr(machine, "TRIAL_SECONDS", seconds)
+    comm, room = Partner(*late), create(4 * machine.UNIT)
+    room.settle()
+    with pytest.raises(machine._OutOfTime):
+        machine._tried(comm, 1, os.getpid(), room)
+    room.close_fd()
+    assert comm.said == said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
@@ -115,7 +150,7 @@ def test_a_trial_moves_what_it_says() -> None:
         with machine._shared_by_two(comm, 1 - me) as room:
             assert room is not None
             memory = machine.memory_of(2 * machine.SIZES[-1], huge=bool(me))
-            pair = machine._Pair(comm, 1 - me, os.getpid(), room, memory)
+            pair = machine._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
             for turn, (nbytes, both, move) in enumerate(
                 itertools.product(machine.SIZES, (False, True), (pair._stage, pair._reach))
             ):

@@ -38,6 +38,9 @@ HUGE_PAGE = 1 << 21
 HUGE = 1 << 22
 """Bytes from which on numpy asks for huge pages for an array."""
 REPEATED = 3
+TRIAL_SECONDS = 0.1
+"""For the trial between two threads: some 20 ms where nothing else runs. On a busy machine a trial
+would take seconds, and find out what the other programs do."""
 ASLEEP = 5e-4
 APART = 1.5
 """So many times as long staging takes where what one thread writes is slowly read by another."""
@@ -105,6 +108,8 @@ class Reaching(NamedTuple):
 def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
     """Find that out: two of the machine's threads move blocks in both ways, for some ms.
 
+    If that takes longer than `TRIAL_SECONDS`, since the machine is busy, all is as tuned.
+
     Collective on the machine's communicator. The others sleep meanwhile, since there may be more
     threads than cores. How long a block takes depends on where in the machine the two are, hence
     on more than copies inside one process would tell. And on its pages: the kernel takes blocks
@@ -123,18 +128,27 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
         peer = pair[1 - pair.index(me)]
         with _shared_by_two(comm, peer) as room:
             if room is not None:
-                trials = [
-                    _Pair(comm, peer, pids[peer], room, memory_of(2 * SIZES[-1], huge))
-                    for huge in (True, False)
-                ]
-                one_way, both_ways = (
-                    [trial.compare(both) for trial in trials] for both in (False, True)
-                )
-                found[:] = best_start(*one_way), best_start(*both_ways), most_folded(*both_ways)
+                with contextlib.suppress(_OutOfTime):
+                    found[:] = _tried(comm, peer, pids[peer], room)
     over = comm.Ibcast(found)
     while not over.Test():
         time.sleep(ASLEEP)
     return Reaching(*found.tolist())
+
+
+def _tried(comm: Any, peer: int, pid: int, room: Segment) -> Reaching:
+    """What a trial of this thread with another one finds; _OutOfTime on both if it takes long."""
+    until = time.monotonic() + TRIAL_SECONDS
+    trials = [
+        _Pair(comm, peer, pid, room, memory_of(2 * SIZES[-1], huge), until)
+        for huge in (True, False)
+    ]
+    one_way, both_ways = ([trial.compare(both) for trial in trials] for both in (False, True))
+    return Reaching(best_start(*one_way), best_start(*both_ways), most_folded(*both_ways))
+
+
+class _OutOfTime(Exception):
+    """The trial has taken too long, as one of the two threads has seen and both know."""
 
 
 def best_start(huge: Sequence[float], small: Sequence[float]) -> int:
@@ -162,11 +176,18 @@ class _Pair:
     """One of two threads that move blocks to each other.
 
     `room` is memory that both have mapped: a half for each, of two places. `memory` is each one's
-    own: a half to give from, a half to take into.
+    own: a half to give from, a half to take into. `until`: the trial's last moment, by
+    time.monotonic.
     """
 
     def __init__(
-        self, comm: Any, peer: int, pid: int, room: Segment, memory: NDArray[np.uint8]
+        self,
+        comm: Any,
+        peer: int,
+        pid: int,
+        room: Segment,
+        memory: NDArray[np.uint8],
+        until: float,
     ) -> None:
         self.comm = comm
         self.peer = peer
@@ -180,7 +201,8 @@ class _Pair:
         self.their_source, self.their_target = comm.sendrecv(
             (self.source, self.target), peer, source=peer
         )
-        self.word = np.zeros(2, np.uint8)
+        self.until = until
+        self.late = np.zeros(2, np.uint8)  # whether my time is up, and whether the other one's is
 
     def compare(self, both: bool) -> list[float]:
         """For each size, how many times as long staging takes, as a logarithm."""
@@ -206,7 +228,10 @@ class _Pair:
         return max(1, min(found))
 
     def _meet(self) -> None:
-        self.comm.Sendrecv(self.word[:1], self.peer, recvbuf=self.word[1:], source=self.peer)
+        self.late[0] = time.monotonic() > self.until
+        self.comm.Sendrecv(self.late[:1], self.peer, recvbuf=self.late[1:], source=self.peer)
+        if self.late.any():
+            raise _OutOfTime
 
     def _stage(self, nbytes: int, gives: bool, takes: bool) -> None:
         for at in range(0, nbytes, UNIT):
