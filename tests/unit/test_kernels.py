@@ -522,8 +522,8 @@ UNION = np.dtype({"names": ["v", "i"], "formats": ["f8", "i4"], "offsets": [0, 4
         (("f8,O", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*objects"),
         (("f8,O", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*objects"),
         (("f8,>i4", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*native byte order"),
-        (("513u1,i4", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*512 bytes, got 517"),
-        (([], Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*1 to 512 bytes, got 0"),
+        (("257u1,i4", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*1 to 256 bytes, got 261"),
+        (([], Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*1 to 256 bytes, got 0"),
         (("f8,i8", Op.FUNC), ValueError, "all_reduce: func: FUNC"),
         (("f8,i8", Op.FUNC, np.add), TypeError, "all_reduce: func: add is not for records"),
         (("f8,i8", Op.FUNC, 3), TypeError, "all_reduce: func: .*callable.*3"),
@@ -747,10 +747,13 @@ def located_oracle(op: Op, *some: np.void) -> bytes:
 
 
 EVERY_PAIR = [
-    pytest.param(dtype, op, id=f"{value}-{index}-{k}-{op.name}")
-    for value, index in [*((v, "i4") for v in VALUES), *(("f8", i) for i in INDICES), ("i2", "u8")]
-    for k, dtype in enumerate(layouts(value, index))
+    pytest.param(dtype, op, id=f"{value}-{index}-{layout}-{op.name}")
+    for k, (value, index) in enumerate(
+        [*((v, "i4") for v in VALUES), *(("f8", i) for i in INDICES), ("i2", "u8")]
+    )
+    for layout, dtype in enumerate(layouts(value, index))
     for op in LOCATED
+    if layout == k % 4 or (value, index) == ("f8", "i4")
 ]
 
 
@@ -758,9 +761,9 @@ EVERY_PAIR = [
 def test_located(dtype: np.dtype, op: Op) -> None:
     kernel = find(dtype, op)
     assert (kernel.dtype, kernel.op, kernel.func) == (dtype, op, None)
-    a, b = records(dtype, 300), records(dtype, 300, seed=2)
+    a, b = records(dtype, 150), records(dtype, 150, seed=2)
     expected = b"".join(located_oracle(op, x, y) for x, y in zip(a, b, strict=True))
-    out = records(dtype, 300, fill=0xFF)
+    out = records(dtype, 150, fill=0xFF)
     kernel.combine(out, a, b)
     assert out.tobytes() == expected
     kernel.combine(out, b, a)
@@ -770,7 +773,7 @@ def test_located(dtype: np.dtype, op: Op) -> None:
         out = x if place is a else y
         kernel.combine(out, x, y)
         assert out.tobytes() == expected
-    for n in SIZES[:-1]:
+    for n in (1, 2, 3, 17, 40):
         assert kernel.fold(a[:n]).tobytes() == located_oracle(op, *a[:n])
         kernel.fold_to(out[:1], a[:n])
         assert out[:1].tobytes() == located_oracle(op, *a[:n])
@@ -778,7 +781,7 @@ def test_located(dtype: np.dtype, op: Op) -> None:
             dst = records(dtype, n, fill=0xFF)
             kernel.scan(dst, a[:n], carry, reverse)
             before = [] if carry is None else [carry]
-            for i in range(n):
+            for i in range(0, n, 3):
                 some = [*a[i:n], *before] if reverse else [*before, *a[: i + 1]]
                 assert dst[i].tobytes() == located_oracle(op, *some)
 
@@ -791,7 +794,7 @@ def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
         return
     assert kernel.code is not None
     assert native.locate(*kernel.code) == 1
-    for n, seed in itertools.product([0, *SIZES], (1, 2)):
+    for n, seed in itertools.product([0, 1, 2, 33, 1000], (1, 2)):
         a, b = records(dtype, n + 1, seed)[1:], records(dtype, n + 1, seed + 3)[1:]
         expected, out = np.zeros(n, dtype), records(dtype, n, fill=0xFF)
         kernel.combine(expected, a, b)
@@ -830,8 +833,8 @@ def test_the_lowest_index_wins_and_the_order_does_not_count() -> None:
         (Op.MAXLOC, x[5:], (0.0, 2)), (Op.MAXLOC, x[:5], (np.nan, 8)), (Op.MINLOC, x, (np.nan, 8)),
     ):  # fmt: skip
         wanted = np.array(expected, dtype).tobytes()
-        for order in itertools.islice(itertools.permutations(some), 200):
-            assert find(dtype, op).fold(np.array(order, dtype)).tobytes() == wanted
+        for order in itertools.islice(itertools.permutations(range(len(some))), 200):
+            assert find(dtype, op).fold(some[list(order)]).tobytes() == wanted
 
 
 MIXED = np.dtype([("n", "i4"), ("at", "f8", (2, 2)), ("deep", [("x", "u1"), ("y", "g")])], align=True)

@@ -14,8 +14,8 @@ __all__ = ["Pair", "gaps", "longest", "name", "raw"]
 
 Array = NDArray[Any]
 
-longest = SLOT_BYTES // 2
-"""Bytes of the longest record that is reduced: a SLOT has room for two values."""
+longest = SLOT_BYTES // 4
+"""Bytes of the longest record that is reduced: scratch of any size has room for some of them."""
 
 
 def name(dtype: np.dtype[Any]) -> str:
