@@ -61,11 +61,11 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
         ("python", "cyclic:2"),
     ):  # fmt: skip
         result = live(
-            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["36"], timeout=90,
+            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["54"], timeout=90,
             env={"XUPC_ENGINE": engine},
         )  # fmt: skip
         lines = [line for line in result.stdout.splitlines() if line.startswith("bits ")]
-        assert len(lines) == 6 * 36
+        assert len(lines) == 6 * 54
         for line in lines:
             assert line.split()[6] == "1", f"the algorithms differ: {engine}, {nodes}: {line}"
         found[engine, nodes] = lines

@@ -108,9 +108,11 @@ def shared(job: Job, flag: int, labels: tuple[int, ...], tuning: dict[str, int],
         what = Reduction(job.layout, job.each, size, to, job.ordered, exact, job.element_wise)
     entry = find(job.form, flag)
     plans = [
-        trace(entry.function, entry.name, job.form, me, tree, ("all", "all"), tuning, [what], kernel)
+        trace(
+            entry.function, entry.name, job.form, me, tree, ("all", "all"), tuning, [what], kernel
+        )
         for me in range(tree.size)
-    ]
+    ]  # fmt: skip
     simulate(plans, tree, memory, base, kernel, tuning, read)
     for (thread, place), value in job.results(kernel, src).items():
         at = base + place * size

@@ -837,7 +837,9 @@ def test_the_lowest_index_wins_and_the_order_does_not_count() -> None:
             assert find(dtype, op).fold(some[list(order)]).tobytes() == wanted
 
 
-MIXED = np.dtype([("n", "i4"), ("at", "f8", (2, 2)), ("deep", [("x", "u1"), ("y", "g")])], align=True)
+MIXED = np.dtype(
+    [("n", "i4"), ("at", "f8", (2, 2)), ("deep", [("x", "u1"), ("y", "g")])], align=True
+)
 
 
 def mixed(n: int) -> np.ndarray:
