@@ -783,7 +783,8 @@ def test_located(dtype: np.dtype, op: Op) -> None:
             before = [] if carry is None else [carry]
             for i in range(0, n, 3):
                 some = [*a[i:n], *before] if reverse else [*before, *a[: i + 1]]
-                assert dst[i].tobytes() == located_oracle(op, *some)
+                alone = some[0].tobytes() if len(some) == 1 else b""
+                assert dst[i].tobytes() == (alone or located_oracle(op, *some))
 
 
 @pytest.mark.parametrize(("dtype", "op"), EVERY_PAIR)
@@ -808,7 +809,8 @@ def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
                 kernel.scan(expected, a, None if carry is None else carry[0], reverse)
             call(native.scan_records, (), out, a, n, carry, int(reverse))
             assert out.tobytes() == expected.tobytes()
-            call(native.scan_records, (), x := a.copy(), x, n, carry, int(reverse))
+            x = np.frombuffer(bytearray(a.tobytes()), dtype)  # numpy would not copy padding
+            call(native.scan_records, (), x, x, n, carry, int(reverse))
             assert x.tobytes() == expected.tobytes()
         if n:
             call(native.fold_records, (), out, a, n)
@@ -887,9 +889,9 @@ def test_functions_of_records(func, n: int) -> None:
     assert kernel.fold(x).tobytes() == results[-1]
     dst = mixed(n)
     kernel.scan(dst, x)
-    assert dst.tobytes() == b"".join(results)
+    assert dst.tobytes() == b"".join([x[:1].tobytes(), *results[1:]])
     kernel.scan(dst, x, None, True)
-    assert dst[0].tobytes() == results[-1]
+    assert dst[0].tobytes() == (results[-1] if n > 1 else x.tobytes())
     assert x.tobytes() == kept
     out = mixed(n)
     kernel.combine(out, x, x)

@@ -10,7 +10,8 @@
  *   NaN       any NaN that a kernel writes is NAN itself, whatever the operation: which operand's
  *             sign and payload the machine hands on depends on how the compiler placed them
  *   MINLOC    and MAXLOC give one of two records (value, index): the one whose value MIN or MAX
- *             gives, of two equal ones that with the lower index, padding zero
+ *             gives, of two equal ones that with the lower index, padding zero.  What is of one
+ *             record alone is that record as it is
  *
  * The order of a fold is part of its result:
  *   n < 32    left to right
@@ -395,6 +396,10 @@ static inline void xk_put_index(const xk_located *k, char *record, uint64_t inde
         const char *first = carry ? (const char *)carry : x; \
         T v = xk_value_##OP##_##X(k, first); \
         uint64_t i = xk_index(k, first); \
+        if (!carry) { /* of one record alone: itself, as where it is copied */ \
+            if (o != x) memcpy(o, x, (size_t)size); \
+            n--, x += step, o += step; \
+        } \
         for (; n > 0; n--, x += step, o += step) { \
             xk_join_##OP##_##X(k, &v, &i, x); \
             xk_record_##OP##_##X(k, o, v, i); \

@@ -356,12 +356,25 @@ class _Exact(_Associative):
 
 
 class _Records(Kernel):
-    """An operation on records, whose padding is zero in what it makes."""
+    """An operation on records, whose padding is zero in what it makes of two.
+
+    What is of one record alone is that record, byte for byte, as where it is only copied.
+    """
 
     def __init__(self, dtype: np.dtype[Any], *rest: Any) -> None:
         super().__init__(dtype, *rest)
         self._gaps = gaps(dtype)
         self._settles = self._settles or bool(self._gaps.size)
+
+    def scan(
+        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
+    ) -> None:
+        """As `Kernel.scan`."""
+        end = slice(-1, None) if reverse else slice(1)
+        first = raw(src)[end].copy() if carry is None else None
+        super().scan(dst, src, carry, reverse)
+        if first is not None:
+            raw(dst)[end] = first
 
     def _settle(self, x: Array) -> Array:
         """As `Kernel._settle`, of padding alone."""
