@@ -113,3 +113,12 @@ def test_pieces_are_as_long_on_all_nodes(
     """Between nodes of two threads and of one, messages of 80,000 bytes met some of 40,000."""
     result = live(threads, f"{PROGRAMS}/uneven_nodes.py", nodes=nodes, timeout=100)
     assert "done: uneven nodes" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [pytest.param(1, None, marks=ONCE), (3, None), pytest.param(4, "2x2", marks=ONCE), (3, "1,2")],
+)
+def test_records(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    result = live(threads, f"{PROGRAMS}/records.py", nodes=nodes, timeout=100)
+    assert "done: " in result.stdout
