@@ -369,7 +369,7 @@ class _Records(Kernel):
     def scan(
         self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
     ) -> None:
-        """As `Kernel.scan`."""
+        """Scan as `Kernel.scan`; a first record that nothing is joined with stays as it is."""
         end = slice(-1, None) if reverse else slice(1)
         first = raw(src)[end].copy() if carry is None else None
         super().scan(dst, src, carry, reverse)
@@ -377,7 +377,7 @@ class _Records(Kernel):
             raw(dst)[end] = first
 
     def _settle(self, x: Array) -> Array:
-        """As `Kernel._settle`, of padding alone."""
+        """Set the padding of `x` to zero, in place if it is contiguous."""
         if self._gaps.size:
             x = np.ascontiguousarray(x)
             x.view(np.uint8).reshape(-1, x.itemsize)[:, self._gaps] = 0
@@ -421,7 +421,7 @@ class _Located(_Records, _Exact):
         return values.view(np.uint8) != 0 if values.dtype.kind == "b" else values
 
     def _rank(self, x: Array) -> Array:
-        """Of values neither of which is before the other: NaN, then zeros by their sign."""
+        """Rank values neither of which is before the other: NaN, then zeros by their sign."""
         if x.dtype.kind in "mM":
             return np.where(np.isnat(x), 0, 1)
         if x.dtype.kind != "f":
@@ -493,7 +493,7 @@ class _Vectorized(_Associative):
 
 
 class _VectorizedOnRecords(_Records, _Vectorized):
-    """The same of arrays of records."""
+    """A function of the user, called on whole arrays of records."""
 
     def _converted(self, result: Array) -> Array:
         return self._as_records(result, self._func, self._call)
@@ -550,7 +550,7 @@ class _Scalar(Kernel):
 
 
 class _ScalarOnRecords(_Records, _Scalar):
-    """The same of two records, or what it returns as a tuple.
+    """A function of the user, called on two records; it returns one, or a tuple of its fields.
 
     The function gets copies: a record of an array is that array's own memory.
     """
