@@ -134,6 +134,8 @@ MIN = Op.MIN
 MAX = Op.MAX
 FUNC = Op.FUNC
 NONCOMM_FUNC = Op.NONCOMM_FUNC
+MINLOC = Op.MINLOC
+MAXLOC = Op.MAXLOC
 
 THREADS: int
 MYTHREAD: int
@@ -159,7 +161,9 @@ __all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "LOGAND",
     "LOGOR",
     "MAX",
+    "MAXLOC",
     "MIN",
+    "MINLOC",
     "MULT",
     "MULTICORE",
     "NONCOMM_FUNC",

@@ -36,8 +36,10 @@ def _copy(given: Sequence[Any]) -> Sequence[Any]:
 
 def contents(given: Any) -> Any:
     """What a private list holds, to be compared: the values, and their types."""
-    if isinstance(given, np.ndarray) and given.dtype != object:
-        return given.tobytes()
+    if isinstance(given, np.ndarray):
+        if not given.dtype.hasobject:
+            return given.tobytes()
+        given = given.ravel().tolist()  # its bytes are addresses, which other objects may have
     types = list(map(type, given))
     if set(types) & _VIEWS:
         return types, [x.tobytes() if type(x) in _VIEWS else x for x in given]

@@ -14,7 +14,15 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 class Op(IntEnum):
-    """The operation of a computational collective (UPC 1.3, 7.4.3.1)."""
+    """The operation of a computational collective (UPC 1.3, 7.4.3.1).
+
+    MINLOC and MAXLOC are ours: of records of a value and an index, the one with the least or
+    the greatest value, of equal values that with the lowest index:
+
+    >>> pair = np.dtype([("value", np.float64), ("index", np.int64)])           # doctest: +SKIP
+    >>> mine = np.array((error, xupc.MYTHREAD), pair)[()]                       # doctest: +SKIP
+    >>> worst = xupc.allv_reduce_all(mine, xupc.MAXLOC)["index"]                # doctest: +SKIP
+    """
 
     ADD = 0
     MULT = 1
@@ -27,6 +35,8 @@ class Op(IntEnum):
     MAX = 8
     FUNC = 9
     NONCOMM_FUNC = 10
+    MINLOC = 11
+    MAXLOC = 12
 
 
 def vectorized(func: _F) -> _F:

@@ -6,6 +6,8 @@ from it (`_v`), or one pointer (broadcast's src). All three become `Places`.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -84,32 +86,66 @@ class Entered(List):
 
 
 class Numbers(Entered):
-    """A list of ints: sizes, displacements, a permutation."""
+    """A list of ints: sizes, a permutation, displacements."""
 
     def __init__(self, name: str, given: Any) -> None:
         super().__init__(name, given)
-        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "iu":
+        self._read: list[Any] | None = None
+        if self.error is None and isinstance(given, np.ndarray) and given.dtype.kind in "iuO":
             self.given = tuple(given.ravel().tolist())
 
     def prepare(self, call: str, count: int) -> None:
         """Check what can be said before it may be read."""
         self.enter(call, count, "ints")
+        if self.shared is not None and self.shared.dtype.kind not in "iu":
+            raise TypeError(f"{call}: {self.name}: expected integers, got {self.shared.dtype}")
+
+    def prepare_all(self, call: str, count: int) -> None:
+        """The same for a list of which every entry is needed."""
+        self.prepare(call, count)
         if self.shared is None:
             self.given = tuple(
                 as_integer(v, call, f"{self.name}[{i}]") for i, v in enumerate(self.given)
             )
-        elif self.shared.dtype.kind not in "iu":
-            raise TypeError(f"{call}: {self.name}: expected integers, got {self.shared.dtype}")
 
     def values(self, call: str) -> Ints:
-        """What it holds now."""
-        raw = self.given if self.shared is None else self.fetch().tolist()
-        odd = next((i for i, value in enumerate(raw) if not -_FAR < value < _FAR), None)
-        if odd is not None:
+        """Return all that it holds now."""
+        return self.take(call, range(len(self._entries())))
+
+    def take(self, call: str, which: Sequence[int]) -> Ints:
+        """Return some entries; no other one is looked at."""
+        entries = self._entries()
+        values = [entries[k] for k in which]
+        if not all(type(v) is int and -_FAR < v < _FAR for v in values):
+            values = [self._value(call, k, v) for k, v in zip(which, values, strict=True)]
+        return np.array(values, np.int64)
+
+    def _entries(self) -> Sequence[Any]:
+        """Return all entries; those of a shared list are read once for each call."""
+        if self.shared is None:
+            return self.given  # type: ignore[no-any-return]
+        if self._read is None or self.brought is not None:
+            self._read = self.fetch().tolist()
+        return self._read
+
+    def _value(self, call: str, k: int, entry: Any) -> int:
+        value = as_integer(entry, call, f"{self.name}[{k}]")
+        if not -_FAR < value < _FAR:
             raise ValueError(
-                f"{call}: {self.name}[{odd}]: expected an int of at most 44 bits, got {raw[odd]}"
+                f"{call}: {self.name}[{k}]: expected an int of at most 44 bits, got {value}"
             )
-        return np.array(raw, np.int64)
+        return value
+
+    def texts(self) -> list[str]:
+        """Return each entry as text."""
+        return [_number_text(v) for v in self._entries()]
+
+
+def _number_text(entry: Any) -> str:
+    try:
+        return str(operator.index(entry))
+    except Exception:  # of a block of size 0: it may be anything
+        return show(entry)
 
 
 # --- sides --------------------------------------------------------------------------------
@@ -183,7 +219,6 @@ class Displaced:
         self.blocksize, self.typesize = blocksize, typesize
         self.lists: tuple[Entered, ...] = (listed,)
         self.operands: dict[str, SharedPointer] = {}
-        self._values: Ints = np.empty(0, np.int64)
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
@@ -214,9 +249,7 @@ class Displaced:
 
             thread (rank(p) + q // B) % T     row (rank(p) + q // B) // T     phase q % B
         """
-        if not self._values.size:
-            self._values = self.listed.values(call)
-        d = self._values[which]
+        d = self.listed.take(call, which.tolist())
         p = self.operands[self.name]
         most = int(np.abs(d).max(initial=0))
         if (most + p.phase) * self.typesize + abs(p.addr) >= FARTHEST:
@@ -241,7 +274,7 @@ class Displaced:
         return f"{self.listed.name}[{k}]"
 
     def texts(self, count: int) -> list[str]:
-        return [str(v) for v in self._values.tolist()]
+        return self.listed.texts()
 
 
 class Pointers(Entered):
@@ -276,7 +309,7 @@ class Pointers(Entered):
         some, back = np.unique(which, return_inverse=True)
         if self.shared is None:
             return self._of_objects(call, some).take(back)
-        if self._entries is None:
+        if self._entries is None or self.brought is not None:
             self._entries = self.fetch()
         return self._of_records(call, some).take(back)
 
@@ -346,10 +379,20 @@ class Pointers(Entered):
 
     def texts(self, count: int) -> list[str]:
         if self.shared is None:
-            known = [to_record(v) for v in self.given]
-        else:
-            known = [] if self._entries is None else self._entries.tolist()
-        return [f"thread {r[1]} offset {r[4]}" if r[0] else "None" for r in known]
+            return [_pointer_text(v) for v in self.given]
+        known = [] if self._entries is None else self._entries.tolist()
+        return [_record_text(r) for r in known]
+
+
+def _pointer_text(entry: Any) -> str:
+    try:
+        return _record_text(to_record(entry.ptr(0) if isinstance(entry, SharedArray) else entry))
+    except Exception:  # of a block of size 0: it may be anything
+        return show(entry)
+
+
+def _record_text(record: tuple[int, ...]) -> str:
+    return f"thread {record[1]} offset {record[4]}" if record[0] else "None"
 
 
 def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:

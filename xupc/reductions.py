@@ -28,6 +28,7 @@ from .calls import Prepared, SharedCall, SharedPlan
 from .collectives import smallest_parts
 from .engine import kernels
 from .engine.bounds import Bound
+from .engine.records import name as name_of
 from .engine.reports import Record
 from .errors import AffinityError, FlagError, OverlapError, show
 from .fingerprint import fingerprint
@@ -141,14 +142,16 @@ class Computation(SharedCall):
         Of the same dtype. src None, or the same as dst: in place, where that can be
         (prefix, suffix and reduce_mpi_all): dst is transformed.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
+        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`. Records
+        of a value and an index have MINLOC and MAXLOC (`Op` shows how), any records FUNC.
     nelems : int, optional
         Elements of src, at least 1. Default: all of an array.
     blk_size : int, optional
         Take src as ``shared [blk_size]`` from its address and phase on (dst of prefix and
         suffix too), 0 as indefinite. Default: their own layouts.
     func : callable, optional
-        Of two scalars; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+        Of two scalars, or of two records, of which it returns one, or a tuple of its fields; a
+        numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
     flags : int
         `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
         REPRODUCIBLE: the same bits for every placement and algorithm (the forms with one
@@ -224,7 +227,7 @@ class Computation(SharedCall):
             signature = fingerprint(
                 self.name,
                 *(v for x in (to, source) for v in x.where),
-                source.dtype.str, int(op), func_name(func), *self._layout(spec),
+                name_of(source.dtype), int(op), func_name(func), *self._layout(spec),
                 operator.index(flags) | IN_PLACE * in_place,
             )  # fmt: skip
             instance = on.make(plan, bounds, signature, opened.record)

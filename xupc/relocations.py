@@ -189,9 +189,9 @@ class Relocation(ListCall):
         if given.typed:
             call.unit = self._unit(given)
         if given.perm is not None:
-            given.perm.prepare(name, threads)
+            given.perm.prepare_all(name, threads)
         if isinstance(given.sizes, Numbers):
-            given.sizes.prepare(name, _length(one.nbytes, threads))
+            given.sizes.prepare_all(name, _length(one.nbytes, threads))
             return
         n = as_integer(given.sizes, name, self.size_name)
         if n < 1:

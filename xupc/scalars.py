@@ -377,11 +377,12 @@ def allv_reduce(
         Of the same type on all threads, which is that of the result: an int has 64 bits and
         wraps, and ADD of bools is whether any is true. Give ``int(value)`` to count them.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.
+        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`. MINLOC and MAXLOC are
+        for records (``np.void``) of a value and an index; `Op` shows how to make one.
     root : int
         A thread, by its rank in the team.
     func : callable, optional
-        Of two scalars; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+        Of two scalars or records; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
     flags, team
         As in `allv_broadcast`; so are the errors.
 

@@ -30,6 +30,7 @@ from .engine import python as python_engine
 from .engine.bounds import PrivateBound
 from .engine.native_core import core
 from .engine.pending import Pending
+from .engine.records import name as name_of
 from .engine.reports import Record
 from .errors import FlagError, HeapError, OverlapError, show
 from .fingerprint import fingerprint
@@ -330,7 +331,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 root = self._rank(given.root, team, "root")
             record = self._record(given, found)
             kind = Kind(
-                found.nbytes, _dtype_name(found.dtype), root,
+                found.nbytes, name_of(found.dtype), root,
                 -1 if kernel is None else int(given.op), None if kernel is None else given.func,
                 operator.index(given.flags), found.in_place,
             )  # fmt: skip
@@ -565,17 +566,14 @@ def _overlap(a: Array, b: Array) -> bool:
         return True
 
 
-def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return dtype.str if dtype.fields is None else repr(dtype)
-
-
 _WORDS = {
     "values": "ndarray, n elements\n        The root's; overwritten on the others.",
     "to": "int\n        The thread that gets my values; all together a permutation.",
-    "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.",
+    "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.\n"
+    "        Records of a value and an index have MINLOC and MAXLOC, any records FUNC.",
     "root": "int\n        A thread, by its rank in the team.",
-    "func": "callable, optional\n        Of two scalars; a numpy ufunc, or what `xupc.vectorized` "
-    "marks, of two arrays.",
+    "func": "callable, optional\n        Of two scalars or records; a numpy ufunc, or what "
+    "`xupc.vectorized` marks, of two arrays.",
 }
 
 
@@ -747,7 +745,7 @@ class Permute(ArrayCall):
         record = self._record(given, found)
         flags = operator.index(given.flags)
         kind = Kind(
-            found.nbytes, _dtype_name(found.dtype), 0, -1, None, flags, found.in_place
+            found.nbytes, name_of(found.dtype), 0, -1, None, flags, found.in_place
         )
         # all else that has to be equal is in the fingerprint of this
         told = Kind(8, f"{kind.nbytes} {kind.dtype}", 0, -1, None, kind.flags, False)

@@ -61,11 +61,11 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
         ("python", "cyclic:2"),
     ):  # fmt: skip
         result = live(
-            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["36"], timeout=90,
+            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["54"], timeout=90,
             env={"XUPC_ENGINE": engine},
         )  # fmt: skip
         lines = [line for line in result.stdout.splitlines() if line.startswith("bits ")]
-        assert len(lines) == 6 * 36
+        assert len(lines) == 6 * 54
         for line in lines:
             assert line.split()[6] == "1", f"the algorithms differ: {engine}, {nodes}: {line}"
         found[engine, nodes] = lines
@@ -113,3 +113,12 @@ def test_pieces_are_as_long_on_all_nodes(
     """Between nodes of two threads and of one, messages of 80,000 bytes met some of 40,000."""
     result = live(threads, f"{PROGRAMS}/uneven_nodes.py", nodes=nodes, timeout=100)
     assert "done: uneven nodes" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [pytest.param(1, None, marks=ONCE), (3, None), pytest.param(4, "2x2", marks=ONCE), (3, "1,2")],
+)
+def test_records(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    result = live(threads, f"{PROGRAMS}/records.py", nodes=nodes, timeout=100)
+    assert "done: " in result.stdout

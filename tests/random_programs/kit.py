@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from random_programs.oracle import given
 from random_programs.program import Team, Values
-from random_programs.values import clean, crc, func, some
+from random_programs.values import clean, crc, func, name_of, some
 
 import xupc
 
@@ -74,8 +74,7 @@ def fill(array: Any, seed: int, kind: str = "bytes", by: int = 0) -> None:
     n = _count(array, thread, threads)
     if not n:
         return
-    dtype = array.dtype.char if array.dtype.char in "g?" else array.dtype.str[1:]
-    data = some(kind, dtype, n, seed, thread).view(np.uint8)
+    data = some(kind, name_of(array.dtype), n, seed, thread).view(np.uint8)
     if by % len(threads) == 0 and seed % 2 and isinstance(array, xupc.SharedArray):
         array.local.view(np.uint8)[:] = data
     else:

@@ -18,13 +18,15 @@ Array = Any  # an ndarray
 
 INTS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
 FLOATS = ("f4", "f8", "g", "f2")
-OTHERS = ("?", "c8", "c16")
+RECORDS = ("f8,i8", "f4,i8", "i2,u1")
+OTHERS = ("?", "c8", "c16", *RECORDS)
 OPS = {
     **dict.fromkeys(INTS, ("ADD", "MULT", "AND", "OR", "XOR", "LOGAND", "LOGOR", "MIN", "MAX")),
     **dict.fromkeys(FLOATS, ("ADD", "MULT", "LOGAND", "LOGOR", "MIN", "MAX")),
     "?": ("AND", "OR", "XOR", "LOGAND", "LOGOR", "MIN", "MAX"),
     "c8": ("ADD",),  # the signs of a product's zeros depend on the order
     "c16": ("ADD",),
+    **dict.fromkeys(RECORDS, ("MINLOC", "MAXLOC")),
 }
 FUNCS = ("mix", "mix_rows", "compose", "compose_rows")
 
@@ -45,6 +47,8 @@ def some(kind: str, dtype: str, n: int, *seed: int) -> Array:
         data = random.Random(number).randbytes(n * np.dtype(dtype).itemsize)
         return np.frombuffer(bytearray(data), dtype)
     rng = np.random.default_rng(number)
+    if dtype in RECORDS:
+        return _records(dtype, n, number, rng)
     if dtype == "?":
         return rng.integers(0, 2, n).astype(bool)
     if kind == "product":
@@ -59,6 +63,21 @@ def some(kind: str, dtype: str, n: int, *seed: int) -> Array:
     if dtype in ("c8", "c16"):
         return (values + 1j * rng.integers(-8, 9, n)).astype(dtype)
     return clean(values.astype(dtype))
+
+
+def _records(dtype: str, n: int, number: int, rng: Any) -> Array:
+    """Many values are the same, and so are some indices."""
+    value, out = dtype.split(",")[0], np.zeros(n, dtype)
+    out["f0"] = some("extremes", value, n, number) if value in FLOATS else rng.integers(-9, 9, n)
+    out["f1"] = rng.integers(0, 100, n)
+    return out
+
+
+def name_of(dtype: Any) -> str:
+    """What a dtype is called here."""
+    if dtype.names:
+        return ",".join(name_of(dtype[name]) for name in dtype.names)
+    return str(dtype.char if dtype.char in "g?" else dtype.str[1:])
 
 
 def clean(x: Array) -> Array:
@@ -122,6 +141,24 @@ def _least(a: Array, b: Array, sign: int) -> Array:
     return np.where(np.isnan(a) | np.isnan(b), np.array(np.nan, a.dtype), out).astype(a.dtype)
 
 
+def _first(a: Array, b: Array, sign: int) -> Array:
+    """MINLOC (sign 1) or MAXLOC: what `_least` takes; of equal values the lower index."""
+    least = _least(a["f0"], b["f0"], sign)
+    here, there = (_bits(x["f0"]) == _bits(least) for x in (a, b))
+    lower = a["f1"] <= b["f1"]
+    out = np.where(here & (~there | lower), a, b)
+    out["f0"] = least
+    return out
+
+
+def _bits(x: Array) -> Array:
+    """Values, zeros by their sign, and NaN as one."""
+    x = np.array(x)
+    if x.dtype.kind == "f":
+        x[np.isnan(x)] = np.nan
+    return x.view(f"u{x.itemsize}")
+
+
 def two(op: str, dtype: str, name: str = "") -> Callable[[Array, Array], Array]:
     """What an operation does to two arrays."""
     if name:
@@ -133,6 +170,7 @@ def two(op: str, dtype: str, name: str = "") -> Callable[[Array, Array], Array]:
         "LOGAND": lambda a, b: ((a != 0) & (b != 0)).astype(a.dtype),
         "LOGOR": lambda a, b: ((a != 0) | (b != 0)).astype(a.dtype),
         "MIN": lambda a, b: _least(a, b, 1), "MAX": lambda a, b: _least(a, b, -1),
+        "MINLOC": lambda a, b: _first(a, b, 1), "MAXLOC": lambda a, b: _first(a, b, -1),
     }  # fmt: skip
     return plain[op]
 

@@ -48,7 +48,7 @@ def _shard(part: tuple[int, int]) -> Tally:
 
 
 def test_programs_that_failed_once() -> None:
-    """Short programs, kept; none of the simulator's so far."""
+    """Programs, kept: gather_all's doubling told two words by one signal."""
     for file in sorted(KEPT.glob("simulated_*.txt")):
         program = parse(file.read_text())
         for schedule in (None, 1, 2):

@@ -23,7 +23,8 @@ FLOATS = ["f2", "f4", "f8", "g"]
 COMPLEX = ["F", "D", "G"]
 BITWISE = {Op.AND, Op.OR, Op.XOR}
 ORDER = {Op.MIN, Op.MAX}
-BUILTIN = [op for op in Op if op not in (Op.FUNC, Op.NONCOMM_FUNC)]
+LOCATED = [Op.MINLOC, Op.MAXLOC]
+BUILTIN = [op for op in Op if op not in (Op.FUNC, Op.NONCOMM_FUNC, *LOCATED)]
 SIZES = [1, 2, 3, 15, 16, 17, 31, 32, 33, 47, 48, 49, 1000]
 # The UPC types in the order of their codes, and what each may do.
 UPC = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "g"]
@@ -494,6 +495,9 @@ def test_times() -> None:
     assert out.astype("i8").tolist() == [3, 3, 7]
 
 
+UNION = np.dtype({"names": ["v", "i"], "formats": ["f8", "i4"], "offsets": [0, 4]})
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
@@ -506,7 +510,23 @@ def test_times() -> None:
         (("F", Op.MAX), TypeError, "all_reduce: op: MAX.*complex64"),
         (("O", Op.ADD), TypeError, "all_reduce: op: ADD.*object"),
         (("O", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*object"),
-        (("i4,i4", Op.ADD), TypeError, "all_reduce: op: ADD"),
+        (("i4,i4", Op.ADD), TypeError, "all_reduce: op: ADD.*MINLOC.*FUNC"),
+        (("f8", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*float64.*value.*index"),
+        (("c8,i4", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*value.*index"),
+        (("f8,f8", Op.MAXLOC), TypeError, "all_reduce: op: MAXLOC.*value.*index"),
+        (("f8,?", Op.MAXLOC), TypeError, "all_reduce: op: MAXLOC.*value.*index"),
+        (("f8,i8,i8", Op.MAXLOC), TypeError, "all_reduce: op: MAXLOC.*value.*index"),
+        (("2f8,i8", Op.MAXLOC), TypeError, "all_reduce: op: MAXLOC.*value.*index"),
+        ((UNION, Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*value.*index"),
+        (("f8,i8", Op.MINLOC, min), ValueError, "all_reduce: func: .*MINLOC, got min"),
+        (("f8,O", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*objects"),
+        (("f8,O", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*objects"),
+        (("f8,>i4", Op.MINLOC), TypeError, "all_reduce: op: MINLOC.*native byte order"),
+        (("257u1,i4", Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*1 to 256 bytes, got 261"),
+        (([], Op.FUNC, min), TypeError, "all_reduce: op: FUNC.*1 to 256 bytes, got 0"),
+        (("f8,i8", Op.FUNC), ValueError, "all_reduce: func: FUNC"),
+        (("f8,i8", Op.FUNC, np.add), TypeError, "all_reduce: func: add is not for records"),
+        (("f8,i8", Op.FUNC, 3), TypeError, "all_reduce: func: .*callable.*3"),
         (("m8[s]", Op.MULT), TypeError, "all_reduce: op: MULT.*times"),
         (("M8[s]", Op.ADD), TypeError, "all_reduce: op: ADD.*times"),
         (("S4", Op.MAX), TypeError, "all_reduce: op: MAX"),
@@ -535,6 +555,15 @@ void fold(int type, int op, void *out, const void *x, int64_t n)
 void scan(int type, int op, void *dst, const void *src, int64_t n, const void *carry,
           int64_t reverse)
 { xk_find(type, op)->scan(xk_find(type, op), dst, src, n, carry, reverse); }
+static xk_located found;
+int locate(int type, int op, int size, int value, int index, int width, int has_sign)
+{ return xk_locate(&found, type, op, size, value, index, width, has_sign); }
+void combine_records(void *out, const void *a, const void *b, int64_t n)
+{ found.kernel.combine(&found.kernel, out, a, b, n); }
+void fold_records(void *out, const void *x, int64_t n)
+{ found.kernel.fold(&found.kernel, out, x, n); }
+void scan_records(void *dst, const void *src, int64_t n, const void *carry, int64_t reverse)
+{ found.kernel.scan(&found.kernel, dst, src, n, carry, reverse); }
 """
 
 
@@ -652,3 +681,256 @@ def test_long_scans_by_vectorized_functions_end_anywhere(more: int, reverse: boo
     find("i8", Op.FUNC, vectorized(lambda a, b: a + b)).scan(y, x, None, reverse)
     expected = np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x)
     assert np.array_equal(y, expected)
+
+
+# ---- records ---------------------------------------------------------------------------
+
+VALUES = [*INTS, *FLOATS, "?", "m8[s]", "M8[s]"]
+INDICES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
+
+
+def layouts(value: str, index: str) -> list[np.dtype]:
+    """Packed, as C lays them out, the other way round, far apart."""
+    wide, far = np.dtype(value).itemsize, np.dtype(index).itemsize
+    names = {"names": ["v", "i"], "formats": [value, index]}
+    return [
+        np.dtype([("v", value), ("i", index)]),
+        np.dtype([("v", value), ("i", index)], align=True),
+        np.dtype({**names, "offsets": [far, 0]}),
+        np.dtype({**names, "offsets": [3, wide + 5], "itemsize": wide + far + 9}),
+    ]
+
+
+def records(dtype: np.dtype, n: int, seed: int = 1, fill: int = 0xA5) -> np.ndarray:
+    """n records with garbage between their fields; few different values and indices."""
+    x = np.frombuffer(bytearray([fill]) * (n * dtype.itemsize), dtype)
+    rng = np.random.default_rng([seed, n])
+    (value, _), (index, _) = (dtype.fields[name][:2] for name in dtype.names)
+    if value.kind in "mM":
+        some = np.array(["NaT", 3, -7, 0], "m8[s]").astype("i8").view(value)
+    else:
+        some = values(value.str, 7, seed)
+        if value.kind == "f":
+            some[:4] = 0.0, -0.0, np.nan, -np.nan
+    ends = np.iinfo(index)
+    few = np.array([ends.min, ends.max, 0, 1, 2, ends.max // 2 + 1], index)
+    x["v"], x["i"] = rng.choice(some, n), rng.choice(few, n)
+    return x
+
+
+def key(op: Op, record: np.void) -> tuple:
+    """By which the first is taken: NaN, then by value, zeros by sign, then by index."""
+    value, index = record["v"], int(record["i"])
+    if value != value:
+        return (0, 0, 0, index)
+    sign = 1 if op == Op.MINLOC else -1
+    if value.dtype.kind == "f":
+        return (1, sign * value, sign * (0 if np.signbit(value) else 1), index)
+    if value.dtype.kind == "b":
+        value = value.view("u1") != 0
+    elif value.dtype.kind in "mM":
+        value = value.view("i8")
+    return (1, sign * int(value), 0, index)
+
+
+def located_oracle(op: Op, *some: np.void) -> bytes:
+    """The bytes of the first one."""
+    best = min(some, key=functools.partial(key, op))
+    out = np.zeros(1, best.dtype)
+    value = canonical(np.array([best["v"]]))
+    if value.dtype.kind == "b":
+        value = value.view("u1") != 0
+    elif value.dtype.char == "g" and np.finfo("g").nmant == 63:
+        value.view("u1")[10:] = 0
+    out["v"], out["i"] = value, best["i"]
+    return out.tobytes()
+
+
+EVERY_PAIR = [
+    pytest.param(dtype, op, id=f"{value}-{index}-{layout}-{op.name}")
+    for k, (value, index) in enumerate(
+        [*((v, "i4") for v in VALUES), *(("f8", i) for i in INDICES), ("i2", "u8")]
+    )
+    for layout, dtype in enumerate(layouts(value, index))
+    for op in LOCATED
+    if layout == k % 4 or (value, index) == ("f8", "i4")
+]
+
+
+@pytest.mark.parametrize(("dtype", "op"), EVERY_PAIR)
+def test_located(dtype: np.dtype, op: Op) -> None:
+    kernel = find(dtype, op)
+    assert (kernel.dtype, kernel.op, kernel.func) == (dtype, op, None)
+    a, b = records(dtype, 150), records(dtype, 150, seed=2)
+    expected = b"".join(located_oracle(op, x, y) for x, y in zip(a, b, strict=True))
+    out = records(dtype, 150, fill=0xFF)
+    kernel.combine(out, a, b)
+    assert out.tobytes() == expected
+    kernel.combine(out, b, a)
+    assert out.tobytes() == expected
+    for place in (a, b):
+        x, y = a.copy(), b.copy()
+        out = x if place is a else y
+        kernel.combine(out, x, y)
+        assert out.tobytes() == expected
+    for n in (1, 2, 3, 17, 40):
+        assert kernel.fold(a[:n]).tobytes() == located_oracle(op, *a[:n])
+        kernel.fold_to(out[:1], a[:n])
+        assert out[:1].tobytes() == located_oracle(op, *a[:n])
+        for carry, reverse in itertools.product((None, b[3]), (False, True)):
+            dst = records(dtype, n, fill=0xFF)
+            kernel.scan(dst, a[:n], carry, reverse)
+            before = [] if carry is None else [carry]
+            for i in range(0, n, 3):
+                some = [*a[i:n], *before] if reverse else [*before, *a[: i + 1]]
+                alone = some[0].tobytes() if len(some) == 1 else b""
+                assert dst[i].tobytes() == (alone or located_oracle(op, *some))
+
+
+@pytest.mark.parametrize(("dtype", "op"), EVERY_PAIR)
+def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
+    kernel = find(dtype, op)
+    if dtype["v"].kind in "mM" or dtype["v"] == np.float16:
+        assert kernel.code is None
+        return
+    assert kernel.code is not None
+    assert native.locate(*kernel.code) == 1
+    for n, seed in itertools.product([0, 1, 2, 33, 1000], (1, 2)):
+        a, b = records(dtype, n + 1, seed)[1:], records(dtype, n + 1, seed + 3)[1:]
+        expected, out = np.zeros(n, dtype), records(dtype, n, fill=0xFF)
+        kernel.combine(expected, a, b)
+        call(native.combine_records, (), out, a, b, n)
+        assert out.tobytes() == expected.tobytes()
+        call(native.combine_records, (), x := a.copy(), x, b, n)
+        call(native.combine_records, (), y := b.copy(), a, y, n)
+        assert x.tobytes() == y.tobytes() == expected.tobytes()
+        for carry, reverse in itertools.product((None, b[:1]), (False, True)):
+            if n:
+                kernel.scan(expected, a, None if carry is None else carry[0], reverse)
+            call(native.scan_records, (), out, a, n, carry, int(reverse))
+            assert out.tobytes() == expected.tobytes()
+            x = np.frombuffer(bytearray(a.tobytes()), dtype)  # numpy would not copy padding
+            call(native.scan_records, (), x, x, n, carry, int(reverse))
+            assert x.tobytes() == expected.tobytes()
+        if n:
+            call(native.fold_records, (), out, a, n)
+            assert out[0].tobytes() == kernel.fold(a).tobytes()
+
+
+def test_native_located_refuses(native: ctypes.CDLL) -> None:
+    good = (9, int(Op.MINLOC), 16, 0, 8, 8, 1)
+    assert native.locate(*good) == 1
+    for at, bad in (
+        (0, -1), (0, 12), (1, 7), (1, 10), (1, 13), (2, 15), (2, 7), (3, -1), (3, 9), (4, -1),
+        (4, 9), (5, 0), (5, 3), (5, 16),
+    ):  # fmt: skip
+        assert native.locate(*good[:at], bad, *good[at + 1 :]) == 0, (at, bad)
+
+
+def test_the_lowest_index_wins_and_the_order_does_not_count() -> None:
+    dtype = np.dtype([("v", "f8"), ("i", "i8")])
+    x = np.array([(2, 7), (1, 5), (1, 4), (np.nan, 9), (-np.nan, 8), (-0.0, 3), (0, 2)], dtype)
+    for op, some, expected in (
+        (Op.MINLOC, x[:3], (1, 4)), (Op.MAXLOC, x[:3], (2, 7)), (Op.MINLOC, x[5:], (-0.0, 3)),
+        (Op.MAXLOC, x[5:], (0.0, 2)), (Op.MAXLOC, x[:5], (np.nan, 8)), (Op.MINLOC, x, (np.nan, 8)),
+    ):  # fmt: skip
+        wanted = np.array(expected, dtype).tobytes()
+        for order in itertools.islice(itertools.permutations(range(len(some))), 200):
+            assert find(dtype, op).fold(some[list(order)]).tobytes() == wanted
+
+
+MIXED = np.dtype(
+    [("n", "i4"), ("at", "f8", (2, 2)), ("deep", [("x", "u1"), ("y", "g")])], align=True
+)
+
+
+def mixed(n: int) -> np.ndarray:
+    x = np.frombuffer(bytearray(b"\xa5" * (n * MIXED.itemsize)), MIXED)
+    x["n"], x["deep"]["x"], x["deep"]["y"] = np.arange(n), 1, 0.5
+    x["at"] = np.arange(4 * n).reshape(n, 2, 2)
+    return x
+
+
+def one_by_one(a: np.void, b: np.void) -> np.void:
+    """Maps of the plane, one after the other; spoils its operands, which are its own."""
+    a["n"] += b["n"]
+    a["at"] = (a["at"] @ b["at"]) % 97
+    return a
+
+
+def as_tuple(a: np.void, b: np.void) -> tuple:
+    return a["n"] + b["n"], (a["at"] @ b["at"]) % 97, (a["deep"]["x"], a["deep"]["y"])
+
+
+@vectorized
+def all_at_once(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    out = a.copy()
+    out["n"] = a["n"] + b["n"]
+    out["at"] = (a["at"] @ b["at"]) % 97
+    return out
+
+
+@pytest.mark.parametrize("func", [one_by_one, as_tuple, all_at_once])
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_functions_of_records(func, n: int) -> None:
+    kernel = find(MIXED, Op.NONCOMM_FUNC, func)
+    x = mixed(n)
+    kept = x.tobytes()
+    state, results = x[0].copy(), []
+    for k in range(n):
+        state = state if k == 0 else np.array(as_tuple(state, x[k]), MIXED)[()]
+        clean = np.zeros(1, MIXED)
+        for field in MIXED.names:
+            clean[field] = state[field]
+        if np.finfo("g").nmant == 63:
+            y = MIXED.fields["deep"][1] + MIXED["deep"].fields["y"][1]
+            clean.view("u1")[y + 10 : y + 16] = 0
+        results.append(clean.tobytes())
+    assert kernel.fold(x).tobytes() == results[-1]
+    dst = mixed(n)
+    kernel.scan(dst, x)
+    assert dst.tobytes() == b"".join([x[:1].tobytes(), *results[1:]])
+    kernel.scan(dst, x, None, True)
+    assert dst[0].tobytes() == (results[-1] if n > 1 else x.tobytes())
+    assert x.tobytes() == kept
+    out = mixed(n)
+    kernel.combine(out, x, x)
+    assert all(out["n"] == 2 * x["n"])
+    bytes_of = out.view("u1").reshape(n, -1)
+    assert not bytes_of[:, 4:8].any()  # padding
+
+
+def test_what_functions_of_records_return() -> None:
+    dtype = np.dtype([("v", "f8"), ("i", "i4")])
+    x = np.array([(1, 2), (3, 4)], dtype)
+    other = np.dtype([("a", "f4"), ("b", "i8")])
+    for result in ((5, 6), np.array((5, 6), dtype)[()], np.array((5, 6), dtype),
+                   np.array((5, 6), other)[()]):  # fmt: skip
+        found = find(dtype, Op.FUNC, lambda a, b, r=result: r).fold(x)
+        assert found.tolist() == (5.0, 6)
+        assert found.dtype == dtype
+    for result in (None, 5, 2.5, [5, 6], (5,), (5, 6, 7), ("a", 6), np.zeros(2), np.zeros(1, dtype),
+                   np.array((5,), "i4,")[()], x):  # fmt: skip
+        with pytest.raises(TypeError, match=r"all_reduce: func: .*lambda.* returned .*expected"):
+            find(dtype, Op.FUNC, lambda a, b, r=result: r).fold(x)
+    for result in (np.zeros(1), np.zeros(1, "i4,")):
+        func = vectorized(lambda a, b, r=result: r)
+        with pytest.raises(TypeError, match=r"all_reduce: func: .*lambda.* returned .*records"):
+            find(dtype, Op.FUNC, func).fold(x)
+    swapped = vectorized(lambda a, b: b.astype(other))
+    assert find(dtype, Op.FUNC, swapped).fold(x).tolist() == (3.0, 4)
+    by_object = np.frompyfunc(lambda a, b: max(a, b), 2, 1)
+    assert find(dtype, Op.FUNC, by_object).fold(x).tolist() == (3.0, 4)
+
+
+def test_keys_of_records_differ() -> None:
+    """Plans are kept by them, and `str` of all dtypes of 12 bytes is the same."""
+    def first(a, b):
+        return a
+
+    one, other, third = (np.dtype(x) for x in ("f8,i4", "i4,f8", "f4,f8"))
+    assert one.str == other.str == third.str
+    keys = {find(dtype, Op.FUNC, first).key for dtype in (one, other, third)}
+    assert len(keys) == 3
+    pairs = [dtype for index in INDICES for dtype in layouts("f8", index)]
+    assert len({find(dtype, Op.MINLOC).key for dtype in pairs}) == len(set(pairs))

@@ -205,9 +205,10 @@ def _doubling(
         t.send_blocks(to, blocks(0, many))
         t.need(ticket)
         came += len(incoming)
-        if (word := bisect_right(ends, came)) > told:
+        now = bisect_right(ends, came)
+        for word in range(told + 1, now + 1):  # a wait for the n-th word is for n signals
             t.signal(arrived, t.mates(), word)
-            told = word
+        told = now
         step *= 2
 
 

@@ -133,7 +133,7 @@ class _Sweep:
         levels = max(1, (x.positions - 1).bit_length())
         # those going up and coming down at each level, my own values, rows' carries
         places = 2 * DEPTH * (2 + levels) + levels + 3
-        width = t.tuning["buffer"] // places // 64 * 64 - 64
+        width = t.tuning["buffer"] // places // 64 * 64 - t.line
         most = max(1, min(width // size, x.rows))
         self.width = -(-(most + 1) * size // 64) * 64
         self.batches = list(line.batches(most))

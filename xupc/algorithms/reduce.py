@@ -22,6 +22,7 @@ from ..plan.steps import SLOT, Leaf, Part, Ranks
 from . import reduce_across_nodes as nodes
 from .reduction import DST, Reduction, Task, joined
 from .registry import algorithm
+from .staging import LINE
 from .sweeps import Down, Up
 
 FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all")
@@ -93,7 +94,8 @@ def multicore(t: Recorder, r: Reduction) -> None:
     Of longer ones each node finishes a part for dst's node (`nodes.to_one`, which has the
     longest go down a chain of nodes), or for all (`nodes.to_all`), chunk by chunk. What has to
     keep an order that is not the nodes' goes up a tree of threads, as PUSH does, and so do
-    results for all on so many nodes that each one's part is short.
+    results for all on so many nodes that each one's part is short, and records of more than a
+    cache line.
     """
     if t.one_node:
         _one_node(t, r)
@@ -105,7 +107,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
         push(t, r)
     elif not r.element_wise:
         nodes.table(t, r)
-    elif r.exact and not (few and nodes.in_order(t, r)):
+    elif r.itemsize > LINE or (r.exact and not (few and nodes.in_order(t, r))):
         push(t, r)
     elif (
         few

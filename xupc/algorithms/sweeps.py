@@ -192,7 +192,7 @@ class Up:
     def width(t: Recorder, positions: int, most: int) -> int:
         """The most bytes that a task may have on a tree, wanted `most`."""
         slots = DEPTH * (2 + _levels(positions)) + 1
-        return max(64, min(-(-most // 64) * 64, t.tuning["buffer"] // slots // 64 * 64))
+        return max(t.line, min(-(-most // 64) * 64, t.tuning["buffer"] // slots // 64 * 64))
 
     def _thread(self, position: int) -> int:
         return (self.first + self.way * position) % self.t.size

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..patterns import binomial
@@ -72,7 +73,7 @@ class Joining:
         both = self.to is None
         few = t.size == 2 if both else t.size < t.tuning["folders"]
         return (
-            few and self.nbytes <= t.tuning["reach_fold"]
+            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["reach_fold"]
             and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
         )  # fmt: skip
 
@@ -105,7 +106,7 @@ def _tree(t: Recorder, r: Joining, *, push: bool) -> None:
     """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
     places = DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * DEPTH
     width = min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // places // LINE * LINE)
-    width = max(LINE, width)
+    width = max(t.line, width)
     units = r.units(width)
     up = Up(t, 0, [t.size] * len(units), r.to, width, push=push)
     down = _Down(t, len(units), width, push=push) if r.to is None else None
@@ -177,7 +178,7 @@ def _chain_width(t: Recorder, r: Joining) -> int:
     unit = t.unit(r.nbytes, r.nbytes)
     if t.one_node:  # few threads: longer ones, of which the chain is soon full
         unit = max(unit, r.nbytes // (4 * t.size))
-    return max(LINE, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
+    return max(t.line, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
 
 
 def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
@@ -344,7 +345,7 @@ def _pair(t: Recorder, r: Joining, last: int) -> None:
     """
     first, me = 1 - last, t.me
     units = r.units(_chain_width(t, r))
-    width = units[0][1]
+    width, grain = units[0][1], lcm(LINE, r.itemsize)
     there, room = t.channel(), t.channel()
     edge = Edge(t, first, last, len(units), there, room, 0, DEPTH * width, width, True)
     if me == first:
@@ -352,7 +353,7 @@ def _pair(t: Recorder, r: Joining, last: int) -> None:
     else:
         edge.begin()
     for j, (offset, size) in enumerate(units):
-        half = size // 2 // LINE * LINE
+        half = size // 2 // grain * grain
         dst, own = r.dst.on(me, offset), r.src.on(me, offset)
         if me == first:
             t.copy(edge.target(j), own, half)

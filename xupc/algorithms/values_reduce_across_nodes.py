@@ -105,13 +105,13 @@ def _neighbours(t: Recorder) -> bool:
 
 def _table_fits(t: Recorder) -> bool:
     """Whether a line of each thread fits where a node root receives."""
-    return Relay.fits(t, t.size * LINE)
+    return Relay.fits(t, t.size * t.line)
 
 
 def _nodes_fit(t: Recorder, r: Joining) -> bool:
     """Whether what `ByNodes` puts there does, in units of a line at least."""
-    most = max(1 + t.tree.node_count, 2 * (1 + _spare(t, r) // LINE))
-    return Relay.fits(t, most * LINE, _DEEP)
+    most = max((1 + t.tree.node_count) * t.line, 2 * (t.line + _spare(t, r)))
+    return Relay.fits(t, most, _DEEP)
 
 
 def _spare(t: Recorder, r: Joining) -> int:
@@ -175,7 +175,7 @@ def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
     Each joins what came from the node before with what its mates up to itself have staged.
     Values are joined in the order of a chain of threads, in which each wakes the next one.
     """
-    line = Line(t, r, reverse, 2, max(LINE, t.tuning["chain"]))
+    line = Line(t, r, reverse, 2, max(t.line, t.tuning["chain"]))
 
     def before(u: int) -> list[Part]:
         return [line.place(u, 0)] if line.here else []

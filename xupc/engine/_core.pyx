@@ -81,6 +81,8 @@ cdef extern from "core.h" nogil:
         void (*combine)(const xk_kernel *, void *, const void *, const void *, int64_t)
         void (*fold)(const xk_kernel *, void *, const void *, int64_t)
         void (*scan)(const xk_kernel *, void *, const void *, int64_t, const void *, int32_t)
+    ctypedef struct xk_located:
+        xk_kernel kernel
     ctypedef struct xu_program:
         const xu_step *steps
         int32_t first[2]
@@ -108,6 +110,7 @@ cdef extern from "core.h" nogil:
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
     int XS_PYTHON, XS_FUNCTION, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
     const xk_kernel *xk_find(int32_t, int32_t)
+    int xk_locate(xk_located *, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
     int xu_run(xu_inst *, uint64_t)
@@ -395,6 +398,7 @@ cdef class Program:
     """A lowered plan."""
 
     cdef xu_program p
+    cdef xk_located located  # the kernel of a reduction of records
     cdef xu_step *steps
     cdef readonly int tickets
     cdef readonly bint large
@@ -427,10 +431,7 @@ cdef class Program:
         if lowered.functions:
             self.trace()
         elif plan.kernel is not None and plan.kernel.code is not None:
-            type_, op = plan.kernel.code
-            self.p.kernel = xk_find(type_, op)
-            if self.p.kernel == NULL:
-                raise ValueError(f"no kernel {plan.kernel.code}")
+            self.find(plan.kernel.code)
         self.p.steps = self.steps
         self.p.barriers = plan.barriers
         self.p.exchange = plan.led or len(plan.lanes[0]) == self.p.barriers == 1
@@ -444,6 +445,20 @@ cdef class Program:
 
     def __dealloc__(self):
         free(self.steps)
+
+    cdef int find(self, tuple code) except -1:
+        """Take the kernel with a code of `kernels.Kernel`."""
+        self.p.kernel = NULL
+        if len(code) == 2:
+            type_, op = code
+            self.p.kernel = xk_find(type_, op)
+        else:
+            type_, op, size, value, index, width, has_sign = code
+            if xk_locate(&self.located, type_, op, size, value, index, width, has_sign):
+                self.p.kernel = &self.located.kernel
+        if self.p.kernel == NULL:
+            raise ValueError(f"no kernel {code}")
+        return 0
 
     cdef int trace(self) except -1:
         """Find out what my plan's function consists of; no more if that changes all the time."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..plan.steps import Fold, Leaf, Part, Scan
+from .records import raw
 
 __all__ = ["Action", "Span", "View", "actions", "carry_out", "reads", "room", "writes"]
 
@@ -110,7 +111,7 @@ def _piece(step: Fold, kernel: Any, leaves: list[list[Any]], to: list[Any]) -> I
     (value,) = stack
     for x in to:
         if x is not value:
-            yield partial(np.copyto, x, value)
+            yield partial(np.copyto, raw(x), raw(value))
 
 
 def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:

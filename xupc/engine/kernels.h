@@ -1,4 +1,4 @@
-/* kernels.h: what the reductions compute, for the eleven UPC types.
+/* kernels.h: what the reductions compute, for the eleven UPC types, and for records of two numbers.
  *
  * Compiles alone (C11).  kernels.py says the same in numpy, bit for bit; for that this must be
  * built with -ffp-contract=off and without -ffast-math (gcc heeds no pragma for the former).
@@ -9,6 +9,9 @@
  *   MIN, MAX  give NaN if either operand is NaN; -0.0 is below 0.0
  *   NaN       any NaN that a kernel writes is NAN itself, whatever the operation: which operand's
  *             sign and payload the machine hands on depends on how the compiler placed them
+ *   MINLOC    and MAXLOC give one of two records (value, index): the one whose value MIN or MAX
+ *             gives, of two equal ones that with the lower index, padding zero.  What is of one
+ *             record alone is that record as it is
  *
  * The order of a fold is part of its result:
  *   n < 32    left to right
@@ -36,7 +39,8 @@ enum {
     XK_BOOL, XK_TYPES
 };
 enum {
-    XK_ADD, XK_MULT, XK_AND, XK_OR, XK_XOR, XK_LOGAND, XK_LOGOR, XK_MIN, XK_MAX, XK_OPS
+    XK_ADD, XK_MULT, XK_AND, XK_OR, XK_XOR, XK_LOGAND, XK_LOGOR, XK_MIN, XK_MAX, XK_OPS,
+    XK_MINLOC = 11, XK_MAXLOC
 };
 
 typedef struct xk_kernel xk_kernel;
@@ -278,6 +282,176 @@ static inline const xk_kernel *xk_find(int32_t type, int32_t op)
     if (type < 0 || type >= XK_TYPES || op < 0 || op >= XK_OPS || !xk_table[type][op].size)
         return NULL;
     return &xk_table[type][op];
+}
+
+/* ---- records of a value and an index ------------------------------------------ */
+/* They lie anywhere in a record, aligned or not.  Indices are compared as unsigned numbers in which
+ * the sign bit of signed ones is flipped. */
+typedef struct {
+    xk_kernel kernel;     /* first */
+    int32_t value, index; /* where they begin */
+    int32_t width;        /* bytes of the index */
+    int32_t padded;       /* whether there are other bytes */
+    uint64_t flip;
+} xk_located;
+
+static inline uint64_t xk_index(const xk_located *k, const char *record)
+{
+    const char *p = record + k->index;
+    uint8_t one;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    switch (k->width) {
+    case 1: return memcpy(&one, p, 1), one ^ k->flip;
+    case 2: return memcpy(&two, p, 2), two ^ k->flip;
+    case 4: return memcpy(&four, p, 4), four ^ k->flip;
+    default: return memcpy(&eight, p, 8), eight ^ k->flip;
+    }
+}
+
+static inline void xk_put_index(const xk_located *k, char *record, uint64_t index)
+{
+    char *p = record + k->index;
+    uint64_t eight = index ^ k->flip;
+    uint8_t one = (uint8_t)eight;
+    uint16_t two = (uint16_t)eight;
+    uint32_t four = (uint32_t)eight;
+    switch (k->width) {
+    case 1: memcpy(p, &one, 1); break;
+    case 2: memcpy(p, &two, 2); break;
+    case 4: memcpy(p, &four, 4); break;
+    default: memcpy(p, &eight, 8);
+    }
+}
+
+/* Of values neither of which is before the other: NaN is before all others, and of zeros the
+ * negative one is before (MIN) or behind (MAX) the positive one. */
+#define XK_RANK_INT(a, negative) 0
+#define XK_RANK_FLOAT(a, negative) ((a) != (a) ? 0 : (signbit(a) ? 0 : 1) == (negative) ? 2 : 1)
+#define XK_AS_IT_IS(a) (a)
+#define XK_TRUTH(a) ((a) != 0)
+
+#define XK_LOCATED(OP, X, T, PUT, GET, BEFORE, RANK, NEGATIVE) \
+    static inline T xk_value_##OP##_##X(const xk_located *k, const char *record) \
+    { \
+        T v; \
+        memcpy(&v, record + k->value, sizeof v); \
+        return GET(v); \
+    } \
+    static inline void xk_record_##OP##_##X(const xk_located *k, char *record, T v, uint64_t i) \
+    { \
+        T clean; \
+        xk_put_##PUT(&clean, v); \
+        if (k->padded) memset(record, 0, (size_t)k->kernel.size); \
+        memcpy(record + k->value, &clean, sizeof clean); \
+        xk_put_index(k, record, i); \
+    } \
+    /* (v, i) or the record that follows it */ \
+    static inline void xk_join_##OP##_##X(const xk_located *k, T *v, uint64_t *i, \
+                                          const char *record) \
+    { \
+        T w = xk_value_##OP##_##X(k, record); \
+        if (*v BEFORE w) return; \
+        uint64_t j = xk_index(k, record); \
+        if (!(w BEFORE *v)) { \
+            int here = RANK(*v, NEGATIVE), there = RANK(w, NEGATIVE); \
+            if (here != there ? here < there : *i <= j) return; \
+        } \
+        *v = w, *i = j; \
+    } \
+    static void xk_combine_##OP##_##X(const xk_kernel *kernel, void *out, const void *a, \
+                                      const void *b, int64_t n) \
+    { \
+        const xk_located *k = (const xk_located *)kernel; \
+        const ptrdiff_t size = kernel->size; \
+        char *o = out; \
+        const char *x = a, *y = b; \
+        for (int64_t m = 0; m < n; m++, o += size, x += size, y += size) { \
+            T v = xk_value_##OP##_##X(k, x); \
+            uint64_t i = xk_index(k, x); \
+            xk_join_##OP##_##X(k, &v, &i, y); \
+            xk_record_##OP##_##X(k, o, v, i); \
+        } \
+    } \
+    static void xk_fold_##OP##_##X(const xk_kernel *kernel, void *out, const void *from, int64_t n) \
+    { \
+        const xk_located *k = (const xk_located *)kernel; \
+        const char *x = from; \
+        T v = xk_value_##OP##_##X(k, x); \
+        uint64_t i = xk_index(k, x); \
+        for (int64_t m = 1; m < n; m++) \
+            xk_join_##OP##_##X(k, &v, &i, x += kernel->size); \
+        xk_record_##OP##_##X(k, out, v, i); \
+    } \
+    static void xk_scan_##OP##_##X(const xk_kernel *kernel, void *dst, const void *src, int64_t n, \
+                                   const void *carry, int32_t reverse) \
+    { \
+        const xk_located *k = (const xk_located *)kernel; \
+        const ptrdiff_t size = kernel->size, step = reverse ? -size : size; \
+        if (n < 1) \
+            return; \
+        const char *x = (const char *)src + (reverse ? (n - 1) * size : 0); \
+        char *o = (char *)dst + (x - (const char *)src); \
+        const char *first = carry ? (const char *)carry : x; \
+        T v = xk_value_##OP##_##X(k, first); \
+        uint64_t i = xk_index(k, first); \
+        if (!carry) { /* of one record alone: itself, as where it is copied */ \
+            if (o != x) memcpy(o, x, (size_t)size); \
+            n--, x += step, o += step; \
+        } \
+        for (; n > 0; n--, x += step, o += step) { \
+            xk_join_##OP##_##X(k, &v, &i, x); \
+            xk_record_##OP##_##X(k, o, v, i); \
+        } \
+    }
+
+#define XK_LOCATED_BOTH(X, T, PUT, GET, RANK) \
+    XK_LOCATED(MINLOC, X, T, PUT, GET, <, RANK, 1) \
+    XK_LOCATED(MAXLOC, X, T, PUT, GET, >, RANK, 0)
+XK_LOCATED_BOTH(u8, uint8_t, u8, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(u16, uint16_t, u16, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(u32, uint32_t, u32, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(u64, uint64_t, u64, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(i8, int8_t, i8, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(i16, int16_t, i16, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(i32, int32_t, i32, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(i64, int64_t, i64, XK_AS_IT_IS, XK_RANK_INT)
+XK_LOCATED_BOTH(f32, float, f32, XK_AS_IT_IS, XK_RANK_FLOAT)
+XK_LOCATED_BOTH(f64, double, f64, XK_AS_IT_IS, XK_RANK_FLOAT)
+XK_LOCATED_BOTH(ld, long double, ld, XK_AS_IT_IS, XK_RANK_FLOAT)
+XK_LOCATED_BOTH(bool, uint8_t, u8, XK_TRUTH, XK_RANK_INT)
+
+#define XK_LOCATED_ENTRY(OP, X, T) \
+    {sizeof(T), xk_combine_##OP##_##X, xk_fold_##OP##_##X, xk_scan_##OP##_##X}
+#define XK_LOCATED_ENTRIES(X, T) \
+    {XK_LOCATED_ENTRY(MINLOC, X, T), XK_LOCATED_ENTRY(MAXLOC, X, T)}
+static const xk_kernel xk_located_table[XK_TYPES][2] = {
+    [XK_I8] = XK_LOCATED_ENTRIES(i8, int8_t),   [XK_U8] = XK_LOCATED_ENTRIES(u8, uint8_t),
+    [XK_I16] = XK_LOCATED_ENTRIES(i16, int16_t), [XK_U16] = XK_LOCATED_ENTRIES(u16, uint16_t),
+    [XK_I32] = XK_LOCATED_ENTRIES(i32, int32_t), [XK_U32] = XK_LOCATED_ENTRIES(u32, uint32_t),
+    [XK_I64] = XK_LOCATED_ENTRIES(i64, int64_t), [XK_U64] = XK_LOCATED_ENTRIES(u64, uint64_t),
+    [XK_F32] = XK_LOCATED_ENTRIES(f32, float),   [XK_F64] = XK_LOCATED_ENTRIES(f64, double),
+    [XK_LD] = XK_LOCATED_ENTRIES(ld, long double), [XK_BOOL] = XK_LOCATED_ENTRIES(bool, uint8_t),
+};
+
+/* Make the kernel for records of `size` bytes with a value of a type at `value` and an integer of
+ * `width` bytes at `index`.  Returns 0 where there is none. */
+static inline int xk_locate(xk_located *k, int32_t type, int32_t op, int32_t size, int32_t value,
+                            int32_t index, int32_t width, int32_t has_sign)
+{
+    if (type < 0 || type >= XK_TYPES || op < XK_MINLOC || op > XK_MAXLOC || width < 1 ||
+        width > 8 || (width & (width - 1)))
+        return 0;
+    const xk_kernel *found = &xk_located_table[type][op - XK_MINLOC];
+    if (value < 0 || value + found->size > size || index < 0 || index + width > size)
+        return 0;
+    k->value = value, k->index = index, k->width = width;
+    k->padded = found->size + width != size;
+    k->flip = has_sign ? (uint64_t)1 << (8 * width - 1) : 0;
+    k->kernel = *found;
+    k->kernel.size = size;
+    return 1;
 }
 
 #endif

@@ -1,7 +1,8 @@
 """What the reductions compute: `kernels.h` in numpy, and what C does not have.
 
-For the eleven UPC types the results are those of the C kernels, bit for bit; its header says what
-they are. Here, and only here, there are also float16, complex types and functions of the user.
+For the eleven UPC types, and for records of two of them, the results are those of the C kernels,
+bit for bit; its header says what they are. Here, and only here, there are also float16, complex
+types and functions of the user.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
 from ..ops import Op
+from .records import Pair, gaps, longest, name, raw
 
 __all__ = ["Kernel", "find"]
 
@@ -34,6 +36,7 @@ _TYPES: dict[tuple[str, int], int] = {
 _BITWISE = (Op.AND, Op.OR, Op.XOR)
 _ORDER = (Op.MIN, Op.MAX)
 _USER = (Op.FUNC, Op.NONCOMM_FUNC)
+_LOCATED = (Op.MINLOC, Op.MAXLOC)
 
 _UFUNCS: dict[Op, Binary] = {
     Op.ADD: np.add,
@@ -83,11 +86,12 @@ class Kernel:
     func : callable or None
         The user's function, of FUNC and NONCOMM_FUNC.
     code : tuple of int, or None
-        Type and operation as the native core counts them; None: this can only run in Python.
+        Type and operation as the native core counts them, of records also where what is; None:
+        this can only run in Python.
     """
 
     def __init__(
-        self, dtype: np.dtype[Any], op: Op, func: Binary | None, code: tuple[int, int] | None
+        self, dtype: np.dtype[Any], op: Op, func: Binary | None, code: tuple[int, ...] | None
     ) -> None:
         self.dtype = dtype
         self.op = op
@@ -105,7 +109,7 @@ class Kernel:
     @property
     def key(self) -> tuple[object, ...]:
         """What plans with it are known by; they keep its function alive, so that its id will do."""
-        return self.code or (self.dtype.str, self.op, id(self.func))
+        return self.code or (name(self.dtype), self.op, id(self.func))
 
     def combine(self, out: Array, a: Array, b: Array) -> None:
         """``out[i] = a[i] op b[i]``; `out` may be `a` or `b`."""
@@ -127,7 +131,7 @@ class Kernel:
 
     def fold_to(self, out: Array, x: Array) -> None:
         """The same into ``out[0]``, with nothing else than it in the bytes that it fills."""
-        out[:1] = self._settled_fold(x)
+        raw(out)[:1] = raw(self._settled_fold(x))
 
     def _settled_fold(self, x: Array) -> Array:
         return self._settle(self._fold(x)[:1].copy())
@@ -145,7 +149,7 @@ class Kernel:
         if carry is not None:
             x = np.concatenate([np.asarray(carry, self.dtype).reshape(1), x])
         y = self._scan(x, flip=reverse)[len(x) - len(src) :]
-        dst[...] = self._settle(y[::-1] if reverse else y)
+        raw(dst)[...] = raw(self._settle(y[::-1] if reverse else y))
 
     # What differs between the kinds of kernels. Arrays in, arrays out; the inputs stay as they are.
 
@@ -351,6 +355,90 @@ class _Exact(_Associative):
         return np.asarray(_UFUNCS[op](a, b)).astype(self.dtype, copy=False)
 
 
+class _Records(Kernel):
+    """An operation on records, whose padding is zero in what it makes of two.
+
+    What is of one record alone is that record, byte for byte, as where it is only copied.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], *rest: Any) -> None:
+        super().__init__(dtype, *rest)
+        self._gaps = gaps(dtype)
+        self._settles = self._settles or bool(self._gaps.size)
+
+    def scan(
+        self, dst: Array, src: Array, carry: object | None = None, reverse: bool = False
+    ) -> None:
+        """Scan as `Kernel.scan`; a first record that nothing is joined with stays as it is."""
+        end = slice(-1, None) if reverse else slice(1)
+        first = raw(src)[end].copy() if carry is None else None
+        super().scan(dst, src, carry, reverse)
+        if first is not None:
+            raw(dst)[end] = first
+
+    def _settle(self, x: Array) -> Array:
+        """Set the padding of `x` to zero, in place if it is contiguous."""
+        if self._gaps.size:
+            x = np.ascontiguousarray(x)
+            x.view(np.uint8).reshape(-1, x.itemsize)[:, self._gaps] = 0
+        return x
+
+    def _as_records(self, found: Array, func: Any, call: str) -> Array:
+        """Return what a function returned as records of this type."""
+        if found.dtype == self.dtype:
+            return found
+        fields = found.dtype.names
+        if found.dtype != object and (fields is None or len(fields) != len(self.dtype.names or ())):
+            raise TypeError(
+                f"{call}: func: {_name(func)} returned {found.dtype}, expected records of "
+                f"{self.dtype}"
+            )
+        return found.astype(self.dtype)
+
+
+class _Located(_Records, _Exact):
+    """MINLOC and MAXLOC."""
+
+    def __init__(self, dtype: np.dtype[Any], op: Op, pair: Pair, code: Any) -> None:
+        super().__init__(dtype, op, None, code)
+        self._pair = pair
+        self._settles = True
+
+    @np.errstate(all="ignore")
+    def _apply(self, a: Array, b: Array) -> Array:
+        value, index = self._pair.names
+        x, y, i, j = self._value(a), self._value(b), a[index], b[index]
+        before, behind = (x < y, y < x) if self.op == Op.MINLOC else (x > y, y > x)
+        here, there = self._rank(x), self._rank(y)
+        tie = (here < there) | ((here == there) & (i <= j))
+        first = before | (~behind & tie)
+        out = np.zeros(len(a), self.dtype)
+        out[value], out[index] = np.where(first, x, y), np.where(first, i, j)
+        return out
+
+    def _value(self, x: Array) -> Array:
+        values: Array = x[self._pair.names[0]]
+        return values.view(np.uint8) != 0 if values.dtype.kind == "b" else values
+
+    def _rank(self, x: Array) -> Array:
+        """Rank values neither of which is before the other: NaN, then zeros by their sign."""
+        if x.dtype.kind in "mM":
+            return np.where(np.isnat(x), 0, 1)
+        if x.dtype.kind != "f":
+            return np.zeros(len(x), np.int64)
+        return np.where(np.isnan(x), 0, 1 + (np.signbit(x) != (self.op == Op.MINLOC)))
+
+    def _settle(self, x: Array) -> Array:
+        """As `Kernel._settle`."""
+        x = super()._settle(x)
+        values = x[self._pair.names[0]]
+        if values.dtype.kind == "f":
+            values[np.isnan(values)] = np.nan
+        elif values.dtype.kind == "b":
+            values.view(np.uint8)[...] = self._value(x)
+        return super()._settle(x)
+
+
 class _Vectorized(_Associative):
     """A function of the user, called on whole arrays."""
 
@@ -398,7 +486,17 @@ class _Vectorized(_Associative):
                 f"{self._call}: func: {_name(self._func)} was called on arrays of shape {a.shape} "
                 f"and returned shape {result.shape}; expected the same"
             )
+        return self._converted(result)
+
+    def _converted(self, result: Array) -> Array:
         return result.astype(self.dtype, copy=False)
+
+
+class _VectorizedOnRecords(_Records, _Vectorized):
+    """A function of the user, called on whole arrays of records."""
+
+    def _converted(self, result: Array) -> Array:
+        return self._as_records(result, self._func, self._call)
 
 
 def _straight(func: Binary, dtype: np.dtype[Any]) -> np.ufunc | None:
@@ -451,6 +549,33 @@ class _Scalar(Kernel):
         return value.astype(self.dtype)[()]
 
 
+class _ScalarOnRecords(_Records, _Scalar):
+    """A function of the user, called on two records; it returns one, or a tuple of its fields.
+
+    The function gets copies: a record of an array is that array's own memory.
+    """
+
+    def _one(self, a: Any, b: Any) -> Any:
+        result = self._func(a.copy(), b.copy())
+        if type(result) is tuple:
+            return self._of_tuple(result)
+        if not isinstance(result, np.void | np.ndarray) or result.shape:
+            self._refuse(result)
+        return self._as_records(np.asarray(result), self._func, self._call)[()]
+
+    def _of_tuple(self, result: tuple[Any, ...]) -> Any:
+        try:
+            return np.array(result, self.dtype)[()]
+        except (TypeError, ValueError) as e:
+            self._refuse(result, f": {e}")
+
+    def _refuse(self, result: Any, why: str = "") -> NoReturn:
+        raise TypeError(
+            f"{self._call}: func: {_name(self._func)} returned {show(result)}, expected a record "
+            f"of {self.dtype}, or a tuple of its fields{why}"
+        )
+
+
 def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_reduce") -> Kernel:
     """Return the kernel of `op` on `dtype`; `call` is who asks, for messages.
 
@@ -465,15 +590,18 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
         hint = ": a function is func=, with xupc.FUNC" if callable(op) else ""
         raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}{hint}")
     dtype = np.dtype(dtype)
+    if dtype.fields is not None:
+        return _of_records(dtype, op, func, call)
+    if op in _LOCATED:
+        raise TypeError(f"{call}: op: {op.name} on dtype {dtype}: {_PAIRS}")
     if dtype.kind not in "biufcmM" or not dtype.isnative:
         raise TypeError(
             f"{call}: op: {op.name} on dtype {dtype}: expected a boolean, integer, floating or "
-            "complex dtype in native byte order, or one of times"
+            "complex dtype in native byte order, one of times, or a structured one"
         )
     if op in _USER:
         return _of_user(dtype, op, func, call)
-    if func is not None:
-        raise ValueError(f"{call}: func: expected None with {op.name}, got {_name(func)}")
+    _expect_no_function(op, func, call)
     if op in _BITWISE and dtype.kind in "fc":
         raise TypeError(f"{call}: op: {op.name} is for integers, not for dtype {dtype}")
     if dtype.kind in _OF_TIMES and op not in _OF_TIMES[dtype.kind]:
@@ -487,17 +615,76 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
     return (_Written if written else _Exact)(dtype, op, None, code)
 
 
+_PAIRS = (
+    "expected records of two numbers, a value that has an order and an integer index, such as "
+    "np.dtype([('value', np.float64), ('index', np.int64)])"
+)
+
+
+def _of_records(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) -> Kernel:
+    """Return the kernel on a structured dtype, as `find` does."""
+    what = f"{call}: op: {op.name} on dtype {dtype}"
+    if dtype.hasobject:
+        raise TypeError(f"{what}: expected records without objects: they cannot travel")
+    if not dtype.isnative:
+        raise TypeError(f"{what}: expected fields in native byte order")
+    if not 0 < dtype.itemsize <= longest:
+        raise TypeError(f"{what}: expected records of 1 to {longest} bytes, got {dtype.itemsize}")
+    if op in _USER:
+        return _of_user(dtype, op, func, call)
+    if op not in _LOCATED:
+        raise TypeError(
+            f"{what}: records have MINLOC and MAXLOC, of a value and an index, and functions of "
+            "your own: FUNC or NONCOMM_FUNC with func="
+        )
+    _expect_no_function(op, func, call)
+    pair = Pair.of(dtype)
+    if pair is None:
+        raise TypeError(f"{what}: {_PAIRS}")
+    return _Located(dtype, op, pair, _located_code(dtype, op, pair))
+
+
+def _located_code(dtype: np.dtype[Any], op: Op, pair: Pair) -> tuple[int, ...] | None:
+    number = _TYPES.get((pair.value.kind, pair.value.itemsize))
+    if number is None:
+        return None
+    index = pair.index.itemsize, int(pair.index.kind == "i")
+    return (number, int(op), dtype.itemsize, pair.value_at, pair.index_at, *index)
+
+
+def _expect_no_function(op: Op, func: Binary | None, call: str) -> None:
+    if func is not None:
+        raise ValueError(f"{call}: func: expected None with {op.name}, got {_name(func)}")
+
+
 def _of_user(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) -> Kernel:
     if func is None:
         raise ValueError(f"{call}: func: {op.name} needs a function, got None")
     if not callable(func):
         raise TypeError(f"{call}: func: expected a callable of two operands, got {show(func)}")
+    records = dtype.fields is not None
+    whole: type[_Vectorized] = _VectorizedOnRecords if records else _Vectorized
+    scalar: type[_Scalar] = _ScalarOnRecords if records else _Scalar
     if isinstance(func, np.ufunc):
         if (func.nin, func.nout) != (2, 1):
             raise TypeError(f"{call}: func: expected two operands and one result, got {show(func)}")
-        return _built_in(dtype, op, func) or _Vectorized(dtype, op, func, call)
+        if dtype.fields is not None and not _takes_records(func, dtype):
+            raise TypeError(
+                f"{call}: func: {_name(func)} is not for records, dtype {dtype}: expected a "
+                "function of two records"
+            )
+        return _built_in(dtype, op, func) or whole(dtype, op, func, call)
     vectorized = getattr(func, "xupc_vectorized", False)
-    return (_Vectorized if vectorized else _Scalar)(dtype, op, func, call)
+    return (whole if vectorized else scalar)(dtype, op, func, call)
+
+
+def _takes_records(func: np.ufunc, dtype: np.dtype[Any]) -> bool:
+    """Whether a ufunc has a loop for them: those of `np.frompyfunc` take anything."""
+    try:
+        func(np.zeros(0, dtype), np.zeros(0, dtype))
+    except TypeError:
+        return False
+    return True
 
 
 def _built_in(dtype: np.dtype[Any], op: Op, func: np.ufunc) -> Kernel | None:

@@ -176,6 +176,12 @@ class Recorder:
         needed = -(-self.largest_node * nbytes // per_node)
         return min(max(self.tuning[size], needed), MOST_BYTES)
 
+    @property
+    def line(self) -> int:
+        """Bytes of the shortest place for values: cache lines that hold a long record, or one."""
+        itemsize = 1 if self.kernel is None else int(self.kernel.dtype.itemsize)
+        return -(-itemsize // 64) * 64
+
     def unit(self, nbytes: int, most: int) -> int:
         """In what units a reduction of so many bytes travels, of at most `most`.
 
@@ -184,10 +190,10 @@ class Recorder:
         of them. All of about the same size: a short last one would take a message like any
         other.
         """
-        fold = max(self.tuning["fold"], -(-nbytes // self.tuning["messages"]))
-        limit = max(64, min(fold, most) // 64 * 64)
+        line, fold = self.line, max(self.tuning["fold"], -(-nbytes // self.tuning["messages"]))
+        limit = max(line, min(fold, most) // line * line)
         units = max(1, -(-nbytes // limit), nbytes // min(limit, max(fold // 2, nbytes // 8)))
-        return -(-nbytes // (64 * units)) * 64 or 64
+        return -(-nbytes // (line * units)) * line or line
 
     def chunk(self, nbytes: int) -> int:
         """In what chunks a block of so many bytes goes down a chain of nodes.

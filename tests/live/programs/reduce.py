@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 from common import ALGORITHMS, SYNC, Dawdle, done
-from reducing import FORMS, FUNCTIONS, OTHER_TYPES, UPC_TYPES, Memory, case, operations, values
+from reducing import (
+    FORMS,
+    FUNCTIONS,
+    OTHER_TYPES,
+    PAIRS,
+    RECORD_FUNCTIONS,
+    UPC_TYPES,
+    Memory,
+    case,
+    operations,
+    values,
+)
 
 import xupc
 
@@ -23,11 +34,13 @@ def kinds(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
     """(form, dtype, operation, function): all of them if there are enough."""
     every: list[tuple[Any, ...]] = []
     for form in FORMS:
-        for name in UPC_TYPES + OTHER_TYPES:
+        for name in UPC_TYPES + OTHER_TYPES + PAIRS:
             dtype = np.dtype(name)
             every += [(form, dtype, op, None) for op in operations(dtype)]
             if dtype.kind == "c":
                 every.append((form, dtype, *FUNCTIONS[-1]))
+            elif dtype.names:
+                every += [(form, dtype, *chosen) for chosen in RECORD_FUNCTIONS]
             else:
                 every += [(form, dtype, *chosen) for chosen in FUNCTIONS]
     rng.shuffle(every)

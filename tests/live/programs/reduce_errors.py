@@ -74,6 +74,10 @@ class Trouble:
         self.B = xupc.all_alloc(PART * T, "i4", 8)
         self.F = xupc.all_alloc(PART * T, "f8", 8)
         self.G = xupc.all_alloc(PART * T, "f8", 8)
+        self.pairs = xupc.all_alloc(PART * T, "f4,i4", 8)
+        self.more = xupc.all_alloc(PART * T, "f4,i4", 8)
+        self.records = xupc.all_alloc(PART * T, "f4,f4,i4", 8)
+        self.long = xupc.all_alloc(PART * T, "300u1,i4", 8)
         self.freed = xupc.all_alloc(PART * T, "i4", 8)
         xupc.all_free(self.freed)
         self.A.local[:] = 1
@@ -170,6 +174,17 @@ class Trouble:
         apart = int(form == "reduce_mpi_all" or "fix" in form)  # the same place: in place
         cases: list[tuple[type[BaseException], tuple[str, ...], Call]] = [
             *((TypeError, ("op", op.name), call(op, **floats)) for op in (Op.AND, Op.OR, Op.XOR)),
+            *((TypeError, ("op", op.name, "value", "index"), call(op))
+              for op in (Op.MINLOC, Op.MAXLOC)),
+            *((TypeError, ("op", "ADD", "MINLOC", "FUNC"), call(dst=x, src=x))
+              for x in (self.records, self.pairs)),
+            (TypeError, ("op", "MINLOC", "value", "index"),
+             call(Op.MINLOC, dst=self.records, src=self.records)),
+            (ValueError, ("func", "MAXLOC"),
+             call(Op.MAXLOC, func=add, dst=self.pairs, src=self.pairs)),
+            (TypeError, ("func", "add is not for records"),
+             call(Op.FUNC, func=np.add, dst=self.pairs, src=self.pairs)),
+            (TypeError, ("256 bytes",), call(Op.FUNC, func=add, dst=self.long, src=self.long)),
             *((TypeError, ("op",), call(op)) for op in (None, "ADD", 0, 99, 1.0)),
             (ValueError, ("func",), call(Op.FUNC)),
             (ValueError, ("func",), call(Op.NONCOMM_FUNC)),
@@ -308,6 +323,12 @@ class Trouble:
                 lambda r=result: f(B, A, Op.FUNC, 24 * T, func=lambda a, b: r), (form, result),
             )  # fmt: skip
             self.usable(form)
+        for result in (None, 5, (1,), (1, 2, 3), "x", np.zeros(2)):
+            raises(
+                TypeError, ("func", "expected a record"),
+                lambda r=result: f(self.more, self.pairs, Op.FUNC, 24 * T,
+                                   func=lambda a, b: r), (form, result),
+            )  # fmt: skip
         short = xupc.vectorized(lambda a, b: a[:0])
         raises(ValueError, ("shape",), lambda: f(B, A, Op.FUNC, 24 * T, func=short), form)
         writes = xupc.vectorized(lambda a, b: a.__iadd__(b))

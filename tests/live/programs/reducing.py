@@ -30,6 +30,14 @@ FORMS = {
 }
 UPC_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "g")
 OTHER_TYPES = ("?", "f2", "c8", "c16")
+PAIRS = tuple(
+    np.dtype([("value", value), ("index", index)], align=align)
+    for value, index, align in (
+        ("f8", "i8", False), ("f8", "i4", True), ("f4", "i8", True), ("i4", "u4", False),
+        ("u1", "i2", False), ("g", "i8", True), ("f2", "u8", False),
+    )
+)  # fmt: skip
+"""Records of a value and its index: dense, with padding, unaligned, of types without C kernel."""
 PART = 1 << 18
 """Bytes of an operand on each thread."""
 
@@ -48,6 +56,8 @@ UFUNCS: dict[Op, Any] = {
 
 def operations(dtype: np.dtype[Any]) -> list[Op]:
     """Those of a type."""
+    if dtype.names:
+        return [Op.MINLOC, Op.MAXLOC]
     out = [Op.ADD, Op.MULT, Op.LOGAND, Op.LOGOR]
     if dtype.kind in "biu":
         out += [Op.AND, Op.OR, Op.XOR]
@@ -86,6 +96,29 @@ def first(a: Any, b: Any) -> Any:
     return a
 
 
+def nearest(a: Any, b: Any) -> Any:
+    """The sum of two records' values, the lower index."""
+    with np.errstate(over="ignore"):
+        return a["value"] + b["value"], min(a["index"], b["index"])
+
+
+def leftmost(a: Any, b: Any) -> Any:
+    """A record of the first one's value and the last one's index; spoils its operand."""
+    a["index"] = b["index"]
+    return a
+
+
+@xupc.vectorized
+def all_leftmost(a: Array, b: Array) -> Array:
+    """The same for arrays."""
+    out = a.copy()
+    out["index"] = b["index"]
+    return out
+
+
+RECORD_FUNCTIONS: list[tuple[Op, Callable[..., Any]]] = [
+    (Op.FUNC, nearest), (Op.NONCOMM_FUNC, leftmost), (Op.NONCOMM_FUNC, all_leftmost),
+]  # fmt: skip
 FUNCTIONS: list[tuple[Op, Callable[..., Any]]] = [
     (Op.FUNC, smaller),
     (Op.FUNC, all_smaller),
@@ -98,6 +131,8 @@ FUNCTIONS: list[tuple[Op, Callable[..., Any]]] = [
 
 def values(dtype: np.dtype[Any], op: Op, n: int, rng: np.random.Generator) -> Array:
     """Operands for which the order of operations does not show."""
+    if dtype.names:
+        return pairs(dtype, n, rng)
     if op in (Op.FUNC, Op.NONCOMM_FUNC):
         return rng.integers(0, 121, n).astype(dtype)
     if dtype.kind == "b":
@@ -122,13 +157,44 @@ def values(dtype: np.dtype[Any], op: Op, n: int, rng: np.random.Generator) -> Ar
     return x
 
 
+def pairs(dtype: np.dtype[Any], n: int, rng: np.random.Generator) -> Array:
+    """Records with garbage for padding, many values and indices twice."""
+    out = np.frombuffer(bytearray(rng.bytes(n * dtype.itemsize)), dtype)
+    out["value"] = rng.integers(0, 4, n)
+    out["index"] = rng.integers(0, 100, n)
+    if dtype["value"].kind == "f" and rng.random() < 0.4:
+        out["value"][rng.integers(n)] = np.nan
+        out["value"][rng.integers(n)] = -0.0
+    return out
+
+
+def first_of(op: Op, a: Any, b: Any) -> Any:
+    """MINLOC or MAXLOC of two records, from their definition."""
+
+    def key(x: Any) -> tuple[Any, ...]:
+        value = x["value"]
+        if value != value:
+            return (0,)
+        sign = 1 if op == Op.MINLOC else -1
+        zero = sign * (not np.signbit(value)) if value.dtype.kind == "f" else 0
+        return 1, sign * (float(value) if value.dtype.kind == "f" else int(value)), zero
+
+    return min((a, b), key=lambda x: (key(x), int(x["index"])))
+
+
 def running(op: Op, func: Any, x: Array) -> Array:
     """``out[i] = x[0] op ... op x[i]``, from the left."""
     out = x.copy()
+    if op in (Op.MINLOC, Op.MAXLOC):
+        for i in range(1, len(x)):
+            out[i] = first_of(op, out[i - 1], x[i])
+        return out
     if op in (Op.FUNC, Op.NONCOMM_FUNC):
         for i in range(1, len(x)):
             pair = (out[i - 1 : i], x[i : i + 1]) if func in VECTORS else (out[i - 1], x[i])
-            out[i] = np.asarray(func(*pair)).reshape(-1)[0]
+            if x.dtype.names:
+                pair = tuple(record.copy() for record in pair)
+            out[i] = np.asarray(func(*pair), x.dtype).reshape(-1)[0]
     elif len(x) > 1:
         with np.errstate(all="ignore"):
             ufunc: Any = UFUNCS[op]
@@ -139,7 +205,7 @@ def running(op: Op, func: Any, x: Array) -> Array:
     return out
 
 
-VECTORS = (all_after, all_smaller)
+VECTORS = (all_after, all_smaller, all_leftmost)
 
 
 def backwards(op: Op, func: Any, x: Array) -> Array:
@@ -149,6 +215,9 @@ def backwards(op: Op, func: Any, x: Array) -> Array:
 
         def flipped(a: Any, b: Any) -> Any:
             return func(b, a) if func not in VECTORS else func(*map(np.atleast_1d, (b, a)))[0]
+
+    elif op in (Op.MINLOC, Op.MAXLOC):
+        flipped = None
 
     elif func in VECTORS:
         flipped = np.minimum
@@ -210,7 +279,7 @@ class Case:
         if self.form == "suffix_reduce":
             return backwards(self.op, self.func, x)
         columns = [x[k :: self.each] for k in range(self.each)] if self.each > 1 else [x]
-        if len(columns) < 64 or self.op in (Op.FUNC, Op.NONCOMM_FUNC):
+        if len(columns) < 64 or self.op >= Op.FUNC:
             return np.array([running(self.op, self.func, c)[-1] for c in columns], self.dtype)
         out = x[: self.each].copy()  # block by block, which is faster
         for at in range(self.each, self.n, self.each):
@@ -259,6 +328,8 @@ class Memory:
     def write(self, case: Case, x: Array, thread: int) -> None:
         """A thread's operands, and poison to where its results go."""
         threads, offsets = case.src.places(case.n, case.dtype.itemsize)
+        if x.dtype.names:  # numpy would not copy padding
+            x = x.view(f"V{x.dtype.itemsize}")
         mine = np.ascontiguousarray(x[threads == thread])
         if len(mine):  # they lie side by side
             xupc.memput(self.src + (thread * PART + int(offsets[threads == thread][0])), mine,
@@ -274,7 +345,7 @@ class Memory:
             at, size = int(offsets[0]), want.nbytes
             assert int(offsets[-1]) == at + size - case.dtype.itemsize
             got = found[at : at + size].view(case.dtype)
-            bad = np.flatnonzero((got != want) & ~((got != got) & (want != want)))
+            bad = different(got, want)
             assert not bad.size, (
                 f"{what}: {case}: thread {thread}: {bad.size} of {len(want)} results are wrong, "
                 f"the first is {bad[0]}: {got[bad[0]]!r} instead of {want[bad[0]]!r}"
@@ -282,6 +353,14 @@ class Memory:
             found[at : at + size] = POISON
         spoilt = np.flatnonzero(found != POISON)
         assert not spoilt.size, f"{what}: {case}: thread {thread}: wrote at {spoilt[:5]}"
+
+
+def different(got: Array, want: Array) -> Array:
+    """Where the values of two arrays differ."""
+    if got.dtype.names:
+        some = [different(got[name], want[name]) for name in got.dtype.names]
+        return np.unique(np.concatenate(some))
+    return np.flatnonzero((got != want) & ~((got != got) & (want != want)))
 
 
 def layout(rng: random.Random, dtype: np.dtype[Any], n: int, block: int, *, phase: bool) -> Dealt:
@@ -305,7 +384,7 @@ def case(rng: random.Random, form: str, dtype: np.dtype[Any], op: Op, func: Any)
         n = block * min(T + 1, 3) - rng.choice([0, 1, 7])
     elif dice < 0.5:  # many rows
         n, block = rng.choice([400, 1300]), rng.choice([1, 2])
-    if func is not None:
+    if func is not None or dtype.names:
         n, block = min(n, 500), min(block, 200)
     if dtype.kind == "f" and size == 2:
         n, block = min(n, 500), min(block, 100)

@@ -132,10 +132,9 @@ class Lists:
         self.pointers = [xupc.all_alloc(count, xupc.pointer_dtype, b) for b in (1, 2)]
         self.taken = 0
 
-    def __call__(self, entries: list[Any], shared: bool) -> Any:
+    def __call__(self, entries: list[Any], shared: bool, pointers: bool = False) -> Any:
         """The entries as one list or another."""
         self.taken += 1
-        pointers = any(isinstance(x, xupc.SharedPointer) or x is None for x in entries)
         if not shared:
             if pointers:
                 return entries if self.taken % 2 else tuple(entries)
@@ -143,6 +142,8 @@ class Lists:
             return kinds[self.taken % 3](entries)
         kind = self.pointers if pointers else self.numbers
         found = kind[self.taken % len(kind)]
+        if not pointers:  # no int64 is None
+            entries = [1 << 29 if x is None else x for x in entries]
         if found.dtype.itemsize == 4 and max(entries, key=abs) >= 1 << 31:
             found = self.numbers[0]
         for k, x in enumerate(entries):
@@ -166,17 +167,17 @@ def call(
         if form == "x":
             dst[b.dst] = memory.dst[b.to[1]] + to if b.nelems else None
             src[b.src] = memory.src[b.of[1]] + of if b.nelems else None
-        else:  # of what is empty, any number will do
-            dst[b.dst] = to - ahead[0] if b.nelems else -1
-            src[b.src] = of - ahead[1] if b.nelems else 7
+        else:  # of what is empty, anything will do
+            dst[b.dst] = to - ahead[0] if b.nelems else None
+            src[b.src] = of - ahead[1] if b.nelems else rng.choice([None, 7, 1 << 29])
     left = [dst[k] for k in sorted(dst)]
     right = [src[k] for k in sorted(src)]
     unit = memory.dtype.itemsize if form == "x" else 1
     counts = [n * unit for n in sizes]
     if form == "x":
         lists.taken += 1
-        given = [lists(left, shared)]
-        given.append(right[0] if name == "broadcast" else lists(right, False))
+        given = [lists(left, shared, True)]
+        given.append(right[0] if name == "broadcast" else lists(right, False, True))
     else:
         lone = name == "broadcast"
         source = memory.src[0] + (right[0] + ahead[1] if lone else ahead[1])
@@ -243,6 +244,9 @@ def in_place(memory: Memory) -> None:
         to[root], of[root] = to[(root + 1) % threads], 0
         flags = xupc.IN_PLACE
         xupc.all_gather_v(memory.dst[0], memory.src[0], to, of, [1] * threads, flags)
+        if threads > 2:  # of two threads both entries are needed to find the root
+            own = [None if i == root else n for i, n in enumerate(of)]
+            xupc.all_gather_v(memory.dst[0], memory.src[0], to, own, [1] * threads, flags)
         blocks += [Block((root, 0, 6 + i), (i, 0, 9), 1, i, 0, 0) for i in every if i != root]
         memory.check(root, blocks, "gather_v in place")
         xupc.barrier()
@@ -289,6 +293,7 @@ def changes(memory: Memory) -> None:
         ]  # fmt: skip
         memory.check(number, blocks, ("changed", number))
         shared[me] = -1  # all have read it
+    shared_lists(memory)
     into = [dst + memory.index(i, 0) for i in every]
     out_of: list[Any] = []
     perm, sizes = tuple(every), [8] * threads
@@ -306,6 +311,46 @@ def changes(memory: Memory) -> None:
         xupc.all_free(fresh)
         raises(ValueError, ("src[0]", "freed"), copy, "lists of freed memory")
     xupc.barrier()
+
+
+def shared_lists(memory: Memory) -> None:
+    """Shared displacements and pointers that change from call to call."""
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    every = range(threads)
+    to, of = (xupc.all_alloc(threads, "i8", 1) for _ in range(2))
+    into, out_of = (xupc.all_alloc(threads, xupc.pointer_dtype, 1) for _ in range(2))
+    perm, ones, sizes = tuple(every), (1,) * threads, (memory.dtype.itemsize,) * threads
+    for number in range(6):
+        start = number // 2
+        memory.fill(number)
+        to[me], of[me] = memory.index(me, 2 * start), memory.index(me, start)
+        into[me], out_of[me] = memory.dst[0] + to[me], memory.src[0] + of[me]
+        blocks = [Block((i, 0, 2 * start), (i, 0, start), 1, i, i, i) for i in every]
+        xupc.all_permute_v(memory.dst[0], memory.src[0], perm, to, of, ones)
+        memory.check(number, blocks, ("shared displacements", number))
+        memory.fill(number)
+        xupc.all_permute_x(into, out_of, perm, sizes)
+        memory.check(number, blocks, ("shared pointers", number))
+        xupc.barrier()
+
+
+def object_arrays(memory: Memory) -> None:
+    """Arrays of objects may hold None, and be changed and given again."""
+    threads = xupc.THREADS
+    every = range(threads)
+    square = np.full((threads, threads), None, object)
+    for number in range(4):
+        memory.fill(number)
+        xupc.barrier()
+        square[...] = None
+        for i in every:  # only what thread 0 gives; of two numbers in the same memory
+            square[i, 0] = memory.index(i, 1000 // BLOCK - number)
+        sdisp, sizes = [number, *[None] * (threads - 1)], [2, *[0] * (threads - 1)]
+        xupc.all_gather_all_v(memory.dst[0], memory.src[0], square, sdisp, sizes)
+        at = 1000 // BLOCK - number
+        blocks = [Block((i, 0, at), (0, 0, number), 2, i, 0, 0) for i in every]
+        memory.check(number, blocks, ("objects", number))
+        xupc.barrier()
 
 
 def individual() -> None:
@@ -391,7 +436,18 @@ def errors(memory: Memory, usable: Usable) -> None:
     bad(TypeError, ("dtype", "typesize"), v, other, memory.src[0], zero, zero, zero)
     bad(ValueError, ("typesize",), v, other, memory.src[0], zero, zero, zero, typesize=0)
     bad(ValueError, ("dst_blk",), v, memory.dst[0], memory.src[0], ddisp, zero, zero, dst_blk=-1)
-    bad(ValueError, ("ddisp[0]",), v, memory.dst[0], memory.src[0], [1 << 60] * threads, zero, zero)
+    arrays = v, memory.dst[0], memory.src[0]
+    bad(ValueError, ("ddisp[0]", "44 bits"), *arrays, [1 << 60] * threads, zero, sizes)
+    xupc.all_scatter_v(*arrays[1:], [1 << 60] * threads, ["none"] * threads, zero)
+    bad(TypeError, (f"ddisp{at}", "int", "None"), *arrays, [*ddisp[:-1], None], zero, sizes)
+    bad(TypeError, (f"sdisp{at}", "int", "None"), *arrays, ddisp, [*zero[:-1], None], sizes)
+    bad(TypeError, (f"nelems{at}", "int", "None"), *arrays, ddisp, zero, [*zero[:-1], None])
+    bad(TypeError, (f"perm{at}", "int", "None"), xupc.all_permute_v, *arrays[1:],
+        [*every[:-1], None], ddisp, ddisp, zero)  # fmt: skip
+    for e in ([*ddisp[:-1], None], np.array([*ddisp[:-1], None]), (*ddisp[:-1], 2.5)):
+        words = (f"ddisp{at}", "int", str(e[-1]))
+        bad(TypeError, words, xupc.all_broadcast_v, *arrays[1:], e, 2)
+        bad(TypeError, words, *arrays, e, zero, sizes)
     bad(ValueError, ("nelems", "at least 1"), xupc.all_broadcast_v, *memory.dst[:1], memory.src[0],
         ddisp, 0)  # fmt: skip
     inside = xupc.all_gather_v, memory.dst[0], memory.src[0]
@@ -441,6 +497,7 @@ def main() -> None:
     in_place(small)
     freezes(small, lists)
     changes(small)
+    object_arrays(small)
     individual()
     blocks_of_types()
     errors(small, usable)

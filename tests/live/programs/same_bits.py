@@ -12,7 +12,7 @@ import sys
 import numpy as np
 from common import ALGORITHMS, POISON
 from mpi4py import MPI
-from reducing import FORMS, Array, Case, Memory, layout
+from reducing import FORMS, PAIRS, Array, Case, Memory, layout, pairs
 
 import xupc
 from xupc import Op
@@ -35,8 +35,31 @@ OPERATIONS = [
 ]  # fmt: skip
 
 
+def either(a: np.void, b: np.void) -> tuple:
+    """Not associative: the value of one, and half of the other's index."""
+    return b["value"], a["index"] // 2
+
+
+@xupc.vectorized
+def all_either(a: Array, b: Array) -> Array:
+    """The same for arrays."""
+    out = b.copy()
+    out["index"] = a["index"] // 2
+    return out
+
+
+ON_RECORDS = [
+    (Op.MINLOC, None), (Op.MAXLOC, None), (Op.NONCOMM_FUNC, either), (Op.NONCOMM_FUNC, all_either),
+]  # fmt: skip
+
+
 def operands(dtype: np.dtype, op: Op, n: int, k: int, rng: np.random.Generator) -> Array:
-    """Three that cancel, at other positions each time, among others that get lost or not."""
+    """Three that cancel, at other positions each time, among others that get lost or not.
+
+    Records have garbage in their padding.
+    """
+    if dtype.names:
+        return pairs(dtype, n, rng)
     huge = {4: 1e30, 8: 1e300}.get(dtype.itemsize, 1e300)
     x = rng.choice(np.array([huge, -huge, 1 / huge, 1.0]), n)
     if op == Op.MULT:
@@ -71,7 +94,10 @@ def main() -> None:
         n = rng.choice([2, 3, 5, 9, 31, 32, 50, 200, 777, 3000])
         block = rng.choice([0, 1, 2, 3, 7, 33, n // T + 1, n // (2 * T) + 1])
         op, func = OPERATIONS[k % len(OPERATIONS)]
-        if func is halfway:
+        if k % 3 == 2:
+            dtype = PAIRS[k // 3 % len(PAIRS)]
+            op, func = ON_RECORDS[k // 3 % len(ON_RECORDS)]
+        if func in (halfway, either):
             n = min(n, 200)
         for form, call in FORMS.items():
             src = layout(rng, dtype, n, block, phase="mpi" not in form)

@@ -30,12 +30,32 @@ def last(a, b):
     return b if b else a
 
 
+PAIRS = [
+    np.dtype([("f0", value), ("f1", index)], align=align)
+    for value, index, align in (
+        ("f8", "i8", False), ("f8", "i4", True), ("i2", "u4", False), ("f2", "i8", True),
+        (">f4", ">i4", False), ("g", "u1", False),
+    )
+]  # fmt: skip
+
+
+def joined(a, b):
+    """The lower value of two records and the sum of the indices, as a tuple."""
+    return min(a["f0"], b["f0"]), a["f1"] + b["f1"]
+
+
+def lowest(op, a, b):
+    """MINLOC or MAXLOC of two records; there is no NaN."""
+    sign = 1 if op == xupc.MINLOC else -1
+    return min((a, b), key=lambda x: (sign * x["f0"], x["f1"]))
+
+
 def values_of(rng, n, dtype):
     """Small numbers: sums of them are exact in every type."""
     raw = rng.integers(0, 5, n)
     if dtype.kind == "V":
         out = np.zeros(n, dtype)
-        out["f0"], out["f1"] = raw, raw
+        out["f0"], out["f1"] = raw, rng.integers(0, 9, n)
         return out
     return raw.astype(dtype)
 
@@ -89,7 +109,11 @@ def expected(form, root, src, perm, op, func, me):
     rows = {"prefix_reduce": src[: me + 1], "suffix_reduce": src[me:]}.get(form, src)
     total = rows[0].copy()
     for row in rows[1:]:
-        if func is not None:
+        if total.dtype.names:
+            func = func or (lambda a, b: lowest(op, a, b))
+            both = [func(a, b) for a, b in zip(total, row, strict=True)]
+            total = np.array([tuple(x) for x in both], total.dtype)
+        elif func is not None:
             total = np.array([func(a, b) for a, b in zip(total, row, strict=False)], total.dtype)
         else:
             total = {
@@ -128,6 +152,10 @@ def main():
                 op, func = xupc.NONCOMM_FUNC, last
             if dtype.kind in "?b" or dtype.str == "|b1":
                 op = xupc.LOGAND
+            if case % 4 == 1:
+                dtype, n = PAIRS[rng.integers(len(PAIRS))], min(n, 1000)
+                op = [xupc.MINLOC, xupc.MAXLOC, xupc.FUNC][rng.integers(3)]
+                func = joined if op == xupc.FUNC else None
         many = t if form in ("scatter", "exchange") else 1
         src = np.stack([values_of(rng, many * n, dtype) for _ in range(t)]).astype(dtype)
         kinds = ["plain", "plain", "plain", "strided", "back", "square", "shifted"]

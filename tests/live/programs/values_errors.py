@@ -41,6 +41,20 @@ for _ in range(3):
         assert (total is None) == (me != 0)
 same(xupc.allv_reduce_all(me == 0, xupc.LOGOR), True)
 same(xupc.allv_reduce_all(me, xupc.FUNC, max), t - 1)
+pair = np.dtype([("value", np.float64), ("index", np.int32)], align=True)
+for root in range(t):
+    value = np.array((abs(me - root), me), pair)[()]
+    least, most = (xupc.allv_reduce_all(value, op) for op in (xupc.MINLOC, xupc.MAXLOC))
+    assert (type(least), least.dtype, least.tolist()) == (np.void, pair, (0.0, root))
+    assert most.tolist() == (max(root, t - 1 - root), 0 if 2 * root >= t - 1 else t - 1)
+    found = xupc.allv_reduce(value, xupc.MINLOC, root)
+    assert found is None if me != root else found.tolist() == (0.0, root)
+    before = xupc.allv_prefix_reduce(value, xupc.MINLOC).tolist()
+    assert before == (abs(min(me, root) - root), min(me, root))
+    behind = xupc.allv_suffix_reduce(value, xupc.MINLOC).tolist()
+    assert behind == (abs(max(me, root) - root), max(me, root))
+    first = xupc.allv_reduce_all(value, xupc.NONCOMM_FUNC, lambda a, b: (b["value"], a["index"]))
+    assert first.tolist() == (abs(t - 1 - root), 0)
 A = xupc.all_alloc(8 * t, "f8", 4)
 p = A + 3 * (me + 1)
 assert xupc.allv_broadcast(A + 5 if me == 0 else None, 0) == A + 5
