@@ -101,6 +101,10 @@ class Running:
         """Wait until each of these lines has been noted."""
         wait_until(lambda: set(lines) <= set(self.notes()), lambda: f"{lines}: {self.said()}")
 
+    def wait_for_count(self, word: str, count: int) -> None:
+        """Wait until so many numbers have been noted after a word."""
+        wait_until(lambda: len(self.pids(word)) == count, self.said)
+
     def pids(self, word: str = "up") -> list[int]:
         """Return the numbers noted after a word, by thread."""
         found = [line.split() for line in self.notes() if line.startswith(f"{word} ")]

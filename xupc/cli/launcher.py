@@ -29,10 +29,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from .. import host
+from .batch import local_settings, obstacle
 from .local_threads import Failure, LocalThreads, describe_status
 from .mpi import LaunchError, Mpi, clean_environment
 from .processes import Keeper, kill_tagged, tagged
 from .terminal import JobControl, StandardInput
+from .trouble import MPI_SHM, mpi_shortage
 
 __all__ = [
     "EXIT_ENVIRONMENT",
@@ -61,6 +64,7 @@ FAILED_GRACE = 3.5  # seconds from the first failed thread to the end of the oth
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 
 _WATCH = Path(__file__).with_name("watch.py")
+_OF_MEMORY = (128 + signal.SIGBUS, 128 + signal.SIGSEGV)  # of a thread that found no page
 _POLL = 0.02
 _READING = 0.05  # seconds between looks whether thread 0 has read the last line
 _PR_SET_PDEATHSIG = 1
@@ -132,7 +136,14 @@ def job_command(
         so their names are put on its command line.
     recover : bool
         As for `launcher_options`; False is what a plain ``mpiexec`` does.
+
+    Raises
+    ------
+    LaunchError
+        A batch system's variables are set whose tools are not here.
     """
+    if why_not := obstacle(environment or {}, mpi.family, extra):
+        raise LaunchError(why_not)
     options = launcher_options(mpi.family, extra, recover=recover)
     if mpi.family == "openmpi":
         for name in sorted(environment or ()):
@@ -165,6 +176,7 @@ def job_environment(
         ``XUPC_TIMEOUT``, in seconds.
     """
     environment = clean_environment(base, family)
+    environment |= local_settings(environment, family)
     environment[JOB_TAG] = tag
     if nodes is not None:
         environment["XUPC_NODES"] = nodes
@@ -195,6 +207,8 @@ class Outcome:
         Whether the time limit ended it.
     interrupted : int
         The signal that ended it, or 0.
+    shortage : str
+        What is to say about shared memory, if that may have killed a thread.
     seconds : float
         How long it ran.
     """
@@ -205,6 +219,7 @@ class Outcome:
     survivors: int = 0
     timed_out: bool = False
     interrupted: int = 0
+    shortage: str = ""
     seconds: float = 0.0
 
     def explain(self, time_limit: float | None = None) -> str:
@@ -224,6 +239,8 @@ class Outcome:
         if self.survivors:
             processes = "process" if self.survivors == 1 else "processes"
             parts.append(f"{self.survivors} {processes} still running had to be killed")
+        if self.shortage:
+            parts.append(self.shortage)
         return "; ".join(parts)
 
 
@@ -273,7 +290,7 @@ def run_job(
         The launcher cannot be executed.
     """
     job = _Job(tag_name, environment[tag_name], time_limit, grace, failed_grace)
-    began = time.monotonic()
+    began, free = time.monotonic(), host.free_shared_memory(MPI_SHM)
     with contextlib.ExitStack() as stack:
         source = StandardInput(stdin if watched else None)
         stack.callback(source.close)
@@ -312,6 +329,7 @@ def run_job(
         survivors=survivors,
         timed_out=timed_out,
         interrupted=control.received,
+        shortage=mpi_shortage(free, threads.total) if status in _OF_MEMORY else "",
         seconds=time.monotonic() - began,
     )
 

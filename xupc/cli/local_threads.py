@@ -63,6 +63,8 @@ class LocalThreads:
         Whether the threads were asked to end: how they do so is no failure then.
     stdin_given : bool
         Whether thread 0 has its standard input.
+    total : int
+        How many threads the job has, 0 before the first of them has started.
     """
 
     def __init__(self, tag: str, stdin: int) -> None:
@@ -73,7 +75,7 @@ class LocalThreads:
         self._stdin = stdin
         self._pids: dict[int, int] = {}
         self._seen: set[int] = set()
-        self._total = 0
+        self.total = 0
         if sys.platform == "linux":
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -83,7 +85,7 @@ class LocalThreads:
     @property
     def all_here(self) -> bool:
         """Whether every thread of the job has started, and on this machine."""
-        return 0 < self._total == len(self._seen)
+        return 0 < self.total == len(self._seen)
 
     def drain(self) -> None:
         """Read all messages that have come."""
@@ -100,7 +102,7 @@ class LocalThreads:
         if words == [b"stdin"]:
             self._give_stdin(sender)
         elif words[:1] == [b"up"]:
-            thread, self._total, pid = (int(word) for word in words[1:])
+            thread, self.total, pid = (int(word) for word in words[1:])
             self._pids[thread] = pid
             self._seen.add(thread)
         else:

@@ -88,11 +88,11 @@ class _Family:
     def look(self) -> list[int]:
         """Return the ids of all that live."""
         living, known = _living(), self._known
-        known = {pid: start for pid, start in known.items() if living.get(pid, _NONE)[1] == start}
+        known = {p: start for p, start in known.items() if living.get(p, _NONE)[1] == start}
         marked = tagged(*self._mark)
         more = [pid for pid in marked if pid not in known and (pid in living or not living)]
         while more:
-            known.update((pid, living.get(pid, _NONE)[1]) for pid in more)
+            known.update((pid, living.get(pid, (0, 0))[1]) for pid in more)
             more = [pid for pid, (up, _) in living.items() if up in known and pid not in known]
         known.pop(os.getpid(), None)
         self._known = known
@@ -163,6 +163,8 @@ class Keeper:
 
 def _keep(name: str, value: str, folder: str) -> None:
     """Wait for the end of the standard input; without `DONE` in it, end the job."""
+    if os.fork():  # no descendant of `xupc run`, which may be in a job whose keeper kills those
+        os._exit(0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     if sys.stdin.buffer.read() == DONE:
