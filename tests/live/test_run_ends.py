@@ -140,7 +140,7 @@ def test_a_launcher_killed_while_it_starts(job: Running) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_gives_handlers_their_chance(job: Running, number: int) -> None:
-    up(job, ENDS_WELL.replace("signal.SIGTERM", f"{int(number)}"))
+    up(job, ENDS_WELL)  # SIGHUP is SIGTERM to them
     os.kill(job.pid, number)
     assert job.wait() == 128 + number, job.said()
     assert words(job.notes(), "finally") == ["finally 0", "finally 1"]

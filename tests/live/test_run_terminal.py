@@ -138,7 +138,7 @@ def test_ctrl_c_ends_the_job_and_a_loop_around_it(bash: Shell) -> None:
 
 
 def test_a_terminal_that_is_closed_ends_the_job(bash: Shell) -> None:
-    bash.run(CLEANS_UP.replace("try:", "signal.signal(1, lambda *_: sys.exit(1))\ntry:"))
+    bash.run(CLEANS_UP.replace("try:", "signal.signal(15, lambda *_: sys.exit(1))\ntry:"))
     up(bash)
     bash.type("")
     os.kill(bash.pid, signal.SIGHUP)

@@ -192,6 +192,11 @@ def run_command(
     PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
     mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
     to fail, 128 + signal if a signal killed it.
+
+    Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
+    empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
+    then, or if the signal comes again, the job is killed. If this command is killed itself, the
+    program gets SIGTERM, and all of it is killed 3 seconds later.
     """
     fill_standard_streams()
     python = [sys.executable, *_checked_program(program)]

@@ -34,14 +34,16 @@ _OPTIONS = {
     "H", "mca", "prtemca",
 }  # fmt: skip
 
-# Files of machines that a launcher reads, and the variables without which it does not.
+# Files of machines, and the variables with which a launcher reads them.
 _FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "mpich": {
-        "PBS_NODEFILE": (), "PE_HOSTFILE": ("SGE_ROOT",), "COBALT_NODEFILE": (),
-        "HYDRA_HOST_FILE": (),
+        "PBS_NODEFILE": ("PBS_NODEFILE",),
+        "PE_HOSTFILE": ("PE_HOSTFILE", "SGE_ROOT"),
+        "COBALT_NODEFILE": ("COBALT_NODEFILE",),
+        "HYDRA_HOST_FILE": ("HYDRA_HOST_FILE",),
     },
     "openmpi": {"PBS_NODEFILE": ("PBS_JOBID", "PBS_ENVIRONMENT")},
-}  # fmt: skip
+}
 
 
 def obstacle(environment: Mapping[str, str], family: str, extra: Sequence[str] = ()) -> str:
@@ -87,19 +89,17 @@ def _obstacles(environment: Mapping[str, str], family: str) -> Iterator[str]:
 
 
 def _missing_file(
-    environment: Mapping[str, str], name: str, others: tuple[str, ...]
+    environment: Mapping[str, str], name: str, needed: tuple[str, ...]
 ) -> Iterator[str]:
-    needed = others or (name,)
-    if not all(other in environment for other in needed):
-        return
     path = environment.get(name)
-    if path is None or not os.access(path, os.R_OK):
-        found = "is not set" if path is None else f"names {path}, which cannot be read here"
-        set_too = f" while {' and '.join(others)} {'is' if len(others) == 1 else 'are'} set"
-        yield (
-            f"{name}, a list of machines for mpiexec, {found}{set_too if others else ''}: "
-            f"to use this machine alone, unset {' '.join(others or (name,))}"
-        )
+    if not set(needed) <= set(environment) or (path is not None and os.access(path, os.R_OK)):
+        return
+    found = "is not set" if path is None else f"names {path}, which cannot be read here"
+    cure = (name,) if name in needed else needed
+    yield (
+        f"{name}, a list of machines for mpiexec, {found}: to use this machine alone, "
+        f"unset {' '.join(cure)}"
+    )
 
 
 def _lsf(environment: Mapping[str, str]) -> Iterator[str]:

@@ -134,4 +134,8 @@ def _from_this_user(item: tuple[int, int, bytes]) -> bool:
     level, kind, data = item
     if (level, kind) != (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
         return False
-    return _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[1] in (0, os.geteuid())
+    return _own(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[1])
+
+
+def _own(uid: int) -> bool:
+    return uid in (0, os.geteuid())

@@ -30,7 +30,7 @@ AGAIN = 1.0  # seconds; the same signal within them is the same request (timeout
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PASSED = (signal.SIGUSR1, signal.SIGUSR2)
 # A terminal sends these to a whole process group.
-_TO_GROUPS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_TO_GROUPS = (signal.SIGINT, signal.SIGQUIT)
 _LINE = 4096  # bytes; a terminal gives no more at once
 
 
@@ -224,11 +224,13 @@ class JobControl:
 
         Directly, since launchers make another signal of it, or kill the threads a second later.
         """
+        if number == signal.SIGHUP:  # UCX, below either MPI, takes it for itself and goes on
+            number = signal.SIGTERM
         if self.threads.all_here:
             self.threads.signal(number, groups=number in _TO_GROUPS)
             return
-        # hydra dies of SIGHUP and SIGQUIT without ending its threads.
-        sent = signal.SIGTERM if number in (signal.SIGHUP, signal.SIGQUIT) else number
+        # hydra dies of SIGQUIT without ending its threads.
+        sent = signal.SIGTERM if number == signal.SIGQUIT else number
         with contextlib.suppress(ProcessLookupError):
             self.launcher.send_signal(sent)
 
