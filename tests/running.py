@@ -102,11 +102,11 @@ class Running:
         wait_until(lambda: set(lines) <= set(self.notes()), lambda: f"{lines}: {self.said()}")
 
     def wait_for_count(self, word: str, count: int) -> None:
-        """Wait until so many numbers have been noted after a word."""
+        """Wait until so many numbers have been noted with this first word."""
         wait_until(lambda: len(self.pids(word)) == count, self.said)
 
     def pids(self, word: str = "up") -> list[int]:
-        """Return the numbers noted after a word, by thread."""
+        """Return the numbers noted with this first word, by thread."""
         found = [line.split() for line in self.notes() if line.startswith(f"{word} ")]
         return [int(pid) for _, pid, _ in sorted(found, key=lambda words: int(words[2]))]
 
@@ -228,5 +228,5 @@ def shell(folder: Path) -> Iterator[Shell]:
 
 
 def words(lines: Sequence[str], first: str) -> list[str]:
-    """Return the lines that begin with a word, sorted."""
+    """Return the lines that have this first word, sorted."""
     return sorted(line for line in lines if line.split()[:1] == [first])

@@ -66,7 +66,7 @@ def test_what_cannot_work_is_one_sentence(job: Running, left: dict[str, str], te
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert text in info.stdout, info.stdout + info.stderr
-    # what it says helps
+    # the remedy helps
     without = said.partition("unset ")[2].split()
     job.start(HELLO, env={name: value for name, value in left.items() if name not in without})
     assert job.wait() == 0, job.said()

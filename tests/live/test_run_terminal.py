@@ -221,7 +221,7 @@ def test_a_loop_over_lines_keeps_its_lines(job: Running) -> None:
 
 
 def test_a_program_that_reads_one_line_leaves_the_rest(job: Running) -> None:
-    """As any program does that reads no more than it needs."""
+    """Thread 0 takes from the input what it reads, like any program."""
     program = job.program(
         "if RANK == 0:\n    line = b''\n    while not line.endswith(b'\\n'):\n"
         "        line += os.read(0, 1)\n    note('read', line.decode().strip())\n"

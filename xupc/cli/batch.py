@@ -116,7 +116,7 @@ def _lsf(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _no_srun(environment: Mapping[str, str]) -> bool:
-    """Whether Slurm's variables are set where Slurm's tool is missing."""
+    """Return whether Slurm's variables are set where Slurm's tool is missing."""
     job = any(name in environment for name in _SLURM_IDS)
     listed = any(name in environment for name in _SLURM_LISTS)
     path = environment.get("PATH", os.defpath)

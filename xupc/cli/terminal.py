@@ -51,8 +51,8 @@ def fill_standard_streams() -> None:
 class StandardInput:
     """Thread 0's standard input.
 
-    A file, a pipe, or a terminal that has no control over this process is handed over as it is:
-    nothing of it is read unless the program reads. From the controlling terminal a thread could not
+    A file, a pipe, or a terminal that does not control this process is handed over as it is, and
+    only the program reads it. From the controlling terminal a thread could not
     read in its process group; so this process reads for it, line by line while it is in the
     foreground, into a pipe.
 
@@ -82,7 +82,7 @@ class StandardInput:
 
     @property
     def waiting(self) -> bool:
-        """Whether the terminal is to be read at all."""
+        """Return whether to read the terminal now."""
         return self._terminal >= 0 and _in_foreground(self._terminal)
 
     @property
