@@ -12,7 +12,7 @@ the standard library. Why it exists: see `launcher.py`. It
    the launcher takes a closed PMI connection for the thread's end;
 4. passes the launcher's signals on, but for SIGUSR1, which hydra sends to survivors when a thread
    has died; those that `xupc run` gets it sends to the program itself;
-5. reports the start and the end to `xupc run`; an end that the launcher has requested is a good one;
+5. reports the start and the end to `xupc run`; an end that the launcher requested is a good one;
 6. exits with the program's status, or with 128 + the signal that killed it.
 
 The messages are described in `local_threads.py`.
