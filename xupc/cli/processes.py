@@ -137,7 +137,7 @@ class Keeper:
                 [sys.executable, "-I", "-S", __file__, name, value, folder],
                 env={key: text for key, text in environment.items() if key != name},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,  # nothing, but its end is the keeper's
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 start_new_session=True,
@@ -157,8 +157,9 @@ class Keeper:
         _traceback: TracebackType | None,
     ) -> None:
         if self._process is not None:
-            with contextlib.suppress(OSError):  # it was killed
-                self._process.communicate(self._last)
+            # It may have been killed, or stopped.
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                self._process.communicate(self._last, timeout=2 * ORPHAN_GRACE)
 
 
 def _keep(name: str, value: str, folder: str) -> None:
@@ -179,3 +180,4 @@ def _keep(name: str, value: str, folder: str) -> None:
 
 if __name__ == "__main__":
     _keep(*sys.argv[1:])
+    os._exit(0)
