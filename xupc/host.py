@@ -18,6 +18,7 @@ __all__ = [
     "caches",
     "cpu_limit",
     "cpus_allowed",
+    "free_shared_memory",
     "governors",
     "groups",
     "load_average",
@@ -181,6 +182,15 @@ def memory_closed(scope: Path = _PTRACE_SCOPE, proc_self: Path = _PROC_SELF) -> 
     rows = (read(proc_self / "status") or "").splitlines()
     mine = next((row.split()[1] for row in rows if row.startswith("CapEff:")), "0")
     return not int(mine, 16) >> _CAP_SYS_PTRACE & 1
+
+
+def free_shared_memory(folder: str) -> int | None:
+    """Return the free bytes of a file system, None if it is not there."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
 
 
 def governors(cpus: Path = _CPUS) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from xupc.cli import launcher, mpi
+from xupc.cli import batch, launcher, local_threads, mpi
 from xupc.cli.launcher import (
     SESSIONS,
     Failure,
@@ -25,8 +26,11 @@ from xupc.cli.launcher import (
     run_job,
     thread_command,
 )
+from xupc.cli.local_threads import LocalThreads
 from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
 from xupc.cli.processes import kill_tagged, tagged
+from xupc.cli.terminal import JobControl
+from xupc.cli.trouble import mpi_shortage
 
 MPICH = """MPICH Version:      5.0.2
 MPICH Release date: Fri Sep 25 20:45:26 UTC 2026
@@ -381,3 +385,104 @@ def test_exit_statuses_are_the_documented_ones() -> None:
         launcher.EXIT_ENVIRONMENT,
     )
     assert statuses == (1, 2, 3, 4)
+
+
+# --- what xupc run has of its surroundings --------------------------------------------------------
+
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a", "SLURM_NNODES": "1", "PATH": "/nowhere"}
+
+
+def test_slurm_without_srun() -> None:
+    two = {**SLURM, "SLURM_NNODES": "2"}
+    assert batch.obstacle(SLURM, "mpich") == ""
+    assert batch.local_settings(SLURM, "mpich")["HYDRA_LAUNCHER"] == "fork"
+    assert batch.remark(SLURM).startswith("the variables of a Slurm job are set")
+    said = batch.obstacle(two, "mpich")
+    assert said.endswith("unset SLURM_JOB_ID SLURM_JOB_NODELIST")
+    assert "2 machines" in said
+    assert batch.local_settings(two, "mpich") == {}
+    del two["SLURM_NNODES"]
+    two["SLURM_JOB_NODELIST"] = "a[1-2]"
+    assert batch.obstacle(two, "openmpi") == said
+    # the user's own choice of machines
+    assert batch.obstacle(two, "mpich", ["-hosts", "a1"]) == ""
+    assert batch.obstacle({**two, "HYDRA_RMK": "user"}, "mpich") == ""
+
+
+def test_slurm_with_srun(tmp_path: Path) -> None:
+    (tmp_path / "srun").touch(mode=0o755)
+    there = {**SLURM, "SLURM_NNODES": "2", "PATH": str(tmp_path)}
+    assert batch.obstacle(there, "mpich") == batch.remark(there) == ""
+    assert batch.local_settings({**SLURM, "PATH": str(tmp_path)}, "mpich") == {}
+
+
+@pytest.mark.parametrize(
+    ("family", "left", "cure"),
+    [
+        ("mpich", {"PBS_NODEFILE": "/nowhere"}, "PBS_NODEFILE"),
+        ("mpich", {"HYDRA_HOST_FILE": "/nowhere"}, "HYDRA_HOST_FILE"),
+        ("mpich", {"PE_HOSTFILE": "/nowhere", "SGE_ROOT": "/x"}, "PE_HOSTFILE"),
+        ("mpich", {"COBALT_NODEFILE": "/nowhere"}, "COBALT_NODEFILE"),
+        (
+            "mpich",
+            {"LSB_JOBID": "7", "LSF_BINDIR": "/nowhere", "LSB_MCPU_HOSTS": "other 2"},
+            "LSB_JOBID LSB_MCPU_HOSTS",
+        ),
+        ("openmpi", {"PBS_JOBID": "7", "PBS_ENVIRONMENT": "x"}, "PBS_JOBID PBS_ENVIRONMENT"),
+    ],
+)
+def test_batch_systems_that_are_not_there(family: str, left: dict[str, str], cure: str) -> None:
+    left = {**left, "PATH": "/nowhere"}
+    assert batch.obstacle(left, family).endswith(f"unset {cure}")
+    assert batch.obstacle({n: v for n, v in left.items() if n not in cure.split()}, family) == ""
+    assert batch.obstacle({"SGE_ROOT": "/x", "PBS_JOBID": "7", "LSF_BINDIR": "/x"}, family) == ""
+
+
+def test_a_signal_is_passed_on_once_a_second_and_then_kills() -> None:
+    threads = LocalThreads(uuid.uuid4().hex, 0)
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        control = JobControl(child, threads, active=True)
+        control._end(signal.SIGCONT, None)
+        control._end(signal.SIGCONT, None)  # timeout(1) sends each signal twice
+        assert (control.received, control.hurry) == (signal.SIGCONT, False)
+        control._last[signal.SIGCONT] -= 2
+        control._end(signal.SIGCONT, None)
+        assert control.hurry
+    finally:
+        child.kill()
+        child.wait()
+        threads.close()
+
+
+def test_messages_of_threads() -> None:
+    tag = uuid.uuid4().hex
+    threads = LocalThreads(tag, 0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for text in ("up 0 2 11", "up 1 2 12", "1 9", "nonsense", "up", "0 0"):
+            sender.sendto(text.encode(), f"\0xupc-job-{tag}")
+            threads.drain()
+            if text == "up 0 2 11":
+                assert not threads.all_here
+    threads.close()
+    assert threads.all_here
+    assert threads.failures == [Failure(1, 9)]
+
+
+def test_messages_of_other_users_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    tag = uuid.uuid4().hex
+    threads = LocalThreads(tag, 0)
+    monkeypatch.setattr(local_threads, "_own", lambda uid: False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"1 9", f"\0xupc-job-{tag}")
+    threads.drain()
+    threads.close()
+    assert threads.failures == []
+
+
+def test_where_dev_shm_is_too_small_is_said_after_a_bus_error() -> None:
+    assert "docker run --shm-size=1g" in mpi_shortage(1 << 20)
+    assert mpi_shortage(1 << 30) == mpi_shortage(None) == ""
+    said = mpi_shortage(1 << 20)
+    words = Outcome(135, failures=(Failure(1, 135),), shortage=said).explain()
+    assert words == f"thread 1 was killed by SIGBUS; {said}"

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -42,6 +43,7 @@ from .launcher import (
 )
 from .mpi import LaunchError, find_mpi
 from .report import report_command
+from .terminal import fill_standard_streams
 from .tune import tune_command
 
 __all__ = ["main"]
@@ -190,7 +192,13 @@ def run_command(
     PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
     mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
     to fail, 128 + signal if a signal killed it.
+
+    Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
+    empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
+    then, or if the signal comes again, the job is killed. If this command is killed itself, the
+    program gets SIGTERM, and all of it is killed 3 seconds later.
     """
+    fill_standard_streams()
     python = [sys.executable, *_checked_program(program)]
     status = _run(
         threads,
@@ -200,6 +208,7 @@ def run_command(
         time_limit=time_limit,
         extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
+        stdin=0,
     )
     sys.exit(status)
 
@@ -230,6 +239,7 @@ def _run(
     time_limit: float | None = None,
     extra: Sequence[str] = (),
     verbose: bool = False,
+    stdin: int | None = None,
     stdout: IO[bytes] | None = None,
 ) -> int:
     """Run a job and return its status; what went wrong is said on stderr."""
@@ -245,12 +255,24 @@ def _run(
         )
         if verbose:
             click.echo(f"xupc run: {shlex.join(command)}", err=True)
-        outcome = run_job(command, environment, time_limit=time_limit, forward=True, stdout=stdout)
+        outcome = run_job(
+            command, environment, time_limit=time_limit, forward=True, stdin=stdin, stdout=stdout
+        )
     except LaunchError as error:
         raise EnvironmentProblem(str(error)) from None
     if outcome.status or outcome.survivors:
         click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
+    if outcome.interrupted == signal.SIGINT:
+        _die_of_interrupt()
     return outcome.status
+
+
+def _die_of_interrupt() -> None:
+    """End by SIGINT itself: a shell ends its loop then, and shows the status 128 + SIGINT."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed streams
+        sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @main.command("topo")

@@ -24,7 +24,7 @@ from xupc.selection_file import load as load_table
 from xupc.topology import diagnose, read_host_record
 
 from .. import host
-from . import trouble
+from . import batch, trouble
 from .mpi import (
     FAMILY_NAMES,
     LaunchError,
@@ -120,6 +120,12 @@ class Facts:
         How many processes wanted a processor in the last minute.
     threads
         Those of the job that we are in or that is judged; empty if there is none.
+    mpi_shm
+        Bytes that are free where MPI keeps its own shared memory.
+    batch
+        Why no job can be started here: a batch system's variables without its tools.
+    batch_remark
+        What they make of a job otherwise.
     launched
         How many processes the launcher of our job says it has started.
     measured
@@ -138,6 +144,7 @@ class Facts:
     core_error: str = ""
     compiler: str | None = None
     heap: Heap = field(default_factory=lambda: Heap(SHM_DEFAULT))
+    mpi_shm: int | None = None
     memory_limit: int | None = None
     cpus: int = 1
     cpus_allowed: int = 1
@@ -154,6 +161,8 @@ class Facts:
     hostid_notes: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     threads: tuple[Thread, ...] = ()
+    batch: str = ""
+    batch_remark: str = ""
     launched: int | None = None
     measured: Mapping[str, float] = field(default_factory=dict)
     measure_error: str = ""
@@ -192,6 +201,7 @@ def collect(
         core_error=core_error,
         compiler=host.c_compiler(),
         heap=heap,
+        mpi_shm=host.free_shared_memory(trouble.MPI_SHM),
         memory_limit=host.memory_limit(),
         cpus=os.cpu_count() or 1,
         cpus_allowed=host.cpus_allowed(),
@@ -206,6 +216,8 @@ def collect(
         hostname=hostname,
         hostid=hostid,
         hostid_notes=notes,
+        batch="" if mpi is None else batch.obstacle(os.environ, mpi.family),
+        batch_remark=batch.remark(os.environ),
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("XUPC_")},
     )
 
@@ -328,6 +340,8 @@ def _impaired(facts: Facts) -> Iterator[str]:
                 f"mpi4py loads {_library(facts.probe)}, but the launcher {facts.mpi.mpiexec} "
                 f"belongs to {facts.mpi}"
             )
+    if facts.batch:
+        yield f"xupc run does not work: {facts.batch}"
     if not facts.core:
         hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
         yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"

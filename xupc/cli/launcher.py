@@ -22,17 +22,20 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import IO
+from typing import IO, Any
 
+from .. import host
+from .batch import local_settings, obstacle
+from .local_threads import Failure, LocalThreads, describe_status
 from .mpi import LaunchError, Mpi, clean_environment
-from .processes import kill_tagged, tagged
+from .processes import Keeper, kill_tagged, tagged
+from .terminal import JobControl, StandardInput
+from .trouble import MPI_SHM, mpi_shortage
 
 __all__ = [
     "EXIT_ENVIRONMENT",
@@ -61,7 +64,9 @@ FAILED_GRACE = 3.5  # seconds from the first failed thread to the end of the oth
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 
 _WATCH = Path(__file__).with_name("watch.py")
+_OF_MEMORY = (128 + signal.SIGBUS, 128 + signal.SIGSEGV)  # of a thread that found no page
 _POLL = 0.02
+_READING = 0.05  # seconds between looks whether thread 0 has read the last line
 _PR_SET_PDEATHSIG = 1
 
 
@@ -131,7 +136,14 @@ def job_command(
         so their names are put on its command line.
     recover : bool
         As for `launcher_options`; False is what a plain ``mpiexec`` does.
+
+    Raises
+    ------
+    LaunchError
+        A batch system's variables are set whose tools are not here.
     """
+    if why_not := obstacle(environment or {}, mpi.family, extra):
+        raise LaunchError(why_not)
     options = launcher_options(mpi.family, extra, recover=recover)
     if mpi.family == "openmpi":
         for name in sorted(environment or ()):
@@ -164,6 +176,7 @@ def job_environment(
         ``XUPC_TIMEOUT``, in seconds.
     """
     environment = clean_environment(base, family)
+    environment |= local_settings(environment, family)
     environment[JOB_TAG] = tag
     if nodes is not None:
         environment["XUPC_NODES"] = nodes
@@ -173,17 +186,6 @@ def job_environment(
 
 
 # --- running a job --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A thread that ended with another status than 0, as a shell counts: 128 + signal."""
-
-    thread: int
-    status: int
-
-    def __str__(self) -> str:
-        return f"thread {self.thread} {describe_status(self.status)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,8 @@ class Outcome:
         Whether the time limit ended it.
     interrupted : int
         The signal that ended it, or 0.
+    shortage : str
+        What is to say about shared memory, if that may have killed a thread.
     seconds : float
         How long it ran.
     """
@@ -215,6 +219,7 @@ class Outcome:
     survivors: int = 0
     timed_out: bool = False
     interrupted: int = 0
+    shortage: str = ""
     seconds: float = 0.0
 
     def explain(self, time_limit: float | None = None) -> str:
@@ -234,76 +239,9 @@ class Outcome:
         if self.survivors:
             processes = "process" if self.survivors == 1 else "processes"
             parts.append(f"{self.survivors} {processes} still running had to be killed")
+        if self.shortage:
+            parts.append(self.shortage)
         return "; ".join(parts)
-
-
-def describe_status(status: int) -> str:
-    """Return an exit status in words; above 128 it counts as 128 + signal, as in a shell."""
-    if status > 128:
-        with contextlib.suppress(ValueError):
-            return f"was killed by {signal.Signals(status - 128).name}"
-    return f"exited with status {status}"
-
-
-class _Reports:
-    """The socket on which `watch.py` says how threads ended.
-
-    Its name is in Linux's abstract namespace, derived from the job's tag: nothing is left behind,
-    whatever happens. Elsewhere, and from other machines, there are no reports, and the launcher's
-    own status must do.
-    """
-
-    def __init__(self, tag: str) -> None:
-        self.failures: list[Failure] = []
-        self.socket: socket.socket | None = None
-        if sys.platform == "linux":
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self.socket.bind(f"\0xupc-job-{tag}")
-            self.socket.setblocking(False)
-
-    def drain(self) -> None:
-        while self.socket is not None:
-            try:
-                thread, status = self.socket.recv(64).split()
-                self.failures.append(Failure(int(thread), int(status)))
-            except BlockingIOError:
-                return
-            except ValueError:
-                continue
-
-    def close(self) -> None:
-        if self.socket is not None:
-            self.socket.close()
-
-
-class _Forwarder:
-    """While active, passes SIGINT, SIGTERM and SIGHUP on to the launcher; remembers the first."""
-
-    def __init__(self, launcher: subprocess.Popen[bytes], active: bool) -> None:
-        self.launcher = launcher
-        self.active = active and threading.current_thread() is threading.main_thread()
-        self.received = 0
-        self.since = 0.0
-        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
-
-    def __enter__(self) -> _Forwarder:
-        if self.active:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
-                    self._before[number] = signal.signal(number, self._forward)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _forward(self, number: int, _frame: FrameType | None) -> None:
-        if not self.received:
-            self.received, self.since = number, time.monotonic()
-        # hydra dies of SIGHUP without ending its threads.
-        sent = signal.SIGTERM if number == signal.SIGHUP else number
-        with contextlib.suppress(ProcessLookupError):
-            self.launcher.send_signal(sent)
 
 
 def run_job(
@@ -330,14 +268,17 @@ def run_job(
     time_limit : float, optional
         Seconds after which the whole job is killed.
     forward : bool
-        Pass SIGINT, SIGTERM and SIGHUP on to the job; after `grace` seconds it is killed.
+        Pass signals on to the job. `grace` seconds after SIGINT, SIGTERM, SIGHUP or SIGQUIT it is
+        killed, or at once if the signal comes again; it stops and goes on with this process.
     watched : bool
         The threads run under `watch.py` and report how they ended. When one has failed, the others
         have `failed_grace` seconds to notice: one that never reached MPI's start would leave them
         waiting in there for good.
     tag_name : str
         The variable in `environment` by which all processes of the job are known.
-    stdin, stdout, stderr, cwd
+    stdin
+        What thread 0 of a watched job reads, None for nothing; else as for `subprocess.Popen`.
+    stdout, stderr, cwd
         As for `subprocess.Popen`. With pipes the caller would have to read them meanwhile: give
         files.
     grace : float
@@ -348,62 +289,101 @@ def run_job(
     LaunchError
         The launcher cannot be executed.
     """
-    tag = environment[tag_name]
-    reports = _Reports(tag if watched else uuid.uuid4().hex)
-    began = time.monotonic()
+    job = _Job(tag_name, environment[tag_name], time_limit, grace, failed_grace)
+    began, free = time.monotonic(), host.free_shared_memory(MPI_SHM)
     with contextlib.ExitStack() as stack:
-        stack.callback(reports.close)
-        environment = stack.enter_context(_with_sessions(command, environment))
-        try:
-            # A session of its own: a terminal's Ctrl-C then reaches the launcher once, through us.
-            launcher = subprocess.Popen(
-                command,
-                env=dict(environment),
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=cwd,
-                start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
-            )
-        except OSError as error:
-            raise LaunchError(f"cannot execute {command[0]}: {error.strerror}") from None
-        with _Forwarder(launcher, forward) as forwarder:
-            timed_out = not _wait(
-                launcher, reports, forwarder, began, time_limit, grace, failed_grace
-            )
-            survivors = _end(launcher, tag_name, tag, 0.0 if timed_out else grace)
-        reports.drain()
+        source = StandardInput(stdin if watched else None)
+        stack.callback(source.close)
+        threads = LocalThreads(job.tag if watched else uuid.uuid4().hex, source.descriptor)
+        stack.callback(threads.close)
+        folder, environment = stack.enter_context(_with_sessions(command, environment))
+        keeper = stack.enter_context(Keeper(tag_name, job.tag, folder, environment))
+        launcher = _start(
+            command,
+            environment,
+            stdin=subprocess.DEVNULL if watched else stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+        )
+        with JobControl(launcher, threads, forward) as control:
+            timed_out = not _wait(launcher, threads, source, control, job)
+            survivors = _end(launcher, job, 0.0 if timed_out else grace)
+        threads.drain()
+        keeper.done()
     code = launcher.returncode
     said = code if code >= 0 else 128 - code
-    timed_out = timed_out and not forwarder.received and not reports.failures
+    timed_out = timed_out and not control.received and not threads.failures
     if timed_out:
         status = EXIT_TIMEOUT
-    elif forwarder.received:
-        status = 128 + forwarder.received
-    elif reports.failures:
-        status = reports.failures[0].status
+    elif control.received:
+        status = 128 + control.received
+    elif threads.failures:
+        status = threads.failures[0].status
     else:
         status = said or (EXIT_WRONG if survivors else 0)
     return Outcome(
         status=status,
         launcher_status=said,
-        failures=tuple(reports.failures),
+        failures=tuple(threads.failures),
         survivors=survivors,
         timed_out=timed_out,
-        interrupted=forwarder.received,
+        interrupted=control.received,
+        shortage=mpi_shortage(free, threads.total) if status in _OF_MEMORY else "",
         seconds=time.monotonic() - began,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What marks a job, and its times; as for `run_job`."""
+
+    tag_name: str
+    tag: str
+    time_limit: float | None
+    grace: float
+    failed_grace: float
+    began: float = field(default_factory=time.monotonic)
+
+    def is_over(self, control: JobControl, failed_since: float) -> bool:
+        """Whether its time is up: ours, or after a signal or failure."""
+        now = time.monotonic()
+        ran = now - self.began - control.stopped
+        return (
+            control.hurry
+            or (self.time_limit is not None and ran > self.time_limit)
+            or (control.received > 0 and now - control.since > self.grace)
+            or (failed_since > 0 and now - failed_since > self.failed_grace)
+        )
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], **streams: Any
+) -> subprocess.Popen[bytes]:
+    """Execute the launcher, in a session of its own: a terminal is a matter of this process."""
+    try:
+        return subprocess.Popen(
+            command,
+            env=dict(environment),
+            start_new_session=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            **streams,
+        )
+    except OSError as error:
+        raise LaunchError(f"cannot execute {command[0]}: {error.strerror}") from None
 
 
 @contextlib.contextmanager
 def _with_sessions(
     command: Sequence[str], environment: Mapping[str, str]
-) -> Iterator[Mapping[str, str]]:
-    """The environment with a place of its own for the launcher's files, or with the user's own."""
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Make a folder for the launcher's own files, unless the user has chosen one.
+
+    Yield it ("" if there is none) and the environment that names it.
+    """
     chosen = [*(name for name in environment if name.startswith("PRTE_MCA_")), *command]
     if any(name.endswith("tmpdir_base") for name in chosen):
-        yield environment
+        yield "", environment
         return
     base = environment.get("TMPDIR") or None
     try:
@@ -411,10 +391,10 @@ def _with_sessions(
             prefix="xupc-job-", dir=base, ignore_cleanup_errors=True
         )
     except OSError:  # no space, or no such place: the launcher may still find one
-        yield environment
+        yield "", environment
         return
     with directory:
-        yield {**environment, SESSIONS: directory.name}
+        yield directory.name, {**environment, SESSIONS: directory.name}
 
 
 def _die_with_parent() -> None:
@@ -424,14 +404,12 @@ def _die_with_parent() -> None:
 
 def _wait(
     launcher: subprocess.Popen[bytes],
-    reports: _Reports,
-    forwarder: _Forwarder,
-    began: float,
-    time_limit: float | None,
-    grace: float,
-    failed_grace: float,
+    threads: LocalThreads,
+    source: StandardInput,
+    control: JobControl,
+    job: _Job,
 ) -> bool:
-    """Wait for the launcher's end; False if its time is up: ours, or after a signal or failure."""
+    """Wait for the launcher's end; False if the job's time is up."""
     failed_since = 0.0
     with contextlib.ExitStack() as stack:
         watched: list[int | socket.socket] = []
@@ -441,28 +419,28 @@ def _wait(
                 stack.callback(os.close, pidfd)
                 watched.append(pidfd)
         patience = 0.2 if watched else _POLL
-        if reports.socket is not None:
-            watched.append(reports.socket)
+        if threads.socket is not None:
+            watched.append(threads.socket)
         while launcher.poll() is None:
-            now = time.monotonic()
-            if reports.failures and not failed_since:
-                failed_since = now
-            if (
-                (time_limit is not None and now - began > time_limit)
-                or (forwarder.received and now - forwarder.since > grace)
-                or (failed_since and now - failed_since > failed_grace)
-            ):
+            if threads.failures and not failed_since:
+                failed_since = time.monotonic()
+            if job.is_over(control, failed_since):
                 return False
-            select.select(watched, [], [], patience)
-            reports.drain()
+            reading = threads.stdin_given and source.waiting
+            terminal = source.wanted if reading else []
+            select.select([*watched, *terminal], [], [], _READING if reading else patience)
+            threads.drain()
+            if threads.stdin_given:
+                source.handed_over()
+                source.relay()
     return True
 
 
-def _end(launcher: subprocess.Popen[bytes], tag_name: str, tag: str, grace: float) -> int:
+def _end(launcher: subprocess.Popen[bytes], job: _Job, grace: float) -> int:
     """Give what is left of the job `grace` seconds, then kill it; return how many were killed."""
     deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and tagged(tag_name, tag):
+    while time.monotonic() < deadline and tagged(job.tag_name, job.tag):
         time.sleep(_POLL)
-    killed = kill_tagged(tag_name, tag)
+    killed = kill_tagged(job.tag_name, job.tag)
     launcher.wait()
     return len(killed)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from .mpi import FAMILY_NAMES, family_of, parse_version
 
 if TYPE_CHECKING:
     from .info import Facts, Thread
 
-__all__ = ["alone", "remarks", "troubles"]
+__all__ = ["MPI_SHM", "alone", "mpi_shortage", "remarks", "troubles"]
 
 MIN_FREE = 64 << 20  # shared memory for a start, and what containers have by default
 FREE_PER_THREAD = 8 << 20  # what a thread's heap and buffers take at init, and some air
+MPI_SHM = "/dev/shm"
+MPI_LEAST = 24 << 20  # with less, 2 threads of MPICH 5.0 were killed in MPI_Init
 MPICH_LOST = "its own calls inside a node took up to 2.2 times as long in our measurements"
 
 
@@ -37,6 +39,8 @@ def remarks(facts: Facts) -> Iterator[str]:
     yield from _thread_level(facts)
     yield from _unbound(facts)
     yield from _closed(facts)
+    if facts.batch_remark:
+        yield facts.batch_remark
 
 
 def alone(facts: Facts) -> Iterator[str]:
@@ -67,14 +71,34 @@ def _stale(facts: Facts) -> Iterator[str]:
 
 
 def _small_memory(facts: Facts) -> Iterator[str]:
-    free = facts.heap.free
     here = sum(thread.host == facts.hostname for thread in facts.threads)
-    if free is not None and free <= max(MIN_FREE, here * FREE_PER_THREAD):
+    if _is_short(facts.heap.free, here):
         yield (
-            f"only {free / (1 << 20):.4g} MiB of shared memory are free on "
+            f"only {_mib(facts.heap.free)} of shared memory are free on "
             f"{facts.heap.directory}: all_alloc, or the start already, raises HeapError; give more "
             "(docker run --shm-size=1g), or set XUPC_SHM_DIR to another tmpfs"
         )
+    if facts.mpi_shm is not None and facts.mpi_shm < MPI_LEAST:
+        yield mpi_shortage(facts.mpi_shm)
+
+
+def mpi_shortage(free: int | None, threads: int = 0) -> str:
+    """Return what is to say about /dev/shm when MPI has so much there, "" if that is enough."""
+    if not _is_short(free, threads):
+        return ""
+    return (
+        f"only {_mib(free)} of shared memory are free on {MPI_SHM}, where MPI keeps its own and "
+        "ends threads by SIGBUS or SIGSEGV when it is full: give more (docker run --shm-size=1g, "
+        f"mount -o remount,size=1g {MPI_SHM}), or remove files of old jobs there"
+    )
+
+
+def _is_short(free: int | None, threads: int) -> TypeGuard[int]:
+    return free is not None and free <= max(MIN_FREE, threads * FREE_PER_THREAD)
+
+
+def _mib(free: int) -> str:
+    return f"{free / (1 << 20):.4g} MiB"
 
 
 # --- cores ----------------------------------------------------------------------------------------
