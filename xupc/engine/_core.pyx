@@ -132,6 +132,13 @@ cdef extern from "last_resort.h" nogil:
     int xl_end_in(double, uint64_t, const char *, size_t)
     void xl_call_off()
 
+cdef extern from "exits.h":
+    PyObject *xe_code
+    void xe_note_exits()
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
 cdef extern from "arrays.h":
     ctypedef struct xa_array:
         char *data
@@ -161,6 +168,9 @@ cdef object _drive = None
 cdef object _catch_up = None
 cdef object _interrupted = None
 cdef bint _calls_out = False
+cdef PyObject *_running = NULL  # the instance that `execute` runs
+cdef unsigned long _running_by = 0  # the thread of Python's that has called it
+cdef bint _engaged = False
 
 
 def set_drive(drive, interrupted, catch_up):
@@ -181,6 +191,27 @@ def calls_out(bint running):
     """Whether a function of the user's is being run: no cached call may run meanwhile."""
     global _calls_out
     _calls_out = running
+
+
+def engage(bint engaged):
+    """Whether a thread of Python's waits in what is no `execute`: no cached call may run."""
+    global _engaged
+    _engaged = engaged
+
+
+def running():
+    """The instance that is executed and the thread of Python's that does it; or None."""
+    return None if _running == NULL else (<object>_running, _running_by)
+
+
+def note_exits():
+    """From now on note the value with which the interpreter ends."""
+    xe_note_exits()
+
+
+def exit_code():
+    """That value, in a tuple, when the interpreter ends by SystemExit; else None."""
+    return None if xe_code == NULL else (<object>xe_code,)
 
 
 def invalidate():
@@ -691,7 +722,17 @@ cdef class Instance:
         self.i.tickets[ticket] = 1
 
     cpdef execute(self):
-        """The whole call."""
+        """The whole call; XupcError if another one is being executed in this process."""
+        global _running, _running_by
+        if _running != NULL:
+            self.owner.job.callers.check(self.record.name, self.owner)
+        _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
+        try:
+            return self._execute()
+        finally:
+            _running = NULL
+
+    cdef _execute(self):
         cdef int r
         if self.team.owed:
             self.owner.behind.catch_up(self.record)
@@ -724,7 +765,7 @@ cdef class Instance:
 
 cdef inline bint _held(Team team) noexcept:
     """Whether no cached call of a team may run."""
-    return team.blocked or _calls_out
+    return team.blocked or _calls_out or _engaged or _running != NULL
 
 
 cdef class _Entry:
