@@ -1,7 +1,8 @@
 """Before the guards stand, and after they have gone: MPI's blocking calls, in which nobody looks.
 
-A thread of Python's does, on behalf of a `Deadline`: it sees how long the call has taken and, once the threads
-of a machine have proved to share memory, who has died (`Lookout`). It says so and ends the job.
+A thread of Python's does, on behalf of a `Deadline`: it sees how long the call has taken and, once
+the threads of a machine have proved to share memory, who has died (`Lookout`). It says so and ends
+the job.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Unguarded:
         if place_in_mpi()[1] > 1:
             time.sleep(OTHERS_WORDS)
             drop_files()
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError, XupcError):
             start_mpi()
             abort_all(status)
 
