@@ -266,9 +266,9 @@ def _report(error: BaseException | None) -> None:
     rank, size = place_in_mpi() if _world is None else (_world.rank, _world.size)
     here = f"xupc: thread {rank} of {size}:\n" if size > 1 else ""
     if isinstance(error, SystemExit):
-        number = isinstance(error.code, int)
-        words = f"SystemExit: {error.code}\n" if number else f"{error.code}\n"
-        words = "" if number and size == 1 else words
+        words = f"{error.code}\n"
+        if error.code is None or isinstance(error.code, int):  # Python prints neither
+            words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
         words = "".join(traceback.format_exception(error))
     with contextlib.suppress(Exception):  # nobody may be there to read it
