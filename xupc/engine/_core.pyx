@@ -724,43 +724,40 @@ cdef class Instance:
     cpdef execute(self):
         """The whole call; XupcError if another one is being executed in this process."""
         global _running, _running_by
+        cdef int r
         if _running != NULL:
             self.owner.job.callers.check(self.record.name, self.owner)
         _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
         try:
-            return self._execute()
+            if self.team.owed:
+                self.owner.behind.catch_up(self.record)
+            self._begin()
+            if self.program.large:
+                with nogil:
+                    r = xu_run(&self.i, 0)
+            else:
+                r = xu_run(&self.i, 0)
+            if r == XU_PENDING and (self.program.alone or (
+                    self.program.alone_if_traced and self.i.kernel != NULL)):
+                # nothing here needs Python: sleep in the core before anybody looks round
+                with nogil:
+                    r = xu_run(&self.i, XM_LOOK_UP_NS)
+            elif self.wire is not None and not (
+                    _exposed or self.team.blocked or self.program.plan.one_sided):
+                # nobody needs that Python looks at anything else meanwhile
+                with nogil:
+                    r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
+            if r == XU_DONE and not self.c.mail.open:
+                xu_end(&self.i)
+                return None
+            self.active = True
+            try:
+                return _drive(self, r)
+            except BaseException as e:
+                _interrupted(self, e)
+                raise
         finally:
             _running = NULL
-
-    cdef _execute(self):
-        cdef int r
-        if self.team.owed:
-            self.owner.behind.catch_up(self.record)
-        self._begin()
-        if self.program.large:
-            with nogil:
-                r = xu_run(&self.i, 0)
-        else:
-            r = xu_run(&self.i, 0)
-        if r == XU_PENDING and (self.program.alone or (
-                self.program.alone_if_traced and self.i.kernel != NULL)):
-            # nothing here needs Python: sleep in the core before anybody looks round
-            with nogil:
-                r = xu_run(&self.i, XM_LOOK_UP_NS)
-        elif self.wire is not None and not (
-                _exposed or self.team.blocked or self.program.plan.one_sided):
-            # nobody needs that Python looks at anything else meanwhile
-            with nogil:
-                r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
-        if r == XU_DONE and not self.c.mail.open:
-            xu_end(&self.i)
-            return None
-        self.active = True
-        try:
-            return _drive(self, r)
-        except BaseException as e:
-            _interrupted(self, e)
-            raise
 
 
 cdef inline bint _held(Team team) noexcept:

@@ -39,7 +39,7 @@ static PyObject *xe_sys_exit(PyObject *module, PyObject *const *args, Py_ssize_t
 
 static void xe_normalize(void) {
     PyObject *function = PySys_GetObject("exit");
-    if (!function || !PyCFunction_CheckExact(function)) return; /* somebody has another one */
+    if (!function || !PyCFunction_CheckExact(function)) return; /* it has been replaced */
     PyMethodDef *method = ((PyCFunctionObject *)function)->m_ml;
     if (method->ml_flags != METH_FASTCALL) return;
     xe_exit = (_PyCFunctionFast)(void (*)(void))method->ml_meth;
