@@ -2,6 +2,8 @@
 #
 #   use_env FAMILY EXTRAS    FAMILY: mpich -> .venv, openmpi -> .venv-openmpi
 #                            EXTRAS: of pyproject.toml, for example "mpich,test"
+#   use_env FAMILY EXTRAS PYTHON   with another Python, in .venv-py3.12 and so on
+#   other_pythons            the other Pythons of this machine that xupc supports, one per line
 # With XUPC_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
 # package that pyproject.toml allows, and a copy of the sources in its folder src, which is where
 # $root then is: the core is compiled there by the lowest Cython.
@@ -11,6 +13,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PIP_DISABLE_PIP_VERSION_CHECK=1
+PYTHONS="python3.11 python3.12 python3.13 python3.14" # those in pyproject.toml
 py=
 
 say() { printf '%s\n' "$*" >&2; }
@@ -27,6 +30,40 @@ find_python() {
   done
   die "Python 3.11 or newer is needed, but ${PYTHON:-python3} is" \
     "$("${PYTHON:-python3}" --version 2>&1 || true); set PYTHON to a newer one"
+}
+
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+
+# One interpreter of each supported minor version but that of the Python given: "3.12 PATH" a line.
+# They are looked for on PATH and among pyenv's; XUPC_PYTHONS names them instead.
+other_pythons() {
+  local candidate version known
+  known=" $(version_of "$1") "
+  local pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
+  for candidate in ${XUPC_PYTHONS-$PYTHONS "$pyenv"/*/bin/python}; do
+    # a pyenv shim of a version that is not chosen fails
+    version=$("$candidate" - 2>/dev/null <<'END'
+import sys
+v = sys.version_info
+print("%d.%d" % v[:2] if v >= (3, 11) and v.releaselevel == "final" else "")
+END
+    ) || continue
+    case $known in *" $version "*) continue ;; esac
+    [ -n "$version" ] || continue
+    known="$known$version "
+    printf '%s %s\n' "$version" "$(command -v "$candidate")"
+  done | sort -V
+}
+
+# Whether there are wheels of all that the given extras ask for; they are installed.
+has_wheels() {
+  "$py" - "$root/pyproject.toml" "$1" <<'END' | xargs -d '\n' "$py" -m pip install --quiet --only-binary :all:
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    project = tomllib.load(file)["project"]
+wanted = [project["dependencies"], *map(project["optional-dependencies"].get, sys.argv[2].split(","))]
+print(*sum(wanted, []), sep="\n")
+END
 }
 
 # Whether the native core can be built: a C compiler, and Python's headers for it.
@@ -92,16 +129,17 @@ copy_sources() {
 }
 
 use_env() {
-  local family=$1 extras=$2 directory low=${XUPC_LOWEST:+-lowest}
+  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_LOWEST:+-lowest}
+  directory=$root/.venv$low${python:+-py$(version_of "$python")}
   case $family in
-    mpich) directory=$root/.venv$low ;;
-    openmpi) directory=$root/.venv$low-openmpi ;;
+    mpich) ;;
+    openmpi) directory=$directory-openmpi ;;
     *) die "XUPC_MPI is '$family', expected mpich or openmpi" ;;
   esac
   py=$directory/bin/python
   if ! "$py" -c 'import pip' 2>/dev/null; then
     local base
-    base=$(find_python)
+    base=${python:-$(find_python)}
     say "creating $directory with $("$base" --version)"
     rm -rf "$directory"
     "$base" -m venv "$directory" \

@@ -81,6 +81,8 @@ class OverlapError(XupcError, ValueError):
 class CollectiveMismatchError(XupcError):
     """The threads are not all in the same call with the same arguments."""
 
+    _exit_status = 0  # of a thread that has come to the end of its program, as by sys.exit
+
 
 class HangError(XupcError, TimeoutError):
     """A wait took longer than the ``timeout`` given to ``init()``; shows where all threads are."""

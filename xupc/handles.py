@@ -121,6 +121,7 @@ COMPLETE = _Complete()
 
 def post(pending: Pending) -> Handle:
     """Put a call into its team's queue."""
+    pending.team.job.callers.check(pending.record.name, pending.team)
     pending.team.job.unfinished.add(pending)  # first: its function may be called at once
     pending.team.post(pending)
     return _UnderWay(pending)

@@ -14,10 +14,10 @@ from typing import Any
 from . import shared
 from .arguments import as_integer
 from .engine.job import Job, Settings
-from .engine.mpi import Link, place_in_mpi
+from .engine.mpi import Link, end_mpi, place_in_mpi
 from .engine.native_core import core, invalidate
 from .engine.reports import Record
-from .errors import NotInitializedError, XupcError, show
+from .errors import CollectiveMismatchError, NotInitializedError, XupcError, show
 from .fingerprint import fingerprint
 from .selection import Table
 from .selection_file import find, load
@@ -34,7 +34,7 @@ _HEAP = 1 << 46  # bytes; no heap is larger
 
 _world: Team | None = None
 _halfway: Job | None = None  # whose start, or end, has begun and not come to its own end
-_failed: BaseException | None = None  # what nobody has caught
+_failed: BaseException | None = None  # what the program has not caught
 _hooked = False
 
 
@@ -109,6 +109,10 @@ def init(
     -----
     Until `finalize`, SIGUSR2 to any thread prints where all threads are, unless the program
     has a handler of its own.
+
+    Importing mpi4py starts MPI, and mpi4py ends it. With ``mpi4py.rc.initialize = False`` init
+    starts MPI if the program has not, with the ``thread_level`` of ``mpi4py.rc``, and MPI is
+    finalized at the end of the program. ``MPI.Finalize()`` finalizes xupc first.
     """
     global _world, _halfway, _failed
     settings = settings_of(heap_size, nodes, timeout)
@@ -135,6 +139,7 @@ def init(
         core.set_drive(
             job.engine.drive, job.engine.interrupted, lambda instance: instance.owner.catch_up()
         )
+    job.network.before_end(_before_mpi_ends)
     _world.meet(fingerprint("init"), Record("init"))
     return _world
 
@@ -209,7 +214,14 @@ def finalize() -> None:
     ------
     CollectiveMismatchError
         If calls that do not synchronise differed since the last one that does, on any team.
+    XupcError
+        If another Python thread of this process is inside a call.
     """
+    _finalize(Record("finalize"))
+
+
+def _finalize(record: Record) -> None:
+    """The same, as the call of the record."""
     global _world, _halfway, _failed
     team = world()
     if any(each.notified is not None for each in (team, *team.job.teams)):
@@ -219,8 +231,8 @@ def finalize() -> None:
         other.drain()
     if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
         text = f"finalize: handles that nobody has waited for: {calls}"
-        team.fail(XupcError(text), Record("finalize"))
-    team.end_together(team.job.teams, Record("finalize"))
+        team.fail(XupcError(text), record)
+    team.end_together(team.job.teams, record)
     _world = None
     _halfway = team.job
     shared.set_memory(None)
@@ -254,7 +266,9 @@ def _report(error: BaseException | None) -> None:
     rank, size = place_in_mpi() if _world is None else (_world.rank, _world.size)
     here = f"xupc: thread {rank} of {size}:\n" if size > 1 else ""
     if isinstance(error, SystemExit):
-        words = f"{error.code}\n" if isinstance(error.code, str) else ""
+        words = f"{error.code}\n"
+        if error.code is None or isinstance(error.code, int):  # Python prints neither
+            words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
         words = "".join(traceback.format_exception(error))
     with contextlib.suppress(Exception):  # nobody may be there to read it
@@ -262,15 +276,20 @@ def _report(error: BaseException | None) -> None:
         sys.stderr.flush()
 
 
-def _end_job(job: Job, error: BaseException | None) -> None:
-    """Without waiting for anybody, with the status that stands for an error."""
-    job.end_job(_status_of(error), error)
+def _end_job(job: Job, error: BaseException | None, status: int = 0) -> None:
+    """End the job without waiting for others, with a status, else that of the error."""
+    job.end_job(status or _status_of(error), error)
 
 
 def _status_of(value: BaseException | None) -> int:
+    """The exit status that stands for what ends a program, in 8 bits."""
     if isinstance(value, SystemExit):
         code = value.code
-        return code if isinstance(code, int) else int(code is not None)
+        if not isinstance(code, int):
+            return int(code is not None)
+        return code & 0xFF or int(code != 0)
+    if isinstance(value, CollectiveMismatchError) and value._exit_status:
+        return value._exit_status
     return 130 if isinstance(value, KeyboardInterrupt) else 1
 
 
@@ -292,6 +311,8 @@ def _install_hooks() -> None:
             previous(kind, value, tb)
 
     sys.excepthook = uncaught
+    if core is not None:
+        core.note_exits()
     atexit.register(_at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
@@ -302,18 +323,43 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
+    if _world is not None:
+        _end("the end of the program")
+    elif _halfway is not None and _failed is not None:
+        if isinstance(_failed, SystemExit):
+            _report(_failed)
+        _end_job(_halfway, _failed)
+    end_mpi()
+
+
+def _before_mpi_ends() -> None:
+    """In the program's own MPI.Finalize()."""
+    _end("MPI.Finalize()")
+
+
+def _exit() -> SystemExit:
+    """What the program ends by; without the core an exit status is not known here, and 0."""
+    code = None if core is None else core.exit_code()
+    return SystemExit(*(code or ()))
+
+
+def _end(words: str) -> None:
+    """End xupc where the program has not; without waiting for others if anything is wrong."""
     team = _world
-    if team is None:
-        if _halfway is not None and _failed is not None:
-            _end_job(_halfway, _failed)
+    if team is None or os.getpid() != team.job.pid:
         return
-    if os.getpid() != team.job.pid:
-        return
+    left = _exit()
+    status = _status_of(left)
     if _failed is not None or team.job.broken is not None:
-        _end_job(team.job, _failed)
+        if _failed is None and status:
+            _report(left)
+        _end_job(team.job, _failed, status)
+    if status:
+        words = f"{words}, by SystemExit({show(left.code)})"
+        team.job.control.leave_with(status)
     try:
-        finalize()
+        _finalize(Record.of_end(words, status))
     except BaseException as e:
         _report(e)
         with contextlib.suppress(Exception):
-            _end_job(team.job, e)
+            _end_job(team.job, e, status)

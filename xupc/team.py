@@ -582,6 +582,7 @@ class Team:
         """
         self.job.check()
         self.job.check_outside(call)
+        self.job.callers.check(call, self)
         if self.freed:
             raise ValueError(f"{call}: team: it was freed")
         if self._ground is None:
@@ -622,7 +623,7 @@ class Team:
 
     def drain(self, last: Pending | None = None) -> None:
         """Wait until the queue is empty, or a call of it is over."""
-        with self.job.engine.lock:
+        with self.job.callers.within("a wait for posted calls", self), self.job.engine.lock:
             while self.queue and not (last is not None and last.done):
                 self.job.check()
                 first = self.queue[0]
@@ -749,7 +750,8 @@ class Team:
         if self.queue:
             self.drain()
         else:
-            pending.finish()
+            with self.job.callers.within("wait", self):
+                pending.finish()
         with self.job.engine.lock:
             self.notified = None
             self.job.queued(self)

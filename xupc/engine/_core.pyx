@@ -143,6 +143,13 @@ cdef extern from "last_resort.h" nogil:
     int xl_end_in(double, uint64_t, const char *, size_t)
     void xl_call_off()
 
+cdef extern from "exits.h":
+    PyObject *xe_code
+    void xe_note_exits()
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
 cdef extern from "arrays.h":
     ctypedef struct xa_array:
         char *data
@@ -172,6 +179,9 @@ cdef object _drive = None
 cdef object _catch_up = None
 cdef object _interrupted = None
 cdef bint _calls_out = False
+cdef PyObject *_running = NULL  # the instance that `execute` runs
+cdef unsigned long _running_by = 0  # the thread of Python's that has called it
+cdef bint _engaged = False
 
 
 def set_drive(drive, interrupted, catch_up):
@@ -192,6 +202,27 @@ def calls_out(bint running):
     """Whether a function of the user's is being run: no cached call may run meanwhile."""
     global _calls_out
     _calls_out = running
+
+
+def engage(bint engaged):
+    """Whether a thread of Python's waits in what is no `execute`: no cached call may run."""
+    global _engaged
+    _engaged = engaged
+
+
+def running():
+    """The instance that is executed and the thread of Python's that does it; or None."""
+    return None if _running == NULL else (<object>_running, _running_by)
+
+
+def note_exits():
+    """From now on note the value with which the interpreter ends."""
+    xe_note_exits()
+
+
+def exit_code():
+    """That value, in a tuple, when the interpreter ends by SystemExit; else None."""
+    return None if xe_code == NULL else (<object>xe_code,)
 
 
 def invalidate():
@@ -715,40 +746,47 @@ cdef class Instance:
         self.i.tickets[ticket] = 1
 
     cpdef execute(self):
-        """The whole call."""
+        """The whole call; XupcError if another one is being executed in this process."""
+        global _running, _running_by
         cdef int r
-        if self.team.owed:
-            self.owner.behind.catch_up(self.record)
-        self._begin()
-        if self.program.large:
-            with nogil:
-                r = xu_run(&self.i, 0)
-        else:
-            r = xu_run(&self.i, 0)
-        if r == XU_PENDING and (self.program.alone or (
-                self.program.alone_if_traced and self.i.kernel != NULL)):
-            # nothing here needs Python: sleep in the core before anybody looks round
-            with nogil:
-                r = xu_run(&self.i, XM_LOOK_UP_NS)
-        elif self.wire is not None and not (
-                _exposed or self.team.blocked or self.program.plan.one_sided):
-            # nobody needs that Python looks at anything else meanwhile
-            with nogil:
-                r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
-        if r == XU_DONE and not self.c.mail.open:
-            xu_end(&self.i)
-            return None
-        self.active = True
+        if _running != NULL:
+            self.owner.job.callers.check(self.record.name, self.owner)
+        _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
         try:
-            return _drive(self, r)
-        except BaseException as e:
-            _interrupted(self, e)
-            raise
+            if self.team.owed:
+                self.owner.behind.catch_up(self.record)
+            self._begin()
+            if self.program.large:
+                with nogil:
+                    r = xu_run(&self.i, 0)
+            else:
+                r = xu_run(&self.i, 0)
+            if r == XU_PENDING and (self.program.alone or (
+                    self.program.alone_if_traced and self.i.kernel != NULL)):
+                # nothing here needs Python: sleep in the core before anybody looks round
+                with nogil:
+                    r = xu_run(&self.i, XM_LOOK_UP_NS)
+            elif self.wire is not None and not (
+                    _exposed or self.team.blocked or self.program.plan.one_sided):
+                # nobody needs that Python looks at anything else meanwhile
+                with nogil:
+                    r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
+            if r == XU_DONE and not self.c.mail.open:
+                xu_end(&self.i)
+                return None
+            self.active = True
+            try:
+                return _drive(self, r)
+            except BaseException as e:
+                _interrupted(self, e)
+                raise
+        finally:
+            _running = NULL
 
 
 cdef inline bint _held(Team team) noexcept:
     """Whether no cached call of a team may run."""
-    return team.blocked or _calls_out
+    return team.blocked or _calls_out or _engaged or _running != NULL
 
 
 cdef class _Entry:

@@ -87,7 +87,7 @@ _STATUS = np.dtype(
 _CALL = np.dtype([(name, "u8") for name in ("op", "what", "began", "ended")])
 _RING = np.dtype(
     [(name, "u8") for name in ("count", "wanted", "answered", "inside")]
-    + [(name, "u8") for name in ("waits_since", "waits_op", "waits_team", "rest")]
+    + [(name, "u8") for name in ("waits_since", "waits_op", "waits_team", "leaves")]
     + [("call", _CALL, RING)]
 )
 
@@ -486,6 +486,14 @@ class Control:
     def say(self, status: int) -> None:
         """I have printed what I had to say and am about to end, with this status."""
         self.status[self.index]["said"] = (status & 0xFF) + 1
+
+    def leave_with(self, status: int) -> None:
+        """My program has come to its end, with this exit status."""
+        self.rings[self.index]["leaves"] = status
+
+    def leaving(self) -> int:
+        """The exit status of a thread of the machine whose program has ended so; 0 if none has."""
+        return int(self.rings["leaves"].max())
 
     def interrupt_ends(self) -> tuple[bool, int | None]:
         """Whether another thread of the machine was interrupted; with what status it ends."""

@@ -422,7 +422,7 @@ class Guard:
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):
             if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
-                status = self._that_counts(status)
+                status = (self.control.leaving() if ours else 0) or self._that_counts(status)
                 self._end_others(status)
                 time.sleep(PASSED_ON)
                 abort_all(status)

@@ -48,6 +48,7 @@ from ..memory.segment import (
 from ..plan.steps import BUFFER_BYTES, SLOT_BYTES, SLOTS
 from ..topology import Tree, node_tree, read_host_record
 from .agreement import Agreement
+from .callers import Callers
 from .control import Control, control_bytes
 from .guard import Guard
 from .lifeline import Lifeline
@@ -257,6 +258,7 @@ class Job:
         self.ended = False
         self._watched = False  # by a deadline
         self.calling_out = CallingOut()
+        self.callers = Callers(self)
         self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
         self.spanning: list[Any] = []  # open teams that span nodes
@@ -328,15 +330,16 @@ class Job:
                 raise self.guard.mpi_refused(e, Waiting(self, None, call)) from e
 
     @contextlib.contextmanager
-    def whole(self, call: str) -> Iterator[None]:
-        """Around what all threads do together, step by step: an interrupt leaves it half done.
+    def whole(self, call: str, *, collective: bool = True) -> Iterator[None]:
+        """Around what is done step by step: an interrupt leaves it half done.
 
-        So does anything else that not all of them raise.
+        So does anything else that not all threads raise. `collective`: all of them do it together.
         """
         before = self.agreed
         self.agreed = [] if before is None else before
         try:
-            yield
+            with self.callers.within(call) if collective else contextlib.nullcontext():
+                yield
         except XupcError:
             raise
         except BaseException as e:
@@ -581,7 +584,7 @@ class Job:
                 drop_lock(fd, ZONE_BYTE)
             return
         start = self.heap.individual_end
-        with self.whole("the global zone"):
+        with self.whole("the global zone", collective=False):
             ticket = self._fetch_add(start, 1)
             self.engine.wait_for(
                 lambda: self._fetch_add(start + 8, 0) == ticket, "the global zone's lock"
@@ -589,7 +592,7 @@ class Job:
         try:
             yield
         finally:
-            with self.whole("the global zone"):
+            with self.whole("the global zone", collective=False):
                 self._fetch_add(start + 8, 1)
 
     @property

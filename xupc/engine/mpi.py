@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import show
+from ..errors import XupcError, show
 from .native_core import core
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "abort_all",
     "drop_files",
     "end_in",
+    "end_mpi",
     "place_in_mpi",
     "start_mpi",
     "tag_of",
@@ -146,6 +147,8 @@ class Network:
         self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
         self.types_freed = 0
         self.worked = False
+        self._before_end: Callable[[], None] | None = None
+        self._end_key = MPI.KEYVAL_INVALID
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
         self._never = self._receive_nothing()
         self._in_core = False  # whether the core makes progress with it
@@ -182,6 +185,27 @@ class Network:
     def handle_of(self, thing: Any) -> int:
         """What MPI's C functions call a communicator or a datatype."""
         return int(self.mpi._handleof(thing))
+
+    def before_end(self, act: Callable[[], None]) -> None:
+        """Have something done when the program calls MPI_Finalize, before MPI ends.
+
+        MPI deletes the attributes of COMM_SELF first of all in there, while all else works.
+        """
+        self._before_end = act
+        self._end_key = self.mpi.Comm.Create_keyval(delete_fn=self._ends)
+        self.mpi.COMM_SELF.Set_attr(self._end_key, None)
+
+    def _ends(self, *_: object) -> None:
+        act, self._before_end = self._before_end, None
+        if act is not None:
+            self._end_key = self.mpi.KEYVAL_INVALID  # it is being deleted
+            act()
+
+    def _forget_end(self) -> None:
+        self._before_end = None
+        if self._end_key != self.mpi.KEYVAL_INVALID:
+            self.mpi.COMM_SELF.Delete_attr(self._end_key)
+            self._end_key = self.mpi.Comm.Free_keyval(self._end_key)
 
     # -- requests ------------------------------------------------------------------
     def track(
@@ -358,6 +382,7 @@ class Network:
         self._in_core = False
         self._never.Cancel()
         self._never.Wait()
+        self._forget_end()
         for datatype in self._types.values():
             datatype.Free()
         self._types.clear()
@@ -562,12 +587,40 @@ class Window:
         self.win.Free()
 
 
+_started_in = 0  # the process in which MPI was started here, not by the program or mpi4py
+
+
 def start_mpi() -> None:
-    """Load mpi4py, which starts MPI; blocking, without a limit, and it keeps the interpreter."""
+    """Load mpi4py, which starts MPI; blocking, without a limit, and it keeps the interpreter.
+
+    Where ``mpi4py.rc.initialize`` keeps it from that, and the program has not done so, it is
+    started here, as ``mpi4py.rc`` says otherwise; `end_mpi` is for this case.
+    """
+    global _started_in
     if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
         # Open MPI's UCX windows complain on stdout where there is no such device
         os.environ.setdefault("OMPI_MCA_osc", "^ucx")
-    import mpi4py.MPI  # noqa: F401
+    from mpi4py import MPI, rc
+
+    if MPI.Is_finalized():
+        raise XupcError(
+            "init: MPI has been finalized in this process and cannot be started again: call "
+            "MPI.Finalize() after the last use of xupc, or leave it to the end of the program"
+        )
+    if not MPI.Is_initialized():
+        level = f"THREAD_{rc.thread_level.upper()}" if rc.threads else "THREAD_SINGLE"
+        MPI.Init_thread(getattr(MPI, level))
+        _started_in = os.getpid()
+
+
+def end_mpi() -> None:
+    """Finalize MPI at the end of the program if it was started here; blocking."""
+    if _started_in != os.getpid():
+        return
+    from mpi4py import MPI, rc
+
+    if rc.finalize is not False and not MPI.Is_finalized():
+        MPI.Finalize()
 
 
 def place_in_mpi() -> tuple[int, int]:

@@ -220,9 +220,17 @@ class Progress:
         """There is something to do."""
         with self._lock:
             if self._thread is None and not self._stop:
-                self._thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
-                self._thread.start()
+                self._start()
         self._wake.set()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends: calls go on in waits alone
+            self._stop = True
+            return
+        self._thread = thread
 
     def serve(self, until: float) -> None:
         """Serve one-sided accesses until then."""

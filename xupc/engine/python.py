@@ -201,13 +201,14 @@ class Instance:
 
     def execute(self) -> None:
         """The whole call."""
-        engine = self.owner.job.engine
-        try:
-            self.begin()
-            engine.drive(self)
-        except BaseException as e:
-            engine.interrupted(self, e)
-            raise
+        job = self.owner.job
+        with job.callers.executing(self):
+            try:
+                self.begin()
+                job.engine.drive(self)
+            except BaseException as e:
+                job.engine.interrupted(self, e)
+                raise
 
     def poll(self) -> int:
         """As far as it goes without any waiting."""

@@ -44,11 +44,17 @@ class Record:
         Whether the others raise the same type (HeapError), not a mismatch.
     raised
         An error that a function of the user's raised, pickled: all threads raise it.
+    words
+        The call in words, where these are not its name and arguments.
+    status
+        At the end of the program: the exit status of this thread; else 0.
     late
         How many operations of the call were over when this thread found something wrong.
     """
 
-    __slots__ = ("_arguments", "error", "late", "name", "raised", "shared_error", "title")
+    __slots__ = (
+        "_arguments", "error", "late", "name", "raised", "shared_error", "status", "title", "words",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,7 +68,16 @@ class Record:
         self.shared_error = False
         self.raised = ""
         self.late = 0
+        self.words = ""
+        self.status = 0
         self.title = title or self.call
+
+    @classmethod
+    def of_end(cls, words: str, status: int) -> Record:
+        """The end of xupc, which the program did not ask for by its name."""
+        record = cls("finalize", title=words)
+        record.words, record.status = words, status
+        return record
 
     @classmethod
     def of_function(cls, name: str, error: BaseException) -> Record:
@@ -93,7 +108,7 @@ class Record:
     @property
     def call(self) -> str:
         """``all_gather(dst=..., nbytes=8)``."""
-        return f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
+        return self.words or f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
 
     def as_data(self) -> dict[str, Any]:
         """For the wire."""
@@ -106,6 +121,8 @@ class Record:
             "error": error,
             "shared": self.shared_error,
             "raised": self.raised,
+            "words": self.words,
+            "status": self.status,
         }
 
     @classmethod
@@ -117,7 +134,8 @@ class Record:
         arguments = [(n, v) for n, v in data["arguments"]]
         record = cls(data["name"], arguments)
         record.error, record.shared_error = error, data["shared"]
-        record.raised = data["raised"]
+        record.raised, record.words = data["raised"], data["words"]
+        record.status = data["status"]
         return record
 
 
@@ -208,12 +226,14 @@ class Verdict:
         failed = self.data.get("failed")
         found = f"; found in {record.name}" if self.data.get("earlier") else ""
         if not failed:
-            return CollectiveMismatchError(self.data["text"] + found)
+            error = CollectiveMismatchError(self.data["text"] + found)
+            error._exit_status = self.data.get("status", 0)
+            return error
         text = "; ".join(f"thread {r}: {t}" for r, t in failed.items())
         if self.data.get("shared"):
             kind, _, message = next(iter(failed.values())).partition(": ")
-            error = getattr(errors, kind, CollectiveMismatchError)
-            return error(f"{message} (thread {', '.join(failed)})")
+            type_ = getattr(errors, kind, CollectiveMismatchError)
+            return type_(f"{message} (thread {', '.join(failed)})")
         if found:
             return CollectiveMismatchError(f"{record.name}: an earlier call failed: {text}")
         return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")

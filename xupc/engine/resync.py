@@ -266,6 +266,7 @@ def _resync(
         first = max(range(len(rows)), key=lambda rank: rows[rank][0][0])
         (most, way), *_ = rows[first]
         found["ahead"] = most, now[first].call, way
+        found["status"] = next((record.status for record in now if record.status), 0)
         return found
 
     verdict = Verdict((yield from talk.round(told, judge, last=True)))

@@ -1,7 +1,8 @@
 """Before the guards stand, and after they have gone: MPI's blocking calls, in which nobody looks.
 
-A thread of Python's does, a `Deadline`'s: it sees how long the call has taken and, once the threads
-of a machine have proved to share memory, who has died (`Lookout`). It says so and ends the job.
+A thread of Python's does, on behalf of a `Deadline`: it sees how long the call has taken and, once
+the threads of a machine have proved to share memory, who has died (`Lookout`). It says so and ends
+the job.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..errors import XupcError
@@ -60,7 +62,7 @@ class Unguarded:
         if place_in_mpi()[1] > 1:
             time.sleep(OTHERS_WORDS)
             drop_files()
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError, XupcError):
             start_mpi()
             abort_all(status)
 
@@ -164,7 +166,7 @@ class Deadline:
             self._looks = False
 
     def __enter__(self) -> Deadline:
-        threading.Thread(target=self._watch, name="xupc-deadline", daemon=True).start()
+        _Watcher.watch(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -185,7 +187,8 @@ class Deadline:
             f"in {self._stage}\n"
         )
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """Look until all this is over, or something is wrong; the watcher's business."""
         while not self._over.wait(self._tick()):
             with contextlib.suppress(Exception):  # whatever becomes of it, time must be looked at
                 if words := self._wrong():
@@ -227,6 +230,35 @@ class Deadline:
                 return self._lookout.deaths()
             self._lifeline.turn(0)
             return self._lookout.deaths() + [text for _, text in self._lifeline.news]
+
+
+class _Watcher:
+    """The one Python thread that looks for all deadlines, one after the other.
+
+    It is started with the first of them and stays: when the interpreter ends it starts no thread
+    any more (Python 3.12), and finalize has deadlines, too.
+    """
+
+    _thread: threading.Thread | None = None
+    _deadlines: SimpleQueue[Deadline] = SimpleQueue()
+
+    @classmethod
+    def watch(cls, deadline: Deadline) -> None:
+        """Have it looked at from now on."""
+        if cls._thread is None or not cls._thread.is_alive():  # as in a forked child
+            thread = threading.Thread(target=cls._run, name="xupc-deadline", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as e:
+                text = f"{deadline.call}: Python starts no thread here, and xupc needs some: {e}"
+                raise XupcError(text) from e
+            cls._thread = thread
+        cls._deadlines.put(deadline)
+
+    @classmethod
+    def _run(cls) -> None:
+        while True:
+            cls._deadlines.get().watch()
 
 
 def _is_of_mpi(kind: type[BaseException]) -> bool:

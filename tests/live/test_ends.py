@@ -1,0 +1,129 @@
+"""How programs end: without finalize, by sys.exit, with MPI before xupc; and two Python threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from launch import Result
+
+from xupc.engine.native_core import core
+
+ENDS = "tests/live/programs/ways_to_end.py"
+THREADS = "tests/live/programs/python_threads.py"
+ONCE = pytest.mark.once
+NODES = pytest.mark.parametrize("nodes", [None, pytest.param("2,1", marks=ONCE)])
+Live = Callable[..., Result]
+
+
+def said(result: Result) -> list[str]:
+    """The words on stdout: threads may write into one line."""
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "nothing", "late MPI", "late MPI by the program", "late MPI twice", "caught",
+        "Python thread", "MPI.Finalize", "MPI.Finalize in with",
+    ],
+)  # fmt: skip
+@NODES
+def test_a_good_end(live: Live, how: str, nodes: str | None) -> None:
+    result = live(3, ENDS, args=[how], nodes=nodes)
+    assert said(result) == ["over"] * 3, result.report()
+    assert result.stderr == "", result.report()
+
+
+@NODES
+def test_calls_and_objects_at_the_end(live: Live, nodes: str | None) -> None:
+    result = live(3, ENDS, args=["atexit"], nodes=nodes, env={"XUPC_TIMEOUT": "30"})
+    assert said(result).count("called") == 3, result.report()
+    result = live(3, ENDS, args=["objects"], nodes=nodes)
+    assert said(result).count("refused") == 6, result.report()
+
+
+@pytest.mark.skipif(core is None, reason="without the core an exit status is not known at the end")
+@pytest.mark.parametrize(
+    ("how", "value", "status", "words"),
+    [
+        ("sys.exit", "3", 3, "3"),
+        ("raise", "3", 3, "3"),
+        pytest.param("sys.exit", "300", 44, "300", marks=ONCE),
+        pytest.param("sys.exit", "256", 1, "256", marks=ONCE),
+        pytest.param("sys.exit", "-1", 255, "-1", marks=ONCE),
+        pytest.param("sys.exit", "text", 1, "'a text'", marks=ONCE),
+    ],
+)
+@pytest.mark.parametrize("via", ["xupc run", "mpiexec"])
+@NODES
+def test_sys_exit_on_one_thread(
+    live: Live, how: str, value: str, status: int, words: str, via: str, nodes: str | None
+) -> None:
+    result = live(3, ENDS, args=[how, value], nodes=nodes, via=via, expect=status)
+    words = f"thread 1: the end of the program, by SystemExit({words})"
+    assert words in result.stderr, result.report()
+    assert "finalize()" not in result.stderr, result.report()
+
+
+@ONCE
+def test_an_exit_without_a_status_is_a_mismatch(live: Live) -> None:
+    result = live(2, ENDS, args=["sys.exit", "None"], via="xupc run", expect=1)
+    assert "thread 1: the end of the program; thread 0: allv_reduce_all(" in result.stderr
+
+
+@pytest.mark.skipif(core is None, reason="without the core an exit status is not known at the end")
+@pytest.mark.parametrize("how", ["team", "all"])
+def test_sys_exit_elsewhere(live: Live, how: str) -> None:
+    result = live(2, ENDS, args=[how], via="xupc run", expect=3)
+    if how == "team":
+        assert "thread 1 (" in result.stderr, result.report()
+        assert "is in the end of the program, by SystemExit(3)" in result.stderr, result.report()
+    else:
+        assert "Error" not in result.stderr, result.report()
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "words"),
+    [("with", "3", "SystemExit: 3"), ("with", "text", "a text"), ("handler", "", "SystemExit: 3")],
+)
+@pytest.mark.parametrize("via", ["xupc run", "mpiexec"])
+def test_sys_exit_that_ends_the_job_names_its_thread(
+    live: Live, how: str, value: str, words: str, via: str
+) -> None:
+    if how == "handler" and core is None:
+        pytest.skip("without the core an exit status is not known at the end")
+    result = live(2, ENDS, args=[how, value], via=via, expect=1 if value == "text" else 3)
+    assert f"xupc: thread 1 of 2:\n{words}\n" in result.stderr, result.report()
+
+
+@NODES
+def test_mpi_finalize_on_one_thread_is_a_mismatch(live: Live, nodes: str | None) -> None:
+    result = live(3, ENDS, args=["MPI.Finalize on one"], nodes=nodes, via="xupc run", expect=1)
+    assert "thread 1: MPI.Finalize(); the other threads (0, 2): all" in result.stderr
+
+
+@ONCE
+def test_init_after_the_end_of_mpi(live: Live) -> None:
+    result = live(2, ENDS, args=["MPI is over"], expect=1)
+    assert "XupcError: init: MPI has been finalized in this process" in result.stderr
+
+
+@NODES
+def test_a_daemon_thread_inside_a_call_at_the_end(live: Live, nodes: str | None) -> None:
+    result = live(3, ENDS, args=["daemon"], nodes=nodes, via="xupc run", expect=1)
+    assert re.search(r"thread 1: barrier\(|is inside barrier\(", result.stderr), result.report()
+
+
+@pytest.mark.parametrize("kind", ["refused", "nested", "differ", "locked"])
+@NODES
+def test_two_python_threads(live: Live, kind: str, nodes: str | None) -> None:
+    result = live(3, THREADS, args=[kind], nodes=nodes, via="xupc run")
+    assert said(result) == ["over"] * 3, result.report()
+
+
+@NODES
+def test_two_python_threads_on_different_teams(live: Live, nodes: str | None) -> None:
+    result = live(3, THREADS, args=["teams"], nodes=nodes, via="xupc run", expect=1)
+    assert said(result).count("refused") == 3, result.report()
