@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import HeapError
-from ..memory.segment import Segment, attach, create, free_space, shm_dir
+from ..memory.segment import Segment, attach, create, free_space, shm_dir, shortage
 from .live import Waiting
 from .mpi import Link
 from .resync import Condition
@@ -118,7 +118,7 @@ class Agreement:
                 wait = Waiting(self.job, None, "the making of a shared segment")
                 raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
             except OSError as e:
-                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {e}"
+                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(e)}"
         try:
             self.agree_room(why)
         except HeapError:
