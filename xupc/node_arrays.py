@@ -26,7 +26,8 @@ from .fingerprint import fingerprint
 from .memory.segment import Segment, attach, create, shm_dir, shortage
 from .patterns import binomial, chunks, rotate, tree_for
 from .shared import check_dtype
-from .team import Team, resolve
+from .team import TeamState
+from .teams import Team, resolve
 
 __all__ = ["node_array", "node_broadcast"]
 
@@ -288,7 +289,7 @@ class Words:
         The ranks on my node; the first one is its node root's.
     """
 
-    def __init__(self, team: Team, record: Record, signature: int) -> None:
+    def __init__(self, team: TeamState, record: Record, signature: int) -> None:
         self.team = team
         self.record = record
         instance = team.meeting(signature, record)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..plan.steps import SLOT_BYTES, SLOTS
 
 if TYPE_CHECKING:
-    from ..team import Team
+    from ..team import TeamState
 
 __all__ = ["Anywhere", "Bound", "PrivateBound", "SlotBound"]
 
@@ -86,7 +86,7 @@ class Anywhere(Bound):
 
     __slots__ = ("_known", "_team")
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: TeamState) -> None:
         self._team = team
         self._known: dict[tuple[int, int], int] = {}
         self.offset = self.address = self.stride = 0

@@ -48,7 +48,9 @@ class Record:
         How many operations of the call were over when this thread found something wrong.
     """
 
-    __slots__ = ("_arguments", "error", "late", "name", "raised", "shared_error", "title")
+    __slots__ = (
+        "_arguments", "_failed", "error", "late", "name", "raised", "shared_error", "title",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Record:
         self.name = name
         self._arguments = arguments if callable(arguments) else list(arguments)
         self.error: BaseException | None = None
+        self._failed: list[str] | None = None
         self.shared_error = False
         self.raised = ""
         self.late = 0
@@ -95,11 +98,20 @@ class Record:
         """``all_gather(dst=..., nbytes=8)``."""
         return f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
 
+    def settle(self) -> None:
+        """Keep words alone: a record outlives its call, and must not keep what that was given.
+
+        An error's traceback would keep it, too.
+        """
+        self._arguments = self.arguments
+        self._failed, self.error = self._error_text(), None
+
+    def _error_text(self) -> list[str] | None:
+        return self._failed if self.error is None else [type(self.error).__name__, said(self.error)]
+
     def as_data(self) -> dict[str, Any]:
         """For the wire."""
-        error = None
-        if self.error is not None:
-            error = [type(self.error).__name__, said(self.error)]
+        error = self._error_text()
         return {
             "name": self.name,
             "arguments": self.arguments,

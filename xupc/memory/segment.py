@@ -30,6 +30,7 @@ import weakref
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +93,7 @@ class Segment:
 
     def read_only(self) -> memoryview:
         """Another mapping of it, that cannot be written to."""
-        return memoryview(_mapping(self.map_fd, self.nbytes, writable=False))
+        return _bytes(_mapping(self.map_fd, self.nbytes, writable=False))
 
     def discard(self) -> None:
         """Give back all but my mapping, which nobody uses: its pages, name and descriptor."""
@@ -233,7 +234,11 @@ def attach(path: str, nbytes: int) -> Segment:
 def _map(fd: int, path: str, named: bool, nbytes: int) -> Segment:
     array = _mapping(fd, nbytes, writable=True)
     address = int(array.__array_interface__["data"][0])
-    return Segment(fd, path, named, nbytes, memoryview(array), array, address)
+    return Segment(fd, path, named, nbytes, _bytes(array), array, address)
+
+
+def _bytes(array: Any) -> memoryview:
+    return memoryview(array)
 
 
 class _Mapping:
