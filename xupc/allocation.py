@@ -141,6 +141,8 @@ def _agree_room(team: TeamState, lacks: Callable[[], str]) -> None:
     try:
         returns.carry_out(agreement.agree_room(lacks(), returns.count))
     except HeapError:
+        team.job.dropped.relieve(now=True)
+        returns = Returns(team)
         most = agreement.agree([returns.count])[0]
         if not most:
             raise

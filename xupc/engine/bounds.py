@@ -90,11 +90,14 @@ class Anywhere(Bound):
         self._team = team
         self._known: dict[tuple[int, int], int] = {}
         self.offset = self.address = self.stride = 0
-        self.heap = self
-        self.place = self._place
 
-    def _place(self, rank: int, offset: int) -> int:
-        """The address of a byte of a thread on my node."""
+    @property
+    def heap(self) -> Anywhere:
+        """What finds each part's own heap."""
+        return self
+
+    def place(self, rank: int, offset: int) -> int:
+        """Return the address of a byte of a thread on my node."""
         known = self._known.get((rank, offset))
         if known is None:
             address, stride = self._team.job.heap_at(offset).bind(offset)

@@ -54,13 +54,13 @@ class Dropped:
         found = [team for team in self._teams if team.idle and here.issuperset(team.threads)]
         return sorted(found, key=lambda team: team.number)
 
-    def relieve(self) -> None:
-        """Where very many teams are open, drop what only garbage and caches refer to.
+    def relieve(self, *, now: bool = False) -> None:
+        """Drop what only garbage and caches refer to, if very many teams are open, or `now`.
 
         A team in a reference cycle is dropped when Python's collector finds it, which looks at
         the number of objects and knows nothing of descriptors and communicators.
         """
-        if len(self._job.teams) < self._crowd:
+        if len(self._job.teams) < self._crowd and not now:
             return
         empty_caches()
         gc.collect()
