@@ -73,7 +73,9 @@ def all_alloc(
     Returns
     -------
     SharedArray
-        Zero-filled. Acts as a barrier.
+        Zero-filled. Acts as a barrier. The memory stays until `all_free`, also if nothing refers to
+        the array any more, since pointers to it may lie in shared memory. That of a team ends with
+        the team, which an array or pointer in it keeps as a reference to the team does.
 
     Raises
     ------

@@ -165,6 +165,8 @@ class SharedCall(HotCall):  # type: ignore[misc]
 class BoundPlan(HotPlan):  # type: ignore[misc]
     """A collective bound to its data: call it to run it, print it to see its steps.
 
+    It keeps its team and its data; it takes nothing else, and ends with the last reference to it.
+
     Attributes
     ----------
     algorithm : str

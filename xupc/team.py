@@ -285,7 +285,7 @@ class TeamState:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is the `node` or the `roots` of another one."""
+        """True for the `node` and the `roots` of another one."""
         return self.parent is not None and self in self.parent._parts.values()
 
     @property

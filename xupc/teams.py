@@ -21,12 +21,12 @@ __all__ = ["Team", "resolve", "state_of"]
 class Team:
     """A group of threads that make calls together; `xupc.init` returns that of all threads.
 
-    A team that all its threads have dropped without `free` is given back, with its memory, at the
-    next `split`, `all_alloc`, `all_free` or `free` in which all of them take part, at the latest by
-    `finalize`. Dropped means: the thread has no reference to the team, its `node` and `roots`, an
-    array or pointer in its memory, or a plan on it, and its posted calls are over. Views, which are
-    numpy's, stay readable but do not keep it. Reference cycles count as references until Python's
-    collector finds them; `split` calls that when very many teams are open.
+    A team that all its threads have dropped without `free` is given back, with its memory. That
+    is done by the next `split`, `all_alloc`, `all_free` or `free` in which all of them take part,
+    at the latest by `finalize`. Dropped means: the thread has no reference to the team, its `node` and
+    `roots`, an array or pointer in its memory, or a plan on it, and its posted calls are over.
+    Views, which are numpy's, stay readable but do not keep it. Reference cycles count as references
+    until Python's collector finds them; `split` calls that when very many teams are open.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Team:
 
     @property
     def tree(self) -> Tree | ThreadTree:
-        """Which of its threads share a node."""
+        """The node tree: which of its threads share a node."""
         return self.state.tree
 
     @property
@@ -141,7 +141,7 @@ class Team:
         self.state.wait(value)
 
     def __getattr__(self, name: str) -> Any:
-        """What the runtime knows of the team, for xupc's own tools; not for programs."""
+        """Return what the runtime knows of the team, for xupc's own tools; not for programs."""
         if name == "state":
             raise AttributeError(name)
         return getattr(self.state, name)
@@ -168,7 +168,7 @@ TeamState.make_handle = staticmethod(Team)
 
 
 def state_of(team: Any) -> TeamState | None:
-    """What the runtime keeps of a team; None if it is none."""
+    """Return what the runtime keeps of a team; None if it is none."""
     return team.state if isinstance(team, Team) else None
 
 

@@ -104,7 +104,7 @@ class Returns:
                 team.close()
 
     def _same(self, team: TeamState, rows: Sequence[dict[int, list[int]]]) -> bool:
-        """Whether all threads have dropped it, after the same calls on it and my parts of it."""
+        """True if all threads have dropped it, after the same calls on it and my parts of it."""
         return all(
             rows[self._rank(thread)].get(each.number) == self._entries[each.number]
             for each in (team, *team.opened_parts)
@@ -112,7 +112,7 @@ class Returns:
         )
 
     def _agreed_by_all(self, agreed: Sequence[TeamState], most: int) -> list[TeamState]:
-        """Those of which no thread knows a part whose calls differ."""
+        """Return those whose parts have the same calls on all threads."""
         entries = [[team.number, 0, 0, 0] for team in agreed]
         rows = self._gather(entries, most)
         return [
@@ -125,7 +125,7 @@ class Returns:
         return rank
 
     def _gather(self, entries: list[list[int]], most: int) -> list[dict[int, list[int]]]:
-        """Everybody's entries by number, by rank; numbers of teams are positive."""
+        """Return the threads' entries by rank, each by number; numbers of teams are positive."""
         flat = [value for entry in entries for value in entry]
         flat += [0] * (most * _COLUMNS - len(flat))
         found = []

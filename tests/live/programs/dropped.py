@@ -1,4 +1,4 @@
-"""What keeps a team that nobody frees, and what does not; what is left right when it is given back.
+"""Check what keeps a team that is not freed, what does not, and what works when it is given back.
 
 Argument: "differ" for calls that differ on a dropped team, which `finalize` has to report.
 """

@@ -93,7 +93,7 @@ alive: list[Any] = []  # of `dropped`
 
 
 def dropped(k: int, kept: Kept) -> None:
-    """Teams that nobody frees: each thread drops them in an order of its own.
+    """Make teams that are not freed: each thread drops them in an order of its own.
 
     The first thread has no collector of garbage, the last one needs it.
     """
