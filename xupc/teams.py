@@ -23,8 +23,8 @@ class Team:
 
     A team that all its threads have dropped without `free` is given back, with its memory. That
     is done by the next `split`, `all_alloc`, `all_free` or `free` in which all of them take part,
-    at the latest by `finalize`. Dropped means: the thread has no reference to the team, its `node` and
-    `roots`, an array or pointer in its memory, or a plan on it, and its posted calls are over.
+    at the latest by `finalize`. Dropped means: the thread has no reference to the team, its `node`
+    and `roots`, an array or pointer in its memory, or a plan on it; its posted calls are over.
     Views, which are numpy's, stay readable but do not keep it. Reference cycles count as references
     until Python's collector finds them; `split` calls that when very many teams are open.
 
