@@ -252,14 +252,14 @@ def under_limits() -> None:
             team = world.split(0)
         team.barrier()
         assert len(os.listdir("/proc/self/fd")) <= used + 2
-        words = ("ulimit -n", "team.free()")
-        teams = []
-
-        def many() -> None:
-            while True:
+        teams, refused, words = [], "", {"team.free()"}
+        while not refused:
+            try:
                 teams.append(world.split(0))
-
-        raises(xupc.HeapError, words, many)
+            except xupc.XupcError as e:  # Open MPI may run out of them first, for its windows
+                refused = str(e)
+                words |= {"ulimit -n"} if isinstance(e, xupc.HeapError) else set()
+        assert all(text in refused for text in words), refused
         assert len(teams) >= 24, "a team costs more than a descriptor"
     del team
     teams.clear()
