@@ -82,6 +82,13 @@ class Team:
             self._parts[name] = None if part is None else Team(part, self._hold)
         return self._parts[name]
 
+    @property
+    def parent(self) -> Team | None:
+        """The team that it is a part of, else that of all threads; None: it is that one."""
+        parent = self.state.parent
+        team: Team | None = None if parent is None else parent.public()
+        return team
+
     def rank_of(self, thread: int) -> int | None:
         """The rank of a thread, None if it is not in the team."""
         return self.state.rank_of(thread)
