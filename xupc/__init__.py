@@ -93,7 +93,7 @@ from .shared import (
     memset,
     pointer_dtype,
 )
-from .team import Team
+from .teams import Team
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
 from .values import (
     allav_broadcast,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -11,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from . import runtime
 from .arguments import as_integer, describe
+from .engine.dropped import Returns
 from .engine.native_core import invalidate
 from .engine.reports import Record
 from .errors import HeapError, XupcError, show, show_dtype
@@ -24,7 +26,8 @@ from .shared import (
     check_dtype,
     pointer_to,
 )
-from .team import Team, resolve
+from .team import TeamState
+from .teams import Team, resolve, state_of
 
 __all__ = ["all_alloc", "all_free", "alloc", "free", "global_alloc"]
 
@@ -70,7 +73,9 @@ def all_alloc(
     Returns
     -------
     SharedArray
-        Zero-filled. Acts as a barrier.
+        Zero-filled. Acts as a barrier. The memory stays until `all_free`, also if nothing refers to
+        the array any more, since pointers to it may lie in shared memory. That of a team ends with
+        the team, which an array or pointer in it keeps as a reference to the team does.
 
     Raises
     ------
@@ -98,10 +103,10 @@ def all_alloc(
         offset = _collective_room(on, nbytes, n, kind, block)
         if on.parent is None:
             return SharedArray(on.heap.adopt(offset, n, kind, block))
-        return SharedArray(on.heap.adopt(offset, n, kind, block, on, on.threads))
+        return SharedArray(on.heap.adopt(offset, n, kind, block, on.public(), on.threads))
 
 
-def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
+def _collective_room(team: TeamState, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
     """An offset whose pages every thread has taken; HeapError on all of them."""
     job = team.job
     heap = team.heap
@@ -112,7 +117,7 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
         for thread in job.machine
         if (rank := team.rank_of(thread)) is not None
     }
-    team.agreement.agree_room(heap.room_for(parts.values(), "all_alloc") or "")
+    _agree_room(team, lambda: heap.room_for(parts.values(), "all_alloc") or "")
     offset = heap.find_room(nbytes)
     if offset is None:
         offset = heap.grow(nbytes)
@@ -132,7 +137,22 @@ def _collective_room(team: Team, nbytes: int, n: int, dtype: np.dtype[Any], bloc
     return offset
 
 
-def _reap(team: Team) -> None:
+def _agree_room(team: TeamState, lacks: Callable[[], str]) -> None:
+    """HeapError on every thread if one lacks room, when dropped teams have been given back."""
+    returns, agreement = Returns(team), team.agreement
+    try:
+        returns.carry_out(agreement.agree_room(lacks(), returns.count))
+    except HeapError:
+        team.job.dropped.relieve(now=True)
+        returns = Returns(team)
+        most = agreement.agree([returns.count])[0]
+        if not most:
+            raise
+        returns.carry_out(most)
+        agreement.agree_room(lacks())
+
+
+def _reap(team: TeamState) -> None:
     """Release quarantined memory that no thread views any more."""
     heap = team.heap
     if not heap.quarantined:
@@ -181,7 +201,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
     world = runtime.world()
     on = world  # of what was allocated on a team, that team
     with contextlib.suppress(TypeError):
-        on = as_address(x)[0].team or world
+        on = state_of(as_address(x)[0].team) or world
     on.enter("all_free")
     record = Record("all_free", [("x", describe(x))])
     try:
@@ -202,9 +222,12 @@ def all_free(x: SharedArray | SharedPointer) -> None:
                 raise on.job.agree(allocation.freed("all_free", "x"))
             return None
         heap = on.heap
-        viewed = on.agreement.agree([int(heap.viewed_anywhere(offset, heap.size_of(offset)))])[0]
+        returns = Returns(on)
+        mine = int(heap.viewed_anywhere(offset, heap.size_of(offset)))
+        viewed, most = on.agreement.agree([mine, returns.count])
         heap.retire(allocation, bool(viewed))
         _reap(on)
+        returns.carry_out(most)
         return None
 
 

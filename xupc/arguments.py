@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from .ops import Op
 from .shared import SharedArray, as_address
 
 __all__ = [
-    "as_integer", "asks_in_place", "describe", "flags_text", "func_name", "op_name",
-    "signature_of",
+    "as_integer", "asks_in_place", "describe", "describing", "flags_text", "func_name",
+    "op_name", "signature_of",
 ]  # fmt: skip
 
 _BITS = 256  # of an int argument: enough for a message to say what it is
@@ -57,11 +58,20 @@ def as_integer(value: Any, call: str, argument: str) -> int:
 
 def describe(x: Any) -> str:
     """Return an operand as text, the same on every thread."""
+    return describing(x)()
+
+
+def describing(x: Any) -> Callable[[], str]:
+    """Return what makes the text later; it keeps no shared memory."""
     try:
         allocation, thread, offset = as_address(x)
     except TypeError:
-        return show(x)
-    return f"thread {thread} offset {offset} ({allocation.nelems} x {allocation.dtype})"
+        return partial(show, x)
+    return partial(_place_text, thread, offset, allocation.nelems, allocation.dtype)
+
+
+def _place_text(thread: int, offset: int, nelems: int, dtype: np.dtype[Any]) -> str:
+    return f"thread {thread} offset {offset} ({nelems} x {dtype})"
 
 
 def asks_in_place(

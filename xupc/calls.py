@@ -22,7 +22,8 @@ from .fingerprint import fingerprint
 from .flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from .handles import Handle, post
 from .shared import Allocation, as_address
-from .team import Team, resolve
+from .team import TeamState
+from .teams import resolve
 
 __all__ = [
     "BoundPlan", "HotCall", "Opened", "Prepared", "SharedCall", "SharedPlan",
@@ -36,7 +37,7 @@ HotPlan: Any = python_engine.HotPlan if core is None else core.HotPlan
 class Opened:
     """A call of which team and flags are known; `full` has all of them filled in."""
 
-    team: Team
+    team: TeamState
     full: int
     record: Record
 
@@ -164,15 +165,18 @@ class SharedCall(HotCall):  # type: ignore[misc]
 class BoundPlan(HotPlan):  # type: ignore[misc]
     """A collective bound to its data: call it to run it, print it to see its steps.
 
+    It keeps its team and its data; it takes nothing else, and ends with the last reference to it.
+
     Attributes
     ----------
     algorithm : str
         Begins ``pull``, ``push`` or ``multicore``; empty where nothing moves.
     """
 
-    def __init__(self, name: str, team: Team, instance: Any, *, posted: bool) -> None:
+    def __init__(self, name: str, team: TeamState, instance: Any, *, posted: bool) -> None:
         self.name = name
         self.team = team
+        self._hold = team.hold  # a plan keeps the team that it is on
         self.instance = instance
         self.algorithm: str = "" if instance is None else instance.plan.algorithm
         self._posted = posted

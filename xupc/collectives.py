@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import as_integer, asks_in_place, describe, flags_text, signature_of
+from .arguments import (
+    as_integer,
+    asks_in_place,
+    describe,
+    describing,
+    flags_text,
+    signature_of,
+)
 from .calls import Prepared, SharedCall, SharedPlan
 from .engine.bounds import Bound
 from .engine.reports import Record
@@ -22,7 +29,8 @@ from .lists import List, permutation
 from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
-from .team import Team
+from .team import TeamState
+from .teams import Team
 
 __all__ = [
     "Collective",
@@ -93,7 +101,12 @@ class Checked(Listed):
 
 
 def smallest_parts(
-    allocation: Allocation, thread: int, team: Team, call: str, argument: str, every: bool = True
+    allocation: Allocation,
+    thread: int,
+    team: TeamState,
+    call: str,
+    argument: str,
+    every: bool = True,
 ) -> Sequence[int]:
     """Threads such that what fits their parts fits those of all the team, and `thread`'s.
 
@@ -117,7 +130,7 @@ Given = tuple[str, Any, Shape]
 """An operand of a call as it was given: its name, what it is, what it has to be."""
 
 def check_blocks(
-    call: str, operands: Sequence[Given], nbytes: Any, team: Team, *, in_place: bool = False
+    call: str, operands: Sequence[Given], nbytes: Any, team: TeamState, *, in_place: bool = False
 ) -> tuple[list[Target], int, int]:
     """Check all operands of a call, and its nbytes.
 
@@ -161,7 +174,7 @@ def _own_is_shared(
     return len({*places}) == 1
 
 
-def _target(call: str, argument: str, x: Any, shape: Shape, n: int, team: Team) -> Target:
+def _target(call: str, argument: str, x: Any, shape: Shape, n: int, team: TeamState) -> Target:
     try:
         allocation, thread, offset = as_address(x)
     except TypeError as e:
@@ -253,11 +266,11 @@ class Collective(SharedCall):
         listed: List | None = None,
     ) -> Checked:
         """Check everything that all collectives have."""
-        call, given = self.__name__, operands
+        call, texts = self.__name__, [(name, describing(x)) for name, x, _ in operands]
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                *((name, describe(x)) for name, x, _ in given),
+                *((name, text()) for name, text in texts),
                 *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", show(nbytes)),
                 ("flags", flags_text(flags)),
@@ -282,7 +295,7 @@ class Collective(SharedCall):
     def _rooted(self) -> bool:
         return self.dst.rooted or self.src.rooted
 
-    def _in_place(self, operands: Sequence[Given], full: int, team: Team) -> bool:
+    def _in_place(self, operands: Sequence[Given], full: int, team: TeamState) -> bool:
         """Whether a call is one in place; FlagError if it cannot be."""
         (_, dst, _), (_, src, _) = operands
         first = team.threads[0]
@@ -399,7 +412,7 @@ class InPlace(Collective):
     buf : SharedArray or SharedPointer
         Taken as an address, an array for its element 0; its thread is the root."""
 
-    def _in_place(self, operands: Sequence[Given], full: int, team: Team) -> bool:
+    def _in_place(self, operands: Sequence[Given], full: int, team: TeamState) -> bool:
         if full & IN_PLACE:
             raise FlagError(f"{self.__name__}: flags: IN_PLACE is what it always does")
         return False

@@ -17,6 +17,8 @@ class Handle:
 
     What the call's IN flags say of its data counts from posting, what the OUT flags say
     holds when `wait` or a true `test` returns. An error of the call is raised by those.
+    A handle keeps the memory that its call uses, and so the team of that. A call whose handle is
+    dropped goes on to its end, with a warning; then all that it used can be given back.
     """
 
     __slots__ = ("__weakref__", "_completed", "_pending")

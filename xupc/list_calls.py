@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from .calls import Opened, Prepared, SharedCall
 from .engine.job import Settling
+from .engine.native_core import caches
 from .engine.resync import Condition
 from .handles import Handle
 from .lists import List, contents, lasting
@@ -34,6 +35,8 @@ __all__ = ["ListCall", "Listed", "after_reading"]
 _COPIED = (list, np.ndarray)
 CALLS = 64
 """How many calls are remembered."""
+TEAM_CALLS = 4
+"""How many of them on memory of teams: while one is remembered, its team is not given back."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,11 @@ class Listed(Opened):
     def where(self) -> list[int]:
         """Where its shared lists are."""
         return [v for listed in self.lists for v in (len(listed.where), *listed.where)]
+
+    @property
+    def keeps_team(self) -> bool:
+        """Whether it uses memory of a team, which is there as long as something refers to it."""
+        return any(not allocation.of_world for allocation in self.allocations)
 
 
 @dataclass(slots=True)
@@ -172,6 +180,7 @@ class ListCall(SharedCall):
 
     def __init__(self) -> None:
         self._known: dict[Any, Remembered] = {}
+        caches.append(self._known.clear)
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Listed:
         """Check what is known before any list is read."""
@@ -223,9 +232,13 @@ class ListCall(SharedCall):
             self.remember(args, instance, kwargs)
             return
         # what was freed is not to be kept alive
-        self._known = {k: known for k, known in self._known.items() if known.usable}
-        if len(self._known) >= CALLS:
-            self._known.pop(next(iter(self._known)))
+        of_teams = [k for k, known in self._known.items() if known.call.keeps_team]
+        gone = [k for k, known in self._known.items() if not known.usable]
+        if call.keeps_team:
+            gone += of_teams[: max(0, len(of_teams) + 1 - TEAM_CALLS)]
+        gone += list(self._known)[: max(0, len(self._known) + 1 - CALLS)]
+        for k in gone:
+            self._known.pop(k, None)
         self._known[key] = Remembered(arguments, call, instance, copies, shared)
 
     def _frozen(self, call: Listed) -> Prepared:
@@ -245,12 +258,12 @@ class ListCall(SharedCall):
         """
         lists = call.shared_lists
         if not lists:
-            return Prepared(call, call.allocations, self._read(call, call.sync))
+            return Prepared(call, call.allocations, self._bound_to_lists(call, call.sync))
         sync = call.sync if frozen else after_reading(call.sync)
         if elements:
             for listed, read in zip(lists, elements, strict=True):
                 listed.brought = read
-            return Prepared(call, call.allocations, self._read(call, sync))
+            return Prepared(call, call.allocations, self._bound_to_lists(call, sync))
         reading = self._reading(call)
         reading.read = lambda: self._read_when_met(call, sync)
         return reading
@@ -258,7 +271,13 @@ class ListCall(SharedCall):
     def _read_when_met(self, call: Listed, sync: tuple[str, str]) -> Any:
         if any(listed.brought is None for listed in call.shared_lists):
             call.team.job.engine.expect_reads(call.team)
-        return self._read(call, sync)
+        return self._bound_to_lists(call, sync)
+
+    def _bound_to_lists(self, call: Listed, sync: tuple[str, str]) -> Any:
+        instance = self._read(call, sync)
+        if call.keeps_team:
+            call.record.settle()
+        return instance
 
     def _again(self, known: Remembered) -> list[NDArray[Any]]:
         """What the shared lists of a remembered call hold now."""

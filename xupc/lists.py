@@ -17,7 +17,7 @@ from .errors import AffinityError, OverlapError, show
 from .shared import SharedArray, SharedPointer, extent, read_elements
 
 if TYPE_CHECKING:
-    from .team import Team
+    from .team import TeamState
 
 __all__ = ["List", "contents", "lasting", "permutation"]
 
@@ -127,7 +127,7 @@ class List:
             raise ValueError(f"{call}: {self.name}: expected {what}, got {n}")
         return given
 
-    def check(self, call: str, team: Team, offset: int, nbytes: int) -> None:
+    def check(self, call: str, team: TeamState, offset: int, nbytes: int) -> None:
         """What can be said before it may be read; the call overwrites `nbytes` from `offset` on.
 
         One int for each thread of the team is expected.

@@ -10,7 +10,6 @@ a node root's segment is, and whether it is there on all nodes.
 
 from __future__ import annotations
 
-import mmap
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -24,10 +23,11 @@ from .engine.mpi import DATA, Grid
 from .engine.reports import Record
 from .errors import HeapError, show, show_dtype
 from .fingerprint import fingerprint
-from .memory.segment import Segment, attach, create, shm_dir
+from .memory.segment import Segment, attach, create, shm_dir, shortage
 from .patterns import binomial, chunks, rotate, tree_for
 from .shared import check_dtype
-from .team import Team, resolve
+from .team import TeamState
+from .teams import Team, resolve
 
 __all__ = ["node_array", "node_broadcast"]
 
@@ -177,7 +177,7 @@ def _pickled(array: Array, dtype: np.dtype[Any], call: str) -> bytes:
 
 
 def _ndarray(
-    memory: mmap.mmap | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
+    memory: memoryview | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
 ) -> Array:
     """An array that alone keeps the mapping; of an empty one there is none."""
     if memory is None:
@@ -193,7 +193,7 @@ def _ndarray(
 # --- a node's segment ---------------------------------------------------------------------------
 def _node_segment(
     words: Words, nbytes: int, call: str, *, read_only: bool = False
-) -> tuple[Segment, mmap.mmap] | tuple[None, None]:
+) -> tuple[Segment, memoryview] | tuple[None, None]:
     """A segment that all threads of my node have mapped, its pages taken; Nones if empty.
 
     And the mapping that the user's array keeps: the same one, or if `read_only` another, which
@@ -205,7 +205,7 @@ def _node_segment(
         return None, None
     words.agree(_no_room(words, nbytes, call))
     segment, why = _shared(words, nbytes, call)
-    memory: mmap.mmap | None = None
+    memory: memoryview | None = None
     if segment is not None and not why:
         why = _take_share(words, segment)
         try:
@@ -240,7 +240,7 @@ def _no_room(words: Words, nbytes: int, call: str) -> str:
 
 
 def _unmapped(nbytes: int, error: OSError, call: str) -> str:
-    return f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {error}"
+    return f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(error)}"
 
 
 def _shared(words: Words, nbytes: int, call: str) -> tuple[Segment | None, str]:
@@ -289,7 +289,7 @@ class Words:
         The ranks on my node; the first one is its node root's.
     """
 
-    def __init__(self, team: Team, record: Record, signature: int) -> None:
+    def __init__(self, team: TeamState, record: Record, signature: int) -> None:
         self.team = team
         self.record = record
         instance = team.meeting(signature, record)

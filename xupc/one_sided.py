@@ -28,7 +28,8 @@ from .engine.live import Waiting
 from .memory.allocation import Bytes
 from .patterns import chunks
 from .shared import SharedArray, SharedPointer
-from .team import Team, resolve
+from .team import TeamState
+from .teams import Team, resolve
 
 __all__ = ["broadcast", "exchange", "gather", "scatter"]
 
@@ -118,7 +119,7 @@ def exchange(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None)
 class _Operand:
     """Where an operand is."""
 
-    def __init__(self, target: Target, team: Team) -> None:
+    def __init__(self, target: Target, team: TeamState) -> None:
         self.offset = target.offset
         self.place = team.threads[target.rank], target.offset
 

@@ -28,7 +28,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from .team import Team
+    from .team import TeamState
 
 __all__ = [
     "FARTHEST",
@@ -168,7 +168,7 @@ class Side(Protocol):
     def operands(self) -> dict[str, SharedPointer]:
         """A pointer into each allocation that was looked at, by the argument's name."""
 
-    def prepare(self, call: str, team: Team, count: int) -> None:
+    def prepare(self, call: str, team: TeamState, count: int) -> None:
         """Check what can be said before lists may be read; `count` entries are needed."""
 
     def places(self, call: str, which: Ints) -> Places:
@@ -193,7 +193,7 @@ class Single:
     def arguments(self) -> list[tuple[str, str]]:
         return [(self.name, describe(self.given))]
 
-    def prepare(self, call: str, team: Team, count: int) -> None:
+    def prepare(self, call: str, team: TeamState, count: int) -> None:
         self.operands = {self.name: _base(self.given, call, self.name, team)}
 
     def places(self, call: str, which: Ints) -> Places:
@@ -228,7 +228,7 @@ class Displaced:
             (self.listed.name, str(self.listed)),
         ]
 
-    def prepare(self, call: str, team: Team, count: int) -> None:
+    def prepare(self, call: str, team: TeamState, count: int) -> None:
         p = _base(self.given, call, self.name, team)
         blocksize, typesize = p.blocksize, p.dtype.itemsize
         if self.typesize is not None:
@@ -295,7 +295,7 @@ class Pointers(Entered):
     def arguments(self) -> list[tuple[str, str]]:
         return [(self.name, str(self))]
 
-    def prepare(self, call: str, team: Team, count: int) -> None:
+    def prepare(self, call: str, team: TeamState, count: int) -> None:
         if self.shared is None and isinstance(self.given, SharedArray | SharedPointer):
             raise TypeError(f"{call}: {self.name}: expected a list of pointers")
         self.enter(call, count, "pointers")
@@ -395,7 +395,7 @@ def _record_text(record: tuple[int, ...]) -> str:
     return f"thread {record[1]} offset {record[4]}" if record[0] else "None"
 
 
-def _base(x: Any, call: str, name: str, team: Team) -> SharedPointer:
+def _base(x: Any, call: str, name: str, team: TeamState) -> SharedPointer:
     """The pointer that dst or src stands for; an array for the start of its part there."""
     try:
         allocation, _, _ = as_address(x)

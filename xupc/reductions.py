@@ -18,7 +18,7 @@ from .algorithms.reduction import Reduction
 from .arguments import (
     as_integer,
     asks_in_place,
-    describe,
+    describing,
     flags_text,
     func_name,
     op_name,
@@ -38,7 +38,8 @@ from .memory.allocation import Allocation
 from .ops import Op
 from .plan.steps import Plan
 from .shared import SharedArray, SharedPointer
-from .team import Team
+from .team import TeamState
+from .teams import Team
 
 __all__ = [
     "Computation",
@@ -100,7 +101,7 @@ class Operand:
         return self.allocation.serial, self.rank, self.offset, self.phase
 
     @classmethod
-    def of(cls, x: Any, name: str, call: str, team: Team) -> Operand:
+    def of(cls, x: Any, name: str, call: str, team: TeamState) -> Operand:
         """Check that it is shared data on a thread of the team."""
         length = None
         thread = x.thread if isinstance(x, SharedPointer) else 0
@@ -199,12 +200,12 @@ class Computation(SharedCall):
         team: Team | None = None,
     ) -> Prepared:
         """Check everything and bind a plan."""
-        call = self.__name__
+        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
 
         def arguments() -> list[tuple[str, str]]:
             return [
-                ("dst", _describe(dst)),
-                ("src", _describe(src)),
+                ("dst", to_text()),
+                ("src", of_text()),
                 ("op", op_name(op)),
                 ("nelems", show(nelems)),
                 ("blk_size", show(blk_size)),
@@ -237,7 +238,7 @@ class Computation(SharedCall):
 
     # -- arguments -----------------------------------------------------------------------
     def _asks_in_place(
-        self, dst: Any, src: Any, blk_size: Any, full: int, team: Team
+        self, dst: Any, src: Any, blk_size: Any, full: int, team: TeamState
     ) -> bool:
         """Whether the call is one in place; FlagError if it cannot be."""
         call = self.__name__
@@ -262,7 +263,7 @@ class Computation(SharedCall):
         blk_size: Any,
         kernel: kernels.Kernel,
         full: int,
-        team: Team,
+        team: TeamState,
     ) -> Reduction | Running:
         call, form = self.__name__, self.form
         if dst.dtype != src.dtype:
@@ -357,7 +358,7 @@ class Computation(SharedCall):
             yield from (x.first, x.phase, x.blocksize, x.nelems)
 
     def _plan_of(
-        self, team: Team, spec: Reduction | Running, kernel: kernels.Kernel, full: int
+        self, team: TeamState, spec: Reduction | Running, kernel: kernels.Kernel, full: int
     ) -> Plan:
         """The team's cached plan."""
         sync = sync_modes(full)
@@ -392,10 +393,16 @@ def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
 
 def _describe(x: Any) -> str:
     """An operand as text: all of it that has to be the same on all threads."""
-    text = describe(x)
-    if isinstance(x, SharedArray | SharedPointer):
-        text += f" phase {getattr(x, 'phase', 0)} of blocks of {x.blocksize} {x.dtype}"
-    return text
+    return _describing(x)()
+
+
+def _describing(x: Any) -> Callable[[], str]:
+    """What makes the text later; it keeps no shared memory."""
+    text = describing(x)
+    if not isinstance(x, SharedArray | SharedPointer):
+        return text
+    phase, blocksize, dtype = getattr(x, "phase", 0), x.blocksize, x.dtype
+    return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"
 
 
 all_reduce = Computation(

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import shared
 from .arguments import as_integer
+from .engine.dropped import Hold
 from .engine.job import Job, Settings
 from .engine.mpi import Link, end_mpi, place_in_mpi
 from .engine.native_core import core, invalidate
@@ -21,7 +22,8 @@ from .errors import CollectiveMismatchError, NotInitializedError, XupcError, sho
 from .fingerprint import fingerprint
 from .selection import Table
 from .selection_file import find, load
-from .team import Team
+from .team import TeamState
+from .teams import Team
 
 __all__ = ["finalize", "init", "settings_of", "world"]
 
@@ -32,13 +34,13 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 _HEAP = 1 << 46  # bytes; no heap is larger
 
-_world: Team | None = None
+_world: TeamState | None = None
 _halfway: Job | None = None  # whose start, or end, has begun and not come to its own end
 _failed: BaseException | None = None  # what the program has not caught
 _hooked = False
 
 
-def world() -> Team:
+def world() -> TeamState:
     """The team of all threads.
 
     Raises
@@ -53,7 +55,7 @@ def world() -> Team:
     return team
 
 
-def threads() -> Team:
+def threads() -> TeamState:
     """The team of all threads, to ask for their number and mine: of a broken job, too.
 
     Raises
@@ -121,7 +123,7 @@ def init(
         explicit = (heap_size, nodes, timeout) != (None, None, None) or comm is not None
         if explicit and (other := _world.job.differs(settings, comm)):
             raise ValueError(f"init: xupc is initialized already, with another {other}")
-        return _world
+        return _handle(_world)
     _install_hooks()
     job = _halfway = Job(settings)
     try:
@@ -130,8 +132,8 @@ def init(
         _failed = e
         raise
     _halfway = None
-    _world = Team.world(job, job.prepared)
-    job.heap.world = _world
+    _world = TeamState.world(job, job.prepared)
+    job.heap.world = Team(_world, Hold())
     job.heap.alive = job.check
     job.heap.find = job.heap_at
     shared.set_memory(job.heap)
@@ -141,7 +143,12 @@ def init(
         )
     job.network.before_end(_before_mpi_ends)
     _world.meet(fingerprint("init"), Record("init"))
-    return _world
+    return _handle(_world)
+
+
+def _handle(world: TeamState) -> Team:
+    team: Team = world.job.heap.world
+    return team
 
 
 def _agree_table(link: Link) -> Table:

@@ -20,7 +20,7 @@ from .engine.reports import Record
 from .errors import CollectiveMismatchError, show
 from .ops import Op
 from .shared import SharedPointer
-from .team import Team, resolve
+from .teams import Team, resolve
 from .values import DOCS, FORMS, ArrayCall, Permute
 
 __all__ = [
@@ -134,11 +134,11 @@ class Scalars:
 
     def fail(self, error: Exception, team: Team | None, *, late: bool = False) -> Any:
         """A bad argument, in step with the other threads; `late`: known when the call is over."""
-        team, _ = resolve(team, self.__name__)
-        team.enter(self.__name__)
+        on, _ = resolve(team, self.__name__)
+        on.enter(self.__name__)
         record = Record(self.__name__)
         record.late = int(late)
-        return team.fail(error, record)
+        return on.fail(error, record)
 
     def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
         """The type that all of some values have, and they as an array."""

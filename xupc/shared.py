@@ -84,7 +84,9 @@ class SharedPointer:
     Pointers come from ``xupc.alloc``, ``xupc.global_alloc`` and ``array + i``. They pickle.
     """
 
-    __slots__ = ("_addr", "_allocation", "_blocksize", "_dtype", "_phase", "_rank")
+    __slots__ = (
+        "__weakref__", "_addr", "_allocation", "_blocksize", "_dtype", "_phase", "_rank",
+    )  # fmt: skip
 
     __array_ufunc__ = None  # so that np.int64(3) + p comes to __radd__
     __iter__ = None  # a pointer has no end

@@ -19,7 +19,7 @@ from .shared import Run, read_run, runs_within
 if TYPE_CHECKING:
     from .engine.reports import Record
     from .lists import List
-    from .team import Team
+    from .team import TeamState
 
 __all__ = ["Bringing"]
 
@@ -37,12 +37,12 @@ class Bringing:
     """
 
     @classmethod
-    def of(cls, team: Team, lists: Sequence[List]) -> Bringing | None:
+    def of(cls, team: TeamState, lists: Sequence[List]) -> Bringing | None:
         """If it can be done and is needed."""
         bringing = cls(team, lists) if team.spans_nodes and lists else None
         return bringing if bringing is not None and bringing.even else None
 
-    def __init__(self, team: Team, lists: Sequence[List]) -> None:
+    def __init__(self, team: TeamState, lists: Sequence[List]) -> None:
         self.team = team
         self.lists = lists
         self._rank = {thread: rank for rank, thread in enumerate(team.threads)}

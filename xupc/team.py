@@ -1,4 +1,4 @@
-"""Teams: threads that make collective calls together, and their barriers.
+"""What the runtime knows of a team, and its barriers; `xupc.teams.Team` is what programs hold.
 
 A team owns what its calls share: the running fingerprint and operation number (in
 the core), its plans, and where its messages go.
@@ -7,16 +7,18 @@ the core), its plans, and where its messages go.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from bisect import insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import algorithms
 from .arguments import as_integer
 from .engine import python as python_engine
 from .engine.bounds import Bound, SlotBound
+from .engine.dropped import Hold, Returns
 from .engine.ground import TEAMS, Ground
 from .engine.job import Settling
 from .engine.live import HOT_NS, Waiting
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from .engine.job import Job
     from .engine.kernels import Kernel
 
-__all__ = ["Team", "resolve"]
+__all__ = ["TeamState"]
 
 T = TypeVar("T")
 
@@ -76,8 +78,11 @@ class Recent(Generic[T]):
         self._kept.clear()
 
 
-class Team:
-    """A group of threads that make calls together; `xupc.init` returns that of all threads.
+class TeamState:
+    """A team as the runtime keeps it, until all its threads give it back.
+
+    It has no reference to the program's `Team`, so that a program that drops that one drops the
+    team: see `xupc.engine.dropped`.
 
     Attributes
     ----------
@@ -87,15 +92,22 @@ class Team:
         Thread ids by rank.
     tree : Tree or ThreadTree
         Which of them share a node.
+    parent : TeamState or None
+        Of `node` and `roots`, the team that they are a part of; of others the world; None: it is
+        the world.
+    handle
+        The program's `Team`, while there is one.
     """
 
     def __init__(
-        self, job: Job, table: Table, threads: Sequence[int], parent: Team | None = None
+        self, job: Job, table: Table, threads: Sequence[int], parent: TeamState | None = None
     ) -> None:
         self.job = job
         self.table = table
         self.threads = threads
         self.parent = parent
+        self.handle: Callable[[], Any] = _nothing
+        self._hold: Callable[[], Hold | None] = _nothing
         self.size = len(threads)
         self.rank = threads.index(job.me)
         world = parent is None
@@ -124,8 +136,9 @@ class Team:
         self.differences = Differences(self)
         self.behind = Behind(self)
         self.settled: dict[int, int] = {}  # which led call a thread of another node has left
-        self._plans: Recent[Plan] = Recent(PLANS, lambda plan: self._programs.pop(id(plan), None))
         self._programs: dict[int, Any] = {}
+        programs = self._programs
+        self._plans: Recent[Plan] = Recent(PLANS, lambda plan: programs.pop(id(plan), None))
         self.instances: Recent[Any] = Recent(INSTANCES)  # of calls on private arrays
         self._barriers: dict[Any, Any] = {}
         self._titles: dict[str, int] = {}
@@ -134,10 +147,10 @@ class Team:
         self._buffer_taken = False
         self.freed = False
         self._ground: Ground | None = None
-        self._parts: dict[str, Team | None] = {}
+        self._parts: dict[str, TeamState | None] = {}
 
     @classmethod
-    def world(cls, job: Job, table: Table) -> Team:
+    def world(cls, job: Job, table: Table) -> TeamState:
         """The team of all threads."""
         team = cls(job, table, range(job.threads))
         job.tuning = team.tuning
@@ -152,6 +165,8 @@ class Team:
         self.link = ground.link
         self.agreement = ground.agreement
         self.heap = ground.heap
+        if self.parent is not None:
+            self.heap.dealt_over = weakref.WeakMethod(self.public)
         self.core = self._make_core(ground)
         self.core.blocked = self.job.blocks(self)
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
@@ -246,19 +261,40 @@ class Team:
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Team cannot be pickled or copied: send its `threads`")
+    # -- what programs have of it ----------------------------------------------------------
+    @property
+    def hold(self) -> Hold | None:
+        """What keeps it from being given back; None if this thread's program has dropped it."""
+        owner = self
+        while owner.is_part:
+            assert owner.parent is not None
+            owner = owner.parent
+        return owner._hold()
 
-    def __enter__(self) -> Team:
-        return self
+    make_handle: Callable[[TeamState, Hold], Any]
+    """`Team`, which is made of this."""
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        if self.parent is None:
-            from . import runtime
+    def held_by(self, hold: Hold) -> None:
+        """Note when this has gone: then this thread's program has nothing of the team any more."""
+        self._hold = weakref.ref(hold, lambda _: self.job.dropped.note(self))
 
-            runtime.leave(kind, value, traceback)
-        elif kind is None and not self.freed:
-            self.free()
+    def public(self) -> Any:
+        """The program's `Team`, a new one if need be; None if the program has dropped it."""
+        handle, hold = self.handle(), self.hold
+        return self.make_handle(self, hold) if handle is None and hold is not None else handle
+
+    @property
+    def is_part(self) -> bool:
+        """True for the `node` and the `roots` of another one."""
+        return self.parent is not None and self in self.parent._parts.values()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call of it, or of its parts, is under way, and none has to be reported."""
+        return all(
+            not team.queue and team.notified is None and team._failure is None
+            for team in (self, *self.opened_parts)
+        )
 
     @cached_property
     def places(self) -> dict[int, int]:
@@ -272,40 +308,20 @@ class Team:
         """Which of its threads share a node."""
         return self.rank_tree if self.parent is None else ThreadTree(self.rank_tree, self.threads)
 
-    @property
-    def node(self) -> Team:
-        """The threads of my node. Costs nothing until it is used."""
-        team = self._part("node", self.rank_tree.members(self.node_number))
-        assert team is not None
-        return team
-
-    @property
-    def roots(self) -> Team | None:
-        """All node roots; None elsewhere. Costs nothing until it is used."""
-        return self._part("roots", self.rank_tree.node_roots)
-
-    def _part(self, name: str, ranks: Any) -> Team | None:
+    def part(self, name: str) -> TeamState | None:
+        """Its `node` or its `roots`; None if I am not in that. Costs nothing until it is used."""
         if name not in self._parts:
+            here = self.rank_tree.members(self.node_number)
+            ranks = here if name == "node" else self.rank_tree.node_roots
             threads = tuple(self.threads[rank] for rank in ranks.tolist())
             mine = self.job.me in threads
-            self._parts[name] = Team(self.job, self.table, threads, self) if mine else None
+            self._parts[name] = TeamState(self.job, self.table, threads, self) if mine else None
         return self._parts[name]
 
-    def split(self, color: int | None, key: int = 0) -> Team | None:
-        """Split into disjoint teams; collective.
-
-        Parameters
-        ----------
-        color : int or None
-            Threads of one color form a team; None: in no team.
-        key : int
-            Their ranks in it go by key, then by their ranks here.
-
-        Returns
-        -------
-        Team or None
-        """
+    def split(self, color: int | None, key: int = 0) -> TeamState | None:
+        """`Team.split`."""
         self.enter("split")
+        self.job.dropped.relieve()
         record = Record("split")
         try:
             mine = (
@@ -317,31 +333,27 @@ class Team:
             return self.fail(e, record)  # type: ignore[no-any-return]
         with self.job.whole("split"):
             self.meet(fingerprint("split"), record)
-            rows = self.agreement.gather_all(mine)
+            returns = Returns(self)
+            rows = self.agreement.gather_all([*mine, returns.count])
+            returns.carry_out(max(row[3] for row in rows))
             if color is None:
                 return None
             alike = sorted(
-                (k, rank) for rank, (is_in, c, k) in enumerate(rows) if is_in and c == mine[1]
+                (k, rank) for rank, (is_in, c, k, _) in enumerate(rows) if is_in and c == mine[1]
             )
-            team = Team(self.job, self.table, tuple(self.threads[rank] for _, rank in alike), self)
+            threads = tuple(self.threads[rank] for _, rank in alike)
+            team = TeamState(self.job, self.table, threads, self.job.world)
             team._open(here=True)
             return team
 
     def free(self) -> None:
-        """Give the team's memory back; collective. Views stay readable.
-
-        Raises
-        ------
-        ValueError
-            If it is the world team, or the `node` or `roots` of one: those end with theirs. If
-            its memory is in use by a call that nobody has waited for.
-        """
+        """`Team.free`."""
         if self.parent is None:
             raise ValueError("the world team cannot be freed: call xupc.finalize()")
-        if self in self.parent._parts.values():
+        if self.is_part:
             raise ValueError("free: a predefined team ends with the one that it is a part of")
         self.enter("free")
-        parts = self._opened_parts
+        parts = self.opened_parts
         if any(part.notified is not None for part in parts):
             raise XupcError("free: not allowed between notify and wait, of its parts neither")
         record = Record("free")
@@ -352,17 +364,20 @@ class Team:
                 text = f"free: memory of the team is in use by {using}: wait for its handle"
                 self.fail(ValueError(text), record)
         self.end_together(parts, record)
-        with self.job.whole("free"), self.job.blocking("free"):
-            invalidate()
-            self.close()
+        with self.job.whole("free"):
+            returns = Returns(self)
+            returns.carry_out(self.agreement.agree([returns.count])[0])
+            with self.job.blocking("free"):
+                invalidate()
+                self.close()
 
     @property
-    def _opened_parts(self) -> list[Team]:
+    def opened_parts(self) -> list[TeamState]:
         """Predefined teams of mine that were used, and theirs."""
         used = [part for part in self._parts.values() if part is not None and part._ground]
-        return [*used, *(inner for part in used for inner in part._opened_parts)]
+        return [*used, *(inner for part in used for inner in part.opened_parts)]
 
-    def end_together(self, others: Iterable[Team], record: Record) -> None:
+    def end_together(self, others: Iterable[TeamState], record: Record) -> None:
         """Meet for the last time, with other teams that end with this one.
 
         Nothing is posted on them any more; calls of theirs that differed are said now, on all
@@ -383,11 +398,12 @@ class Team:
 
     def close(self) -> None:
         """Blocking, all its threads together: the end, without a word."""
-        for part in self._parts.values():
-            if part is not None and part._ground is not None and not part.freed:
+        for part in _by_number(self.opened_parts):
+            if not part.freed:
                 part.close()
         assert self._ground is not None
         self.freed = True
+        self._hold = _nothing
         self.job.teams.remove(self)
         if self.spans_nodes:
             self.job.spanning.remove(self)
@@ -396,6 +412,8 @@ class Team:
         self._noted.clear()
         self.core.forget()
         self._ground.close()
+        self._parts.clear()  # and no reference cycle is left to be collected
+        del self.differences, self.behind
 
     def forget_plans(self) -> None:
         """Some hold addresses of memory that has gone, whose offsets may come again."""
@@ -662,16 +680,22 @@ class Team:
         """
         record.error = error
         record.shared_error = isinstance(error, HeapError)
+        try:
+            self._meet_failed(record, synchronising, posted=posted)
+            raise error
+        finally:
+            record.settle()
+
+    def _meet_failed(self, record: Record, synchronising: bool, *, posted: bool) -> None:
         if not (self.size > 1 and synchronising):
             self.note(_ERROR, record)
-            raise error
+            return
         instance = self.meeting(_ERROR, record)
         if posted or self.queue:  # whatever comes of it, this is what I raise
             self.post(Pending(self, [instance], record))
         else:
             instance.begin()
             self.job.engine.drive(instance)
-        raise error
 
     def note(self, signature: int, record: Record) -> None:
         """A call that moves nothing: its signature, when those posted before it are over."""
@@ -714,10 +738,7 @@ class Team:
         return self._barriers["barrier", True]
 
     def barrier(self, value: object = None) -> None:
-        """Wait until all threads of the team are in the same barrier.
-
-        The value and the errors are those of `xupc.barrier`.
-        """
+        """`Team.barrier`."""
         self.enter("barrier")
         number = self._value_hash(value, "barrier")
         instance = self._barrier("barrier", value)
@@ -725,7 +746,7 @@ class Team:
         instance.execute()
 
     def notify(self, value: object = None) -> None:
-        """First half of a split-phase barrier: arrive and go on."""
+        """`Team.notify`."""
         self.enter("notify")
         number = self._value_hash(value, "notify")
         instance = self._barrier("barrier", value)
@@ -741,7 +762,7 @@ class Team:
                 self.post(pending)
 
     def wait(self, value: object = None) -> None:
-        """Second half of a split-phase barrier: wait until all have notified."""
+        """`Team.wait`."""
         self.job.check()
         self.job.check_outside("wait")
         if self.notified is None:
@@ -764,9 +785,13 @@ class Team:
             self.fail(error, Record("wait", [("value", show(value))]), synchronising=False)
 
 
-def _by_number(teams: Iterable[Team]) -> list[Team]:
+def _by_number(teams: Iterable[TeamState]) -> list[TeamState]:
     """In an order that is the same on all threads."""
     return sorted(teams, key=lambda team: team.number)
+
+
+def _nothing() -> None:
+    """Stand for a weak reference to nothing."""
 
 
 def _int64(value: Any, call: str, argument: str) -> int:
@@ -774,17 +799,3 @@ def _int64(value: Any, call: str, argument: str) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{call}: {argument}: expected 64 bits, got {number}")
     return number
-
-
-def resolve(team: Any, call: str) -> tuple[Team, Exception | None]:
-    """The team that a call is on, None meaning all threads, and what is wrong with it."""
-    from . import runtime
-
-    world = runtime.world()
-    if team is None or team is world:
-        return world, None
-    if not isinstance(team, Team):
-        return world, TypeError(f"{call}: team: expected a Team, got {show(team)}")
-    if team.job is not world.job:
-        return world, ValueError(f"{call}: team: it is of an earlier init()")
-    return team, None

@@ -37,7 +37,8 @@ from .fingerprint import fingerprint
 from .flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
 from .handles import Handle, post
 from .ops import Op
-from .team import Team, resolve
+from .team import TeamState
+from .teams import resolve
 
 __all__ = [
     "ArrayCall",
@@ -285,7 +286,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             src = given.src if ready.in_place else ready.src
             self.remember(args, kwargs, ready.instance, ready.dst, src, ready.in_place, note)
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Team, Given]:
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TeamState, Given]:
         """The team and the arguments by name."""
         values, wrong = self._by_name(args, kwargs)
         team, foreign = resolve(values.get("team"), self.__name__)
@@ -317,7 +318,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             wrong = f"missing {', '.join(missing)}"
         return values, TypeError(f"{call}: {wrong}") if wrong else None
 
-    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+    def _prepare(self, team: TeamState, given: Given, *, own: bool = False) -> Ready:
         """Check everything; a bound instance, `own`: not one that other calls use, too."""
         record = self._record(given, None)
         try:
@@ -376,7 +377,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 raise FlagError(f"{call}: flags: IN_PLACE, but src is neither None nor dst")
         return full
 
-    def _rank(self, value: Any, team: Team, argument: str) -> int:
+    def _rank(self, value: Any, team: TeamState, argument: str) -> int:
         call = self.__name__
         rank = as_integer(value, call, argument)
         if not 0 <= rank < team.size:
@@ -385,7 +386,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             )
         return rank
 
-    def _arrays(self, team: Team, given: Given) -> Arrays:
+    def _arrays(self, team: TeamState, given: Given) -> Arrays:
         """What this thread's arrays are, if they go together."""
         call, form = self.__name__, self.form
         at_root = not form.rooted or self._rank(given.root, team, "root") == team.rank
@@ -419,7 +420,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
         return x
 
-    def _block(self, team: Team, dst: Array | None, src: Array | None) -> int:
+    def _block(self, team: TeamState, dst: Array | None, src: Array | None) -> int:
         """Elements of a block; all arrays must have what that means."""
         call, form, t = self.__name__, self.form, team.size
         if src is not None and form.src == 1:
@@ -450,7 +451,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             func_name(kind.func), kind.flags & ~IN_PLACE,
         )  # fmt: skip
 
-    def _in_place_or_not(self, team: Team, kind: Kind, full: int) -> Kind:
+    def _in_place_or_not(self, team: TeamState, kind: Kind, full: int) -> Kind:
         """In place only if the algorithm can."""
         if not (kind.in_place and self.form.src):
             return kind
@@ -459,7 +460,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return kind if can else replace(kind, in_place=False)
 
     def _bind(
-        self, team: Team, kind: Kind, full: int, kernel: Any, dst: Array | None,
+        self, team: TeamState, kind: Kind, full: int, kernel: Any, dst: Array | None,
         src: Array | None, record: Record, *, own: bool = False,
     ) -> Ready:
         """The instance, bound to these arrays or to contiguous copies of them."""
@@ -497,7 +498,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return dtype.newbyteorder("=") if self.form.reduces else dtype
 
     def _instance(
-        self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
+        self, team: TeamState, kind: Kind, full: int, kernel: Any, record: Record
     ) -> Any:
         """The one of this kind, kept by the team."""
         # a func is kept by its instance, so that nothing else has its id
@@ -508,13 +509,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         )
 
     def _new_instance(
-        self, team: Team, kind: Kind, full: int, kernel: Any, record: Record
+        self, team: TeamState, kind: Kind, full: int, kernel: Any, record: Record
     ) -> Any:
         plan = self._plan_of(team, kind, full, kernel)
         bounds: list[Any] = [PrivateBound(), PrivateBound()]
         return team.make(plan, bounds, self._signature(kind), record)
 
-    def _plan_of(self, team: Team, kind: Kind, full: int, kernel: Any) -> Any:
+    def _plan_of(self, team: TeamState, kind: Kind, full: int, kernel: Any) -> Any:
         """The team's cached plan."""
         arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
         out = "no"
@@ -622,7 +623,7 @@ def _signature_of(names: tuple[str, ...]) -> inspect.Signature:
 class ArrayPlan(BoundPlan):
     """A plan on private arrays."""
 
-    def __init__(self, call: ArrayCall, team: Team, ready: Ready, given: Given) -> None:
+    def __init__(self, call: ArrayCall, team: TeamState, ready: Ready, given: Given) -> None:
         super().__init__(call.__name__, team, ready.instance, posted=given.posted)
         self._record = call._record(given, None)
         self.ready = ready
@@ -674,7 +675,7 @@ class Telling:
         Its instance when `every` was this.
     """
 
-    team: Team
+    team: TeamState
     instance: Any
     mine: Array
     every: Array
@@ -721,7 +722,7 @@ class Permute(ArrayCall):
         self._run(telling, given, args, kwargs)
         return None
 
-    def _prepare(self, team: Team, given: Given, *, own: bool = False) -> Ready:
+    def _prepare(self, team: TeamState, given: Given, *, own: bool = False) -> Ready:
         """Check everything, hear of all threads' `to`; a bound instance."""
         telling = self._first(team, given, own=own)
         telling.bound().execute()
@@ -732,7 +733,7 @@ class Permute(ArrayCall):
         yield telling.bound()
         yield from self._work(telling, given, own=True).steps()
 
-    def _first(self, team: Team, given: Given, *, own: bool) -> Telling:
+    def _first(self, team: TeamState, given: Given, *, own: bool) -> Telling:
         """Check what can be checked here."""
         record = self._record(given, None)
         try:

@@ -80,6 +80,21 @@ def test_nothing_grows(
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("threads", "nodes", "cycles"),
+    [(2, None, 150), pytest.param(3, "2,1", 60, marks=ONCE)],
+)
+def test_dropped_teams_are_given_back(
+    live: Callable[..., Any], threads: int, nodes: str | None, cycles: int
+) -> None:
+    args = [str(40 if SLOW_ENGINE else cycles), "dropped"]
+    env = {"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"}
+    result = live(
+        threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, env=env, timeout=90 + cycles
+    )
+    assert f"done: {args[0]}" in result.stdout
+
+
 @pytest.mark.once
 def test_importing_is_light() -> None:
     """No MPI, and nothing slower than numpy: the modules that come with it are few."""

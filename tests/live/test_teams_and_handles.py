@@ -48,6 +48,23 @@ def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> N
     assert "done: " in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [pytest.param(1, None, marks=ONCE), (3, None), (3, "2,1"), pytest.param(4, "2x2", marks=ONCE)],
+)
+def test_dropped_teams(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, timeout=120)
+    assert result.stdout.count("done: ") == threads, result.report()
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (3, "2,1")])
+def test_calls_that_differ_on_a_dropped_team(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, args=["differ"])
+    assert result.stdout.count("done: ") == threads, result.report()
+
+
 @pytest.mark.skipif(mpi_family() != "mpich", reason="Open MPI has communicators enough")
 @pytest.mark.parametrize(
     ("threads", "nodes"), [(2, None), pytest.param(3, "2,1", marks=ONCE)]

@@ -35,6 +35,7 @@ LAYERS = [
     ("selection_file", 6),
     ("arguments", 5),
     ("team", 7),
+    ("teams", 7),
     ("handles", 7),
     ("lists", 7),
     ("list_calls", 7),

@@ -13,6 +13,8 @@ from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 
+from weakref import ref
+
 from numpy import generic
 
 
@@ -134,6 +136,7 @@ cdef extern from *:
     """
     PyObject **XU_ITEMS(tuple)
     object PyObject_Vectorcall(object, PyObject **, size_t, PyObject *)
+    PyObject *PyTuple_GET_ITEM(tuple, Py_ssize_t)
 
 cdef extern from "asked.h" nogil:
     int xq_listen(int, uint64_t *)
@@ -229,6 +232,44 @@ def invalidate():
     """Forget every cached call: something was freed, or the job's state changed."""
     global _generation
     _generation += 1
+
+
+cdef list _caches = []
+
+
+def empty_caches():
+    """Keep no call: what only the caches refer to goes now."""
+    for cache in _caches:
+        cache.empty()
+
+
+class _Argument(ref):
+    """A reference to an argument of a remembered call, which does not keep it alive.
+
+    The call is forgotten before its address can become another object's.
+    """
+
+    __slots__ = ("table", "place")
+
+
+cdef list _arguments(tuple args, list table, Py_ssize_t place):
+    """What an entry keeps of arguments: only those that cannot be watched are kept alive."""
+    cdef list kept = []
+
+    def gone(argument):
+        entry = argument.table[argument.place]
+        if entry is not None and entry.keeps(argument):
+            argument.table[argument.place] = None
+
+    for a in args:
+        try:
+            watched = _Argument(a, gone)
+        except TypeError:
+            kept.append(a)
+            continue
+        watched.table, watched.place = table, place
+        kept.append(watched)
+    return kept
 
 
 def sync_bytes(int n):
@@ -790,9 +831,27 @@ cdef inline bint _held(Team team) noexcept:
 
 
 cdef class _Entry:
-    cdef tuple args
+    cdef list args  # as `_arguments` keeps them
+    cdef PyObject **given  # they themselves, not counted as references
+    cdef Py_ssize_t n
     cdef Instance instance
     cdef uint64_t generation
+
+    def __cinit__(self, tuple args, list table, Py_ssize_t place):
+        cdef Py_ssize_t k
+        self.n = len(args)
+        self.given = <PyObject **>calloc(self.n + 1, sizeof(PyObject *))
+        if not self.given:
+            raise MemoryError
+        for k in range(self.n):
+            self.given[k] = <PyObject *>args[k]
+        self.args = _arguments(args, table, place)
+
+    def __dealloc__(self):
+        free(self.given)
+
+    def keeps(self, argument):
+        return any(a is argument for a in self.args)
 
 
 cdef class HotCall:
@@ -811,6 +870,11 @@ cdef class HotCall:
     def __cinit__(self, *args, **kwargs):
         self.table = [None] * BUCKETS
         self.named = [None] * BUCKETS
+        _caches.append(self)
+
+    def empty(self):
+        """Keep no call."""
+        self.table[:] = self.named[:] = [None] * BUCKETS
 
     cdef inline uint64_t _hash(self, tuple args) noexcept:
         cdef uint64_t h = 0
@@ -832,12 +896,14 @@ cdef class HotCall:
             return None
         e = <_Entry>found
         n = len(args)
-        if e.generation != _generation or len(e.args) != n:
+        if e.generation != _generation or e.n != n:
             return None
         for k in range(n):
+            if PyTuple_GET_ITEM(args, k) == e.given[k]:
+                continue
             a = args[k]
             b = e.args[k]
-            if a is not b and not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
+            if not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
                 return None
         return None if _held(e.instance.team) else e.instance
 
@@ -854,7 +920,7 @@ cdef class HotCall:
         return instance.execute()
 
     def remember(self, tuple args, Instance instance, dict kwargs=None):
-        cdef _Entry e = _Entry()
+        cdef _Entry e
         cdef list table
         for a in args:
             if not _lasting(a):
@@ -863,12 +929,12 @@ cdef class HotCall:
             if not _lasting(a):
                 return
         if self.generation != _generation:  # older entries only keep what was freed alive
-            self.table, self.named = [None] * BUCKETS, [None] * BUCKETS
+            self.empty()
             self.generation = _generation
         table = self.table
         if kwargs:
             table, args = self.named, _with_names(args, kwargs)
-        e.args = args
+        e = _Entry(args, table, self._hash(args))
         e.instance = instance
         e.generation = _generation
         table[self._hash(args)] = e
@@ -897,7 +963,9 @@ def know_arrays(type array_type, array, uintptr_t data, Py_ssize_t size):
 cdef class _Arrays:
     """A kind of call: its arguments, of arrays the dtype, and the instance bound to it."""
 
-    cdef tuple args  # an array: its dtype
+    cdef list args  # as `_arguments` keeps them; of an array: its dtype
+    cdef PyObject **given  # they themselves, not counted as references
+    cdef Py_ssize_t n
     cdef list sizes  # an array: its elements; else -1
     cdef Py_ssize_t itemsize
     cdef int dst, src  # which arguments they are; -1: none
@@ -905,6 +973,22 @@ cdef class _Arrays:
     cdef Instance instance
     cdef object note
     cdef uint64_t generation
+
+    def __cinit__(self, tuple args, list table, Py_ssize_t place):
+        cdef Py_ssize_t k
+        self.n = len(args)
+        self.given = <PyObject **>calloc(self.n + 1, sizeof(PyObject *))
+        if not self.given:
+            raise MemoryError
+        for k in range(self.n):
+            self.given[k] = <PyObject *>args[k]
+        self.args = _arguments(args, table, place)
+
+    def __dealloc__(self):
+        free(self.given)
+
+    def keeps(self, argument):
+        return any(a is argument for a in self.args)
 
 
 cdef class HotArrays:
@@ -922,6 +1006,11 @@ cdef class HotArrays:
 
     def __cinit__(self, *args, **kwargs):
         self.table = [None] * BUCKETS
+        _caches.append(self)
+
+    def empty(self):
+        """Keep no call."""
+        self.table[:] = [None] * BUCKETS
 
     cdef inline uint64_t _hash(self, tuple args) noexcept:
         cdef uint64_t h = 0
@@ -949,17 +1038,16 @@ cdef class HotArrays:
         if found is None:
             return None
         e = <_Arrays>found
-        if e.generation != _generation or len(e.args) != len(args) or _held(e.instance.team):
+        if e.generation != _generation or e.n != len(args) or _held(e.instance.team):
             return None
-        for k in range(len(args)):
+        for k in range(e.n):
             a = args[k]
-            b = e.args[k]
             size = <Py_ssize_t>e.sizes[k]
             if size >= 0:
                 if <PyObject *>Py_TYPE(a) != _ndarray:
                     return None
                 x = <xa_array *>a
-                if (x.descr != <PyObject *>b or xa_size(x) != size
+                if (x.descr != e.given[k] or xa_size(x) != size
                         or (x.flags & (XA_CONTIGUOUS | XA_ALIGNED))
                         != (XA_CONTIGUOUS | XA_ALIGNED)):
                     return None
@@ -969,8 +1057,10 @@ cdef class HotArrays:
                     dst, dst_bytes = x.data, size
                 elif k == e.src:
                     src, src_bytes = x.data, size
-            elif a is not b and not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
-                return None
+            elif <PyObject *>a != e.given[k]:
+                b = e.args[k]
+                if not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
+                    return None
         if dst != NULL and src != NULL:
             if e.in_place:
                 if dst != src:
@@ -1005,17 +1095,18 @@ cdef class HotArrays:
     def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place,
                  note=None):
         """`dst` and `src` are the arrays that the call works on, or None."""
-        cdef _Arrays e = _Arrays()
-        cdef Py_ssize_t k
+        cdef _Arrays e
+        cdef Py_ssize_t k, place
+        cdef list sizes
         if _ndarray == NULL:
             return
         if self.generation != _generation:  # older entries only keep what was freed alive
-            self.table = [None] * BUCKETS
+            self.empty()
             self.generation = _generation
         if kwargs:
             args = _with_names(args, kwargs)
-        e.dst = e.src = -1
-        e.sizes = [-1] * len(args)
+        cdef int to = -1, of = -1
+        sizes = [-1] * len(args)
         known = list(args)
         for k, a in enumerate(args):
             if <PyObject *>Py_TYPE(a) != _ndarray:
@@ -1025,18 +1116,20 @@ cdef class HotArrays:
             if a is not dst and a is not src and not a.ndim:
                 return  # a number, which may change
             known[k] = a.dtype
-            e.sizes[k] = xa_size(<xa_array *>a)
-            if a is dst and e.dst < 0:
-                e.dst = k
-            elif a is src and e.src < 0:
-                e.src = k
-        e.args = tuple(known)
+            sizes[k] = xa_size(<xa_array *>a)
+            if a is dst and to < 0:
+                to = k
+            elif a is src and of < 0:
+                of = k
+        place = self._hash(args)
+        e = _Arrays(tuple(known), self.table, place)
+        e.dst, e.src, e.sizes = to, of, sizes
         e.itemsize = 0 if dst is None else dst.itemsize
         e.instance = instance
         e.note = note
         e.generation = _generation
         e.in_place = in_place
-        self.table[self._hash(args)] = e
+        self.table[place] = e
 
 
 cdef bint _lasting(a):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import HeapError
-from ..memory.segment import Segment, attach, create, free_space, shm_dir
+from ..memory.segment import Segment, attach, create, free_space, shm_dir, shortage
 from .live import Waiting
 from .mpi import Link
 from .resync import Condition
@@ -68,9 +68,9 @@ class Agreement:
         self.job.engine.wait_for(request.Test, what, threads=self._others())
         return [[int(v) for v in row] for row in rows]
 
-    def agree_room(self, why: str) -> None:
-        """HeapError on every thread if any has a reason."""
-        first = np.array([self.link.rank if why else self.link.size], np.int32)
+    def agree_room(self, why: str, value: int = 0) -> int:
+        """HeapError on every thread if any has a reason; else the threads' largest `value`."""
+        first = np.array([self.link.rank if why else self.link.size, -value], np.int32)
         worst = np.empty_like(first)
         what = "all threads' word on a shared segment"
         request = self._begin(what, self.link.comm.Iallreduce, first, worst, self.link.mpi.MIN)
@@ -78,6 +78,7 @@ class Agreement:
         if worst[0] < self.link.size:
             root = int(worst[0])
             raise HeapError(f"{self.share(why, root)} (thread {self.threads[root]})")
+        return -int(worst[1])
 
     def share(self, text: str, root: int) -> str:
         """A thread's text on all threads."""
@@ -118,7 +119,7 @@ class Agreement:
                 wait = Waiting(self.job, None, "the making of a shared segment")
                 raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
             except OSError as e:
-                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {e}"
+                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(e)}"
         try:
             self.agree_room(why)
         except HeapError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..plan.steps import SLOT_BYTES, SLOTS
 
 if TYPE_CHECKING:
-    from ..team import Team
+    from ..team import TeamState
 
 __all__ = ["Anywhere", "Bound", "PrivateBound", "SlotBound"]
 
@@ -86,15 +86,18 @@ class Anywhere(Bound):
 
     __slots__ = ("_known", "_team")
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: TeamState) -> None:
         self._team = team
         self._known: dict[tuple[int, int], int] = {}
         self.offset = self.address = self.stride = 0
-        self.heap = self
-        self.place = self._place
 
-    def _place(self, rank: int, offset: int) -> int:
-        """The address of a byte of a thread on my node."""
+    @property
+    def heap(self) -> Anywhere:
+        """What finds each part's own heap."""
+        return self
+
+    def place(self, rank: int, offset: int) -> int:
+        """Return the address of a byte of a thread on my node."""
         known = self._known.get((rank, offset))
         if known is None:
             address, stride = self._team.job.heap_at(offset).bind(offset)

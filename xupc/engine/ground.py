@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HeapError, XupcError
@@ -106,16 +107,17 @@ class Ground:
     def close(self) -> None:
         """Blocking, all threads of the team together: give everything back. Views stay."""
         self.job.release(self.heap)
-        self.heap.alive = self._gone
+        self.heap.alive = partial(_gone, self.job)
         self.heap.unmap()
         if self.node_comm is not self.link.comm:
             self.node_comm.Free()
         self.link.free()
         self.sync = None
 
-    def _gone(self) -> None:
-        self.job.check()
-        raise ValueError("the team was freed, and its memory with it")
+
+def _gone(job: Job) -> None:
+    job.check()
+    raise ValueError("the team was freed, and its memory with it")
 
 
 def _number(job: Job, agreement: Agreement) -> int:

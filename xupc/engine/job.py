@@ -50,6 +50,7 @@ from ..topology import Tree, node_tree, read_host_record
 from .agreement import Agreement
 from .callers import Callers
 from .control import Control, control_bytes
+from .dropped import Dropped
 from .guard import Guard
 from .lifeline import Lifeline
 from .live import Engine, Waiting
@@ -62,7 +63,7 @@ from .reports import Record, compare
 from .startup import Deadline, Unguarded
 
 if TYPE_CHECKING:
-    from ..team import Team
+    from ..team import TeamState
 
 __all__ = ["Job", "RemoteMemory", "Settings", "Settling"]
 
@@ -198,7 +199,7 @@ class Settling:
         Where in the team's heap it notes which one it has left.
     """
 
-    def __init__(self, team: Team, thread: int, epoch: int, offset: int) -> None:
+    def __init__(self, team: TeamState, thread: int, epoch: int, offset: int) -> None:
         self.team, self.thread, self.epoch = team, thread, epoch
         self._remote, self._displacement = team.heap.displacement(thread, offset)
         self._word = np.zeros(1, np.uint64)
@@ -264,6 +265,7 @@ class Job:
         self.spanning: list[Any] = []  # open teams that span nodes
         self.teams: list[Any] = []  # all open teams but the world, in the order of their numbers
         self.next_team = 1
+        self.dropped = Dropped(self)
         self.world: Any = None  # the team of all threads, when there is one
         self.pending: list[Any] = []  # teams with posted calls that are not over
         self.unfinished: set[Pending] = set()  # posted calls that nobody has waited for
@@ -621,7 +623,7 @@ class Job:
                     segment.remote.window.sync()
 
     def settle(self, thread: int) -> None:
-        """Before memory of a thread of another node is accessed: see `Team.unsettled`."""
+        """Before memory of a thread of another node is accessed: see `TeamState.unsettled`."""
         for settling in self.unsettled(thread):
             what = f"an access to thread {thread}'s memory"
             self.engine.wait_for(settling.poll, what, threads=(thread,))

@@ -135,7 +135,7 @@ class Lowering:
         """All rows of a node lane whose last barrier need only join my node.
 
         All calls were compared in the first one, and what arrives on other nodes is the
-        business of those who look there: see `Team.unsettled`.
+        business of those who look there: see `TeamState.unsettled`.
         """
         *body, last = steps
         assert isinstance(last, Barrier)
@@ -204,7 +204,7 @@ class Lowering:
         One barrier: the others arrive and are released when their node root has done
         everything; between node roots the data travels with the fingerprints. All may have
         steps of their own before and after it. What the last barrier of the plan promises of
-        other nodes is asked for when somebody looks there: see `Team.unsettled`.
+        other nodes is asked for when somebody looks there: see `TeamState.unsettled`.
         """
         barriers = [i for i, step in enumerate(steps) if isinstance(step, Barrier)]
         first, last = barriers  # what node roots do between them

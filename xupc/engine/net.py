@@ -184,7 +184,7 @@ class NetContext:
         self._track(requests, step, instance, keep)
 
     def to_settle(self, plan: Plan) -> list[Settling]:
-        """What has to come about before a call without a barrier reads: see `Team.unsettled`."""
+        """What must come about before a call without a barrier reads: see `TeamState.unsettled`."""
         if plan.sync[0] != "no":
             return []
         gets = (step for step in plan.steps if isinstance(step, Get))

@@ -27,7 +27,7 @@ from .live import DONE, MISMATCH, SLICE_NS, Waiting
 from .resync import Condition, Resync
 
 if TYPE_CHECKING:
-    from ..team import Team
+    from ..team import TeamState
     from .job import Job
     from .reports import Record
 
@@ -60,7 +60,7 @@ class Pending:
 
     def __init__(
         self,
-        team: Team,
+        team: TeamState,
         instances: Iterable[Any],
         record: Record,
         allocations: Sequence[Any] = (),

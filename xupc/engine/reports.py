@@ -53,7 +53,8 @@ class Record:
     """
 
     __slots__ = (
-        "_arguments", "error", "late", "name", "raised", "shared_error", "status", "title", "words",
+        "_arguments", "_failed", "error", "late", "name", "raised", "shared_error", "status",
+        "title", "words",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class Record:
         self.name = name
         self._arguments = arguments if callable(arguments) else list(arguments)
         self.error: BaseException | None = None
+        self._failed: list[str] | None = None
         self.shared_error = False
         self.raised = ""
         self.late = 0
@@ -110,11 +112,20 @@ class Record:
         """``all_gather(dst=..., nbytes=8)``."""
         return self.words or f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
 
+    def settle(self) -> None:
+        """Keep words alone: a record outlives its call, and must not keep what that was given.
+
+        An error's traceback would keep it, too.
+        """
+        self._arguments = self.arguments
+        self._failed, self.error = self._error_text(), None
+
+    def _error_text(self) -> list[str] | None:
+        return self._failed if self.error is None else [type(self.error).__name__, said(self.error)]
+
     def as_data(self) -> dict[str, Any]:
         """For the wire."""
-        error = None
-        if self.error is not None:
-            error = [type(self.error).__name__, said(self.error)]
+        error = self._error_text()
         return {
             "name": self.name,
             "arguments": self.arguments,

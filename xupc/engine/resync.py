@@ -21,7 +21,7 @@ from .reports import Record, Verdict, compare, first_apart
 from .whereabouts import way_here
 
 if TYPE_CHECKING:
-    from ..team import Team
+    from ..team import TeamState
     from .live import Waiting
 
 __all__ = [
@@ -67,7 +67,7 @@ def differs(data: bytes, mine: int | None) -> bool:
 class Differences:
     """What a team's threads tell each other about calls that differ."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: TeamState) -> None:
         self.team = team
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
@@ -151,7 +151,7 @@ class Behind:
     catches errors of some calls together, it has left out what they were in.
     """
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: TeamState) -> None:
         self._team = team
         self._owed: tuple[str, int, BaseException] | None = None
 
@@ -198,7 +198,7 @@ class Resync:
 
 def _conditions(instance: Any) -> Iterator[Condition]:
     """What has to come about, one after the other; raises at the end."""
-    team: Team = instance.owner
+    team: TeamState = instance.owner
     team.job.network.forget(team.link, instance)
     mine = instance.op
     yield from _giving_up(team, instance)
@@ -212,7 +212,7 @@ def _conditions(instance: Any) -> Iterator[Condition]:
     raise team.job.agree(team.job.calling_out.run(partial(verdict.error_for, record)))
 
 
-def _giving_up(team: Team, instance: Any) -> Iterator[Condition]:
+def _giving_up(team: TeamState, instance: Any) -> Iterator[Condition]:
     """Bring a thread that saw a mismatch to the barrier where all meet.
 
     Whoever sees it in mid-call arrives at the next barrier with a fingerprint that
@@ -241,7 +241,7 @@ def _giving_up(team: Team, instance: Any) -> Iterator[Condition]:
 
 
 def _resync(
-    team: Team, instance: Any, last: int, record: Record
+    team: TeamState, instance: Any, last: int, record: Record
 ) -> Generator[Condition, None, Verdict]:
     """Find the first call that differs, then who is odd in it; `last` is my last call's number.
 
@@ -291,7 +291,7 @@ def _apart(rows: list[Any]) -> dict[str, Any]:
 class _Talk:
     """Everybody's word to the team's first thread, its answer to all."""
 
-    def __init__(self, team: Team, tag: int, record: Record) -> None:
+    def __init__(self, team: TeamState, tag: int, record: Record) -> None:
         self.team = team
         self.place = team.number, team.core.op
         self.tag = tag

@@ -61,6 +61,29 @@ class HeapSegment:
         return self.start + self.size
 
 
+class _Piece:
+    """A live collective allocation, as its heap keeps it.
+
+    An `Allocation` in a team's memory keeps the team, so the heap of a team must not keep it: it is
+    made again for pointers that come from elsewhere when the program has no more references to it.
+    """
+
+    def __init__(self, allocation: Allocation, keep: bool) -> None:
+        a = allocation
+        self.known: Callable[[], Allocation | None] = weakref.ref(a)
+        self._kept = allocation if keep else None
+        self._facts = a.serial, a.offset, a.nelems, a.dtype, a.blocksize
+        self._members = None if a.of_world else a.members
+
+    def allocation(self, heap: Heap) -> Allocation | None:
+        """The allocation; None if the program has dropped the team that it is dealt over."""
+        allocation, team = self.known(), heap.team
+        if allocation is None and team is not None:
+            allocation = Allocation(heap, *self._facts, team=team, members=self._members)
+            self.known = weakref.ref(allocation)
+        return allocation
+
+
 class Heap:
     """The job's memory as one thread sees it.
 
@@ -97,6 +120,8 @@ class Heap:
             int(t): i for i, t in enumerate(tree.members(self.node))
         }
         self.world: Any = None
+        # of a team's heap, what gives that team if the program still has it: see `_Piece`
+        self.dealt_over: Callable[[], Callable[[], Any] | None] | None = None
         self.alive: Callable[[], None] = lambda: None
         self.find: Callable[[int], Heap] = lambda _: self
         self._make_segment = make_segment
@@ -110,7 +135,7 @@ class Heap:
         self._own = Allocator(self.individual_end - base, ALIGN, base)
         self._zone = Allocator(first_end - self.scratch_end, ALIGN, self.scratch_end)
         self._anchors: list[tuple[int, int, int, weakref.ref[Any]]] = []
-        self._live: dict[int, Allocation] = {}  # offset -> collective allocation
+        self._live: dict[int, _Piece] = {}  # offset -> collective allocation
         self._mine: dict[int, Allocation] = {}  # offset -> allocation in the individual zone
         self._quarantine: list[tuple[int, int, int]] = []
         self._own_quarantine: list[tuple[int, int]] = []
@@ -205,7 +230,8 @@ class Heap:
         """The live allocation that starts at an offset: a collective one, or one of mine."""
         if offset < self.individual_end:
             return self._mine.get(offset) if thread == self.me else None
-        return self._live.get(offset)
+        piece = self._live.get(offset)
+        return None if piece is None else piece.allocation(self)
 
     # -- the individual zone ------------------------------------------------------------
     def alloc(self, nelems: int, dtype: np.dtype[Any]) -> Allocation:
@@ -342,8 +368,14 @@ class Heap:
             team=team,
             members=members,
         )
-        self._live[offset] = allocation
+        self._live[offset] = _Piece(allocation, self.dealt_over is None)
         return allocation
+
+    @property
+    def team(self) -> Any:
+        """The team that its memory is dealt over, as programs hold it; None if they do not."""
+        find = None if self.dealt_over is None else self.dealt_over()
+        return self.world if self.dealt_over is None else find and find()
 
     def viewed(self, thread: int, offset: int, nbytes: int) -> bool:
         """Whether a view of mine on these bytes is alive."""
@@ -402,7 +434,8 @@ class Heap:
 
     def retire_all(self) -> None:
         """End all allocations; mappings stay while views are alive."""
-        for allocation in (*self._live.values(), *self._mine.values()):
+        known = [allocation for piece in self._live.values() if (allocation := piece.known())]
+        for allocation in (*known, *self._mine.values()):
             allocation.retire()
         self._live.clear()
         self._mine.clear()

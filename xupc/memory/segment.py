@@ -16,16 +16,21 @@ SIGBUS; what is free is asked of statvfs **and** of the cgroup first.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import resource
 import secrets
 import struct
 import sys
 import tempfile
+import weakref
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +47,7 @@ __all__ = [
     "hold_lock",
     "lock_holder",
     "shm_dir",
+    "shortage",
     "sweep_stale",
     "try_lock",
 ]
@@ -68,7 +74,7 @@ class Segment:
     path: str
     named: bool
     nbytes: int
-    map: mmap.mmap
+    map: memoryview
     array: NDArray[np.uint8]
     address: int
 
@@ -85,9 +91,9 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
 
-    def read_only(self) -> mmap.mmap:
+    def read_only(self) -> memoryview:
         """Another mapping of it, that cannot be written to."""
-        return _mapping(self.map_fd, self.nbytes, mmap.ACCESS_READ)
+        return _bytes(_mapping(self.map_fd, self.nbytes, writable=False))
 
     def discard(self) -> None:
         """Give back all but my mapping, which nobody uses: its pages, name and descriptor."""
@@ -138,11 +144,20 @@ def _reason(error: OSError) -> str:
     return str(error)
 
 
-def _punch_hole(fd: int, offset: int, nbytes: int) -> bool:
-    import ctypes
+def shortage(error: OSError) -> str:
+    """Return an OSError as text, with the limit and the remedy where the process ran out of it."""
+    if error.errno == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = f"this process may have {most} descriptors (ulimit -n)"
+    elif error.errno == errno.ENOMEM:
+        limit = "this process may have no more memory (ulimit -v) or mappings (vm.max_map_count)"
+    else:
+        return str(error)
+    return f"{error}: {limit}: give back teams that you no longer need, with team.free()"
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = libc.fallocate
+
+def _punch_hole(fd: int, offset: int, nbytes: int) -> bool:
+    call = _libc().fallocate
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return int(call(fd, _FALLOC_PUNCH, offset, nbytes)) == 0
 
@@ -158,7 +173,8 @@ def create(nbytes: int) -> Segment:
         if named:
             os.unlink(path)
         os.close(fd)
-        raise HeapError(f"cannot make a segment of {nbytes} bytes in {where}: {e}") from e
+        why = shortage(e) if isinstance(e, OSError) else str(e)
+        raise HeapError(f"cannot make a segment of {nbytes} bytes in {where}: {why}") from e
 
 
 def _open_new(where: str) -> tuple[int, str, bool]:
@@ -169,13 +185,13 @@ def _open_new(where: str) -> tuple[int, str, bool]:
             return fd, f"/proc/{os.getpid()}/fd/{fd}", False
         except OSError as e:
             if e.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
-                raise HeapError(f"cannot make a segment in {where}: {e}") from e
+                raise HeapError(f"cannot make a segment in {where}: {shortage(e)}") from e
     while True:
         path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{secrets.token_hex(16)}")
         try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as e:
-            raise HeapError(f"cannot make a segment in {where}: {e}") from e
+            raise HeapError(f"cannot make a segment in {where}: {shortage(e)}") from e
         if try_lock(fd, 0) and os.path.exists(path):
             return fd, path, True
         os.close(fd)  # a stale name is one whose lock is free: another job has swept it away
@@ -216,17 +232,47 @@ def attach(path: str, nbytes: int) -> Segment:
 
 
 def _map(fd: int, path: str, named: bool, nbytes: int) -> Segment:
-    mapping = _mapping(fd, nbytes, mmap.ACCESS_WRITE)
-    array = np.frombuffer(mapping, dtype=np.uint8)
+    array = _mapping(fd, nbytes, writable=True)
     address = int(array.__array_interface__["data"][0])
-    return Segment(fd, path, named, nbytes, mapping, array, address)
+    return Segment(fd, path, named, nbytes, _bytes(array), array, address)
 
 
-def _mapping(fd: int, nbytes: int, access: int) -> mmap.mmap:
-    """A mapping that keeps no descriptor, if Python is new enough."""
-    if sys.version_info >= (3, 13):
-        return mmap.mmap(fd, nbytes, access=access, trackfd=False)
-    return mmap.mmap(fd, nbytes, access=access)
+def _bytes(array: Any) -> memoryview:
+    return memoryview(array)
+
+
+class _Mapping:
+    """Pages mapped into this process, until the last array over them has gone."""
+
+    def __init__(self, address: int, nbytes: int, writable: bool) -> None:
+        self.__array_interface__ = {
+            "data": (address, not writable), "shape": (nbytes,), "typestr": "|u1", "version": 3
+        }  # fmt: skip
+        ends = weakref.finalize(self, _libc().munmap, address, nbytes)
+        ends.atexit = False  # views may outlive the interpreter's exit functions
+
+
+def _mapping(fd: int, nbytes: int, *, writable: bool) -> NDArray[np.uint8]:
+    """Map a file. Python's own `mmap` keeps a descriptor for each mapping until Python 3.13."""
+    access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    address = _libc().mmap(None, nbytes, access, mmap.MAP_SHARED, fd, 0)
+    if address is None or address == _MAP_FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return np.asarray(_Mapping(address, nbytes, writable))
+
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    size, number = ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, size, number, number, number, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, size]
+    return libc
 
 
 # -- locks: who is alive -------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Memory and teams, taken and given back over and over: nothing grows.
 
-Arguments: how many cycles, and of what if not of both.
+Arguments: how many cycles, and of what if not of all.
 Views of freed arrays and of freed teams stay alive for some cycles, and keep what they hold.
 """
 
@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import sys
+import warnings
 from collections import deque
 from typing import Any
 
@@ -80,6 +81,55 @@ def teams(k: int, kept: Kept) -> None:
     team.free()
 
 
+class Owner:
+    """In a reference cycle, with a team."""
+
+    def __init__(self, team: Any) -> None:
+        self.team = team
+        self.me = self
+
+
+alive: list[Any] = []  # of `dropped`
+
+
+def dropped(k: int, kept: Kept) -> None:
+    """Make teams that are not freed: each thread drops them in an order of its own.
+
+    The first thread has no collector of garbage, the last one needs it.
+    """
+    world, me, T = xupc.init(), xupc.MYTHREAD, xupc.THREADS
+    if me == 0:
+        gc.disable()
+    if k % 4 == 0:
+        np.random.default_rng(k * T + me).shuffle(alive)
+        while alive:
+            alive.pop()
+        if me == T - 1 and k % 20 == 0:
+            gc.collect()
+    team = world.split(me * (k % 2) % 2, -me)
+    A = xupc.all_alloc(16 * team.size, "i4", 16, team=team)
+    A.local[:] = 1
+    B = xupc.all_alloc(team.size, "i4", 1, team=team)
+    xupc.all_reduce_all(B, A, xupc.ADD, 16 * team.size, team=team)
+    assert B.local[0] == 16 * team.size
+    assert xupc.allv_reduce_all(1, xupc.ADD, team=team) == team.size
+    to = [A + 16 * i for i in range(team.size)]
+    xupc.all_broadcast_x(to, B, 4, xupc.ASYNC * (k % 2), team=team)
+    team.node.barrier()
+    if k % 3 == 0:
+        plan = xupc.all_reduce_all.plan(B, A, xupc.ADD, 16 * team.size, team=team)
+        plan()
+        alive.append(plan)
+    if k % 7 == me:
+        kept.add(A.local, k)
+    alive.append(Owner(team) if me == T - 1 and T > 1 else team)
+    inner = team.split(0)
+    if k % 5 == 0:
+        inner.free()
+    else:
+        alive.append(inner)
+
+
 def use() -> dict[str, int]:
     """What this process has now: RSS, PSS, descriptors, maps, pages of its shared-memory files.
 
@@ -102,9 +152,11 @@ def use() -> dict[str, int]:
         if status.st_dev == where:
             shared += status.st_blocks * 512
     rss, anonymous, shm = (1024 * int(found[name]) for name in ("Rss", "Pss_Anon", "Pss_Shmem"))
+    teams = len(xupc.init().job.teams)
     return {
-        "rss": rss, "pss": anonymous + shm, "files": len(numbers), "maps": maps, "shared": shared
-    }
+        "teams": teams, "rss": rss, "pss": anonymous + shm, "files": len(numbers), "maps": maps,
+        "shared": shared,
+    }  # fmt: skip
 
 
 def flat(what: Any, cycles: int) -> str:
@@ -130,6 +182,7 @@ def flat(what: Any, cycles: int) -> str:
     assert grown["rss"] < 3 * MIB + cycles * 20, grown
     assert grown["pss"] < 2 * MIB + cycles * 20, grown
     assert grown["files"] <= 0, grown
+    assert after["teams"] <= 10, after
     assert grown["maps"] <= STACKS + ARENAS, grown
     assert grown["shared"] <= MIB // 4, grown
     return f"{what.__name__} +{grown['pss'] // 1024} KiB PSS, {grown['files']:+} files"
@@ -137,9 +190,10 @@ def flat(what: Any, cycles: int) -> str:
 
 def main() -> None:
     cycles, names = int(sys.argv[1]), sys.argv[2:]
-    kinds = [what for what in (memory, teams) if what.__name__ in names or not names]
+    kinds = [what for what in (memory, teams, dropped) if what.__name__ in names or not names]
     xupc.init(timeout=60)
     usable = Usable()
+    warnings.filterwarnings("ignore", "the handle of .* was abandoned")
     found = [flat(what, cycles) for what in kinds]
     np.testing.assert_equal(len(MPI.COMM_WORLD.allgather(0)), xupc.THREADS)
     usable("cycles")
