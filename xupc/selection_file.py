@@ -66,7 +66,7 @@ def _one_of(known: Mapping[str, Any]) -> Read:
 def _collective(value: Any) -> str:
     if value == "*":
         return "*"
-    known = {public_name(entry.collective): entry.collective for entry in algorithms.registered()}
+    known = {public_name(name): name for name in algorithms.collectives()}
     if not isinstance(value, str) or value not in known:
         raise ValueError("expected a collective like all_gather, all_gather_v, allav_gather, or *")
     return known[value]
@@ -225,7 +225,7 @@ class _Reader:
         """Nothing lies below it: every call must find a rule, and every size."""
         for missing in SIZES.keys() - table.sizes.get("default", {}).keys():
             self.note("[tuning.default]", missing, "it is missing")
-        for name in sorted({entry.collective for entry in algorithms.registered()}):
+        for name in algorithms.collectives():
             for nodes in ("one", "many"):
                 wide = {Rule(c, f, nodes=n) for c in ("*", name) for n in (None, nodes)
                         for f in ALGORITHM_NAMES}  # fmt: skip

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from ..algorithms import registered
+from ..algorithms import collectives
 from ..flags import ALGORITHM_NAMES
 from ..selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..selection_file import built_in
@@ -117,7 +117,7 @@ def tuned(
     """
     table = built_in() if table is None else table
     cells: dict[Place, dict[str, dict[int, list[Cell]]]] = {}
-    known = {entry.collective for entry in registered()}
+    known = set(collectives())
     for job in result.jobs:
         by_size = cells.setdefault(place_of(job), defaultdict(lambda: defaultdict(list)))
         for cell in job.cells:
