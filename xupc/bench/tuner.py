@@ -221,7 +221,7 @@ class Spot:
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
             if one is None or other is None or (
-                each := ratio(one.ns, other.ns, ERROR / (len(ALGORITHM_NAMES) - 1))
+                each := ratio(one.medians, other.medians, ERROR / (len(ALGORITHM_NAMES) - 1))
             ) is None:
                 return None
             found.append(each)
@@ -240,7 +240,7 @@ class Spot:
 
 def _launches(cell: Cell, flag: int) -> int:
     candidate = _of_algorithm(cell, flag)
-    return 0 if candidate is None else sum(map(bool, candidate.ns))
+    return 0 if candidate is None else sum(map(bool, candidate.medians))
 
 
 def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
