@@ -94,7 +94,8 @@ def test_a_file_says_which_form_it_is_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "row",
     [[1, 2], [0, 1, 1, 1, 1, 1, 1, 1, 1], [1.5, 1, 1, 1, 1, 1, 1, 1, 1],
-     [2, 1, 3, 1, 1, 1, 1, 1, 1], [2, 1, 1, 1, 1, 3, 2, 1, 1], [2, 1, 1, 1, -1, 1, 1, 1, 1], [2, 1, 1, 1, 1, 1, 1, 1, 1e300],
+     [2, 1, 3, 1, 1, 1, 1, 1, 1], [2, 1, 1, 1, 1, 3, 2, 1, 1], [2, 1, 1, 1, -1, 1, 1, 1, 1],
+     [2, 1, 1, 1, 1, 1, 1, 1, 1e300],
      [2, 1, 1, 1, 1, 1, float("nan"), 1, 1]],
 )  # fmt: skip
 def test_what_is_no_summary_is_refused(tmp_path: Path, row: list[float]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 
 from ..flags import ALGORITHM_NAMES
+from ..records import record
 
 __all__ = ["HOMES", "Entry", "algorithm", "collectives", "find", "registered"]
 
@@ -34,7 +34,7 @@ _HOME = {collective: module for module, names in HOMES.items() for collective in
 _REGISTRY: dict[tuple[str, int], Entry] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A registered algorithm."""
 
