@@ -29,6 +29,7 @@ COMMANDS = {
     "python": "pass",
     "numpy": "import numpy",
     "import": "import xupc",
+    "both": "import numpy, xupc",
     "used": "import xupc; xupc.all_broadcast",
     "help": HELP,
     "mpi": "import numpy, mpi4py.MPI",
@@ -88,7 +89,7 @@ def table(found: dict[str, dict[str, list[float]]]) -> str:
         lines.append(f"| `{COMMANDS[name]}` | {row} |")
     lines += ["", f"| ratio | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     for title, name, less, of, base in (
-        ("import xupc beyond numpy / numpy", "import", "numpy", "numpy", "python"),
+        ("import numpy and xupc beyond numpy / numpy", "both", "numpy", "numpy", "python"),
         ("import xupc and a collective's name beyond numpy / numpy", "used", "numpy", "numpy",
          "python"),
         ("xupc --help / import numpy", "help", "python", "numpy", "python"),
