@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
-__all__ = ["record"]
+__all__ = ["record", "replace"]
 
 _T = TypeVar("_T")
 
@@ -37,6 +37,13 @@ def record(cls: type[_T]) -> type[_T]:
     kind: Any = type(cls)
     new: type[_T] = kind(cls.__name__, cls.__bases__, {**made, **kept, "__slots__": names})
     new.__qualname__ = cls.__qualname__
+    return new
+
+
+def replace(found: _T, **changes: Any) -> _T:
+    """Return a record with other values of some fields, as `dataclasses.replace` does."""
+    kind: Any = type(found)
+    new: _T = kind(**{**{n: getattr(found, n) for n in kind.__match_args__}, **changes})
     return new
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from xupc.plan.steps import Need, NetSignal, NetWait, Post, Ranks
-from xupc.records import record
+from xupc.records import record, replace
 
 
 class Base:
@@ -55,6 +55,7 @@ def test_like_a_dataclass(arguments: Any) -> None:
         with pytest.raises(AttributeError):
             change()
     assert not hasattr(ours, "__dict__")
+    assert replace(ours, z=7) == Ours(ours.x, ours.y, 7)
 
 
 @pytest.mark.parametrize("arguments", [((), {}), ((1, 2, 3, 4), {}), ((1,), {"w": 1})])
