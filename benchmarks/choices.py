@@ -32,7 +32,7 @@ NAME = "choices"
 def measure(args: argparse.Namespace, out: Path, table: Path | None) -> Result:
     """One result, with a table of the user's or without."""
     environment = {**os.environ, "XUPC_TUNING": str(table)} if table else dict(os.environ)
-    words = ["-m", "xupc", "bench", *COLLECTIVES, "-m", args.sizes, "--json", str(out),
+    words = ["-m", "xupc", "bench", *COLLECTIVES, "-m", args.sizes, "--json", str(out), "--compact",
              "--budget", f"{args.seconds:.0f}s"]
     if args.cluster:
         words = [str(SCRIPT), "run", "--name", NAME, "-n", "16", "--python", args.python,
@@ -48,11 +48,11 @@ def measure(args: argparse.Namespace, out: Path, table: Path | None) -> Result:
 def judge(cell: Cell, limit: float) -> tuple[bool, str] | None:
     """Whether the choice is good, and in words how it stands to the best; None if unknown."""
     chosen = cell.candidate("xupc")
-    others = [c for name in ALGORITHMS if (c := cell.candidate(name)) is not None and any(c.ns)]
+    others = [c for name in ALGORITHMS if (c := cell.candidate(name)) is not None and c.measured]
     if chosen is None or not others:
         return None
-    best = min(others, key=lambda c: stats.median(c.ns).value)
-    ratio = stats.ratio(chosen.ns, best.ns)
+    best = min(others, key=lambda c: stats.median(c.medians).value)
+    ratio = stats.ratio(chosen.medians, best.medians)
     if ratio is None:
         return None
     same = chosen.algorithm == best.algorithm

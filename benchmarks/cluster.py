@@ -92,7 +92,7 @@ def algorithm_rows(job: Job, rate: float) -> list[list[str]]:
     for key in tables.keys({"": job}):
         cell = next(cell for cell in job.cells if cell.key == key)
         bound = bound_ns(cell, job, rate)
-        times = {c.name: tables.middle(c) for c in cell.candidates if any(c.ns)}
+        times = {c.name: tables.middle(c) for c in cell.candidates if c.measured}
         if "xupc" not in times:
             continue
         ours = times["xupc"] / bound
@@ -179,7 +179,8 @@ def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> R
         if out.exists():
             found = Result.load(out)
             whole = found if whole is None else joined(whole, found)
-            whole.save(folder / f"{name}.json.gz")  # what ends the next launch leaves this one
+            # what ends the next launch leaves this one
+            whole.compact().save(folder / f"{name}.json.gz")
             out.unlink()
     return whole
 

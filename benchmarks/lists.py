@@ -32,7 +32,7 @@ def measure(args: argparse.Namespace, out: Path) -> Result:
     names = [name + form for name in PLAIN for form in ("", *FORMS)]
     command = [args.python, "-m", "xupc", "bench", *names, "-n", str(args.threads), "-m", SIZES,
                "--flags", "auto", "--plan", "--launches", str(args.launches),
-               "--budget", f"{args.seconds:.0f}s", "--json", str(out)]
+               "--budget", f"{args.seconds:.0f}s", "--json", str(out), "--compact"]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return Result.load(out)
 
@@ -40,7 +40,7 @@ def measure(args: argparse.Namespace, out: Path) -> Result:
 def against_plain(plain: Cell, other: Cell, candidate: str) -> stats.Ratio | None:
     """How many times as long the form with lists takes."""
     one, base = other.candidate(candidate), plain.candidate(candidate)
-    return stats.ratio(one.ns, base.ns) if one is not None and base is not None else None
+    return stats.ratio(one.medians, base.medians) if one is not None and base is not None else None
 
 
 def table(result: Result) -> str:

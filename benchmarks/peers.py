@@ -3,7 +3,7 @@
     python benchmarks/peers.py --mpich MPICH/bin/python --openmpi OPENMPI/bin/python -n 2
 
 Runs `xupc bench --peer` in each configuration and makes a table of the results, which stay beside
-it: results/NAME/CONFIGURATION.json.gz holds every repetition.
+it: results/NAME/CONFIGURATION.json.gz holds a summary of every launch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure(args: argparse.Namespace, configuration: Configuration, python: str,
     """All launches of a configuration; whether there is a result."""
     words = [python, "-m", "xupc", "bench", *tables.SUITES[args.suite], "-n", str(args.threads),
              "-m", args.sizes, "--flags", "auto", "--peer", "--launches", str(args.launches),
-             "--budget", f"{args.minutes * 60:.0f}s", "--json", out.name]
+             "--budget", f"{args.minutes * 60:.0f}s", "--json", out.name, "--compact"]
     words += ["--plan"] if args.suite != "values" else []
     words += ["--loop", "--sync", "allsync,mysync"] if args.loop else []
     if configuration.mpiexec_args:

@@ -69,11 +69,13 @@ def compare(
             if cell.key == key:
                 one = cell.candidate(ours)
                 other = cell.candidate(peer if isinstance(peer, str) else peer(cell))
-                if one is not None and other is not None and stats.together(other.ns, one.ns)[0]:
+                if one is None or other is None:
+                    continue
+                if stats.together(other.medians, one.medians)[0]:
                     pairs.append((configuration, cell, one, other))
     found = []
     for configuration, cell, one, other in pairs:
-        ratio = stats.ratio(other.ns, one.ns, stats.ERROR / len(pairs))
+        ratio = stats.ratio(other.medians, one.medians, stats.ERROR / len(pairs))
         assert ratio is not None
         times = middle(one), middle(other)
         found.append(Comparison(cell, configuration, ratio, cell.spread, *times))
@@ -83,7 +85,7 @@ def compare(
 
 def middle(candidate: Candidate) -> float:
     """The median over launches of the medians."""
-    return statistics.median(statistics.median(ns) for ns in candidate.ns if ns)
+    return statistics.median(ns for (ns,) in filter(None, candidate.medians))
 
 
 def same_work(cell: Cell) -> str:

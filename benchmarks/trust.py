@@ -142,7 +142,7 @@ def overlaps(one: Job, other: Job) -> tuple[int, int, list[str]]:
         for a, b in zip(cell.candidates, again.candidates, strict=True):
             if a.kind not in (OURS, PEER):
                 continue
-            x, y = stats.median(a.ns), stats.median(b.ns)
+            x, y = stats.median(a.medians), stats.median(b.medians)
             every += 1
             if x.low <= y.high and y.low <= x.high:
                 agree += 1
@@ -177,7 +177,8 @@ def cost(job: Job) -> str:
         floor = next(cell.of_kind(FLOOR), None)
         ours = cell.candidate("xupc")
         if cell.nbytes == 1 << 16 and floor is not None and ours is not None:
-            shares.append((stats.median(floor.ns).value / stats.median(ours.ns).value, cell.title))
+            share = stats.median(floor.medians).value / stats.median(ours.medians).value
+            shares.append((share, cell.title))
     worst, name = max(shares)
     return (f"- an empty call takes {stats.geometric_mean(s for s, _ in shares):.1%} of a call at "
             f"64 KiB (geometric mean of {len(shares)}), at most {worst:.1%} ({name}) (under 5%)")
@@ -230,7 +231,7 @@ def exactness(mpi: Mpi, seconds: float) -> str:
     collector = Collector()
     launch(mpi, collector, "both", 5 * seconds, 1)
     assert collector.job is not None
-    found = [stats.median(again.ns).value / stats.median(once.ns).value
+    found = [stats.median(again.medians).value / stats.median(once.medians).value
              for cell in collector.job.cells if cell.collective in HURT and cell.pair
              for once, again in [cell.pair]]  # fmt: skip
     return (f"- side by side in one launch calls made {SLOWER - 1:.0%} slower take "

@@ -7,31 +7,15 @@
 ...     A.local[:] = xupc.MYTHREAD
 ...     xupc.all_broadcast(B, A + 4, 32)
 
-Importing it starts nothing; MPI starts at :func:`init`.
+Importing it starts nothing; MPI starts at :func:`init`. A name other than errors, flags, operations
+and timers is imported from its module when it is first asked for.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from . import runtime as _runtime
-from .allocation import (
-    all_alloc,
-    all_free,
-    alloc,
-    free,
-    global_alloc,
-)
-from .barriers import barrier, fence, notify, wait
-from .collectives import (
-    all_broadcast,
-    all_broadcast_in_place,
-    all_exchange,
-    all_gather,
-    all_gather_all,
-    all_permute,
-    all_scatter,
-)
 from .errors import (
     AffinityError,
     CollectiveMismatchError,
@@ -44,69 +28,89 @@ from .errors import (
     XupcError,
 )
 from .flags import Flags
-from .handles import Handle, wait_all
-from .node_arrays import node_array, node_broadcast
-from .one_sided import broadcast, exchange, gather, scatter
 from .ops import Op, vectorized
-from .reductions import (
-    all_prefix_reduce,
-    all_reduce,
-    all_reduce_all,
-    all_reduce_mpi,
-    all_reduce_mpi_all,
-    all_suffix_reduce,
-)
-from .relocations import (
-    all_broadcast_v,
-    all_broadcast_x,
-    all_exchange_v,
-    all_exchange_x,
-    all_gather_all_v,
-    all_gather_all_x,
-    all_gather_v,
-    all_gather_x,
-    all_permute_v,
-    all_permute_x,
-    all_scatter_v,
-    all_scatter_x,
-)
-from .runtime import finalize, init
-from .scalars import (
-    allv_broadcast,
-    allv_exchange,
-    allv_gather,
-    allv_gather_all,
-    allv_permute,
-    allv_prefix_reduce,
-    allv_reduce,
-    allv_reduce_all,
-    allv_scatter,
-    allv_suffix_reduce,
-)
-from .shared import (
-    SharedArray,
-    SharedPointer,
-    forall,
-    memcpy,
-    memget,
-    memput,
-    memset,
-    pointer_dtype,
-)
-from .teams import Team
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
-from .values import (
-    allav_broadcast,
-    allav_exchange,
-    allav_gather,
-    allav_gather_all,
-    allav_permute,
-    allav_prefix_reduce,
-    allav_reduce,
-    allav_reduce_all,
-    allav_scatter,
-    allav_suffix_reduce,
-)
+
+if TYPE_CHECKING:
+    from . import runtime
+    from .allocation import (
+        all_alloc,
+        all_free,
+        alloc,
+        free,
+        global_alloc,
+    )
+    from .barriers import barrier, fence, notify, wait
+    from .collectives import (
+        all_broadcast,
+        all_broadcast_in_place,
+        all_exchange,
+        all_gather,
+        all_gather_all,
+        all_permute,
+        all_scatter,
+    )
+    from .handles import Handle, wait_all
+    from .node_arrays import node_array, node_broadcast
+    from .one_sided import broadcast, exchange, gather, scatter
+    from .reductions import (
+        all_prefix_reduce,
+        all_reduce,
+        all_reduce_all,
+        all_reduce_mpi,
+        all_reduce_mpi_all,
+        all_suffix_reduce,
+    )
+    from .relocations import (
+        all_broadcast_v,
+        all_broadcast_x,
+        all_exchange_v,
+        all_exchange_x,
+        all_gather_all_v,
+        all_gather_all_x,
+        all_gather_v,
+        all_gather_x,
+        all_permute_v,
+        all_permute_x,
+        all_scatter_v,
+        all_scatter_x,
+    )
+    from .runtime import finalize, init
+    from .scalars import (
+        allv_broadcast,
+        allv_exchange,
+        allv_gather,
+        allv_gather_all,
+        allv_permute,
+        allv_prefix_reduce,
+        allv_reduce,
+        allv_reduce_all,
+        allv_scatter,
+        allv_suffix_reduce,
+    )
+    from .shared import (
+        SharedArray,
+        SharedPointer,
+        forall,
+        memcpy,
+        memget,
+        memput,
+        memset,
+        pointer_dtype,
+    )
+    from .teams import Team
+    from .values import (
+        allav_broadcast,
+        allav_exchange,
+        allav_gather,
+        allav_gather_all,
+        allav_permute,
+        allav_prefix_reduce,
+        allav_reduce,
+        allav_reduce_all,
+        allav_scatter,
+        allav_suffix_reduce,
+    )
 
 __version__ = "0.1.0"
 
@@ -132,21 +136,58 @@ LOGAND = Op.LOGAND
 LOGOR = Op.LOGOR
 MIN = Op.MIN
 MAX = Op.MAX
-FUNC = Op.FUNC
-NONCOMM_FUNC = Op.NONCOMM_FUNC
 MINLOC = Op.MINLOC
 MAXLOC = Op.MAXLOC
+FUNC = Op.FUNC
+NONCOMM_FUNC = Op.NONCOMM_FUNC
 
 THREADS: int
 MYTHREAD: int
 
+_HOMES = {  # module: the public names that are imported from it when they are first asked for
+    "allocation": "all_alloc all_free alloc free global_alloc",
+    "barriers": "barrier fence notify wait",
+    "collectives":
+        "all_broadcast all_broadcast_in_place all_exchange all_gather all_gather_all "
+        "all_permute all_scatter",
+    "handles": "Handle wait_all",
+    "node_arrays": "node_array node_broadcast",
+    "one_sided": "broadcast exchange gather scatter",
+    "reductions":
+        "all_prefix_reduce all_reduce all_reduce_all all_reduce_mpi all_reduce_mpi_all "
+        "all_suffix_reduce",
+    "relocations":
+        "all_broadcast_v all_broadcast_x all_exchange_v all_exchange_x all_gather_all_v "
+        "all_gather_all_x all_gather_v all_gather_x all_permute_v all_permute_x "
+        "all_scatter_v all_scatter_x",
+    "runtime": "finalize init",
+    "scalars":
+        "allv_broadcast allv_exchange allv_gather allv_gather_all allv_permute "
+        "allv_prefix_reduce allv_reduce allv_reduce_all allv_scatter allv_suffix_reduce",
+    "shared": "SharedArray SharedPointer forall memcpy memget memput memset pointer_dtype",
+    "teams": "Team",
+    "values":
+        "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
+        "allav_prefix_reduce allav_reduce allav_reduce_all allav_scatter "
+        "allav_suffix_reduce",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "THREADS":
-        return _runtime.threads().size
-    if name == "MYTHREAD":
-        return _runtime.threads().rank
-    raise AttributeError(f"module 'xupc' has no attribute {name!r}")
+    if name == "THREADS" or name == "MYTHREAD":
+        if "runtime" not in globals():
+            import_module(".runtime", __name__)
+        return runtime.threads().size if name == "THREADS" else runtime.threads().rank
+    if name not in _HOME:
+        raise AttributeError(f"module 'xupc' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [  # not THREADS and MYTHREAD, which there are after init only

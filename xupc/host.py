@@ -7,7 +7,6 @@ file systems they read, so that tests can feed them small trees.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,4 +220,6 @@ def within_limit(cores: int) -> int:
 def c_compiler() -> str | None:
     """Return the C compiler that a build would use, or None."""
     names = (os.environ.get("CC", "").split(" ")[0], "cc", "gcc", "clang")
+    import shutil  # costs a start more than all else here
+
     return next((found for name in names if name and (found := shutil.which(name))), None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from .records import record
 
 __all__ = ["Choices", "Place", "Rule", "Table", "public_name", "registered_name", "shape_of"]
 
@@ -40,7 +41,7 @@ def shape_of(runs: Runs) -> str:
     return ",".join(merged)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a team runs: what rules may ask about. The same on all threads.
 
@@ -72,7 +73,7 @@ class Place:
         return "many" if self.node_count > 1 else "one"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One ``[[choose]]`` entry; a missing condition fits everything.
 
@@ -148,7 +149,7 @@ class Choices:
         raise LookupError(f"the selection table has no rule for {collective}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """A selection table, and the one that it lies over.
 

@@ -15,13 +15,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from . import algorithms
 from .flags import ALGORITHM_NAMES
 from .plan.steps import BUFFER_BYTES, SLOT_BYTES
+from .records import record
 from .selection import Rule, Table, public_name, shape_of
 
 __all__ = ["VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path"]
@@ -66,7 +66,7 @@ def _one_of(known: Mapping[str, Any]) -> Read:
 def _collective(value: Any) -> str:
     if value == "*":
         return "*"
-    known = {public_name(entry.collective): entry.collective for entry in algorithms.registered()}
+    known = {public_name(name): name for name in algorithms.collectives()}
     if not isinstance(value, str) or value not in known:
         raise ValueError("expected a collective like all_gather, all_gather_v, allav_gather, or *")
     return known[value]
@@ -225,13 +225,19 @@ class _Reader:
         """Nothing lies below it: every call must find a rule, and every size."""
         for missing in SIZES.keys() - table.sizes.get("default", {}).keys():
             self.note("[tuning.default]", missing, "it is missing")
-        for name in sorted({entry.collective for entry in algorithms.registered()}):
-            for nodes in ("one", "many"):
-                wide = {Rule(c, f, nodes=n) for c in ("*", name) for n in (None, nodes)
-                        for f in ALGORITHM_NAMES}  # fmt: skip
-                if wide.isdisjoint(table.rules):
+        for nodes in ("one", "many"):
+            of_all = _without_conditions("*", nodes)
+            if not of_all.isdisjoint(table.rules):
+                continue
+            for name in algorithms.collectives():
+                if _without_conditions(name, nodes).isdisjoint(table.rules):
                     call = f'{public_name(name)} with nodes = "{nodes}"'
                     self.note("choose", f"no entry without further conditions fits {call}")
+
+
+def _without_conditions(collective: str, nodes: str) -> set[Rule]:
+    """Return the rules of a collective that fit every call on one node, or on many."""
+    return {Rule(collective, f, nodes=n) for n in (None, nodes) for f in ALGORITHM_NAMES}
 
 
 def parse(text: str, name: str, base: Table | None) -> Table:
@@ -260,14 +266,14 @@ def parse(text: str, name: str, base: Table | None) -> Table:
 @cache
 def built_in() -> Table:
     """The table that comes with xupc."""
-    text = resources.files("xupc").joinpath("selection.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("selection.toml").read_text(encoding="utf-8")
     return parse(text, "built-in", None)
 
 
 # --- the user's -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """A user's table as it was read, or why it could not be."""
 

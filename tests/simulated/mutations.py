@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import UnionType
 
 from xupc.plan import Plan
@@ -32,6 +32,7 @@ from xupc.plan.steps import (
     Swap,
     Wait,
 )
+from xupc.records import replace
 
 __all__ = ["Mutation", "mutations"]
 

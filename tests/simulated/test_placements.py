@@ -177,9 +177,8 @@ def test_a_broken_algorithm_is_noticed() -> None:
     entry = find("broadcast", MULTICORE)
 
     def deaf(plan: Plan) -> Plan:
-        from dataclasses import replace
-
         from xupc.plan.steps import Wait
+        from xupc.records import replace
 
         node, net = plan.lanes
         return replace(plan, lanes=(tuple(s for s in node if not isinstance(s, Wait)), net))

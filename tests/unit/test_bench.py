@@ -411,7 +411,8 @@ def test_a_sudden_end_keeps_the_file_there_is(tmp_path: Path) -> None:
     path, table = tmp_path / "r.json", tmp_path / "r.csv"
     good = collected(HEAD, begin(), {"cell": 0, "ns": [[2000] * 9, [3000] * 9]})
     output = Output(
-        {"json_file": path, "csv_file": table, "suite": None, "full": False, "check": False}
+        {"json_file": path, "csv_file": table, "suite": None, "full": False, "check": False,
+         "compact": False}
     )
     output.write_measured(good)
     before = path.read_bytes(), table.read_bytes()

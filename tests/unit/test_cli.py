@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from launch import PROJECT
 
 from xupc import cli, host
-from xupc.cli import info, options
+from xupc.cli import info, jobs, options
 from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe
@@ -61,8 +61,8 @@ class Recorder:
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder(Outcome(0))
-    monkeypatch.setattr(cli, "run_job", recorder)
-    monkeypatch.setattr(cli, "find_mpi", lambda: MPICH)
+    monkeypatch.setattr(jobs, "run_job", recorder)
+    monkeypatch.setattr(jobs, "find_mpi", lambda: MPICH)
     return recorder
 
 
@@ -160,7 +160,7 @@ def test_no_mpi_is_an_environment_error(
     def missing() -> Mpi:
         raise LaunchError("mpi4py uses MPICH 5.0.2, but there is no mpiexec of it")
 
-    monkeypatch.setattr(cli, "find_mpi", missing)
+    monkeypatch.setattr(jobs, "find_mpi", missing)
     done = xupc("run", "-n", "2", program)
     assert done.exit_code == 4
     assert "there is no mpiexec of it" in done.stderr
@@ -279,7 +279,7 @@ def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyP
         )
         return job(command, env, **options)
 
-    monkeypatch.setattr(cli, "run_job", run)
+    monkeypatch.setattr(jobs, "run_job", run)
     monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
     for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -416,7 +416,7 @@ def test_a_crowd_has_to_be_meant(
     def started(*_: object, **__: object) -> None:
         raise AssertionError("a job was started")
 
-    monkeypatch.setattr("xupc.cli.run_job", started)
+    monkeypatch.setattr("xupc.cli.jobs.run_job", started)
     monkeypatch.setattr("xupc.bench.driver.measure", started)
     for count in ("193", "100000"):
         done = xupc(*(word.replace("N", count) for word in command))

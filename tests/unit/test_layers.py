@@ -21,6 +21,7 @@ LAYERS = [
     ("ops", 1),
     ("fingerprint", 1),
     ("ticks", 1),
+    ("records", 1),
     ("host", 1),
     ("pointer", 2),
     ("topology", 2),

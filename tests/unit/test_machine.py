@@ -197,11 +197,11 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("gains", "first"),
     [
-        ([-1] * 9, 9),
-        ([1] * 9, 0),
-        ([-1] * 4 + [1] * 5, 4),
-        ([-1, 0.5, -0.4, 1, 1, -0.5, 0.4, 0.3, -1], 1),
-        ([-1] * 8 + [0.1], 8),
+        ([-1] * 5, 5),
+        ([1] * 5, 0),
+        ([-1] * 2 + [1] * 3, 2),
+        ([-1, 0.5, -0.4, 1, -1], 1),
+        ([-1] * 4 + [0.1], 4),
     ],
 )
 def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
@@ -210,15 +210,15 @@ def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
 
 
 def test_long_blocks_are_likelier_in_huge_pages() -> None:
-    assert machine.best_start([1.1] * 9, [-1] * 9) == machine.SIZES[4]  # the middle
-    assert machine.best_start([0.5] * 9, [-1] * 9) == machine.SIZES[6]
-    assert machine.best_start([-1.1] * 9, [1] * 9) == 2 * machine.SIZES[-1]
+    assert machine.best_start([1.1] * 5, [-1] * 5) == machine.SIZES[2]  # the middle
+    assert machine.best_start([0.5] * 5, [-1] * 5) == machine.SIZES[3]
+    assert machine.best_start([-1.1] * 5, [1] * 5) == 2 * machine.SIZES[-1]
 
 
 def test_values_of_any_length_are_taken_where_the_other_core_is_far() -> None:
     """Gains as they were measured, near and far: logarithms, sizes in order."""
-    near = [0.9, 1.0, 1.3, 1.8, 1.5, 1.3, 1.2, 1.3, 2.0], [0.8, 0.9, 1.1, 1.2] + 5 * [0.7]
-    far = [1.2, 1.6, 2.2, 2.9, 3.7, 4.4, 5.5, 6.5, 7.0], [1.2, 1.4, 1.8, 2.3] + 5 * [2.8]
+    near = [0.9, 1.3, 1.5, 1.2, 2.0], [0.8, 1.1] + 3 * [0.7]
+    far = [1.2, 2.2, 3.7, 5.5, 7.0], [1.2, 1.8] + 3 * [2.8]
     assert machine.most_folded(*np.log(near)) == 0
     assert machine.most_folded(*np.log(far)) == machine.NO_LIMIT
 

@@ -1,43 +1,9 @@
 """The algorithms, one file per collective, PULL, PUSH and MULTICORE side by side.
 
-Importing this package registers them all; a new one needs only its decorator.
+A file is imported when an algorithm of its collectives is first looked up. A new one needs its
+decorator, and its collective a line in `registry.HOMES`.
 """
 
-from . import (
-    broadcast,
-    broadcast_in_place,
-    exchange,
-    exchange_in_place,
-    gather,
-    gather_all,
-    permute,
-    permute_in_place,
-    prefix_reduce,
-    reduce,
-    scatter,
-    transfers,
-    values,
-    values_reduce,
-)
-from .registry import Entry, algorithm, find, registered
+from .registry import Entry, algorithm, collectives, find, registered
 
-__all__ = [
-    "Entry",
-    "algorithm",
-    "broadcast",
-    "broadcast_in_place",
-    "exchange",
-    "exchange_in_place",
-    "find",
-    "gather",
-    "gather_all",
-    "permute",
-    "permute_in_place",
-    "prefix_reduce",
-    "reduce",
-    "registered",
-    "scatter",
-    "transfers",
-    "values",
-    "values_reduce",
-]
+__all__ = ["Entry", "algorithm", "collectives", "find", "registered"]

@@ -132,7 +132,7 @@ def _width(cell: Cell) -> float:
     """Of the widest candidate: the span of its launches' medians, as a share of the middle one."""
     widths = [0.0]
     for candidate in cell.candidates:
-        medians = [middle(times) for times in candidate.ns if times]
+        medians = [ns for (ns,) in filter(None, candidate.medians)]
         if candidate.kind != FLOOR and medians:
             widths.append((max(medians) - min(medians)) / max(1.0, middle(medians)))
     return max(widths)

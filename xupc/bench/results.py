@@ -1,7 +1,8 @@
 """The result of a measurement: what `xupc bench --json` writes and report and tune read.
 
-A file of JSON, compressed if its name ends in ``.gz``. It holds every repetition and says
-where the figures come from, so that anybody can work them out again. Times are whole ns.
+A file of JSON, compressed if its name ends in ``.gz``. It says where the figures come from, and
+holds every repetition (version 1), or of each launch a summary (version 2, a compact result), or
+some of both. Times are in ns.
 """
 
 from __future__ import annotations
@@ -10,24 +11,99 @@ import contextlib
 import gzip
 import itertools
 import json
+import math
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from . import stats
 
-__all__ = ["AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch", "Result"]
+__all__ = [
+    "AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch", "Result", "Summary",
+]  # fmt: skip
 
-FORMAT, VERSION = "xupc-bench", 1
+FORMAT, VERSION, COMPACT = "xupc-bench", 1, 2
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
 DISTURBED = 0.05
 """Of the cores' time, taken by others."""
 LARGEST = 1 << 63
 """What numbers in a file stay below."""
+
+
+class Summary(NamedTuple):
+    """What a compact result keeps of one candidate's repetitions in one launch.
+
+    Attributes
+    ----------
+    repetitions
+        How many there were.
+    first
+        The time of the first one, which may be a slow one.
+    least, most, total
+        Of the others; of the first one where it is the only one.
+    low, middle, high
+        The quartiles of all.
+    typical
+        The geometric mean of the medians of its visits.
+    """
+
+    repetitions: float
+    first: float
+    least: float
+    most: float
+    total: float
+    low: float
+    middle: float
+    high: float
+    typical: float
+
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[int]]) -> Summary:
+        """Return that of repetitions, visit by visit."""
+        times = [ns for part in parts for ns in part]
+        others = times[1:] or times
+        low, middle, high = (float(q) for q in np.percentile(times, (25, 50, 75)))
+        return cls(
+            len(times), times[0], min(others), max(others), sum(others), low, middle, high,
+            typical(parts),
+        )  # fmt: skip
+
+    @property
+    def others(self) -> float:
+        """How many repetitions `least`, `most` and `total` are of."""
+        return max(1.0, self.repetitions - 1)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all repetitions."""
+        return (self.total + self.first * (self.repetitions > 1)) / self.repetitions
+
+    def row(self) -> list[float]:
+        """Return it for a file: in no more digits than it needs."""
+        exact = [int(x) if x == int(x) else round(x, 2) for x in self[:-1]]
+        return [*exact, float(f"{self.typical:.8g}")]
+
+    def is_sound(self) -> bool:
+        """Whether these can be of any repetitions."""
+        return (
+            all(0 <= x < LARGEST for x in self)
+            and self.repetitions >= 1
+            and self.repetitions == int(self.repetitions)
+            and self.least <= self.most
+            and self.low <= self.middle <= self.high
+        )
+
+
+def typical(parts: Sequence[Sequence[int]]) -> float:
+    """Return the geometric mean of visits' medians."""
+    logs = [math.log(max(1.0, float(np.median(part)))) for part in parts]
+    return math.exp(float(np.mean(logs)))
 
 
 @dataclass(slots=True)
@@ -54,6 +130,8 @@ class Candidate:
     visits
         Per launch: how many of its repetitions were made in a row, in one visit of the cell, with
         all other candidates' between them.
+    kept
+        Per launch, where `ns` has no repetitions of it any more: its `Summary`.
     """
 
     name: str
@@ -64,6 +142,7 @@ class Candidate:
     ns: list[list[int]] = field(default_factory=list)
     wrong: list[list[int]] = field(default_factory=list)
     visits: list[list[int]] = field(default_factory=list)
+    kept: list[list[float]] = field(default_factory=list)
 
     def parts(self, launch: int) -> list[list[int]]:
         """A launch's repetitions, visit by visit; all in one where that is not known."""
@@ -73,6 +152,58 @@ class Candidate:
             return [times] if times else []
         ends = itertools.accumulate(counts)
         return [times[end - n : end] for n, end in zip(counts, ends, strict=True) if n]
+
+    def summary(self, launch: int) -> Summary | None:
+        """Return what is known of a launch; None if it has no repetitions."""
+        if launch < len(self.kept) and self.kept[launch]:
+            return Summary(*self.kept[launch])
+        parts = self.parts(launch)
+        return Summary.of(parts) if parts else None
+
+    def summaries(self) -> list[Summary]:
+        """Return what is known of the launches that have repetitions."""
+        return [s for k in range(len(self.ns)) if (s := self.summary(k)) is not None]
+
+    def count(self, launch: int) -> int:
+        """Return the number of repetitions in a launch."""
+        kept = self.kept[launch] if launch < len(self.kept) else []
+        return int(kept[0]) if kept else len(self.ns[launch])
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is at least one repetition."""
+        return any(self.ns) or any(self.kept)
+
+    @property
+    def medians(self) -> list[list[float]]:
+        """Per launch: the median of its repetitions alone, or nothing, as `stats` takes it."""
+        return [self._median(k) for k in range(len(self.ns))]
+
+    def _median(self, launch: int) -> list[float]:
+        if launch < len(self.kept) and self.kept[launch]:
+            return [Summary(*self.kept[launch]).middle]
+        times = self.ns[launch]
+        return [float(np.median(times))] if times else []
+
+    def typical(self, launch: int) -> float | None:
+        """Return `Summary.typical` of a launch; None if it has no repetitions."""
+        if launch < len(self.kept) and self.kept[launch]:
+            return Summary(*self.kept[launch]).typical
+        parts = self.parts(launch)
+        return typical(parts) if parts else None
+
+    def compact(self) -> Candidate:
+        """Return it with a summary in the place of each launch's repetitions."""
+        found = [self.summary(k) for k in range(len(self.ns))]
+        rows = [[] if s is None else s.row() for s in found]
+        return replace(self, ns=[[] for _ in rows], visits=[], kept=rows if any(rows) else [])
+
+    def check(self, where: str) -> None:
+        """ValueError if a summary cannot be one; add the launches that a file leaves out."""
+        for k, row in enumerate(self.kept):
+            if row and (len(row) != len(Summary._fields) or not Summary(*row).is_sound()):
+                raise ValueError(f"{where}.kept[{k}]: no summary of repetitions")
+        self.ns += [[] for _ in self.kept[len(self.ns) :]]
 
 
 @dataclass(slots=True)
@@ -146,16 +277,17 @@ class Cell:
     @property
     def spread(self) -> float | None:
         """How far those two differ in a typical launch; None if that was not measured."""
-        return None if self.pair is None else stats.spread(*(c.ns for c in self.pair))
+        return None if self.pair is None else stats.spread(*(c.medians for c in self.pair))
 
     @property
     def repetitions(self) -> int:
         """Of each candidate in each launch, at least."""
-        return min((len(times) for c in self.candidates for times in c.ns), default=0)
+        counts = (c.count(k) for c in self.candidates for k in range(len(c.ns)))
+        return min(counts, default=0)
 
     def of_kind(self, kind: str) -> Iterator[Candidate]:
         """Those of a kind, with at least one repetition."""
-        return (c for c in self.candidates if c.kind == kind and any(c.ns))
+        return (c for c in self.candidates if c.kind == kind and c.measured)
 
 
 @dataclass(slots=True)
@@ -223,6 +355,12 @@ class Job:
         if sorted(t for node in self.nodes for t in node) != list(range(self.threads)):
             raise ValueError(f"{where}.nodes: expected each of {self.threads} threads once")
 
+    def check_candidates(self, where: str) -> None:
+        """ValueError if a summary of a candidate cannot be one."""
+        for i, cell in enumerate(self.cells):
+            for k, candidate in enumerate(cell.candidates):
+                candidate.check(f"{where}.cells[{i}].candidates[{k}]")
+
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file in one go, where a link leads; what is no file, like a device, as it is."""
@@ -263,11 +401,32 @@ class Result:
     def is_empty(self) -> bool:
         """Whether nothing was timed."""
         cells = (cell for job in self.jobs for cell in job.cells)
-        return not any(any(c.ns) for cell in cells for c in cell.candidates)
+        return not any(c.measured for cell in cells for c in cell.candidates)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether repetitions of a launch are no longer there."""
+        cells = (cell for job in self.jobs for cell in job.cells)
+        return any(any(c.kept) for cell in cells for c in cell.candidates)
+
+    def compact(self) -> Result:
+        """Return it with a `Summary` of each launch in the place of its repetitions.
+
+        It gives the same tables, reports, comparisons and tunings. What it has no more is a
+        distribution: percentiles other than quartiles, and the course of a launch.
+        """
+        return replace(self, jobs=[
+            replace(job, cells=[
+                replace(cell, candidates=[c.compact() for c in cell.candidates])
+                for cell in job.cells
+            ])
+            for job in self.jobs
+        ])  # fmt: skip
 
     def save(self, path: Path) -> None:
         """Write the file in one go: a reader never finds half of it."""
-        head = {"format": FORMAT, "version": VERSION, **_fields(self)}
+        version = COMPACT if self.is_compact else VERSION
+        head = {"format": FORMAT, "version": version, **_fields(self)}
         data = (json.dumps(head, default=_fields, separators=(",", ":")) + "\n").encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
@@ -294,12 +453,13 @@ class Result:
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a result of xupc bench")
         version = found.pop("version", None)
-        if type(version) is not int or version != VERSION:
-            raise ValueError(f"{path}: version {version!r}, expected {VERSION}")
+        if type(version) is not int or version not in (VERSION, COMPACT):
+            raise ValueError(f"{path}: version {version!r}, expected {VERSION} or {COMPACT}")
         try:
             result: Result = _read(cls, found, "result")
             for i, job in enumerate(result.jobs):
                 job.check_nodes(f"result.jobs[{i}]")
+                job.check_candidates(f"result.jobs[{i}]")
         except ValueError as e:
             raise ValueError(f"{path}: {e}") from None
         return result
@@ -307,7 +467,12 @@ class Result:
 
 def _fields(value: Any) -> dict[str, Any]:
     """A dataclass's own fields: `asdict` would copy millions of numbers one by one."""
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+    found = {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, Candidate):  # version 1 has no `kept`; a compact one says nothing else
+        for name in ("ns", "visits", "kept"):
+            if not any(found[name]) and (name == "kept" or any(value.kept)):
+                del found[name]
+    return found
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:

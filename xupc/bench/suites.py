@@ -119,11 +119,12 @@ def _extended(job: Job, cell: Cell) -> Cell | None:
 
 def _figures(candidate: Candidate | None, job: Job) -> tuple[float, float] | None:
     """(minimum, mean); None where nothing was measured."""
-    if candidate is None or not any(candidate.ns):
+    if candidate is None or not candidate.measured:
         return None
-    runs = np.concatenate([np.asarray(ns[1:] or ns, float) for ns in candidate.ns if ns])
-    runs = np.maximum(0.0, runs - float(job.about.get("timer ns", 0.0))) / 1e3
-    return float(runs.min()), float(runs.mean())
+    every, timer = candidate.summaries(), float(job.about.get("timer ns", 0.0))
+    mean = sum(s.total for s in every) / sum(s.others for s in every)
+    least = min(s.least for s in every)
+    return max(0.0, least - timer) / 1e3, max(0.0, mean - timer) / 1e3
 
 
 def bandwidth_table(result: Result) -> str:
@@ -147,16 +148,16 @@ def _shown(cells: list[Cell]) -> Iterator[str]:
         c.name
         for cell in cells
         for c in cell.candidates
-        if c.kind not in ("again", FLOOR) and any(c.ns)
+        if c.kind not in ("again", FLOOR) and c.measured
     )
     yield from names
 
 
 def _rate(cell: Cell, name: str) -> float | None:
     candidate = cell.candidate(name)
-    if candidate is None or not any(candidate.ns):
+    if candidate is None or not candidate.measured:
         return None
-    return cell.moved / float(np.median([np.median(ns) for ns in candidate.ns if ns])) * 1e3
+    return cell.moved / float(np.median([ns for (ns,) in filter(None, candidate.medians)])) * 1e3
 
 
 TABLES = {"mtu": mtu_table, "xupc": bandwidth_table}

@@ -11,7 +11,6 @@ import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import stats
 from .results import FLOOR, OURS, PEER, Candidate, Cell, Job, Result
@@ -39,7 +38,7 @@ def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
                 lines += [
                     _row(cell, candidate, full, check)
                     for cell in cells
-                    if (candidate := cell.candidate(name)) is not None and any(candidate.ns)
+                    if (candidate := cell.candidate(name)) is not None and candidate.measured
                 ]
         lines.append("")
     lines += [f"# note: {note}" for note in result.notes]
@@ -70,7 +69,7 @@ def _head(job: Job) -> list[str]:
         most = max(launch.others or 0.0 for launch in job.launches)
         lines.append(f"# other processes took up to {most:.0%} of the cores' time in {disturbed} "
                      f"of {len(job.launches)} launches")  # fmt: skip
-    floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.ns for t in ns]
+    floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.medians for t in ns]
     if floors:
         lines.append(f"# an empty call takes {np.median(floors) / 1e3:.3f} us: not subtracted")
     return lines
@@ -92,7 +91,7 @@ def _groups(job: Job) -> Iterator[tuple[str, list[Cell]]]:
 
 
 def _names(cells: Sequence[Cell]) -> list[str]:
-    every = [c for cell in cells for c in cell.candidates if c.kind in (OURS, PEER) and any(c.ns)]
+    every = [c for cell in cells for c in cell.candidates if c.kind in (OURS, PEER) and c.measured]
     return list(dict.fromkeys(c.name for c in every))
 
 
@@ -118,14 +117,13 @@ def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
 
 
 def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
-    found = stats.median(candidate.ns)
+    found = stats.median(candidate.medians)
     row = [found.value / 1e3, found.low / 1e3, found.high / 1e3]
     text = "".join(f"{'-' if np.isnan(value) else f'{value:.2f}':>14}" for value in row)
     text += f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:>14.2f}"
     if full:
-        every = _microseconds(candidate)
-        text += "".join(f"{v:>14.2f}" for v in (every.min(), every.mean(), every.max()))
-        text += f"{len(every):>14}"
+        count, least, mean, most = _extent(candidate)
+        text += "".join(f"{v / 1e3:>14.2f}" for v in (least, mean, most)) + f"{count:>14}"
     if any(c.kind == PEER for c in cell.candidates):
         against = comparison(cell, candidate)
         text += f"{against.value:>14.2f}" if against is not None else f"{'-':>14}"
@@ -134,9 +132,15 @@ def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
     return f"{cell.nbytes:<12}{text}"
 
 
-def _microseconds(candidate: Candidate) -> NDArray[np.float64]:
-    """All its repetitions."""
-    return np.concatenate([np.asarray(ns, np.float64) for ns in candidate.ns]) / 1e3
+def _extent(candidate: Candidate) -> tuple[int, float, float, float]:
+    """Return the number of all its repetitions, and minimum, mean and maximum in ns."""
+    every = candidate.summaries()
+    count = sum(s.repetitions for s in every)
+    return (
+        int(count), min(min(s.first, s.least) for s in every),
+        sum(s.mean * s.repetitions for s in every) / count,
+        max(max(s.first, s.most) for s in every),
+    )  # fmt: skip
 
 
 def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.Ratio | None:
@@ -144,7 +148,7 @@ def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.
     other = cell.candidate(peer)
     if other is None or other is candidate:
         return None
-    return stats.ratio(other.ns, candidate.ns)
+    return stats.ratio(other.medians, candidate.medians)
 
 
 _CSV = (
@@ -163,13 +167,13 @@ def table_csv(result: Result) -> str:
     for job in result.jobs:
         for cell in job.cells:
             for candidate in cell.candidates:
-                if any(candidate.ns):
+                if candidate.measured:
                     writer.writerow(_fields(job, cell, candidate))
     return out.getvalue()
 
 
 def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
-    found, every = stats.median(candidate.ns), _microseconds(candidate)
+    found, (count, *extent) = stats.median(candidate.medians), _extent(candidate)
     against, spread = comparison(cell, candidate), cell.spread
     wrong = sorted({t for some in candidate.wrong for t in some})
     ratios: list[object] = ["", "", ""]
@@ -180,9 +184,9 @@ def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
     return [
         job.threads, len(job.nodes), cell.collective, cell.nbytes, cell.dtype, cell.op, cell.sync,
         cell.root, cell.team, int(cell.cold), candidate.name, candidate.kind, candidate.call,
-        candidate.algorithm, sum(map(bool, candidate.ns)), len(every),
+        candidate.algorithm, len(candidate.summaries()), count,
         *(_figure(v / 1e3, 3) for v in (found.value, found.low, found.high)),
-        *(f"{v:.3f}" for v in (every.min(), every.mean(), every.max())),
+        *(f"{v / 1e3:.3f}" for v in extent),
         f"{cell.moved / found.value * 1e3:.2f}" if cell.moved else "",
         "" if candidate.network_bytes is None else candidate.network_bytes, *ratios,
         "" if spread is None else f"{spread:.4f}", verdict, " ".join(map(str, wrong)),

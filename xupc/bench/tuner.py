@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from ..algorithms import registered
+from ..algorithms import collectives
 from ..flags import ALGORITHM_NAMES
 from ..selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..selection_file import built_in
@@ -117,7 +117,7 @@ def tuned(
     """
     table = built_in() if table is None else table
     cells: dict[Place, dict[str, dict[int, list[Cell]]]] = {}
-    known = {entry.collective for entry in registered()}
+    known = set(collectives())
     for job in result.jobs:
         by_size = cells.setdefault(place_of(job), defaultdict(lambda: defaultdict(list)))
         for cell in job.cells:
@@ -221,7 +221,7 @@ class Spot:
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
             if one is None or other is None or (
-                each := ratio(one.ns, other.ns, ERROR / (len(ALGORITHM_NAMES) - 1))
+                each := ratio(one.medians, other.medians, ERROR / (len(ALGORITHM_NAMES) - 1))
             ) is None:
                 return None
             found.append(each)
@@ -240,7 +240,7 @@ class Spot:
 
 def _launches(cell: Cell, flag: int) -> int:
     candidate = _of_algorithm(cell, flag)
-    return 0 if candidate is None else sum(map(bool, candidate.ns))
+    return 0 if candidate is None else sum(map(bool, candidate.medians))
 
 
 def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from ..flags import ALGORITHM_NAMES
 from ..selection import Place, Rule, Table, public_name
@@ -98,7 +98,7 @@ def label_of(place: Place) -> str:
 
 def _entry(rule: Rule) -> str:
     """A rule as TOML."""
-    values = {f.name: getattr(rule, f.name) for f in fields(rule)}
+    values: dict[str, Any] = {name: getattr(rule, name) for name in Rule.__match_args__}
     values["collective"] = public_name(rule.collective) if rule.collective != "*" else "*"
     values["algorithm"] = ALGORITHM_NAMES[rule.algorithm]
     lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] is not None]

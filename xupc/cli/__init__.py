@@ -1,67 +1,60 @@
 """The command line: ``xupc``, also ``python -m xupc``.
 
+A command's module is imported when the command is used.
+
 Exit status: 0 good, 1 wrong data or a failed comparison, 2 usage, 3 timeout, 4 environment; `run`
 exits with its program's status.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import json
 import os
-import shlex
-import signal
-import sys
-import tempfile
 import time
-import uuid
-from collections.abc import Sequence
-from importlib import metadata
-from pathlib import Path
-from typing import IO, Any
+from importlib import import_module
+from typing import Any
 
 import click
-from click.core import ParameterSource
-
-from xupc.bench.settings import Shape
-from xupc.topology import threads_of_nodes
-
-from .. import host
-from . import info, job_script, options
-from .bench import bench_command, check_arguments
-from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
-from .hang import hang_report_command
-from .launcher import (
-    EXIT_ENVIRONMENT,
-    EXIT_WRONG,
-    describe_status,
-    job_command,
-    job_environment,
-    run_job,
-    thread_command,
-)
-from .mpi import LaunchError, find_mpi
-from .report import report_command
-from .terminal import fill_standard_streams
-from .tune import tune_command
 
 __all__ = ["main"]
 
-def _version() -> str:
-    try:
-        return metadata.version("xupc")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
+COMMANDS = {  # name: (module, function, its line in `xupc --help`)
+    "bench": ("bench", "bench_command", "Measure collectives."),
+    "hang-report": ("hang", "hang_report_command",
+                    "Show where the threads of a running job are, without disturbing it."),
+    "info": ("jobs", "info_command", "Show what is in use and what is wrong with it."),
+    "job-script": ("job_script", "job_script_command",
+                   "Print a Slurm batch script that runs the benchmark and makes its report."),
+    "report": ("report", "report_command", "Show what results of `xupc bench` say."),
+    "run": ("jobs", "run_command", "Run a Python program as N threads."),
+    "topo": ("jobs", "topo_command", "Draw the node tree: which threads share a machine."),
+    "tune": ("tune", "tune_command",
+             "Find the best algorithm for each size on this machine and tell the library."),
+}  # fmt: skip
 LOCAL_RANK = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
 
-class _OncePerHost(click.Group):
-    """In a job all threads find the same mistake of the caller's: one of each host says so."""
+class _Commands(click.Group):
+    """The commands of the table above; in a job, one thread of each host reports a usage error."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if name not in COMMANDS:
+            return None
+        module, function, _ = COMMANDS[name]
+        command: click.Command = getattr(import_module(f".{module}", __name__), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table's lines, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][2]) for name in sorted(COMMANDS)])
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
         try:
             return super().invoke(ctx)
         except click.UsageError as e:
@@ -71,302 +64,30 @@ class _OncePerHost(click.Group):
             raise
 
 
-@click.group(cls=_OncePerHost, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_version(), prog_name="xupc")
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print the installed version and end."""
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"xupc, version {_version()}")
+        ctx.exit()
+
+
+def _version() -> str:
+    from importlib import metadata  # takes as long as everything else here
+
+    try:
+        return metadata.version("xupc")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """xupc: a partitioned global address space of numpy data, and collectives over it."""
-
-
-main.add_command(bench_command)
-main.add_command(hang_report_command)
-main.add_command(tune_command)
-
-
-def _nodes_option(command: Any) -> Any:
-    return click.option(
-        "--nodes",
-        metavar="SPEC",
-        envvar="XUPC_NODES",
-        help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
-    )(command)
-
-
-@main.command("info")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for MPI to answer.",
-)
-@click.option(
-    "--measure",
-    is_flag=True,
-    help="Start a job that measures copy rates, cache-line latency and the wire; takes seconds.",
-)
-@click.option(
-    "-n",
-    "threads",
-    type=click.IntRange(min=1),
-    help="Judge, and measure, for so many threads; the available cores by default.",
-)
-@_nodes_option
-def info_command(timeout: float, measure: bool, threads: int | None, nodes: str | None) -> None:
-    """Show what is in use and what is wrong with it.
-
-    Started by mpiexec itself, it judges that job: how many threads there are and where each may
-    run; one of them prints.
-
-    Exits with 4 if xupc cannot work here.
-    """
-    facts: info.Facts | None
-    if in_job():
-        from . import inside
-
-        facts = inside.collect(timeout=timeout, measure=measure)
-        if facts is None:
-            return
-    else:
-        count = threads or threads_of_nodes(nodes or "")
-        if count is None and measure:
-            count = host.available_cores()
-        check_nodes(nodes, count or 1)
-        facts = info.collect(timeout=timeout)
-        if count is not None:
-            facts = dataclasses.replace(facts, threads=(info.this_process(),) * count)
-        if measure and count is not None:
-            found, why_not = _measured(count, nodes)
-            facts = dataclasses.replace(facts, measured=found, measure_error=why_not)
-    click.echo(info.render(facts))
-    if info.unusable(facts):
-        sys.exit(EXIT_ENVIRONMENT)
-
-
-def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
-    """Return what a job of its own measures, or the reason why there is nothing."""
-    python = [sys.executable, "-m", "xupc.bench.machine"]
-    with tempfile.TemporaryFile() as said:
-        try:
-            status = _run(threads, python, nodes=nodes, time_limit=120, stdout=said)
-        except EnvironmentProblem as problem:
-            return {}, problem.message
-        said.seek(0)
-        lines = said.read().decode(errors="replace").splitlines()
-    for line in lines:
-        with contextlib.suppress(ValueError):  # a launcher may say something too
-            if isinstance(found := json.loads(line), dict):
-                return found, ""
-    return {}, f"the job {describe_status(status)}"
-
-
-@main.command("run", context_settings={"ignore_unknown_options": True})
-@click.option("-n", "threads", type=click.IntRange(min=1), required=True, help="Threads.")
-@_nodes_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Raise HangError in a wait that takes longer (XUPC_TIMEOUT).",
-)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Kill the job and exit with 3 if it takes longer.",
-)
-@click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run_command(
-    threads: int,
-    nodes: str | None,
-    timeout: float | None,
-    time_limit: float | None,
-    mpiexec_args: str,
-    verbose: bool,
-    program: tuple[str, ...],
-) -> None:
-    """Run a Python program as N threads.
-
-    PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
-    mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
-    to fail, 128 + signal if a signal killed it.
-
-    Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
-    empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
-    then, or if the signal comes again, the job is killed. If this command is killed itself, the
-    program gets SIGTERM, and all of it is killed 3 seconds later.
-    """
-    fill_standard_streams()
-    python = [sys.executable, *_checked_program(program)]
-    status = _run(
-        threads,
-        python,
-        nodes=nodes,
-        timeout=timeout,
-        time_limit=time_limit,
-        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
-        verbose=verbose,
-        stdin=0,
-    )
-    sys.exit(status)
-
-
-# The program's own options are not ours: everything after its name is left alone.
-run_command.allow_interspersed_args = False
-
-
-def _checked_program(program: Sequence[str]) -> list[str]:
-    """Return what follows `python`, or raise UsageError: better once here than on every thread."""
-    first = program[0]
-    if first == "-m":
-        if len(program) < 2:
-            raise click.UsageError("-m needs the name of a module")
-    elif first.startswith("-"):
-        raise click.NoSuchOption(first)
-    elif not Path(first).exists():
-        raise click.UsageError(f"there is no program {first}")
-    return list(program)
-
-
-def _run(
-    threads: int,
-    python: Sequence[str],
-    *,
-    nodes: str | None = None,
-    timeout: float | None = None,
-    time_limit: float | None = None,
-    extra: Sequence[str] = (),
-    verbose: bool = False,
-    stdin: int | None = None,
-    stdout: IO[bytes] | None = None,
-) -> int:
-    """Run a job and return its status; what went wrong is said on stderr."""
-    check_crowd(threads, extra)
-    check_nodes(nodes, threads)
-    try:
-        mpi = find_mpi()
-        environment = job_environment(
-            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
-        )
-        command = job_command(
-            mpi, threads, thread_command(python), extra=extra, environment=environment
-        )
-        if verbose:
-            click.echo(f"xupc run: {shlex.join(command)}", err=True)
-        outcome = run_job(
-            command, environment, time_limit=time_limit, forward=True, stdin=stdin, stdout=stdout
-        )
-    except LaunchError as error:
-        raise EnvironmentProblem(str(error)) from None
-    if outcome.status or outcome.survivors:
-        click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
-    if outcome.interrupted == signal.SIGINT:
-        _die_of_interrupt()
-    return outcome.status
-
-
-def _die_of_interrupt() -> None:
-    """End by SIGINT itself: a shell ends its loop then, and shows the status 128 + SIGINT."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed streams
-        sys.stdout.flush()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-@main.command("topo")
-@click.option(
-    "-n",
-    "threads",
-    type=click.IntRange(min=1),
-    help="Threads; by default as many as the nodes hold, or the available cores.",
-)
-@_nodes_option
-def topo_command(threads: int | None, nodes: str | None) -> None:
-    """Draw the node tree: which threads share a machine.
-
-    Started by mpiexec itself, it draws that job's.
-    """
-    if in_job():
-        from .topo import main as draw
-
-        draw()
-        return
-    count = threads or threads_of_nodes(nodes or "") or host.available_cores()
-    status = _run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120)
-    sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
-
-
-@main.command("job-script")
-@click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="Nodes.")
-@click.option(
-    "--threads-per-node",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Threads on each, one core for each thread.",
-)
-@click.option(
-    "--time",
-    "minutes",
-    type=click.IntRange(min=3),
-    default=30,
-    show_default=True,
-    metavar="MINUTES",
-    help="The job's time limit; a minute before it the benchmark keeps what it has and ends.",
-)
-@click.option(
-    "--mpi",
-    type=click.Choice(list(job_script.LAUNCHERS)),
-    default="pmix",
-    show_default=True,
-    help="What starts the threads: srun by PMIx or PMI-2, or mpi4py's own mpiexec.",
-)
-@click.option(
-    "--environment",
-    metavar="FOLDER",
-    help="The Python environment with xupc in it; by default the one that runs this.",
-)
-@click.option(
-    "--launches", type=click.IntRange(1, 100), default=5, show_default=True,
-    help="How often the benchmark is started; a --budget is divided among them.",
-)
-@click.argument("bench", nargs=-1, type=click.UNPROCESSED)
-def job_script_command(
-    nodes: int,
-    threads_per_node: int,
-    minutes: int,
-    mpi: str,
-    environment: str | None,
-    launches: int,
-    bench: tuple[str, ...],
-) -> None:
-    """Print a Slurm batch script that runs the benchmark and makes its report.
-
-    BENCH is what `xupc bench` is given, after a --: for example
-
-        xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
-    """
-    seconds = check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
-    job = job_script.Job(
-        nodes, threads_per_node, minutes, mpi, environment, bench, launches, seconds
-    )
-    context = click.get_current_context()
-    words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
-    click.echo(job_script.script(job, words), nl=False)
-
-
-def _given(context: click.Context) -> list[str]:
-    """Return the options that the user gave, as words."""
-    return [
-        word
-        for option in context.command.params
-        if isinstance(option, click.Option)
-        and option.name is not None
-        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-        for word in (option.opts[0], str(context.params[option.name]))
-    ]
-
-
-main.add_command(report_command)

@@ -95,6 +95,8 @@ DEFAULT = (
 @click.option("--suite", type=click.Choice(list(suites.SUITES)), help="A document's testbed.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write everything, every repetition included (.gz: compressed).")  # fmt: skip
+@click.option("--compact", is_flag=True,
+              help="In the --json file keep a summary of each launch, not every repetition.")
 @click.option("--append", is_flag=True, help="Add the launches to what the --json file holds.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write a table.")  # fmt: skip
@@ -116,6 +118,8 @@ def bench_command(**given: Any) -> None:
     """
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
+    if given["compact"] and given["json_file"] is None:
+        raise click.UsageError("--compact: of which file? It needs --json")
     output = Output(given)
     if in_job():
         measure_in_job(given, output)
@@ -168,7 +172,8 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
     given = bench_command.make_context("xupc bench", list(words)).params
     theirs = {
         "threads": "-n", "nodes": "--nodes", "launches": "--launches", "append": "--append",
-        "json_file": "--json", "time_limit": "--time-limit", "mpiexec_args": "--mpiexec-args",
+        "json_file": "--json", "compact": "--compact", "time_limit": "--time-limit",
+        "mpiexec_args": "--mpiexec-args",
     }  # fmt: skip
     if named_ := [option for name, option in theirs.items() if given[name]]:
         raise click.UsageError(f"{', '.join(named_)}: the script's own business, not BENCH's")
@@ -274,6 +279,7 @@ class Output:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.json: Path | None = given["json_file"]
+        self.compact: bool = given["compact"]
         self.csv: Path | None = given["csv_file"]
         self.suite: str | None = given["suite"]
         self.full: bool = given["full"]
@@ -294,7 +300,7 @@ class Output:
 
     def _save(self, result: Result, *, replace: bool = True) -> None:
         if self.json is not None and (replace or not self.json.exists()):
-            result.save(self.json)
+            (result.compact() if self.compact else result).save(self.json)
         if self.csv is not None and (replace or not self.csv.exists()):
             self.csv.write_text(text.table_csv(result), encoding="utf-8")
 

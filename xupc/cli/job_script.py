@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LAUNCHERS", "Job", "script"]
+import click
+from click.core import ParameterSource
+
+__all__ = ["LAUNCHERS", "Job", "job_script_command", "script"]
 
 LAUNCHERS = {
     "pmix": "srun --mpi=pmix python -m xupc",
@@ -131,3 +134,76 @@ def script(job: Job, command: Sequence[str]) -> str:
         launch=LAUNCHERS[job.mpi],
     )
     return head + _BODY
+
+
+@click.command("job-script")
+@click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="Nodes.")
+@click.option(
+    "--threads-per-node",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Threads on each, one core for each thread.",
+)
+@click.option(
+    "--time",
+    "minutes",
+    type=click.IntRange(min=3),
+    default=30,
+    show_default=True,
+    metavar="MINUTES",
+    help="The job's time limit; a minute before it the benchmark keeps what it has and ends.",
+)
+@click.option(
+    "--mpi",
+    type=click.Choice(list(LAUNCHERS)),
+    default="pmix",
+    show_default=True,
+    help="What starts the threads: srun by PMIx or PMI-2, or mpi4py's own mpiexec.",
+)
+@click.option(
+    "--environment",
+    metavar="FOLDER",
+    help="The Python environment with xupc in it; by default the one that runs this.",
+)
+@click.option(
+    "--launches", type=click.IntRange(1, 100), default=5, show_default=True,
+    help="How often the benchmark is started; a --budget is divided among them.",
+)
+@click.argument("bench", nargs=-1, type=click.UNPROCESSED)
+def job_script_command(
+    nodes: int,
+    threads_per_node: int,
+    minutes: int,
+    mpi: str,
+    environment: str | None,
+    launches: int,
+    bench: tuple[str, ...],
+) -> None:
+    """Print a Slurm batch script that runs the benchmark and makes its report.
+
+    BENCH is what `xupc bench` is given, after a --: for example
+
+        xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
+    """
+    from xupc.bench.settings import Shape
+
+    from .bench import check_arguments
+
+    seconds = check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
+    job = Job(nodes, threads_per_node, minutes, mpi, environment, bench, launches, seconds)
+    context = click.get_current_context()
+    words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
+    click.echo(script(job, words), nl=False)
+
+
+def _given(context: click.Context) -> list[str]:
+    """Return the options that the user gave, as words."""
+    return [
+        word
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        and option.name is not None
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        for word in (option.opts[0], str(context.params[option.name]))
+    ]

@@ -39,11 +39,15 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="OUT.html",
-    help="The page; by default beside the first result, unless --markdown is given.",
+    help="The page; by default beside the first result, unless --markdown or --compact is given.",
 )  # fmt: skip
 @click.option(
     "--markdown", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="OUT.md", help="The same as Markdown; - prints it.",
+)  # fmt: skip
+@click.option(
+    "--compact", type=click.Path(path_type=Path, dir_okay=False), metavar="OUT.json",
+    help="The result itself, with a summary of each launch in the place of every repetition.",
 )  # fmt: skip
 @click.option(
     "--tolerance", type=click.FloatRange(0, 10), default=0.05, show_default=True,
@@ -57,6 +61,7 @@ def report_command(
     results: Sequence[Path],
     output: Path | None,
     markdown: Path | None,
+    compact: Path | None,
     tolerance: float,
     choice: str | None,
 ) -> None:
@@ -72,6 +77,8 @@ def report_command(
     from ..report import page
     from ..report.content import Section, has_choice, job_content, regressions
 
+    if compact is not None and len(results) > 1:
+        raise click.UsageError(f"--compact: expected one result, got {len(results)}")
     loaded = [_load(path) for path in results]
     wanted = _parsed(choice)
     if wanted and not any(has_choice(job, wanted) for result in loaded for job in result.jobs):
@@ -87,7 +94,7 @@ def report_command(
                 compared.append(found)
             as_markdown.render(name, sections[-1:], compared[-1:])
     title = _title(loaded)
-    if output is None and markdown is None:
+    if output is None and markdown is None and compact is None:
         output = results[0].with_name(results[0].name.split(".json")[0] + ".html")
     if output is not None:
         try:
@@ -97,6 +104,8 @@ def report_command(
             sys.exit(EXIT_ENVIRONMENT)
     if markdown is not None:
         _write(markdown, as_markdown.render(title, sections, compared))
+    if compact is not None:
+        _save(compact, loaded[0].compact())
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
@@ -162,8 +171,20 @@ def _write(path: Path, text: str) -> None:
     if str(path) == "-":
         click.echo(text)
         return
-    try:
+    with _written(path):
         write_whole(path, text.encode())
+
+
+def _save(path: Path, result: Result) -> None:
+    with _written(path):
+        result.save(path)
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Report that a file was written; UsageError if it cannot be."""
+    try:
+        yield
     except OSError as e:
         raise click.UsageError(f"{path}: not written: {e.strerror}") from None
     click.echo(f"xupc report: wrote {path}", err=True)

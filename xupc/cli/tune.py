@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from xupc.algorithms import registered
+from xupc.algorithms import collectives
 from xupc.bench import driver
 from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, named
@@ -135,7 +135,7 @@ def tune_command(
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:
     """Collectives by name; ValueError if there is nothing to choose of one that was asked for."""
     found = named(words)
-    known = {entry.collective for entry in registered()}
+    known = set(collectives())
     without = [name for name in found if registered_name(name) not in known]
     if len(without) == len(found) or not set(without).isdisjoint(words):
         raise ValueError(f"there is nothing to choose for {', '.join(without)}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -488,7 +487,7 @@ class Job:
         segment = self.agreement.shared_segment(comm, total, whole=True)
         control = Control(segment, index, mates, self.machines)
         control.introduce(self.me, self.host)
-        number = self.link.comm.bcast(secrets.randbits(63) if self.me == 0 else None)
+        number = self.link.comm.bcast(int.from_bytes(os.urandom(8)) >> 1 if self.me == 0 else None)
         if index == 0:
             control.describe(number, self.machine_of(self.me), self.threads)
             rows = self.lifeline.rows if self.lifeline is not None else [self._row]

@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import select
 import socket
 import threading
@@ -144,7 +143,7 @@ class Lifeline:
         self._lock = threading.Lock()
         self._peers: list[Peer] = []
         rank, size = comm.Get_rank(), comm.Get_size()
-        self._token = comm.bcast(secrets.token_hex(16) if rank == 0 else None)
+        self._token = comm.bcast(os.urandom(16).hex() if rank == 0 else None)
         with contextlib.ExitStack() as stack:
             listener = _listener() if RADIX * rank + 1 < size else None
             if listener is not None:
@@ -171,6 +170,8 @@ class Lifeline:
 
     def _accept(self, listener: socket.socket, children: int) -> None:
         """Take the connections of as many children as say that they have made one."""
+        from hmac import compare_digest  # one machine does without
+
         deadline = time.monotonic() + ACCEPT
         while children and (left := deadline - time.monotonic()) > 0:
             listener.settimeout(left)
@@ -178,7 +179,7 @@ class Lifeline:
                 connection, _ = listener.accept()
                 peer = Peer(connection, {})
                 hello = peer.first_line()
-                if secrets.compare_digest(hello.pop("token"), self._token):
+                if compare_digest(hello.pop("token"), self._token):
                     peer.who = hello
                     self._peers.append(peer)
                     children -= 1

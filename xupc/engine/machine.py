@@ -11,7 +11,6 @@ import contextlib
 import math
 import mmap
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,13 +30,13 @@ LONG = (10 << 20, 16 << 20)
 TRIES = 3
 GAIN = 0.9
 """Of the plain copy's time the other one may take to be chosen."""
-SIZES = [1 << k for k in range(13, 22)]
+SIZES = [1 << k for k in range(13, 22, 2)]
 UNIT = 1 << 19
 """Bytes that are staged at a time."""
 HUGE_PAGE = 1 << 21
 HUGE = 1 << 22
 """Bytes from which on numpy asks for huge pages for an array."""
-REPEATED = 3
+REPEATED = 2
 TRIAL_SECONDS = 0.1
 """For the trial between two threads: some 20 ms where nothing else runs. On a busy machine a trial
 would take seconds, and find out what the other programs do."""
@@ -56,7 +55,7 @@ def pids_in_reach(comm: Any) -> list[int] | None:
     other one: a number alone could belong to another process, in another container. Then it
     writes the same bytes there, since that may be forbidden alone.
     """
-    nonce = np.frombuffer(secrets.token_bytes(NONCE), np.uint8).copy()
+    nonce = np.frombuffer(os.urandom(NONCE), np.uint8).copy()
     rows = comm.allgather((os.getpid(), nonce.ctypes.data, nonce.tobytes()))
     room = np.empty(NONCE, np.uint8)
     here = room.ctypes.data

@@ -8,7 +8,6 @@ itself once it has learnt what they send. A barrier of a team that spans nodes b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from ..plan.steps import (
     SLOT,
@@ -37,6 +36,7 @@ from ..plan.steps import (
     Swap,
     Wait,
 )
+from ..records import record
 from ..topology import Tree
 
 __all__ = ["LARGE", "Exchange", "Lowered", "lower"]
@@ -74,7 +74,7 @@ def _row(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exchange(Barrier):
     """The barrier of a plan that node roots lead: its messages carry the data besides."""
 
@@ -84,7 +84,7 @@ class Exchange(Barrier):
     """Rows before it that make the data; they are done again if it is sent again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """A plan as the native core takes it.
 

@@ -7,7 +7,7 @@ in containers for instance, are on machines of their own.
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 from typing import Any, NamedTuple
 
 from ..errors import HeapError
@@ -82,7 +82,7 @@ def _proven(comm: Any, threads: list[int], who: str) -> Neighbours:
 
 def _try(comm: Any) -> tuple[Lookout | None, bool, str]:
     """My lookout, whether I share memory with the lowest, and why there is no segment."""
-    nonce, size = secrets.token_bytes(NONCE), Lookout.bytes_for(comm.Get_size())
+    nonce, size = os.urandom(NONCE), Lookout.bytes_for(comm.Get_size())
     lookout, why_none = None, ""
     offer: tuple[str, bytes] | None = None
     if comm.Get_rank() == 0:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..fingerprint import fingerprint
+from ..records import record
 from .mpi import BARRIER, CONTROL, RESYNC, STALL, tag_of
 from .reports import Record, Verdict, compare, first_apart
 from .whereabouts import way_here
@@ -36,7 +36,7 @@ QUESTION, ANSWER, FOUND = range(3)
 _POISON = fingerprint("poison")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Condition:
     """Something that is to come about, to be asked for or waited for.
 

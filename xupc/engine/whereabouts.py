@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import json
 import os
+import site
 import sys
-import sysconfig
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from ..fingerprint import fingerprint
+from ..records import record
 from .control import PLACES_BYTES, Call, Control
 
 __all__ = [
@@ -49,7 +49,7 @@ _TEXT = 300
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _TOOLS = tuple(f"{_PACKAGE}{name}{os.sep}" for name in ("bench", "cli", "report"))
 _LIBRARIES = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    folder + os.sep for folder in (os.path.dirname(os.__file__), *site.getsitepackages())
 )
 _STATES = {
     "T": "stopped",
@@ -114,7 +114,7 @@ def _name(frame: FrameType) -> str:
 # -- who, in words -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """Where one thread is: `place`, for how many `seconds` if that is known, and what `else_`."""
 
@@ -124,7 +124,7 @@ class Row:
     else_: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """Threads in one place, for `least` to `most` seconds."""
 

@@ -22,10 +22,8 @@ import fcntl
 import mmap
 import os
 import resource
-import secrets
 import struct
 import sys
-import tempfile
 import weakref
 from dataclasses import dataclass
 from functools import cache
@@ -63,7 +61,11 @@ def shm_dir() -> str:
     wanted = os.environ.get("XUPC_SHM_DIR")
     if wanted:
         return wanted
-    return "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    if os.path.isdir("/dev/shm"):
+        return "/dev/shm"
+    import tempfile  # costs a start more than all else here, and is rarely needed
+
+    return tempfile.gettempdir()
 
 
 @dataclass(slots=True)
@@ -187,7 +189,7 @@ def _open_new(where: str) -> tuple[int, str, bool]:
             if e.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
                 raise HeapError(f"cannot make a segment in {where}: {shortage(e)}") from e
     while True:
-        path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{secrets.token_hex(16)}")
+        path = os.path.join(where, f"{NAME_PREFIX}{os.getuid()}-{os.urandom(16).hex()}")
         try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError as e:

@@ -45,8 +45,9 @@ An operation is over when both lanes are at their end and every ticket is set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from ..records import record
 
 __all__ = [
     "BUFFER",
@@ -96,7 +97,7 @@ FOLD_DEPTH = 34
 """Most values of a Fold that are not yet combined: enough for 2^32 leaves of `tree_joins`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ranks:
     """``first, first + step, ...``: `count` ranks of the team."""
 
@@ -204,7 +205,7 @@ class Step:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Copy(Step):
     """`count` blocks of `nbytes`, row to row."""
 
@@ -214,7 +215,7 @@ class Copy(Step):
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Swap(Step):
     """`count` blocks of `nbytes` change places with as many others, row with row."""
 
@@ -224,7 +225,7 @@ class Swap(Step):
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offer(Step):
     """Where `nbytes` begin that others may read or write; the address is at my SLOT's head."""
 
@@ -232,7 +233,7 @@ class Offer(Step):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reach(Step):
     """To a row of blocks, of each of `of` in turn what lies `offset` bytes into its Offer."""
 
@@ -242,7 +243,7 @@ class Reach(Step):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deposit(Step):
     """A row of blocks, to each of `to` in turn, `offset` bytes into its Offer."""
 
@@ -252,7 +253,7 @@ class Deposit(Step):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reclaim(Step):
     """A row of blocks in which others made deposits; it begins `offset` bytes into my Offer."""
 
@@ -262,7 +263,7 @@ class Reclaim(Step):
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signal(Step):
     """My channel now stands at `value`."""
 
@@ -271,7 +272,7 @@ class Signal(Step):
     value: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait(Step):
     """Until the channel of each of `of` on my node stands at `value` or above."""
 
@@ -280,7 +281,7 @@ class Wait(Step):
     value: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetSignal(Step):
     """An empty message to each of `to` that is off my node."""
 
@@ -289,7 +290,7 @@ class NetSignal(Step):
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetWait(Step):
     """Take an empty message from each of `of` that is off my node."""
 
@@ -298,7 +299,7 @@ class NetWait(Step):
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Send(Step):
     """To each of `to` off my node one message: `rows` rows of `count` blocks, then `more`.
 
@@ -321,7 +322,7 @@ class Send(Step):
         return Blocks(self.src, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recv(Step):
     """From each of `of` off my node one message, to be laid out as in Send."""
 
@@ -341,7 +342,7 @@ class Recv(Step):
         return Blocks(self.dst, self.nbytes, self.count, self.rows, self.row_step), *self.more
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Get(Step):
     """One-sided: `count` blocks into my node's memory; blocks on my node are skipped."""
 
@@ -352,21 +353,21 @@ class Get(Step):
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Need(Step):
     """Until the ticket is set."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Post(Step):
     """Set the ticket."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Barrier(Step):
     """Until all threads of the team have arrived, with equal fingerprints."""
 
@@ -385,7 +386,7 @@ class Leaf(NamedTuple):
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fold(Step):
     """`nelems` results, each folded over the same element of all leaves' blocks.
 
@@ -402,7 +403,7 @@ class Fold(Step):
     dst_step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scan(Step):
     """``dst[i] = carry op src[0] op ... op src[i]`` along a block, `rows` times.
 
@@ -421,7 +422,7 @@ class Scan(Step):
     reverse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fused(Step):
     """All arrive; one thread does `body`; all are released.
 
@@ -466,7 +467,7 @@ def parts_of(step: Step) -> Iterator[Part]:
                 yield from parts_of(part)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """One thread's steps for one call.
 

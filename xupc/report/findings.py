@@ -96,13 +96,13 @@ class Standing:
 def _standing(cell: Cell) -> Standing:
     standing = Standing(cell, spread=cell.spread)
     for candidate in cell.candidates:
-        if any(candidate.ns):
-            standing.times[candidate.name] = median(candidate.ns)
+        if candidate.measured:
+            standing.times[candidate.name] = median(candidate.medians)
     ours = _reference(cell)
     for peer in cell.of_kind(PEER):
         if ours is None:
             break
-        found = ratio(peer.ns, ours.ns)
+        found = ratio(peer.medians, ours.medians)
         if found is not None:
             said = verdict(found, standing.spread)
             standing.versus.append(Versus(peer.name, ours.name, found, said))
@@ -145,7 +145,7 @@ def _winner(standing: Standing) -> Winner | None:
     margin, second = None, ""
     if len(order) > 1:
         second = order[1]
-        margin = ratio(rivals[second].ns, best.ns)
+        margin = ratio(rivals[second].medians, best.medians)
     chosen = _reference(standing.cell)
     ours = None if chosen is None else times[chosen.name].value
     peers = (times[c.name].value for c in rivals.values() if c.kind == PEER)

@@ -199,7 +199,7 @@ def _compare_jobs(old: Job, new: Job, tolerance: float) -> Comparison:
         for cell in new.cells
         if cell.key in before
         for candidate in cell.of_kind(OURS)
-        if (other := before[cell.key].candidate(candidate.name)) is not None and any(other.ns)
+        if (other := before[cell.key].candidate(candidate.name)) is not None and other.measured
     ]
     ranked = len(pairs) >= ENOUGH
     tested, relative = _by_ranks(found, pairs) if ranked else _by_variances(found, pairs)
@@ -256,17 +256,13 @@ def _times(old: Cell, new: Cell, name: str, peer: str, out: tuple[list[int], lis
 def _logs(cell: Cell, name: str) -> Logs:
     """A candidate's time in each launch, as a logarithm; nan where a launch has none.
 
-    That is the mean of its visits' medians: where the machine is in one state for one part of a
+    That is of the mean of its visits' medians: where the machine is in one state for one part of a
     launch and in another one for the rest, all candidates' means follow in a straight line.
     """
     candidate = cell.candidate(name)
     assert candidate is not None
-    every = (candidate.parts(k) for k in range(len(candidate.ns)))
-    return np.array([_mean_log(parts) if parts else math.nan for parts in every])
-
-
-def _mean_log(parts: Sequence[Sequence[int]]) -> float:
-    return float(np.mean([math.log(max(1.0, float(np.median(part)))) for part in parts]))
+    every = (candidate.typical(k) for k in range(len(candidate.ns)))
+    return np.array([math.nan if ns is None else math.log(ns) for ns in every])
 
 
 # --- couples, by ranks ----------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""CPU time that starting costs: `import xupc`, `xupc --help`, `init` and `finalize` of two threads.
+
+    python benchmarks/start_cost.py [--before FOLDER] [--rounds 20] [--only WORD] [--json FILE]
+
+Run it with the interpreter to be measured; its MPI's mpiexec is taken. Each round runs every
+command once with the sources of this checkout and, with --before, once with those in FOLDER (a
+checkout whose core is built in place), in turn. A time is user and system time of the command and
+all its processes, from start to end; the table shows medians over the rounds. FOLDER and this
+checkout are put on PYTHONPATH, so an interpreter without xupc installed measures best: an editable
+installation costs every start of Python some milliseconds of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+HELP = "import sys; sys.argv = ['xupc', '--help']; from xupc.cli import main; main()"
+COMMANDS = {
+    "python": "pass",
+    "numpy": "import numpy",
+    "import": "import xupc",
+    "both": "import numpy, xupc",
+    "used": "import xupc; xupc.all_broadcast",
+    "help": HELP,
+    "mpi": "import numpy, mpi4py.MPI",
+    "init": "import xupc; xupc.init(); xupc.finalize()",
+}
+JOBS = "mpi", "init"
+PLAIN = "python", "numpy", "mpi"
+
+
+def mpiexec() -> str:
+    """Return the mpiexec that belongs to mpi4py's MPI."""
+    from xupc.cli.mpi import find_mpi
+
+    return str(find_mpi().mpiexec)
+
+
+def spent(command: Sequence[str], environment: dict[str, str]) -> float:
+    """Return the CPU seconds of a command and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        command, env=environment, cwd="/", check=True, stdout=subprocess.DEVNULL, timeout=120
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def measured(
+    folders: dict[str, Path], rounds: int, only: str, cache: str
+) -> dict[str, dict[str, list[float]]]:
+    """Return the CPU seconds of each command, round by round, for each folder of sources."""
+    found: dict[str, dict[str, list[float]]] = {
+        side: {name: [] for name in COMMANDS if not only or name in ("python", "numpy", only)}
+        for side in folders
+    }
+    launcher = [mpiexec(), "-n", "2"]
+    common = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
+    common.pop("PYTHONDONTWRITEBYTECODE", None)
+    for number in range(-1, rounds):  # the first one fills caches and does not count
+        for name in next(iter(found.values())):
+            for side, folder in list(folders.items())[:: 1 if number % 2 else -1]:
+                command = [*launcher * (name in JOBS), sys.executable, "-c", COMMANDS[name]]
+                seconds = spent(command, {**common, "PYTHONPATH": str(folder)})
+                if number >= 0:
+                    found[side][name].append(seconds)
+    return found
+
+
+def table(found: dict[str, dict[str, list[float]]]) -> str:
+    """Return medians in milliseconds, and the ratios that matter, as Markdown."""
+    lines = [f"| CPU, ms | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    middles = {
+        side: {name: statistics.median(times) * 1e3 for name, times in of.items()}
+        for side, of in found.items()
+    }
+    for name in next(iter(middles.values())):
+        row = " | ".join(f"{middle[name]:.1f}" for middle in middles.values())
+        lines.append(f"| `{COMMANDS[name]}` | {row} |")
+    lines += ["", f"| ratio | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    for title, name, less, of, base in (
+        ("import numpy and xupc beyond numpy / numpy", "both", "numpy", "numpy", "python"),
+        ("import xupc and a collective's name beyond numpy / numpy", "used", "numpy", "numpy",
+         "python"),
+        ("xupc --help / import numpy", "help", "python", "numpy", "python"),
+        ("xupc --help / import numpy, whole processes", "help", "", "numpy", ""),
+    ):
+        if name in next(iter(middles.values())):
+            row = " | ".join(
+                f"{(m[name] - m.get(less, 0.0)) / (m[of] - m.get(base, 0.0)):.2f}"
+                for m in middles.values()
+            )
+            lines.append(f"| {title} | {row} |")
+    if "init" in next(iter(middles.values())) and len(middles) == 2:
+        before, now = middles.values()
+        lines.append(f"| init and finalize, whole job, now / before | | "
+                     f"{now['init'] / before['init']:.2f} |")
+        if "mpi" in now:
+            lines.append(f"| the same beyond numpy and mpi4py | | "
+                         f"{(now['init'] - now['mpi']) / (before['init'] - before['mpi']):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure and print."""
+    top = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--before", type=Path, metavar="FOLDER", help="other sources to compare with")
+    top.add_argument("--rounds", type=int, default=20, help="how often each command runs")
+    top.add_argument("--only", default="", choices=["", *COMMANDS], help="one command")
+    top.add_argument("--json", type=Path, metavar="FILE", help="keep the medians here")
+    args = top.parse_args()
+    folders = {"before": args.before.resolve()} if args.before else {}
+    with tempfile.TemporaryDirectory() as cache:  # all modules compiled, whatever the settings
+        found = measured({**folders, "now": HERE}, args.rounds, args.only, cache)
+    print(table(found), end="")
+    if args.json:
+        middles = {side: {name: statistics.quantiles(times, n=4) for name, times in of.items()}
+                   for side, of in found.items()}
+        args.json.write_text(json.dumps(middles, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

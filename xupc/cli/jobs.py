@@ -1,0 +1,255 @@
+"""`xupc info`, `xupc run` and `xupc topo`: look at this machine, or start one job."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from xupc.topology import threads_of_nodes
+
+from .. import host
+from . import options
+from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
+from .launcher import (
+    EXIT_ENVIRONMENT,
+    EXIT_WRONG,
+    describe_status,
+    job_command,
+    job_environment,
+    run_job,
+    thread_command,
+)
+from .mpi import LaunchError, find_mpi
+from .terminal import fill_standard_streams
+
+__all__ = ["info_command", "run_command", "topo_command"]
+
+
+def _nodes_option(command: Any) -> Any:
+    return click.option(
+        "--nodes",
+        metavar="SPEC",
+        envvar="XUPC_NODES",
+        help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
+    )(command)
+
+
+@click.command("info")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for MPI to answer.",
+)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Start a job that measures copy rates, cache-line latency and the wire; takes seconds.",
+)
+@click.option(
+    "-n",
+    "threads",
+    type=click.IntRange(min=1),
+    help="Judge, and measure, for so many threads; the available cores by default.",
+)
+@_nodes_option
+def info_command(timeout: float, measure: bool, threads: int | None, nodes: str | None) -> None:
+    """Show what is in use and what is wrong with it.
+
+    Started by mpiexec itself, it judges that job: how many threads there are and where each may
+    run; one of them prints.
+
+    Exits with 4 if xupc cannot work here.
+    """
+    from . import info
+
+    facts: info.Facts | None
+    if in_job():
+        from . import inside
+
+        facts = inside.collect(timeout=timeout, measure=measure)
+        if facts is None:
+            return
+    else:
+        count = threads or threads_of_nodes(nodes or "")
+        if count is None and measure:
+            count = host.available_cores()
+        check_nodes(nodes, count or 1)
+        facts = info.collect(timeout=timeout)
+        if count is not None:
+            facts = dataclasses.replace(facts, threads=(info.this_process(),) * count)
+        if measure and count is not None:
+            found, why_not = _measured(count, nodes)
+            facts = dataclasses.replace(facts, measured=found, measure_error=why_not)
+    click.echo(info.render(facts))
+    if info.unusable(facts):
+        sys.exit(EXIT_ENVIRONMENT)
+
+
+def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
+    """Return what a job of its own measures, or the reason why there is nothing."""
+    python = [sys.executable, "-m", "xupc.bench.machine"]
+    with tempfile.TemporaryFile() as said:
+        try:
+            status = _run(threads, python, nodes=nodes, time_limit=120, stdout=said)
+        except EnvironmentProblem as problem:
+            return {}, problem.message
+        said.seek(0)
+        lines = said.read().decode(errors="replace").splitlines()
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a launcher may say something too
+            if isinstance(found := json.loads(line), dict):
+                return found, ""
+    return {}, f"the job {describe_status(status)}"
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.option("-n", "threads", type=click.IntRange(min=1), required=True, help="Threads.")
+@_nodes_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Raise HangError in a wait that takes longer (XUPC_TIMEOUT).",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Kill the job and exit with 3 if it takes longer.",
+)
+@click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_command(
+    threads: int,
+    nodes: str | None,
+    timeout: float | None,
+    time_limit: float | None,
+    mpiexec_args: str,
+    verbose: bool,
+    program: tuple[str, ...],
+) -> None:
+    """Run a Python program as N threads.
+
+    PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
+    mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
+    to fail, 128 + signal if a signal killed it.
+
+    Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
+    empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
+    then, or if the signal comes again, the job is killed. If this command is killed itself, the
+    program gets SIGTERM, and all of it is killed 3 seconds later.
+    """
+    fill_standard_streams()
+    python = [sys.executable, *_checked_program(program)]
+    status = _run(
+        threads,
+        python,
+        nodes=nodes,
+        timeout=timeout,
+        time_limit=time_limit,
+        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
+        verbose=verbose,
+        stdin=0,
+    )
+    sys.exit(status)
+
+
+# The program's own options are not ours: everything after its name is left alone.
+run_command.allow_interspersed_args = False
+
+
+def _checked_program(program: Sequence[str]) -> list[str]:
+    """Return what follows `python`, or raise UsageError: better once here than on every thread."""
+    first = program[0]
+    if first == "-m":
+        if len(program) < 2:
+            raise click.UsageError("-m needs the name of a module")
+    elif first.startswith("-"):
+        raise click.NoSuchOption(first)
+    elif not Path(first).exists():
+        raise click.UsageError(f"there is no program {first}")
+    return list(program)
+
+
+def _run(
+    threads: int,
+    python: Sequence[str],
+    *,
+    nodes: str | None = None,
+    timeout: float | None = None,
+    time_limit: float | None = None,
+    extra: Sequence[str] = (),
+    verbose: bool = False,
+    stdin: int | None = None,
+    stdout: IO[bytes] | None = None,
+) -> int:
+    """Run a job and return its status; what went wrong is said on stderr."""
+    check_crowd(threads, extra)
+    check_nodes(nodes, threads)
+    try:
+        mpi = find_mpi()
+        environment = job_environment(
+            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
+        )
+        command = job_command(
+            mpi, threads, thread_command(python), extra=extra, environment=environment
+        )
+        if verbose:
+            click.echo(f"xupc run: {shlex.join(command)}", err=True)
+        outcome = run_job(
+            command, environment, time_limit=time_limit, forward=True, stdin=stdin, stdout=stdout
+        )
+    except LaunchError as error:
+        raise EnvironmentProblem(str(error)) from None
+    if outcome.status or outcome.survivors:
+        click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
+    if outcome.interrupted == signal.SIGINT:
+        _die_of_interrupt()
+    return outcome.status
+
+
+def _die_of_interrupt() -> None:
+    """End by SIGINT itself: a shell ends its loop then, and shows the status 128 + SIGINT."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed streams
+        sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@click.command("topo")
+@click.option(
+    "-n",
+    "threads",
+    type=click.IntRange(min=1),
+    help="Threads; by default as many as the nodes hold, or the available cores.",
+)
+@_nodes_option
+def topo_command(threads: int | None, nodes: str | None) -> None:
+    """Draw the node tree: which threads share a machine.
+
+    Started by mpiexec itself, it draws that job's.
+    """
+    if in_job():
+        from .topo import main as draw
+
+        draw()
+        return
+    count = threads or threads_of_nodes(nodes or "") or host.available_cores()
+    status = _run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120)
+    sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
