@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from launch import Result, launch
 from soak import FIGURES, seed
+from support.pool import Pool, fits, repeat_command
 
 HERE = Path(__file__).parent
 
@@ -70,13 +71,26 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+POOL = Pool()
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """Jobs that run the programs of live tests, until the end of the session."""
+    yield POOL
+    POOL.close()
+
+
 def pytest_report_header() -> str:
     """Say how to repeat this run."""
     return f"XUPC_TEST_SEED={seed()}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the tests of trust found out."""
+    """Print what the tests of trust found out, and what the pool of ranks did."""
+    if POOL.programs:
+        terminalreporter.section("pool of ranks")
+        terminalreporter.write_line(str(POOL))
     if FIGURES:
         terminalreporter.section(f"figures (XUPC_TEST_SEED={seed()})")
         for promise, found in FIGURES:
@@ -84,22 +98,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def live() -> Callable[..., Result]:
-    """Run a job that must end by itself, with the expected exit status, and leave nothing.
+def live(pool: Pool) -> Callable[..., Result]:
+    """Run a program that must end by itself, with the expected exit status, and leave nothing.
 
-    ``live(n, program, *, expect=0, **options)``: `expect` is an exit status, "failure" for any but
-    0, or None for all; the rest as for `launch.launch`. The failure's message shows all output.
+    ``live(n, program, *, expect=0, own_job=False, **options)``: `expect` is an exit status,
+    "failure" for any but 0, or None for all; the rest as for `launch.launch`. The failure's message
+    shows all output. A program that is to end well runs in the pool (`support/pool.py`), unless it
+    needs a job of its own: because it kills, forks, uses up what a process has, or looks at that.
     """
 
-    def run(n: int, program: str | Path, *, expect: int | str | None = 0, **options: Any) -> Result:
+    def run(
+        n: int, program: str | Path, *, expect: int | str | None = 0, own_job: bool = False,
+        **options: Any,
+    ) -> Result:  # fmt: skip
         __tracebackhide__ = True
-        result = launch(n, program, **options)
+        pooled = expect == 0 and not own_job and fits(n, **options)
+        result = (pool.launch if pooled else launch)(n, program, **options)
         if expect == "failure":
             good = result.returncode != 0
         else:
             good = expect is None or result.returncode == expect
         if not (good and result.clean):
-            pytest.fail(f"expected {expect!r}\n{result.report()}", pytrace=False)
+            words = f"expected {expect!r}\n{result.report()}\n--- to repeat it\n{repeat_command()}"
+            pytest.fail(words, pytrace=False)
         return result
 
     return run

@@ -173,6 +173,11 @@ class ListCall(SharedCall):
     def __init__(self) -> None:
         self._known: dict[Any, Remembered] = {}
 
+    def forget(self) -> None:
+        """Drop all that is remembered of earlier calls: the job has ended."""
+        super().forget()
+        self._known.clear()
+
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Listed:
         """Check what is known before any list is read."""
         raise NotImplementedError

@@ -230,6 +230,8 @@ def finalize() -> None:
         _failed = e
         raise
     _halfway = None
+    if core is not None:
+        core.set_drive(None, None, None)  # they keep the job alive
 
 
 def leave(

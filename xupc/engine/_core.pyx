@@ -13,6 +13,8 @@ from cpython.object cimport PyObject, Py_TYPE
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 
+from weakref import WeakSet
+
 from numpy import generic
 
 
@@ -157,6 +159,7 @@ cdef enum:
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
 
 cdef uint64_t _generation = 1
+cdef object _caches = WeakSet()
 cdef object _drive = None
 cdef object _catch_up = None
 cdef object _interrupted = None
@@ -187,6 +190,13 @@ def invalidate():
     """Forget every cached call: something was freed, or the job's state changed."""
     global _generation
     _generation += 1
+
+
+def forget_calls():
+    """Let go of all that cached calls keep alive: the job has ended."""
+    invalidate()
+    for cache in list(_caches):
+        cache.forget()
 
 
 def sync_bytes(int n):
@@ -747,6 +757,11 @@ cdef class HotCall:
     cdef dict __dict__
 
     def __cinit__(self, *args, **kwargs):
+        HotCall.forget(self)
+        _caches.add(self)
+
+    def forget(self):
+        """Drop all entries."""
         self.table = [None] * BUCKETS
         self.named = [None] * BUCKETS
 
@@ -859,6 +874,11 @@ cdef class HotArrays:
     cdef dict __dict__
 
     def __cinit__(self, *args, **kwargs):
+        HotArrays.forget(self)
+        _caches.add(self)
+
+    def forget(self):
+        """Drop all entries."""
         self.table = [None] * BUCKETS
 
     cdef inline uint64_t _hash(self, tuple args) noexcept:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["core", "invalidate", "why_not"]
+__all__ = ["core", "forget_calls", "invalidate", "why_not"]
 
 core: Any = None
 why_not = ""
@@ -23,3 +23,9 @@ def invalidate() -> None:
     """No cached call may run again without being looked at: something changed."""
     if core is not None:
         core.invalidate()
+
+
+def forget_calls() -> None:
+    """Drop all cached calls, and with them what they keep alive."""
+    if core is not None:
+        core.forget_calls()
