@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,6 +12,9 @@ import pytest
 from hypothesis import settings
 from launch import Result, launch
 from soak import FIGURES, seed
+from support.pool import Pool, fits, repeat_command
+from support.progress import Progress
+from support.selection import mark_live
 
 HERE = Path(__file__).parent
 
@@ -22,12 +24,14 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--together DIR``: for runs at the same time that share the tests between them."""
-    parser.addoption(
-        "--together", type=Path, metavar="DIR",
-        help="run the tests that no other run with this folder has taken",
-    )  # fmt: skip
+# Processes of pytest-xdist draw the same examples as the one that started them.
+os.environ.setdefault("XUPC_TEST_SEED", str(seed()))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print the progress, in the process that reports."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config), "xupc-progress")
 
 
 def pytest_sessionstart() -> None:
@@ -36,38 +40,42 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in tests/live and tests/cluster after its folder."""
+    """Mark everything in tests/live and tests/cluster after its folder; what is repeated where."""
+    live = []
     for item in items:
         if item.path.is_relative_to(HERE):
             folder = item.path.relative_to(HERE).parts[0]
             if folder in ("live", "cluster"):
                 item.add_marker(folder)
+            if folder == "live":
+                live.append(item)
+    mark_live(live)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """With ``--together``: take a test, and the next one before it runs, until all are taken."""
-    folder: Path | None = session.config.getoption("--together")
-    if folder is None or session.testsfailed or session.config.option.collectonly:
-        return None
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker of pytest-xdist: hand over what it has found out."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["figures"], output["pool"] = FIGURES, str(POOL) if POOL.programs else ""
 
-    def ours() -> Iterator[pytest.Item]:
-        for i, item in enumerate(session.items):
-            with contextlib.suppress(FileExistsError):
-                (folder / str(i)).mkdir()
-                yield item
 
-    taken = ours()
-    item = next(taken, None)
-    while item is not None:
-        following = next(taken, None)
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if session.shouldfail:
-            raise session.Failed(session.shouldfail)
-        if session.shouldstop:
-            raise session.Interrupted(session.shouldstop)
-        item = following
-    return True
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that reports: take over what a worker has found out."""
+    output = getattr(node, "workeroutput", {})
+    FIGURES.extend((promise, found) for promise, found in output.get("figures", ()))
+    POOLS.extend(filter(None, [output.get("pool", "")]))
+
+
+POOL = Pool()
+POOLS: list[str] = []  # of workers, in words
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """Jobs that run the programs of live tests, until the end of the session."""
+    yield POOL
+    POOL.close()
 
 
 def pytest_report_header() -> str:
@@ -76,7 +84,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the tests of trust found out."""
+    """Print what the tests of trust found out, and what the pool of ranks did."""
+    if POOLS or POOL.programs:
+        terminalreporter.section("pool of ranks")
+        for pool in POOLS or [str(POOL)]:
+            terminalreporter.write_line(pool)
     if FIGURES:
         terminalreporter.section(f"figures (XUPC_TEST_SEED={seed()})")
         for promise, found in FIGURES:
@@ -84,22 +96,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def live() -> Callable[..., Result]:
-    """Run a job that must end by itself, with the expected exit status, and leave nothing.
+def live(pool: Pool) -> Callable[..., Result]:
+    """Run a program that must end by itself, with the expected exit status, and leave nothing.
 
-    ``live(n, program, *, expect=0, **options)``: `expect` is an exit status, "failure" for any but
-    0, or None for all; the rest as for `launch.launch`. The failure's message shows all output.
+    ``live(n, program, *, expect=0, own_job=False, **options)``: `expect` is an exit status,
+    "failure" for any but 0, or None for all; the rest as for `launch.launch`. The failure's message
+    shows all output. A program that is to end well runs in the pool (`support/pool.py`), unless it
+    needs a job of its own: because it kills, forks, uses up what a process has, or looks at that.
     """
 
-    def run(n: int, program: str | Path, *, expect: int | str | None = 0, **options: Any) -> Result:
+    def run(
+        n: int, program: str | Path, *, expect: int | str | None = 0, own_job: bool = False,
+        **options: Any,
+    ) -> Result:  # fmt: skip
         __tracebackhide__ = True
-        result = launch(n, program, **options)
+        pooled = expect == 0 and not own_job and fits(n, **options)
+        result = (pool.launch if pooled else launch)(n, program, **options)
         if expect == "failure":
             good = result.returncode != 0
         else:
             good = expect is None or result.returncode == expect
         if not (good and result.clean):
-            pytest.fail(f"expected {expect!r}\n{result.report()}", pytrace=False)
+            words = f"expected {expect!r}\n{result.report()}\n--- to repeat it\n{repeat_command()}"
+            pytest.fail(words, pytrace=False)
         return result
 
     return run

@@ -25,7 +25,8 @@ from xupc.cli.processes import tagged
 from xupc.engine.native_core import core
 
 __all__ = [
-    "SLOW_ENGINE", "TEST_TAG", "Result", "launch", "leftovers", "mpi_family", "shared_files",
+    "SLOW_ENGINE", "TEST_TAG", "Result", "job_environment_of_a_test", "launch", "leftovers",
+    "mpi_family", "program_file", "shared_files",
 ]  # fmt: skip
 
 TEST_TAG = "XUPC_TEST_JOB"
@@ -177,7 +178,7 @@ def launch(
     environment = _environment(mpi.family, tag, timeout, env)
     with tempfile.TemporaryDirectory(prefix="xupc-test-") as directory:
         environment["XUPC_TEST_STACKS"] = directory
-        file = _program_file(program, Path(directory))
+        file = program_file(program, Path(directory))
         threads = [python, str(file), *args]
         if via == "mpiexec":
             if nodes is not None:
@@ -197,13 +198,7 @@ def launch(
 def _environment(
     family: str, tag: str, timeout: float, env: Mapping[str, str | None] | None
 ) -> dict[str, str]:
-    environment = clean_environment(os.environ, family)
-    environment[TEST_TAG] = tag
-    path = [str(SITE), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    environment["PYTHONFAULTHANDLER"] = "1"
-    environment["XDG_CONFIG_HOME"] = str(SITE)  # whoever runs the tests may have a tuned table
-    environment.pop("PYTHONUNBUFFERED", None)
+    environment = job_environment_of_a_test(tag, family)
     environment["XUPC_TEST_DUMP_AT"] = str(time.monotonic() + timeout - max(0.1 * timeout, 0.7))
     for name, value in (env or {}).items():
         if value is None:
@@ -213,7 +208,23 @@ def _environment(
     return environment
 
 
-def _program_file(program: str | Path, directory: Path) -> Path:
+def job_environment_of_a_test(tag: str, family: str = "") -> dict[str, str]:
+    """Return the variables that each job of a test has, for the MPI under this Python or another.
+
+    `tag` is the job's value of ``XUPC_TEST_JOB``.
+    """
+    environment = clean_environment(os.environ, family or mpi_family())
+    environment[TEST_TAG] = tag
+    path = [str(SITE), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    environment["PYTHONFAULTHANDLER"] = "1"
+    environment["XDG_CONFIG_HOME"] = str(SITE)  # whoever runs the tests may have a tuned table
+    environment.pop("PYTHONUNBUFFERED", None)
+    return environment
+
+
+def program_file(program: str | Path, directory: Path) -> Path:
+    """Return the file of a program; one that is given as text is written into the directory."""
     if isinstance(program, Path) or program.endswith(".py"):
         return PROJECT / program
     file = directory / "program.py"

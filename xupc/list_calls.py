@@ -182,6 +182,11 @@ class ListCall(SharedCall):
         self._known: dict[Any, Remembered] = {}
         caches.append(self._known.clear)
 
+    def forget(self) -> None:
+        """Drop all that is remembered of earlier calls: the job has ended."""
+        super().forget()
+        self._known.clear()
+
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Listed:
         """Check what is known before any list is read."""
         raise NotImplementedError

@@ -249,6 +249,8 @@ def _finalize(record: Record) -> None:
         _failed = e
         raise
     _halfway = None
+    if core is not None:
+        core.set_drive(None, None, None)  # they keep the job alive
 
 
 def leave(

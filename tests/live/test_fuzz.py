@@ -38,7 +38,9 @@ def test_only_documented_errors(
     args = [str(seed() + threads), str(calls), str(tmp_path)]
     try:
         limit = 60 + calls * threads / 40
-        result = live(threads, PROGRAMS / "fuzz.py", nodes=nodes, args=args, timeout=limit)
+        result = live(
+            threads, PROGRAMS / "fuzz.py", nodes=nodes, args=args, timeout=limit, own_job=True
+        )
     except BaseException:
         for note in sorted(tmp_path.glob("thread-*")):  # of a crash nothing else is left
             print(note.name, note.read_text(errors="replace").strip())
@@ -69,7 +71,7 @@ def test_nothing_public_is_forgotten() -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bad_beginnings(live: Callable[..., Any], threads: int) -> None:
-    result = live(threads, PROGRAMS / "bad_init.py", timeout=90)
+    result = live(threads, PROGRAMS / "bad_init.py", timeout=90, own_job=True)
     found = re.search(r"done: (\d+)", result.stdout)
     assert found
     figure("bad variables and arguments of init", f"{found[1]} on {threads} threads, then a job")

@@ -56,7 +56,7 @@ def test_small_directory(
     live: Callable[..., Any], small_directory: Path, case: str, threads: int, nodes: str | None
 ) -> None:
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(threads, PROGRAM, args=[case, str(MIB)], nodes=nodes, env=env)
+    result = live(threads, PROGRAM, args=[case, str(MIB)], nodes=nodes, env=env, own_job=True)
     assert "done: " in result.stdout
     assert list(small_directory.iterdir()) == []
 
@@ -73,7 +73,7 @@ def test_a_directory_without_a_page(live: Callable[..., Any], small_directory: P
         except xupc.HeapError as e:
             print("done: " + str(e), flush=True)
     """
-    result = live(3, program, env={"XUPC_SHM_DIR": str(small_directory)})
+    result = live(3, program, env={"XUPC_SHM_DIR": str(small_directory)}, own_job=True)
     assert result.stdout.count("done: init: no space for ") == 3, result.report()
     assert list(small_directory.iterdir()) == [full]
 
@@ -139,7 +139,7 @@ def test_limited_cgroup(
     live: Callable[..., Any], limited_cgroup: Path, case: str, threads: int, nodes: str | None
 ) -> None:
     args = [case, str(192 * MIB), str(limited_cgroup)]
-    result = live(threads, PROGRAM, args=args, nodes=nodes)
+    result = live(threads, PROGRAM, args=args, nodes=nodes, own_job=True)
     assert "done: " in result.stdout
     assert _killed(limited_cgroup) == 0
 
@@ -190,7 +190,7 @@ def test_freeing_takes_no_pages(
     print("done: freed", flush=True)
     """
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(3, program, env=env)
+    result = live(3, program, env=env, own_job=True)
     assert result.stdout.count("done: freed") == 3, result.report()
 
 
@@ -211,7 +211,7 @@ def test_pages_for_some_threads_only(
     assert not xupc.all_alloc(3 * 40, "u1", "*").local.any()
     """
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(3, program, env=env)
+    result = live(3, program, env=env, own_job=True)
     assert result.stdout.count("done: all_alloc: 120 bytes ") == 3, result.report()
 
 
@@ -238,5 +238,5 @@ def test_a_directory_that_has_gone(live: Callable[..., Any], tmp_path: Path) -> 
                 print("done: " + str(e), flush=True)
             xupc.barrier()
     """
-    result = live(3, program, env={"XUPC_SHM_DIR": str(folder)})
+    result = live(3, program, env={"XUPC_SHM_DIR": str(folder)}, own_job=True)
     assert result.stdout.count("done: ") == 9, result.report()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from launch import launch
+from launch import Result
 
 PROGRAM = """
     import numpy as np
@@ -42,7 +44,6 @@ PROGRAM = """
 
 
 @pytest.mark.parametrize("nodes", ["12x1", "2,1,1,1,1,2,1,1,1,1"])
-def test_results_on_many_nodes(nodes: str) -> None:
-    result = launch(12, PROGRAM, nodes=nodes, timeout=90)
-    assert result.clean, result.report()
+def test_results_on_many_nodes(live: Callable[..., Result], nodes: str) -> None:
+    result = live(12, PROGRAM, nodes=nodes, timeout=90)
     assert result.stdout.split() == ["right"] * 12, result.report()

@@ -32,7 +32,9 @@ def test_memory(live: Callable[..., Any], threads: int, nodes: str | None) -> No
 
 @PLACES
 def test_start_and_end(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, f"{PROGRAMS}/start_and_end.py", nodes=nodes, timeout=60)
+    result = live(
+        threads, f"{PROGRAMS}/start_and_end.py", nodes=nodes, timeout=60, own_job=True
+    )  # it looks at what is imported before init
     assert result.stdout.count("ended: ") == threads
 
 
@@ -76,7 +78,9 @@ def test_nothing_grows(
 ) -> None:
     count = 100 if SLOW_ENGINE else cycles
     args = [str(count), "memory"]
-    result = live(threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, timeout=90 + count / 5)
+    result = live(
+        threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, timeout=90 + count / 5, own_job=True
+    )
     assert f"done: {count}" in result.stdout
 
 

@@ -120,7 +120,7 @@ def test_teams_until_descriptors_run_out(live: Callable[..., Any]) -> None:
         xupc.barrier()
         print("done: again", flush=True)
     """
-    result = live(3, program)
+    result = live(3, program, own_job=True)  # the limits stay
     assert result.stdout.count("refused: ") == 3, result.report()
     assert result.stdout.count("team.free()") == result.stdout.count("ulimit -n") == 3
     assert result.stdout.count("done: again") == 3, result.report()

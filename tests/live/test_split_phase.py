@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
-from launch import launch
+from launch import Result, launch
 
 # One thread meets the others of a second team before its wait, they do so after theirs.
 ANOTHER_TEAM = """
@@ -73,19 +74,21 @@ def test_threads_that_wait_for_each_other_are_told_at_once(nodes: str | None) ->
 
 @pytest.mark.parametrize("nodes", [None, "3x1", "2,1", "1,2"])
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_another_team_meets_between_notify_and_wait(nodes: str | None, first: int) -> None:
-    result = launch(3, ANOTHER_TEAM, nodes=nodes, args=[str(first)])
-    assert result.returncode == 0, result.report()
+def test_another_team_meets_between_notify_and_wait(
+    live: Callable[..., Result], nodes: str | None, first: int
+) -> None:
+    result = live(3, ANOTHER_TEAM, nodes=nodes, args=[str(first)])
     assert result.stdout.split() == 3 * ["done"], result.report()
 
 
 @pytest.mark.parametrize(
     ("threads", "nodes"), [(3, None), (4, "2x2"), (11, "11x1")], ids=["one node", "2x2", "11x1"]
 )
-def test_a_thread_is_away_between_notify_and_wait(threads: int, nodes: str | None) -> None:
+def test_a_thread_is_away_between_notify_and_wait(
+    live: Callable[..., Result], threads: int, nodes: str | None
+) -> None:
     """11 nodes tell each other in several rounds."""
-    result = launch(threads, AWAY, nodes=nodes, args=["0", "1"])
-    assert result.returncode == 0, result.report()
+    result = live(threads, AWAY, nodes=nodes, args=["0", "1"])
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     (awake,) = [when for what, when in lines if what == "awake"]
     over = [when for what, when in lines if what == "over"]

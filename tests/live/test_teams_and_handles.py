@@ -101,7 +101,7 @@ def test_no_more_communicators(
         part.free()
         print("done", flush=True)
     """
-    result = live(threads, program, nodes=nodes, timeout=90)
+    result = live(threads, program, nodes=nodes, timeout=90, own_job=True)
     assert result.stdout.count("done") == threads, result.report()
     enough = 1 if nodes is None else 3
     for free in (0, 1, 2):

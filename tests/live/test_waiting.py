@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 import pytest
-from launch import launch
+from launch import Result
 
 from xupc.engine.native_core import core
 
@@ -49,10 +50,11 @@ PROGRAM = """
 
 @pytest.mark.parametrize("nodes", [None, "2,2", "1,3"])
 @pytest.mark.parametrize("late", [0, 3])
-def test_who_waits_gives_its_core_away(nodes: str | None, late: int) -> None:
+def test_who_waits_gives_its_core_away(
+    live: Callable[..., Result], nodes: str | None, late: int
+) -> None:
     """It sleeps, but for a look at MPI, or at its handles, now and then if some are under way."""
-    result = launch(4, PROGRAM, nodes=nodes, args=[str(late)])
-    assert result.returncode == 0, result.report()
+    result = live(4, PROGRAM, nodes=nodes, args=[str(late)])
     shares = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(shares) == 3 * 9, result.report()
     for name, _, share, _ in shares:

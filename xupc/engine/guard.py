@@ -328,6 +328,7 @@ class Guard:
                 self._end_now("")
         if self.lifeline is not None:
             self.lifeline.close()
+        self.control.segment.close_fd()  # nothing needs its locks after the last of all barriers
 
     def _serve(self) -> None:
         """Have one-sided accesses served for a while when threads make them, here or elsewhere.

@@ -55,7 +55,7 @@ from .lifeline import Lifeline
 from .live import Engine, Waiting
 from .machine import bypass_from, pids_in_reach, reaching
 from .mpi import STEP_NS, Link, Network, Window, start_mpi
-from .native_core import core, invalidate, why_not
+from .native_core import core, empty_caches, invalidate, why_not
 from .neighbours import find_neighbours
 from .pending import Pending, Progress
 from .reports import Record, compare
@@ -744,6 +744,7 @@ class Job:
         guard = self.guard
         assert isinstance(guard, Guard)
         invalidate()
+        empty_caches()
         self.background.stop()
         with self._deadline("finalize") as deadline:
             deadline.stage("giving memory back")

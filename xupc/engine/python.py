@@ -357,6 +357,9 @@ class HotCall:
     ) -> None:
         """Nothing is cached here."""
 
+    def forget(self) -> None:
+        """Nothing is cached here."""
+
 
 class HotArrays(HotCall):
     """The same interface as the native cache of calls on private arrays, without the cache."""

@@ -88,7 +88,7 @@ class Segment:
             self.named = False
 
     def close_fd(self) -> None:
-        """Keep the mapping, give the descriptor back (not for a file that carries locks)."""
+        """Keep the mapping, give the descriptor back (not while locks on it matter)."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

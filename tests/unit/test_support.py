@@ -1,0 +1,73 @@
+"""What the tests' own helpers decide: which live tests are repeated, and what may use the pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.pool import fits
+from support.progress import clock
+from support.selection import mark_live
+
+
+class Item:
+    """Stand in for a collected test, as far as `mark_live` looks at it."""
+
+    def __init__(self, file: str, name: str, *, once: bool = False, **params: Any) -> None:
+        self.path, self.name, self.once = Path(f"tests/live/{file}.py"), name, once
+        self.callspec, self.marks = SimpleNamespace(params=params), set[str]()
+
+    def add_marker(self, mark: str) -> None:
+        """Note a mark."""
+        self.marks.add(mark)
+
+    def get_closest_marker(self, name: str) -> bool | None:
+        """Return a mark that the test has by itself."""
+        return True if self.once and name == "once" else None
+
+
+def test_each_feature_is_repeated_in_one_shape_which_has_nodes_if_any_has() -> None:
+    items = [
+        Item("test_data", "test_plans", threads=4, nodes=None),
+        Item("test_data", "test_plans", threads=3, nodes="2,1"),
+        Item("test_data", "test_plans", threads=4, nodes="2,2", once=True),
+        Item("test_data", "test_other", threads=4, nodes=None),
+        Item("test_posted", "test_posted", what="a", nodes=None),
+        Item("test_posted", "test_posted", what="b", nodes=None),
+    ]
+    mark_live(items)  # type: ignore[arg-type]
+    assert [item.marks for item in items] == [
+        {"other_shape", "one_node"}, set(), set(), {"one_node"}, {"one_node"}, {"one_node"},
+    ]  # fmt: skip
+
+
+def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
+    items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
+             Item("test_data", "test_c", threads=2)]  # fmt: skip
+    mark_live(items)  # type: ignore[arg-type]
+    assert [item.marks for item in items] == [{"waits"}, set(), set()]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, True),
+        ({"env": {"XUPC_ENGINE": "python", "XDG_CONFIG_HOME": "/x"}}, True),
+        ({"env": {"LD_PRELOAD": "x.so"}}, False),
+        ({"via": "xupc run"}, False),
+        ({"launcher_args": ["-v"]}, False),
+        ({"python": "/other/python"}, False),
+        ({"n": 64}, False),
+    ],
+)
+def test_what_may_run_in_the_pool(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], expected: bool
+) -> None:
+    monkeypatch.setattr("support.pool.OFF", False)
+    assert fits(**{"n": 2, **options}) is expected
+
+
+def test_seconds_as_a_clock_shows_them() -> None:
+    assert [clock(s) for s in (-1, 0, 59.6, 61, 600)] == ["0:00", "0:00", "1:00", "1:01", "10:00"]
