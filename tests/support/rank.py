@@ -35,6 +35,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 OURS = re.compile(r"/dev/shm/(xupc|#)|memfd:xupc")
+LASTING = "xupc-deadline"  # a thread of Python's that xupc starts once in a process
 ENDING = 2.0  # seconds that threads of a program have to end after it
 WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal", "socket", "sys",
            "threading", "time")  # fmt: skip
@@ -220,10 +221,13 @@ class Held:
         self.threads = set(threading.enumerate())
         self.files, self.mapped = _open_files(), _mappings()
 
+    def _new_threads(self) -> set[threading.Thread]:
+        return {t for t in set(threading.enumerate()) - self.threads if t.name != LASTING}
+
     def wait_for_threads(self, *, daemons: bool) -> None:
         """Wait for a program's threads: without limit for those that a process waits for."""
         deadline = time.monotonic() + ENDING
-        for thread in set(threading.enumerate()) - self.threads:
+        for thread in self._new_threads():
             if not thread.daemon:
                 thread.join()
             elif daemons:
@@ -231,8 +235,8 @@ class Held:
 
     def left(self) -> list[str]:
         """Name what has not been given back by xupc."""
-        threads = [t.name for t in set(threading.enumerate()) - self.threads]
-        found = [f"thread {name}" for name in threads if name.startswith("xupc")]
+        names = [t.name for t in self._new_threads()]
+        found = [f"thread {name}" for name in names if name.startswith("xupc")]
         runtime = sys.modules.get("xupc.runtime")
         if runtime is not None and (runtime._world or runtime._halfway) is not None:
             found.append("xupc is not finalized")
@@ -246,8 +250,8 @@ class Held:
 
     def damage(self) -> list[str]:
         """Name what a program of its own has left: no fault, but the next one should not see it."""
-        threads = {t.name for t in set(threading.enumerate()) - self.threads}
-        found = [f"thread {name}" for name in threads if not name.startswith("xupc")]
+        names = {t.name for t in self._new_threads()}
+        found = [f"thread {name}" for name in names if not name.startswith("xupc")]
         now = _open_files() - self.files
         return found + sorted(f for f in now if not OURS.search(f) and "/dev/shm/" not in f)
 
