@@ -99,12 +99,31 @@ def test_examples(
         ("one_sided.py", ["6"]),
         ("node_arrays.py", ["4"]),
         ("values.py", ["12", "1"]),
+        ("records.py", []),
+        ("dropped.py", []),
     ],
 )
 def test_extensions(cluster: Any, mpi_python: str, program: str, words: list[str]) -> None:
     done = run(cluster, mpi_python, HOSTS, program, *words, timeout=100)
     assert done.returncode == 0, output(done)
     assert "done" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("work", "wait"),
+    [
+        ("many_sends", "barrier"),
+        ("accumulates", "barrier"),
+        ("late_allreduce", "posted_and_blocking"),
+        ("strided_send", "finalize"),
+    ],
+)
+def test_a_waiting_thread_makes_progress_for_other_hosts(
+    cluster: Any, mpi_python: str, work: str, wait: str
+) -> None:
+    done = run(cluster, mpi_python, HOSTS, "mpi_beside.py", work, wait, timeout=100)
+    assert done.returncode == 0, output(done)
+    assert done.stdout.count("done") == sum(HOSTS)
 
 
 def test_a_host_may_be_a_call_ahead(cluster: Any, mpi_python: str) -> None:
