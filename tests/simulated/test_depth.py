@@ -135,7 +135,9 @@ def tree() -> Tree:
     return Tree([node for node in range(NODES) for _ in range(PER_NODE)])
 
 
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.flag == MULTICORE], ids=lambda e: e.collective)
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if e.flag == MULTICORE], ids=lambda e: e.collective
+)
 def test_moves(entry: Entry, tree: Tree) -> None:
     name = entry.collective
     given = arguments(name, tree.size, 1, 8)
