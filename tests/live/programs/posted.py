@@ -295,7 +295,7 @@ def difference_and_split(world: xupc.Team) -> None:
 def numbers(world: xupc.Team) -> None:
     """There are numbers for teams as long as not all of them are in use."""
     world.job.next_team = (1 << 17) - 2
-    kept = []
+    kept, held = [], []
     for k in range(8):
         team = world.split(0)
         array = xupc.all_alloc(BLOCK * team.size, np.uint8, BLOCK, team=team)
@@ -308,6 +308,8 @@ def numbers(world: xupc.Team) -> None:
         kept.append(team.number)
         if k % 3:
             team.free()
+        else:
+            held.append(team)  # a dropped one would be given back, and its number with it
     assert kept[:3] == [(1 << 17) - 2, (1 << 17) - 1, 1]
     world.job.next_team = 1 << 17
     team.node.barrier()  # which has a lower number
