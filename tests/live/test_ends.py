@@ -31,16 +31,18 @@ def said(result: Result) -> list[str]:
 )  # fmt: skip
 @NODES
 def test_a_good_end(live: Live, how: str, nodes: str | None) -> None:
-    result = live(3, ENDS, args=[how], nodes=nodes)
+    result = live(3, ENDS, args=[how], nodes=nodes, own_job=True)
     assert said(result) == ["over"] * 3, result.report()
     assert result.stderr == "", result.report()
 
 
 @NODES
 def test_calls_and_objects_at_the_end(live: Live, nodes: str | None) -> None:
-    result = live(3, ENDS, args=["atexit"], nodes=nodes, env={"XUPC_TIMEOUT": "30"})
+    result = live(
+        3, ENDS, args=["atexit"], nodes=nodes, env={"XUPC_TIMEOUT": "30"}, own_job=True
+    )
     assert said(result).count("called") == 3, result.report()
-    result = live(3, ENDS, args=["objects"], nodes=nodes)
+    result = live(3, ENDS, args=["objects"], nodes=nodes, own_job=True)
     assert said(result).count("refused") == 6, result.report()
 
 
@@ -61,7 +63,9 @@ def test_calls_and_objects_at_the_end(live: Live, nodes: str | None) -> None:
 def test_sys_exit_on_one_thread(
     live: Live, how: str, value: str, status: int, words: str, via: str, nodes: str | None
 ) -> None:
-    result = live(3, ENDS, args=[how, value], nodes=nodes, via=via, expect=status)
+    result = live(
+        3, ENDS, args=[how, value], nodes=nodes, via=via, expect=status, own_job=True
+    )
     words = f"thread 1: the end of the program, by SystemExit({words})"
     assert words in result.stderr, result.report()
     assert "finalize()" not in result.stderr, result.report()
