@@ -324,6 +324,16 @@ def test_nothing_is_measured_twice_nothing_can_be_resolved() -> None:
     assert stats.spread([[]], [[1]]) is None
 
 
+def test_opposite_differences_do_not_cancel_each_other() -> None:
+    assert stats.spread([[110], [100]], [[100], [110]]) == pytest.approx(0.1)
+
+
+def test_width_of_a_median_is_that_of_its_ranks() -> None:
+    """The 95% interval of the median of 100 values goes from the 40th to the 61st."""
+    assert stats.width(range(1, 101)) == pytest.approx(20 / 51, abs=2 / 51)
+    assert stats.width([5] * 100) == 0
+
+
 def test_an_interval_covers_the_spread_between_launches() -> None:
     steady = [[1000 + k % 7 for k in range(200)] for _ in range(5)]
     shifted = [[t + 100 * i for t in times] for i, times in enumerate(steady)]
@@ -411,8 +421,14 @@ def test_a_sudden_end_keeps_the_file_there_is(tmp_path: Path) -> None:
     path, table = tmp_path / "r.json", tmp_path / "r.csv"
     good = collected(HEAD, begin(), {"cell": 0, "ns": [[2000] * 9, [3000] * 9]})
     output = Output(
-        {"json_file": path, "csv_file": table, "suite": None, "full": False, "check": False,
-         "compact": False}
+        {
+            "json_file": path,
+            "csv_file": table,
+            "suite": None,
+            "full": False,
+            "check": False,
+            "compact": False,
+        }
     )
     output.write_measured(good)
     before = path.read_bytes(), table.read_bytes()

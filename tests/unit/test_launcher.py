@@ -189,6 +189,13 @@ def test_thread_command_ends_with_the_program() -> None:
     assert command[-3:] == ["python", "-m", "module"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="watch.py is for Linux")
+def test_colons_get_one_more_backslash() -> None:
+    """A colon alone separates programs for mpiexec; watch.py removes one backslash."""
+    command = thread_command(["a", ":", "\\:", "b:"])
+    assert command[-4:] == ["a", "\\:", "\\\\:", "b:"]
+
+
 def test_job_environment() -> None:
     base = {"HOME": "/home", "PMI_RANK": "3", "XUPC_NODES": "4x1"}
     environment = job_environment(base, "mpich", tag="t", timeout=2.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from comm import Comm, in_threads
 
 from xupc.engine.control import DEAD, HUNG
-from xupc.engine.lifeline import Lifeline
+from xupc.engine.lifeline import Lifeline, Peer
 
 MACHINES = 12  # 0 has the children 1-8, 1 has 9-11
 
@@ -144,3 +145,15 @@ def test_what_cannot_be_understood_ends_a_connection(machines: list[Machine]) ->
     mine.socket.sendall(b"GET / HTTP/1.1\n")
     turn(machines[:4])
     assert peer not in machines[0].line._peers
+
+
+def test_lines_that_come_in_parts_are_whole() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        far = socket.create_connection(server.getsockname())
+        near, _ = server.accept()
+    with far, near:
+        peer = Peer(near, {})
+        far.sendall(b'{"doing": "a')
+        assert peer.lines() == ([], True)
+        far.sendall(b'"}\n{"bye": true}\n')
+        assert peer.lines() == ([{"doing": "a"}, {"bye": True}], True)
