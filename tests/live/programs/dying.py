@@ -126,6 +126,8 @@ if IS_VICTIM:
     if PHASE == "function":
         in_function = trap(in_function)
     elif PHASE in MOMENTS:
+        import xupc.runtime
+
         module, owner, name = MOMENTS[PHASE]
         at: Any = getattr(importlib.import_module(module), owner)
         plain = getattr(at, name)
