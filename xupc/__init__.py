@@ -181,9 +181,18 @@ def __getattr__(name: str) -> Any:
         return runtime.threads().size if name == "THREADS" else runtime.threads().rank
     if name not in _HOME:
         raise AttributeError(f"module 'xupc' has no attribute {name!r}")
+    if name == "init":
+        _load_all()
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _load_all() -> None:
+    """Import what calls need: an import in a call may be interrupted, or find no descriptor."""
+    for module in _HOMES:
+        import_module(f".{module}", __name__)
+    import_module(".algorithms.registry", __name__).registered()
 
 
 def __dir__() -> list[str]:

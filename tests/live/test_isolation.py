@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import secrets
 import stat
 import subprocess
 import sys
@@ -52,7 +51,7 @@ def test_a_name_that_is_there_is_not_used(
     """Not a file, not a link to one, not a dangling link: somebody else may have put it there."""
     monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
     monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
-    monkeypatch.setattr(secrets, "token_hex", lambda n: "0" * 2 * n)
+    monkeypatch.setattr(os, "urandom", bytes)
     path = tmp_path / f"xupc-{os.getuid()}-{'0' * 32}"
     victim = tmp_path / "victim"
     victim.write_bytes(b"untouched")

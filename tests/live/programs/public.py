@@ -27,12 +27,7 @@ CLASSES = {
 }
 # The library's own, although they begin without an underscore.
 INTERNAL = {
-    "Team": {
-        "account", "ahead", "algorithm_flag", "call_tag", "catch_up", "close", "drain",
-        "end_together", "enter", "fail", "function_failed", "last_calls", "make", "meet",
-        "meeting", "note", "plain_barrier", "planned", "post", "progress", "raise_failure",
-        "rank_of", "unsettled", "usable", "world",
-    },
+    "Team": {"rank_of"},
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
     "Handle": set(),
