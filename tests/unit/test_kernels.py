@@ -880,8 +880,9 @@ def test_functions_of_records(func, n: int) -> None:
     for k in range(n):
         state = state if k == 0 else np.array(as_tuple(state, x[k]), MIXED)[()]
         clean = np.zeros(1, MIXED)
-        for field in MIXED.names:
-            clean[field] = state[field]
+        clean["n"], clean["at"] = state["n"], state["at"]
+        for field in MIXED["deep"].names:  # one by one: numpy may copy padding with a record
+            clean["deep"][field] = state["deep"][field]
         if np.finfo("g").nmant == 63:
             y = MIXED.fields["deep"][1] + MIXED["deep"].fields["y"][1]
             clean.view("u1")[y + 10 : y + 16] = 0
