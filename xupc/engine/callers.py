@@ -6,9 +6,8 @@ held in a wait; each could wait for the other for ever. Which Python thread it i
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import XupcError
@@ -19,6 +18,19 @@ if TYPE_CHECKING:
     from .job import Job
 
 __all__ = ["Callers"]
+
+
+class _Noted:
+    """Around what has been noted; a generator would change a StopIteration on its way through."""
+
+    def __init__(self, over: Callable[[], None]) -> None:
+        self._over = over
+
+    def __enter__(self) -> None:
+        """All has been done."""
+
+    def __exit__(self, *_: object) -> None:
+        self._over()
 
 
 class Callers:
@@ -32,31 +44,26 @@ class Callers:
         self._engaged: tuple[int, Any, Any] | None = None
         self._executed: tuple[int, Any, Any] | None = None
 
-    @contextlib.contextmanager
-    def within(self, call: str, team: Any = None) -> Iterator[None]:
+    def within(self, call: str, team: Any = None) -> _Noted:
         """Around the waits of a call that are no `execute`; XupcError if another one goes on."""
         self.check(call, team)
         before = self._engaged
-        try:
-            self._engage((threading.get_ident(), call, team))
-            yield
-        finally:
-            self._engage(before)
+        self._engage((threading.get_ident(), call, team))
+        return _Noted(lambda: self._engage(before))
 
     def _engage(self, engaged: tuple[int, Any, Any] | None) -> None:
         self._engaged = engaged
         if core is not None:
             core.engage(engaged is not None)
 
-    @contextlib.contextmanager
-    def executing(self, instance: Any) -> Iterator[None]:
+    def executing(self, instance: Any) -> _Noted:
         """Around an instance that the Python engine executes."""
         self.check(instance.record.name, instance.owner)
-        try:
-            self._executed = threading.get_ident(), instance.record, instance.owner
-            yield
-        finally:
-            self._executed = None
+        self._executed = threading.get_ident(), instance.record, instance.owner
+        return _Noted(self._ended)
+
+    def _ended(self) -> None:
+        self._executed = None
 
     def check(self, call: str, team: Any) -> None:
         """Raise XupcError if a call, on a team, would be made inside another one."""
