@@ -230,6 +230,7 @@ typedef struct {
     uint64_t fp;
     uint64_t noted; /* the count of the ring when it began */
     xp_wait others; /* MPI's progress while it waits */
+    int32_t slept;  /* the last run came to the end of its time asleep */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
     const xu_step *unprobed; /* my offer of which I do not know yet whether they can read it */
 } xu_inst;
@@ -961,6 +962,7 @@ static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t n
         if (slice < 64000000u) slice *= 2;
         look = now + slice;
     }
+    in->slept = 1;
     return XU_PENDING;
 }
 
@@ -971,7 +973,9 @@ static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
     r = xu_advance(in, &b, &lanes);
     if (r != XU_PENDING) return r;
     if (sleep_ns) xp_go_on(&in->others, in->team->progress);
-    r = xu_stay_awake(in, &b, &lanes, !sleep_ns && in->team->progress);
+    int slept = in->slept && sleep_ns; /* all the time of the last run, for nothing */
+    in->slept = 0;
+    if (!slept) r = xu_stay_awake(in, &b, &lanes, !sleep_ns && in->team->progress);
     if (r != XU_PENDING) return r;
     if (xu_suspect(in)) return XU_MISMATCH;
     if (!sleep_ns) return XU_PENDING;
@@ -1039,6 +1043,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     t->unsynced += !t->solo;
     in->unprobed = NULL;
     xp_begin(&in->others);
+    in->slept = 0;
     in->kernel = in->prog->kernel;
     for (int lane = 0; lane < XU_LANES; lane++) {
         in->pc[lane] = in->prog->first[lane];

@@ -235,15 +235,15 @@ class Network:
     def wait_with_progress(self, threads_per_core: float) -> None:
         """Have waits in the core make MPI's progress, at intervals that suit the machine.
 
-        With a core for each thread an interval is an eighth of the wait so far, from 20 to 500
-        us: some 2% of a core. With fewer cores a look takes time from a thread that computes:
+        With a core for each thread an interval is an eighth of the wait so far, from 20 us
+        to 1 ms. With fewer cores a look takes time from a thread that computes:
         intervals double from 200 us on, up to 1 ms for each thread that shares a core.
         """
         self._in_core = core is not None and self.functions is not None
         if not self._in_core:
             return
         crowded = threads_per_core > 1
-        policy = (20_000, 500_000, 8)
+        policy = (20_000, 1_000_000, 8)
         if crowded:
             policy = (200_000, int(1_000_000 * threads_per_core), 1)
         any_thread = self.mpi.Query_thread() >= self.mpi.THREAD_SERIALIZED

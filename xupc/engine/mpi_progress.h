@@ -24,6 +24,7 @@
 
 #define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
 #define XP_COLD_NS 30000u   /* the first step after a sleep has moved something if it takes longer */
+#define XP_COOL_NS 1500u    /* what the steps after that may take longer than in warm caches */
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
 #define XP_TRIED 65         /* steps of which the median is what an idle one takes */
 
@@ -82,7 +83,8 @@ static inline uint64_t xp_timed(const xp_policy *policy) {
 /* Enter MPI; whether it had something to do. `cold`: the thread has slept. */
 static inline int xp_step(const xp_policy *policy, int cold) {
     int found = cold && xp_timed(policy) > XP_COLD_NS;
-    for (int i = 0; i < (cold ? XP_WARM_STEPS : 1); i++) found |= xp_timed(policy) > policy->step_ns;
+    uint64_t idle = policy->step_ns + (cold ? XP_COOL_NS : 0);
+    for (int i = 0; i < (cold ? XP_WARM_STEPS : 1); i++) found |= xp_timed(policy) > idle;
     return found;
 }
 
