@@ -10,9 +10,10 @@ How a waiting thread spends its time, after some milliseconds in the core:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex), which makes
   MPI's progress meanwhile (mpi_progress.h);
-* messages or one-sided accesses under way: test MPI, yield (`sched_yield`) for the first 2 ms, then
-  every 100 us, or all the time while MPI has something to do; while one-sided accesses may be under
-  way never less than that, since their target must poll;
+* messages or one-sided accesses under way, or no core: test MPI, yield (`sched_yield`) for the first
+  2 ms, then every 100 us, from 6.4 ms on at intervals of 1/64 of the wait so far, at most 1 ms, or
+  all the time while MPI has something to do; while one-sided accesses may be under way never less
+  than that, since their target must poll;
 * otherwise in a job of several nodes: in the core, for 10 ms at a time.
 """
 
@@ -48,6 +49,8 @@ DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
 HOT_NS = 2_000_000
 AWAKE_NS = 200_000
 POLL_NS = 100_000
+LONGEST_POLL_NS = 1_000_000
+POLL_PART = 64  # an interval is this part of the time since something moved, within these two
 SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
 STALL_NS = 500_000_000
@@ -353,7 +356,6 @@ class Waiting:
         if now < self.hot_until or job.engine.exposed:
             os.sched_yield()
             return 0
-        if busy:
-            time.sleep(POLL_NS * 1e-9)
-            return 0
-        return POLL_NS
+        interval = min(LONGEST_POLL_NS, (now - self.moved_at) // POLL_PART)
+        time.sleep(max(POLL_NS, interval) * 1e-9)
+        return 0

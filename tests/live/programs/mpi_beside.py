@@ -164,6 +164,7 @@ def main(work: str, wait: str) -> None:
     call()
     after()
     print("done", me, flush=True)
+    comm.Barrier()  # as in MPI_Finalize: thread 0's sends may need the receiver's progress yet
 
 
 main(*sys.argv[1:])
