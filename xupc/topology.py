@@ -1,8 +1,8 @@
 """Which threads share a node: host records, ``XUPC_NODES`` and the node tree.
 
-Nothing here talks to MPI or maps memory (DESIGN section 5): `xupc.engine.neighbours` finds the
-threads of a machine, by their `HostRecord` and by proof; `node_tree` splits machines into nodes as
-``XUPC_NODES`` wishes, merging none; `diagnose` says what is odd about host ids.
+Nothing here talks to MPI or maps memory: `xupc.engine.neighbours` finds the threads of a machine,
+by their `HostRecord` and by proof; `node_tree` splits machines into nodes as ``XUPC_NODES`` wishes,
+merging none; `diagnose` says what is odd about host ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The job on this thread: start-up, agreement among all threads, and the end.
 
-Start-up, in order: duplicate the communicator; group threads into machines by host
-record and proof (DESIGN 5); split into nodes; agree on the engine; map the machine's
-control segment and take my lock in it; agree on the transport; make the heap.
+Start-up, in order: duplicate the communicator; group threads into machines by host record and
+proof; split into nodes; agree on the engine; map the machine's control segment and take my lock in
+it; agree on the transport; make the heap.
 
 What can go wrong meanwhile is `xupc.engine.guard`'s business.
 """

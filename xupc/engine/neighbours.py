@@ -1,4 +1,4 @@
-"""Which threads share memory with me: host records are compared, then it is proven (DESIGN 5).
+"""Which threads share memory with me: host records are compared, then it is proven.
 
 Threads on one machine can open each other's segments; threads whose records agree but who cannot,
 in containers for instance, are on machines of their own.
