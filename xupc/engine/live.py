@@ -10,8 +10,8 @@ How a waiting thread spends its time, after some milliseconds in the core:
 
 * pure node-local call in a one-node job: in the core (spin or yield, then futex), which makes
   MPI's progress meanwhile (mpi_progress.h);
-* messages or one-sided accesses under way, or no core: test MPI, yield (`sched_yield`) for the first
-  2 ms, then every 100 us, from 6.4 ms on at intervals of 1/64 of the wait so far, at most 1 ms, or
+* messages or one-sided accesses under way, or no core: test MPI, yield (`sched_yield`) for the
+  first 2 ms, then every 100 us, from 6.4 ms on at 1/64 of the wait so far, at most 1 ms, or
   all the time while MPI has something to do; while one-sided accesses may be under way never less
   than that, since their target must poll;
 * otherwise in a job of several nodes: in the core, for 10 ms at a time.
