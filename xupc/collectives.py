@@ -29,6 +29,7 @@ from .lists import List, permutation
 from .plan.recorder import Operand
 from .plan.steps import Plan
 from .shared import Allocation, SharedArray, SharedPointer, as_address
+from .specs import SPECS, CollectiveSpec, OperandSpec, call_name
 from .team import TeamState
 from .teams import Team
 
@@ -44,24 +45,6 @@ __all__ = [
     "check_blocks",
     "smallest_parts",
 ]
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a relocalization collective asks of one operand.
-
-    Attributes
-    ----------
-    everywhere
-        A block on each thread; else on one thread.
-    blocks
-        Blocks on each thread that has any: 1 or ``"T"``.
-    rooted
-        Its thread is the root; else that has to be the team's first.
-    """
-
-    everywhere: bool
-    blocks: int | str
-    rooted: bool = False
 
 
 @dataclass(slots=True)
@@ -126,7 +109,7 @@ def smallest_parts(
     return thread, max(threads, key=members.index)
 
 
-Given = tuple[str, Any, Shape]
+Given = tuple[str, Any, OperandSpec]
 """An operand of a call as it was given: its name, what it is, what it has to be."""
 
 def check_blocks(
@@ -149,7 +132,7 @@ def check_blocks(
         raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
     targets = [_target(call, *operand, n, team) for operand in operands]
     shapes = [shape for _, _, shape in operands]
-    root = next((t.rank for t, s in zip(targets, shapes, strict=True) if s.rooted), 0)
+    root = next((t.rank for t, s in zip(targets, shapes, strict=True) if s.names_root), 0)
     if len(targets) == 2 and not (in_place and _own_is_shared(targets, shapes, n, root)):
         (target, source), ((_, dst, _), (_, src, _)) = targets, operands
         if (
@@ -164,7 +147,7 @@ def check_blocks(
 
 
 def _own_is_shared(
-    targets: Sequence[Target], shapes: Sequence[Shape], n: int, root: int
+    targets: Sequence[Target], shapes: Sequence[OperandSpec], n: int, root: int
 ) -> bool:
     """Whether the root's own block is at one address in dst and in src."""
     places = (
@@ -174,7 +157,9 @@ def _own_is_shared(
     return len({*places}) == 1
 
 
-def _target(call: str, argument: str, x: Any, shape: Shape, n: int, team: TeamState) -> Target:
+def _target(
+    call: str, argument: str, x: Any, shape: OperandSpec, n: int, team: TeamState
+) -> Target:
     try:
         allocation, thread, offset = as_address(x)
     except TypeError as e:
@@ -184,8 +169,8 @@ def _target(call: str, argument: str, x: Any, shape: Shape, n: int, team: TeamSt
     if isinstance(x, SharedArray):  # alone it stands for its start on the team's first thread
         thread = team.threads[0] if allocation.blocksize else thread
     rank = team.rank_of(thread)
-    if rank is None or not (shape.rooted or rank == 0):
-        wanted = "a thread of the team" if shape.rooted else f"thread {team.threads[0]}"
+    if rank is None or not (shape.names_root or rank == 0):
+        wanted = "a thread of the team" if shape.names_root else f"thread {team.threads[0]}"
         raise AffinityError(
             f"{call}: {argument}: expected affinity to {wanted}, "
             f"got a pointer with affinity to thread {thread}"
@@ -229,12 +214,11 @@ class Collective(SharedCall):
         root's own block is neither read nor written, and may be src itself; where all
         threads have both, src is None or the same as dst, and dst is transformed."""
 
-    def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
-        self.name = name
-        self.__name__ = f"all_{name}"
-        self.__doc__ = f"{doc}\n\n{type(self).__doc__}{_PARAMETERS}"
-        self.dst = dst
-        self.src = src
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{type(self).__doc__}{_PARAMETERS}"
         self.__signature__ = signature_of(self.plan)
 
     # -- calling -------------------------------------------------------------------------
@@ -254,7 +238,7 @@ class Collective(SharedCall):
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
     ) -> Prepared:
         """Check everything and bind a plan."""
-        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
         return self._instance(self._checked(operands, nbytes, flags, team))
 
     def _checked(
@@ -293,7 +277,7 @@ class Collective(SharedCall):
 
     @property
     def _rooted(self) -> bool:
-        return self.dst.rooted or self.src.rooted
+        return bool(self.spec.root)
 
     def _in_place(self, operands: Sequence[Given], full: int, team: TeamState) -> bool:
         """Whether a call is one in place; FlagError if it cannot be."""
@@ -344,9 +328,9 @@ class Permute(ListCall, Collective):
         element i is at ``perm + i``, and it is read after the IN synchronisation; else
         it is copied at the call and must be equal on all threads."""
 
-    def __init__(self, name: str, doc: str, dst: Shape, src: Shape) -> None:
+    def __init__(self, spec: CollectiveSpec) -> None:
         ListCall.__init__(self)
-        Collective.__init__(self, name, doc, dst, src)
+        Collective.__init__(self, spec)
 
     def plan(  # type: ignore[override]
         self,
@@ -377,7 +361,7 @@ class Permute(ListCall, Collective):
         team: Team | None = None,
     ) -> Checked:
         listed = List("perm", perm)
-        operands = ("dst", dst, self.dst), ("src", src, self.src)
+        operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
         call = self._checked(operands, nbytes, flags, team, listed)
         try:
             target = call.targets[0]
@@ -423,7 +407,7 @@ class InPlace(Collective):
     def _prepare(  # type: ignore[override]
         self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
     ) -> Prepared:
-        return self._instance(self._checked((("buf", buf, self.dst),), nbytes, flags, team))
+        return self._instance(self._checked((("buf", buf, self.spec.dst),), nbytes, flags, team))
 
     def plan(  # type: ignore[override]
         self,
@@ -437,53 +421,10 @@ class InPlace(Collective):
         return self._plan(self._prepare(buf, nbytes, flags, team=team), buf=buf)
 
 
-_ONE_EVERYWHERE = Shape(True, 1)
-_ALL_EVERYWHERE = Shape(True, "T")
-_ONE_AT_ROOT = Shape(False, 1, rooted=True)
-_ALL_AT_ROOT = Shape(False, "T", rooted=True)
-_ONE_EVERYWHERE_FROM_ROOT = Shape(True, 1, rooted=True)
-
-all_broadcast = Collective(
-    "broadcast",
-    "Copy src's block to dst on every thread (UPC 1.3, 7.4.2.1).",
-    _ONE_EVERYWHERE,
-    _ONE_AT_ROOT,
-)
-all_scatter = Collective(
-    "scatter",
-    "Copy the i-th block at src to dst on thread i (UPC 1.3, 7.4.2.2).",
-    _ONE_EVERYWHERE,
-    _ALL_AT_ROOT,
-)
-all_gather = Collective(
-    "gather",
-    "Copy src's block of thread i to the i-th block at dst (UPC 1.3, 7.4.2.3).",
-    _ALL_AT_ROOT,
-    _ONE_EVERYWHERE,
-)
-all_gather_all = Collective(
-    "gather_all",
-    "Copy every thread's block at src to dst on every thread, in order (UPC 1.3, 7.4.2.4).",
-    _ALL_EVERYWHERE,
-    _ONE_EVERYWHERE,
-)
-all_exchange = Collective(
-    "exchange",
-    "Copy the j-th block at src of thread i to the i-th block at dst of thread j "
-    "(UPC 1.3, 7.4.2.5).",
-    _ALL_EVERYWHERE,
-    _ALL_EVERYWHERE,
-)
-all_broadcast_in_place = InPlace(
-    "broadcast_in_place",
-    "Overwrite the block at buf's address on every other thread with that of buf's thread "
-    "(XUPC paper, III.C).",
-    _ONE_EVERYWHERE_FROM_ROOT,
-    _ONE_EVERYWHERE_FROM_ROOT,
-)
-all_permute = Permute(
-    "permute",
-    "Copy the block at src of thread i to dst on thread perm[i] (UPC 1.3, 7.4.2.6).",
-    _ONE_EVERYWHERE,
-    _ONE_EVERYWHERE,
-)
+all_broadcast = Collective(SPECS["broadcast"])
+all_scatter = Collective(SPECS["scatter"])
+all_gather = Collective(SPECS["gather"])
+all_gather_all = Collective(SPECS["gather_all"])
+all_exchange = Collective(SPECS["exchange"])
+all_broadcast_in_place = InPlace(SPECS["broadcast_in_place"])
+all_permute = Permute(SPECS["permute"])

@@ -38,6 +38,7 @@ from .memory.allocation import Allocation
 from .ops import Op
 from .plan.steps import Plan
 from .shared import SharedArray, SharedPointer
+from .specs import SPECS, CollectiveSpec, call_name
 from .team import TeamState
 from .teams import Team
 
@@ -52,30 +53,6 @@ __all__ = [
 ]
 
 _MANY = 4096  # threads: beyond, only those at the ends of a layout are looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What a computational collective does.
-
-    Attributes
-    ----------
-    everywhere
-        dst is on all threads, from the team's first on.
-    element_wise
-        Blocks are reduced element by element, to a result as long as a block.
-    running
-        A result for every element: prefix or suffix.
-    """
-
-    everywhere: bool = False
-    element_wise: bool = False
-    running: bool = False
-
-    @property
-    def in_place(self) -> bool:
-        """Whether it can be done in place."""
-        return self.running or (self.everywhere and self.element_wise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +149,11 @@ class Computation(SharedCall):
         at the next call that does.
     """
 
-    def __init__(self, name: str, doc: str, form: Form) -> None:
-        self.name = name
-        self.__name__ = f"all_{name}"
-        self.__doc__ = f"{doc}\n\n{Computation.__doc__}"
-        self.form = form
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{Computation.__doc__}"
         self.__signature__ = signature_of(self._prepare)
 
     # -- calling -------------------------------------------------------------------------
@@ -242,7 +219,7 @@ class Computation(SharedCall):
     ) -> bool:
         """Whether the call is one in place; FlagError if it cannot be."""
         call = self.__name__
-        if not self.form.in_place:
+        if not (self.spec.scans or (self.spec.folds_to_all and self.spec.elementwise)):
             if full & IN_PLACE:
                 raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
             return False
@@ -265,7 +242,7 @@ class Computation(SharedCall):
         full: int,
         team: TeamState,
     ) -> Reduction | Running:
-        call, form = self.__name__, self.form
+        call, what = self.__name__, self.spec
         if dst.dtype != src.dtype:
             raise TypeError(
                 f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
@@ -279,9 +256,9 @@ class Computation(SharedCall):
             raise ValueError(f"{call}: nelems: expected at least 1, got {n}")
         layouts = [self._dealt(x, blk_size, n) for x in (src, dst)]
         layout = layouts[0]
-        if form.element_wise and src.phase:
+        if what.elementwise and src.phase:
             raise ValueError(f"{call}: src: expected phase 0, got {src.phase}")
-        if form.everywhere and dst.rank:
+        if what.folds_to_all and dst.rank:
             raise AffinityError(
                 f"{call}: dst: expected affinity to thread {team.threads[0]}, "
                 f"got a pointer with affinity to thread {team.threads[dst.rank]}"
@@ -289,28 +266,28 @@ class Computation(SharedCall):
         size, in_place = src.dtype.itemsize, bool(full & IN_PLACE)
         read = _spans(layout, src.offset, size)
         self._in_range(src, read, n)
-        if form.running:
+        if what.scans:
             results = _spans(layouts[1], dst.offset, size)
             self._in_range(dst, results, n)
             if not in_place and _meet(results, read):
                 results = _spans(layouts[1], dst.offset, size, all_=True)
                 self._disjoint(dst, src, results, layout)
             return Running(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
-        each = min(layout.block, n) if form.element_wise else 1
+        each = min(layout.block, n) if what.elementwise else 1
         where = [dst.rank]
-        if form.everywhere:
+        if what.folds_to_all:
             parts = smallest_parts(dst.allocation, team.threads[0], team, call, "dst")
             where = [team.threads.index(thread) for thread in parts]
         spans = [(rank, dst.offset, dst.offset + each * size) for rank in where]
         self._in_range(dst, spans, each)
-        if form.everywhere:
+        if what.folds_to_all:
             spans = [(t, *spans[0][1:]) for t in range(team.size)]
         if not in_place and _meet(spans, read):
             self._disjoint(dst, src, spans, layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
-        exact = ordered or not form.element_wise or bool(full & REPRODUCIBLE)
-        to = None if form.everywhere else dst.rank
-        return Reduction(layout, each, size, to, ordered, exact, form.element_wise)
+        exact = ordered or not what.elementwise or bool(full & REPRODUCIBLE)
+        to = None if what.folds_to_all else dst.rank
+        return Reduction(layout, each, size, to, ordered, exact, what.elementwise)
 
     def _dealt(self, x: Operand, blk_size: Any, n: int) -> Layout:
         call = self.__name__
@@ -319,7 +296,7 @@ class Computation(SharedCall):
             block = as_integer(blk_size, call, "blk_size")
             if block < 0:
                 raise ValueError(f"{call}: blk_size: expected 0 or more, got {block}")
-            if 0 < block <= x.phase and (x.name == "src" or self.form.running):
+            if 0 < block <= x.phase and (x.name == "src" or self.spec.scans):
                 raise ValueError(
                     f"{call}: blk_size: expected more than the phase {x.phase} of {x.name}, "
                     f"got {block}"
@@ -405,31 +382,9 @@ def _describing(x: Any) -> Callable[[], str]:
     return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"
 
 
-all_reduce = Computation(
-    "reduce", "One value of all elements of src, at dst (UPC 1.3, 7.4.3.1).", Form()
-)
-all_prefix_reduce = Computation(
-    "prefix_reduce",
-    "``dst[i] = src[0] op ... op src[i]`` (UPC 1.3, 7.4.3.1).",
-    Form(running=True),
-)
-all_suffix_reduce = Computation(
-    "suffix_reduce",
-    "``dst[i] = src[i] op ... op src[nelems - 1]`` (XUPC paper, III.C).",
-    Form(running=True),
-)
-all_reduce_all = Computation(
-    "reduce_all",
-    "One value of all elements of src, at dst's address on every thread (XUPC paper, III.C).",
-    Form(everywhere=True),
-)
-all_reduce_mpi = Computation(
-    "reduce_mpi",
-    "``dst[k]`` is folded over element k of all blocks of src (XUPC paper, III.C).",
-    Form(element_wise=True),
-)
-all_reduce_mpi_all = Computation(
-    "reduce_mpi_all",
-    "The same at dst's address on every thread: an element-wise allreduce (XUPC paper, III.C).",
-    Form(everywhere=True, element_wise=True),
-)
+all_reduce = Computation(SPECS["reduce"])
+all_prefix_reduce = Computation(SPECS["prefix_reduce"])
+all_suffix_reduce = Computation(SPECS["suffix_reduce"])
+all_reduce_all = Computation(SPECS["reduce_all"])
+all_reduce_mpi = Computation(SPECS["reduce_mpi"])
+all_reduce_mpi_all = Computation(SPECS["reduce_mpi_all"])

@@ -30,6 +30,7 @@ from .memory.allocation import Allocation
 from .places import FARTHEST, Displaced, Entered, Ints, Numbers, Places, Pointers, Side, Single
 from .plan.recorder import Operand
 from .shared import extent
+from .specs import SPECS, CollectiveSpec, call_name
 
 __all__ = [
     "Relocation",
@@ -119,24 +120,26 @@ _NOTES = """
         If the threads' calls differ.
     """
 _IN_PLACE_NOTE = "\n        IN_PLACE: the root's own block is neither read nor written."
-_ROOTED = ("broadcast", "scatter", "gather")
+_ROOTED = tuple(name for name, spec in SPECS.items() if spec.root and "v" in spec.forms)
 
 
 class Relocation(ListCall):
     """A `_v` or `_x` form."""
 
     def __init__(
-        self, name: str, form: str, doc: str, arguments: Callable[..., Given], parameters: str
+        self, spec: CollectiveSpec, form: str, arguments: Callable[..., Given], parameters: str
     ) -> None:
         super().__init__()
-        self.base = name
-        self.name = f"{name}_{form}"
-        self.__name__ = f"all_{self.name}"
+        self.base = spec.name
+        self.name = f"{spec.name}_{form}"
+        self.__name__ = call_name(spec, form)
         self.size_name = "nelems" if form == "v" else "nbytes"
         self.arguments = arguments
         self.__signature__ = signature_of(arguments)
-        notes = _NOTES.format(_IN_PLACE_NOTE if name in _ROOTED else "")
-        self.__doc__ = f"{doc}\n\n    Parameters\n    ----------\n{parameters}{notes}"
+        notes = _NOTES.format(_IN_PLACE_NOTE if spec.root else "")
+        self.__doc__ = (
+            f"{spec.summary[form]}\n\n    Parameters\n    ----------\n{parameters}{notes}"
+        )
 
     def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """A plan bound to these arguments and to what the lists hold now; collective itself."""
@@ -509,71 +512,41 @@ _SIZES = """\
         Blocksize and bytes of an element in that arithmetic. Default: the arrays' own; without
         typesize they must have one dtype.
 """
-_WHAT = {
-    "broadcast": (
-        "Copy one block to a place of each thread's own.",
-        "T: [i] on thread i", "", "Of the block",
-    ),
-    "scatter": (
-        "Copy the i-th block of one thread to thread i.",
-        "T: [i] on thread i", "T: [i] on the root, for thread i", "T ints, by receiver",
-    ),
-    "gather": (
-        "Copy a block of every thread to one thread.",
-        "T: [i] on the root, from thread i", "T: [i] on thread i", "T ints, by sender",
-    ),
-    "gather_all": (
-        "Copy a block of every thread to every thread.",
-        "T*T: [i*T+j] on thread i, from thread j", "T: [j] on thread j", "T ints, by sender",
-    ),
-    "exchange": (
-        "Copy a block of every thread to every thread, another one to each.",
-        "T*T: [i*T+j] on thread i, from thread j", "T*T: [j*T+i] on thread j, for thread i",
-        "T*T ints, indexed like src",
-    ),
-    "permute": (
-        "Copy a block of thread i to thread perm[i].",
-        "T: [i] on thread i; thread i's block goes to [perm[i]]", "T: [i] on thread i",
-        "T ints, by sender",
-    ),
-}  # fmt: skip
 _ARGUMENTS: dict[tuple[str, str], Callable[..., Given]] = {
     ("", "v"): _v, ("broadcast", "v"): _broadcast_v, ("permute", "v"): _permute_v,
     ("", "x"): _x, ("broadcast", "x"): _broadcast_x, ("permute", "x"): _permute_x,
 }  # fmt: skip
-_BY = {"v": "displacements", "x": "pointers"}
-_SECTIONS = {
-    "broadcast": ("4.2.1", "4.2.2"), "scatter": ("4.2.3", "4.2.4"), "exchange": ("4.2.5", "4.2.6"),
-}  # fmt: skip
-"""Of the thesis, of the forms by displacements and by pointers; others it only names, in 4.2."""
 
 
 def _made(name: str, form: str) -> Relocation:
-    """One of the twelve."""
-    doc, dst, src, sizes = _WHAT[name]
+    """Return one of the twelve."""
+    spec = SPECS[name]
     arguments = _ARGUMENTS.get((name, form), _ARGUMENTS["", form])
-    single = name == "broadcast"
-    text = ""
-    if form == "v":
-        text += _BLOCKS.format(s="" if single else ", src")
-    lists = [("ddisp" if form == "v" else "dst", dst), ("sdisp" if form == "v" else "src", src)]
-    if name == "permute":
-        lists.append(("perm", "T ints, a permutation"))
+    return Relocation(spec, form, arguments, _parameters(spec, form))
+
+
+def _parameters(spec: CollectiveSpec, form: str) -> str:
+    """Return the part of the docstring about places, permutation and sizes."""
+    lists = spec.lists
+    assert lists is not None
+    single = not lists.src
+    text = _BLOCKS.format(s="" if single else ", src") if form == "v" else ""
     kind = f"list of {'int' if form == 'v' else 'pointers'}"
-    for argument, what in lists:
+    dst, src = ("ddisp", "sdisp") if form == "v" else ("dst", "src")
+    described = [(dst, kind, lists.dst), (src, kind, lists.src)]
+    if spec.permutes:
+        described.append(("perm", "list of int", "T ints, a permutation"))
+    for argument, kind_of_list, what in described:
         if what:
-            text += f"    {argument} : {kind if argument != 'perm' else 'list of int'}\n"
-            text += f"        {what}.\n"
+            text += f"    {argument} : {kind_of_list}\n        {what}.\n"
     if single:
         text += "    src : SharedArray or SharedPointer\n"
         text += "        The block; its thread is the root.\n"
     count = "nelems" if form == "v" else "nbytes"
-    text += f"    {count} : {'int' if single else 'list of int'}\n        {sizes}.\n"
+    text += f"    {count} : {'int' if single else 'list of int'}\n        {lists.sizes}.\n"
     if form == "v":
         text += _SIZES.format(s="" if single else ", src_blk")
-    section = _SECTIONS.get(name, ("4.2", "4.2"))["vx".index(form)]
-    doc = f"{doc[:-1]}, by {_BY[form]} (MTU thesis, {section})."
-    return Relocation(name, form, doc, arguments, text.rstrip())
+    return text.rstrip()
 
 
 all_broadcast_v = _made("broadcast", "v")

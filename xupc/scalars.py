@@ -20,8 +20,9 @@ from .engine.reports import Record
 from .errors import CollectiveMismatchError, show
 from .ops import Op
 from .shared import SharedPointer
+from .specs import SPECS, call_name
 from .teams import Team, resolve
-from .values import DOCS, FORMS, ArrayCall, Permute
+from .values import ArrayCall, Permute
 
 __all__ = [
     "allv_broadcast",
@@ -119,16 +120,16 @@ class Scalars:
     """A collective on single values; it makes one on arrays for each type that comes along."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.__name__ = f"allv_{name}"
+        self.spec = SPECS[name]
+        self.__name__ = call_name(self.spec, "allv")
         self.calls: dict[str, ArrayCall] = {}
 
     def array_call(self, kind: str) -> ArrayCall:
         """The collective on arrays for one type."""
         call = self.calls.get(kind)
         if call is None:
-            form = Permute if self.name == "permute" else ArrayCall
-            call = form(self.name, DOCS[self.name], FORMS[self.name], "allv", kind)
+            make = Permute if self.spec.permutes else ArrayCall
+            call = make(self.spec, "allv", kind)
             self.calls[kind] = call
         return call
 
@@ -226,7 +227,7 @@ def _size(team: Team | None) -> int:
 
 
 def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's value, on all threads (XUPC paper, III.C).
+    """Return the root's value on all threads (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -261,7 +262,7 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
 
 
 def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
-    """The root's i-th value, on thread i (XUPC paper, III.C).
+    """Return the root's i-th value on thread i (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = Non
 def allv_gather(
     value: Any, root: int, flags: int = 0, team: Team | None = None
 ) -> list[Any] | None:
-    """All threads' values, on the root (XUPC paper, III.C).
+    """Return all threads' values on the root (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -305,7 +306,7 @@ def allv_gather(
 
 
 def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """All threads' values, on all threads (XUPC paper, III.C).
+    """Return all threads' values on all threads (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -324,7 +325,7 @@ def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> lis
 
 
 def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
-    """My i-th value to thread i (XUPC paper, III.C).
+    """Send the i-th value to thread i, and return what each thread sent (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list
 
 
 def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
-    """My value to thread `to` (XUPC paper, III.C).
+    """Send the value to thread `to`, and return what this thread was sent (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -369,7 +370,7 @@ def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) 
 def allv_reduce(
     value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`, on the root (XUPC paper, III.C).
+    """Return all threads' values joined by `op`, on the root (XUPC paper, III.C).
 
     Parameters
     ----------
@@ -408,7 +409,7 @@ def _joined(
 def allv_reduce_all(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """All threads' values joined by `op`, on all threads (XUPC paper, III.C).
+    """Return all threads' values joined by `op`, on all threads (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
@@ -418,7 +419,7 @@ def allv_reduce_all(
 def allv_prefix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads up to and with me, joined by `op` (XUPC paper, III.C).
+    """Return the values of all threads up to and with this one, joined by `op` (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
@@ -428,7 +429,7 @@ def allv_prefix_reduce(
 def allv_suffix_reduce(
     value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
 ) -> Any:
-    """The values of all threads from me on, joined by `op` (XUPC paper, III.C).
+    """Return the values of all threads from this one on, joined by `op` (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """

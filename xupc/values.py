@@ -37,6 +37,7 @@ from .fingerprint import fingerprint
 from .flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
 from .handles import Handle, post
 from .ops import Op
+from .specs import SPECS, CollectiveSpec, call_name
 from .team import TeamState
 from .teams import resolve
 
@@ -60,33 +61,6 @@ if core is not None:
     core.know_arrays(np.ndarray, _sample, _sample.ctypes.data, _sample.size)
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What a collective on arrays asks of its arguments.
-
-    Attributes
-    ----------
-    dst, src
-        Blocks on each thread that has any: 1 or ``"T"``; 0: there is no such argument.
-    dst_at_root, src_at_root
-        Whether only the root has it.
-    rooted
-        Whether there is an argument `root`.
-    reduces
-        Whether there are `op` and `func`.
-    in_place
-        Whether dst may be src, too.
-    """
-
-    dst: int | str
-    src: int | str
-    dst_at_root: bool = False
-    src_at_root: bool = False
-    rooted: bool = False
-    reduces: bool = False
-    in_place: bool = False
 
 
 @dataclass(slots=True)
@@ -218,25 +192,26 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         at the next call that synchronises.
     """
 
-    def __init__(self, name: str, doc: str, form: Form, prefix: str = "allav", kind: str = ""):
-        self.collective = f"allav_{name}"
-        self.name = name
-        self.__name__ = f"{prefix}_{name}"
-        self.form = form
-        self.scalar = prefix == "allv"
+    def __init__(self, spec: CollectiveSpec, form: str = "allav", kind: str = "") -> None:
+        self.spec = spec
+        self.src_spec = None if spec.one_array else spec.src
+        self.collective = call_name(spec, "allav")
+        self.name = spec.name
+        self.__name__ = call_name(spec, form)
+        self.scalar = form == "allv"
         self.kind = kind
-        self.names = _arguments(name, form)
+        self.names = _arguments(spec)
         signature = ", ".join(
             f"{x}={'None' if x in ('func', 'team') else 0}" if x in ("func", "flags", "team") else x
             for x in self.names
         )
-        about = {**_WORDS, "dst": _about_dst(form), "src": _about_src(form)}
+        about = {**_WORDS, "dst": _about_dst(spec), "src": _about_src(spec)}
         parameters = "\n    ".join(f"{x} : {about[x]}" for x in self.names if x in about)
         self.__signature__ = _signature_of(self.names)
         words = str(ArrayCall.__doc__).format(
             signature=f"{self.__name__}({signature})", parameters=parameters
         )
-        self.__doc__ = f"{doc}\n\n{words}"
+        self.__doc__ = f"{spec.summary[form]}\n\n{words}"
 
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
@@ -312,7 +287,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 wrong = f"got {name} twice"
             else:
                 values[name] = value
-        optional = {"func", "flags", "team", *(("src",) if self.form.in_place else ())}
+        optional = {"func", "flags", "team", *(("src",) if self.spec.transforms else ())}
         missing = [name for name in names if name not in values and name not in optional]
         if missing and not wrong:
             wrong = f"missing {', '.join(missing)}"
@@ -325,10 +300,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             full = self._check_flags(given)
             found = self._arrays(team, given)
             kernel = None
-            if self.form.reduces:
+            if self.spec.computes:
                 kernel = kernels.find(found.dtype, given.op, given.func, self.__name__)
             root = 0
-            if self.form.rooted:
+            if self.spec.root:
                 root = self._rank(given.root, team, "root")
             record = self._record(given, found)
             kind = Kind(
@@ -356,9 +331,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 out.append(("elements", elements))
             if self.kind:
                 out.append(("type", self.kind))
-            if self.form.reduces:
+            if self.spec.computes:
                 out += [("op", op_name(op)), ("func", func_name(func))]
-            if self.form.rooted:
+            if self.spec.root:
                 out.append(("root", show(root)))
             out.append(("flags", flags_text(flags)))
             return out
@@ -371,7 +346,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if full & ASYNC and self.scalar:
             raise FlagError(f"{call}: flags: ASYNC is for arrays: a value has to be returned")
         if full & IN_PLACE:
-            if not self.form.in_place:
+            if not self.spec.transforms:
                 raise FlagError(f"{call}: flags: IN_PLACE is not for this call")
             if given.src is not None and given.src is not given.dst:
                 raise FlagError(f"{call}: flags: IN_PLACE, but src is neither None nor dst")
@@ -388,17 +363,17 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _arrays(self, team: TeamState, given: Given) -> Arrays:
         """What this thread's arrays are, if they go together."""
-        call, form = self.__name__, self.form
-        at_root = not form.rooted or self._rank(given.root, team, "root") == team.rank
+        call, spec, own = self.__name__, self.spec, self.src_spec
+        at_root = not spec.root or self._rank(given.root, team, "root") == team.rank
         dst = src = None
-        if form.dst and (at_root or not form.dst_at_root):
-            name = "dst" if form.src else "values"
+        if at_root or spec.dst.everywhere:
+            name = "values" if own is None else "dst"
             dst = self._array(given.dst, name)
             if not dst.flags.writeable and not (name == "values" and at_root):
                 raise ValueError(f"{call}: {name}: the array is read-only")
-        in_place = form.src == 0
-        if form.src and (at_root or not form.src_at_root):
-            if form.in_place and dst is not None and (given.src is None or _same(given.src, dst)):
+        in_place = own is None
+        if own is not None and (at_root or own.everywhere):
+            if spec.transforms and dst is not None and (given.src is None or _same(given.src, dst)):
                 in_place = True
             else:
                 src = self._array(given.src, "src")
@@ -422,10 +397,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _block(self, team: TeamState, dst: Array | None, src: Array | None) -> int:
         """Elements of a block; all arrays must have what that means."""
-        call, form, t = self.__name__, self.form, team.size
-        if src is not None and form.src == 1:
+        call, spec, t = self.__name__, self.spec, team.size
+        if src is not None and spec.src.blocks == 1:
             n = src.size
-        elif dst is not None and form.dst == 1:
+        elif dst is not None and spec.dst.blocks == 1:
             n = dst.size
         else:
             x, name = (dst, "dst") if dst is not None else (src, "src")
@@ -436,7 +411,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                     f"{call}: {name}: expected the same number of elements for each of {t} "
                     f"threads, got {x.size}"
                 )
-        for x, blocks, name in ((dst, form.dst, "dst"), (src, form.src, "src")):
+        for x, blocks, name in ((dst, spec.dst.blocks, "dst"), (src, spec.src.blocks, "src")):
             if x is not None and x.size != n * (t if blocks == "T" else 1):
                 raise ValueError(
                     f"{call}: {name}: expected {n * (t if blocks == 'T' else 1)} elements "
@@ -453,7 +428,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _in_place_or_not(self, team: TeamState, kind: Kind, full: int) -> Kind:
         """In place only if the algorithm can."""
-        if not (kind.in_place and self.form.src):
+        if not (kind.in_place and self.src_spec):
             return kind
         flag = team.algorithm_flag(self.collective, full, kind.nbytes)
         can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
@@ -479,7 +454,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     def _copies(self, ready: Ready) -> None:
         """Put contiguous copies where the core cannot take the arrays that were given."""
         dst, src = ready.dst, ready.src
-        if src is None and not ready.in_place and self.form.in_place:
+        if src is None and not ready.in_place and self.spec.transforms:
             assert dst is not None
             src = ready.src = dst.copy()  # what the algorithm cannot do in place
         if dst is not None and not self._plain(dst):
@@ -491,11 +466,11 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _plain(self, x: Array) -> bool:
         """Whether the core can take an array as it is."""
-        return _plain(x) and (x.dtype.isnative or not self.form.reduces)
+        return _plain(x) and (x.dtype.isnative or not self.spec.computes)
 
     def _travels_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """What is reduced is in the native byte order."""
-        return dtype.newbyteorder("=") if self.form.reduces else dtype
+        return dtype.newbyteorder("=") if self.spec.computes else dtype
 
     def _instance(
         self, team: TeamState, kind: Kind, full: int, kernel: Any, record: Record
@@ -521,7 +496,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         out = "no"
         if kernel is not None:
             ordered = kernel.op == Op.NONCOMM_FUNC
-            to = kind.root if self.form.rooted else None
+            to = kind.root if self.spec.root else None
             size = kernel.dtype.itemsize
             arguments = [
                 Joining(
@@ -578,35 +553,37 @@ _WORDS = {
 }
 
 
-def _about_dst(form: Form) -> str:
-    if form.dst_at_root:
-        return f"ndarray, {_elements(form.dst)}\n        The root's; None elsewhere, or ignored."
-    return f"ndarray, {_elements(form.dst)}\n        Where the result goes."
+def _about_dst(spec: CollectiveSpec) -> str:
+    elements = _elements(spec.dst.blocks)
+    if not spec.dst.everywhere:
+        return f"ndarray, {elements}\n        The root's; None elsewhere, or ignored."
+    return f"ndarray, {elements}\n        Where the result goes."
 
 
-def _about_src(form: Form) -> str:
-    if form.src_at_root:
-        return f"ndarray, {_elements(form.src)}\n        The root's; None elsewhere, or ignored."
-    if form.in_place:
-        own = ", as block MYTHREAD of it" if form.dst != form.src else ""
+def _about_src(spec: CollectiveSpec) -> str:
+    elements = _elements(spec.src.blocks)
+    if not spec.src.everywhere:
+        return f"ndarray, {elements}\n        The root's; None elsewhere, or ignored."
+    if spec.transforms:
+        own = ", as block MYTHREAD of it" if spec.dst != spec.src else ""
         return (
-            f"ndarray, {_elements(form.src)}, or None\n        What this thread gives. "
+            f"ndarray, {elements}, or None\n        What this thread gives. "
             f"None, or dst itself: it is in dst{own}, which is\n        changed in place."
         )
-    return f"ndarray, {_elements(form.src)}\n        What this thread gives."
+    return f"ndarray, {elements}\n        What this thread gives."
 
 
 def _elements(blocks: int | str) -> str:
     return "T * n elements" if blocks == "T" else "n elements"
 
 
-def _arguments(name: str, form: Form) -> tuple[str, ...]:
-    """Names in order."""
-    arrays = ("dst", "src") if form.src else ("values",)
-    to = ("to",) if name == "permute" else ()
-    op = ("op",) if form.reduces else ()
-    root = ("root",) if form.rooted else ()
-    func = ("func",) if form.reduces else ()
+def _arguments(spec: CollectiveSpec) -> tuple[str, ...]:
+    """Return the names of the arguments, in order."""
+    arrays = ("values",) if spec.one_array else ("dst", "src")
+    to = ("to",) if spec.permutes else ()
+    op = ("op",) if spec.computes else ()
+    root = ("root",) if spec.root else ()
+    func = ("func",) if spec.computes else ()
     return (*arrays, *to, *op, *root, *func, "flags", "team")
 
 
@@ -694,9 +671,9 @@ class Telling:
 class Permute(ArrayCall):
     """As the others; `to` differs from thread to thread, so all are told of it first."""
 
-    def __init__(self, name: str, doc: str, form: Form, prefix: str = "allav", kind: str = ""):
-        super().__init__(name, doc, form, prefix, kind)
-        self._tell = ArrayCall("gather_all", "", FORMS["gather_all"], prefix)
+    def __init__(self, spec: CollectiveSpec, form: str = "allav", kind: str = "") -> None:
+        super().__init__(spec, form, kind)
+        self._tell = ArrayCall(SPECS["gather_all"], form)
         self._tell.__name__ = self.__name__
         self._tell.kind = kind
 
@@ -788,37 +765,13 @@ class Permute(ArrayCall):
             ready.finish()
 
 
-FORMS = {
-    "broadcast": Form(1, 0, rooted=True),
-    "scatter": Form(1, "T", src_at_root=True, rooted=True),
-    "gather": Form("T", 1, dst_at_root=True, rooted=True),
-    "gather_all": Form("T", 1, in_place=True),
-    "exchange": Form("T", "T", in_place=True),
-    "permute": Form(1, 1, in_place=True),
-    "reduce": Form(1, 1, dst_at_root=True, rooted=True, reduces=True),
-    "reduce_all": Form(1, 1, reduces=True, in_place=True),
-    "prefix_reduce": Form(1, 1, reduces=True, in_place=True),
-    "suffix_reduce": Form(1, 1, reduces=True, in_place=True),
-}
-DOCS = {
-    "broadcast": "The root's values to all threads.",
-    "scatter": "The i-th block of the root's src to thread i.",
-    "gather": "Every thread's values to the root, in order.",
-    "gather_all": "Every thread's values to every thread, in order.",
-    "exchange": "Block j of thread i's src to block i of thread j's dst.",
-    "permute": "My values to thread `to`.",
-    "reduce": "Element by element over the threads, to the root.",
-    "reduce_all": "Element by element over the threads, to all.",
-    "prefix_reduce": "Element by element over the threads up to and with me.",
-    "suffix_reduce": "Element by element over the threads from me on.",
-}
-
-allav_broadcast, allav_scatter, allav_gather, allav_gather_all, allav_exchange = (
-    ArrayCall(name, DOCS[name], FORMS[name])
-    for name in ("broadcast", "scatter", "gather", "gather_all", "exchange")
-)
-allav_permute = Permute("permute", DOCS["permute"], FORMS["permute"])
-allav_reduce, allav_reduce_all, allav_prefix_reduce, allav_suffix_reduce = (
-    ArrayCall(name, DOCS[name], FORMS[name])
-    for name in ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
-)
+allav_broadcast = ArrayCall(SPECS["broadcast"])
+allav_scatter = ArrayCall(SPECS["scatter"])
+allav_gather = ArrayCall(SPECS["gather"])
+allav_gather_all = ArrayCall(SPECS["gather_all"])
+allav_exchange = ArrayCall(SPECS["exchange"])
+allav_permute = Permute(SPECS["permute"])
+allav_reduce = ArrayCall(SPECS["reduce"])
+allav_reduce_all = ArrayCall(SPECS["reduce_all"])
+allav_prefix_reduce = ArrayCall(SPECS["prefix_reduce"])
+allav_suffix_reduce = ArrayCall(SPECS["suffix_reduce"])

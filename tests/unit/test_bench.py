@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from xupc.bench import stats, suites, text
-from xupc.bench.cases import COLLECTIVES, FAMILIES, Work, family, has_root, reduces
+from xupc.bench.cases import COLLECTIVES, Work
 from xupc.bench.collect import Collector, lines_of, wrong_results
 from xupc.bench.results import OURS, PEER, Result
 from xupc.bench.settings import (
@@ -31,6 +31,7 @@ from xupc.cli import main
 from xupc.cli.bench import Output
 from xupc.engine.native_core import core
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
+from xupc.specs import SPECS, parse_name
 
 # ---- what must come of a call --------------------------------------------------------------------
 
@@ -89,12 +90,17 @@ def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str,
 
 @pytest.mark.parametrize(
     ("what", "values"),
-    [(what, kind == "allav") for kind in ("all", "allav") for what in FAMILIES[kind]],
+    [
+        (name, form == "allav")
+        for form in ("all", "allav")
+        for name, spec in SPECS.items()
+        if form in spec.forms
+    ],
 )
 def test_expected_is_what_plain_python_says(what: str, values: bool) -> None:
     kinds = [("int64", "ADD"), ("int32", "XOR"), ("float64", "MAX"), ("uint8", "LOGAND")]
     kinds += [("float32", "ADD"), ("float64", "MULT")]
-    for dtype, op in kinds if reduces(what) else [("uint8", "")]:
+    for dtype, op in kinds if SPECS[what].computes else [("uint8", "")]:
         for threads in (1, 2, 3, 5):
             for me in range(threads):
                 root = (threads + 1) // 2 % threads
@@ -128,12 +134,10 @@ def test_every_collective_of_the_library_can_be_measured() -> None:
         "all_free",
     }
     assert there == set(COLLECTIVES) - {"barrier"}
-    assert family("all_scatter_v") == ("v", "scatter")
-    assert family("all_broadcast_in_place") == ("all", "broadcast_in_place")
-    assert has_root("gather")
-    assert not has_root("gather_all")
+    assert parse_name("all_scatter_v") == ("v", SPECS["scatter"])
+    assert parse_name("all_broadcast_in_place") == ("all", SPECS["broadcast_in_place"])
     with pytest.raises(ValueError, match="all_nothing"):
-        family("all_nothing")
+        parse_name("all_nothing")
 
 
 # ---- settings ------------------------------------------------------------------------------------

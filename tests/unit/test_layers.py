@@ -22,6 +22,7 @@ LAYERS = [
     ("fingerprint", 1),
     ("ticks", 1),
     ("records", 1),
+    ("specs", 1),
     ("host", 1),
     ("pointer", 2),
     ("topology", 2),

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 import xupc
 
-from .cases import Work, family
+from ..specs import parse_name
+from .cases import Work
 
 __all__ = [
     "Call",
@@ -158,20 +159,24 @@ class Memory:
         return self._private(self.team.size)
 
     def shared(self, work: Work) -> tuple[Any, Any]:
-        """(dst, src) of a work."""
-        what = work.what
-        dst = {"gather": "row", "gather_all": "row", "exchange": "other_row"}.get(what, "other")
-        src = "row" if what in ("scatter", "exchange") else "block"
-        return getattr(self, "block" if what == "broadcast_in_place" else dst), getattr(self, src)
+        """Return (dst, src) of a work."""
+        spec = work.spec
+        if spec.one_buffer:
+            return self.block, self.block
+        src = self.row if spec.src.blocks == "T" else self.block
+        if spec.dst.blocks == 1:
+            return self.other, src
+        return self.other_row if spec.src.blocks == "T" else self.row, src
 
     def private(self, work: Work) -> tuple[Bytes, Bytes]:
-        """(dst, src) of a work."""
-        what = work.what
-        dst = {"gather": "own_row", "gather_all": "own_row", "exchange": "own_other_row"}
-        src = "own_row" if what in ("scatter", "exchange") else "own_block"
-        if what in ("broadcast", "broadcast_in_place"):  # in place: one buffer is both
+        """Return (dst, src) of a work."""
+        spec = work.spec
+        if spec.one_buffer or spec.one_array:
             return self.own_block, self.own_block
-        return getattr(self, dst.get(what, "own_other")), getattr(self, src)
+        src = self.own_row if spec.src.blocks == "T" else self.own_block
+        if spec.dst.blocks == 1:
+            return self.own_other, src
+        return self.own_other_row if spec.src.blocks == "T" else self.own_row, src
 
 
 def _ends(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
@@ -208,26 +213,26 @@ def our_barrier(memory: Memory) -> Call:
 
 def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Call:
     """A full call of xupc."""
-    kind, _ = family(collective)
+    form, _ = parse_name(collective)
     function = getattr(xupc, collective)
     keywords: dict[str, Any] = {}
     if memory.team.parent is not None:
         keywords["team"] = memory.team
-    if kind == "allv":
+    if form == "allv":
         return _scalar_call(function, work, {**keywords, **_flags(flags)})
-    if kind == "allav":
+    if form == "allav":
         return _array_call(function, work, memory, {**keywords, **_flags(flags)})
     dst, src = memory.shared(work)
     ends = _ends(work, dst.local, src.local)
-    if work.what == "broadcast_in_place":
+    if work.spec.one_buffer:
         ends["result"] = dst.local[: work.count] if work.found else None
-    if kind == "all":
+    if form == "all":
         arguments = _shared_arguments(work, dst, src)
         if flags:
-            missing = 2 if work.what.endswith("reduce") or work.what == "reduce_all" else 1
-            arguments += ((None,) * missing if work.reduces else ()) + (flags,)
+            missing = 2 if work.spec.whole else 1  # blk_size and func, or func alone
+            arguments += ((None,) * missing if work.spec.computes else ()) + (flags,)
     else:
-        arguments = (*_listed_arguments(kind, work, dst, src), *([flags] if flags else []))
+        arguments = (*_listed_arguments(form, work, dst, src), *([flags] if flags else []))
     return Call(_with(function, keywords), arguments, **ends)
 
 
@@ -243,25 +248,26 @@ def _flags(flags: int) -> dict[str, int]:
 def _shared_arguments(work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
     """Up to the flags, or the arguments before them that may be left out."""
     n = work.count * work.dtype.itemsize
-    if work.what in ("broadcast", "scatter", "broadcast_in_place") and work.root:
+    spec = work.spec
+    if spec.root == "src" and work.root:
         src = src.ptr(work.root * src.blocksize)
-    if work.what in ("gather", "reduce", "reduce_mpi") and work.root:
+    if spec.root == "dst" and work.root:
         dst = dst.ptr(work.root * dst.blocksize)
-    if work.what == "broadcast_in_place":
+    if spec.one_buffer:
         return src, n
-    if work.what == "permute":
+    if spec.permutes:
         return dst, src, tuple(range(work.threads))[::-1], n
-    if not work.reduces:
+    if not work.spec.computes:
         return dst, src, n
     dst, src = ((x + 0).cast(work.dtype, work.count) for x in (dst, src))
     op = getattr(xupc, work.op)
     elements = work.count * work.threads
-    if work.what.startswith("reduce_mpi"):
+    if spec.elementwise:
         return dst, src, op, elements, work.count
     return dst, src, op, elements
 
 
-def _listed_arguments(kind: str, work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
+def _listed_arguments(form: str, work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
     """Of uniform blocks, as the _v and _x forms take them: up to the flags."""
     n, threads, root = work.count, work.threads, work.root
     d, s = dst.blocksize, src.blocksize  # bytes of a thread's part
@@ -286,8 +292,8 @@ def _listed_arguments(kind: str, work: Work, dst: Any, src: Any) -> tuple[Any, .
         case _:
             to, of = [i * d for i in everyone], [i * s for i in everyone]
             sizes = (n,) * threads
-    perm: tuple[Any, ...] = (tuple(everyone)[::-1],) if work.what == "permute" else ()
-    if kind == "v":
+    perm: tuple[Any, ...] = (tuple(everyone)[::-1],) if work.spec.permutes else ()
+    if form == "v":
         source = src.ptr(of[0]) if work.what == "broadcast" else src
         lists = (tuple(to),) if work.what == "broadcast" else (tuple(to), tuple(of))
         return (dst, source, *perm, *lists, sizes)
@@ -304,34 +310,27 @@ def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, A
     def of(array: Bytes, blocks: int) -> NDArray[Any]:
         return array[: blocks * size].view(work.dtype)
 
-    match work.what:
-        case "broadcast":
-            arguments: tuple[Any, ...] = (of(src, 1), work.root)
-        case "scatter":
-            arguments = (of(dst, 1), of(src, work.threads) if at_root else None, work.root)
-        case "gather":
-            arguments = (of(dst, work.threads) if at_root else None, of(src, 1), work.root)
-        case "gather_all":
-            arguments = (of(dst, work.threads), of(src, 1))
-        case "exchange":
-            arguments = (of(dst, work.threads), of(src, work.threads))
-        case "permute":
-            arguments = (of(dst, 1), of(src, 1), work.to)
-        case "reduce":
-            arguments = (of(dst, 1) if at_root else None, of(src, 1), getattr(xupc, work.op),
-                         work.root)  # fmt: skip
-        case _:
-            arguments = (of(dst, 1), of(src, 1), getattr(xupc, work.op))
+    spec = work.spec
+    arrays = [
+        of(array, work.threads if operand.blocks == "T" else 1)
+        if at_root or operand.everywhere
+        else None
+        for array, operand in ((dst, spec.dst), (src, spec.src))
+    ]
+    arguments: tuple[Any, ...] = (of(src, 1),) if spec.one_array else tuple(arrays)
+    arguments += (work.to,) if spec.permutes else ()
+    arguments += (getattr(xupc, work.op),) if spec.computes else ()
+    arguments += (work.root,) if spec.root else ()
     return Call(_with(function, keywords), arguments, **ends)
 
 
 def _scalar_call(function: Any, work: Work, keywords: dict[str, Any]) -> Call:
     arguments = _scalars(work)
-    if work.reduces:
+    if work.spec.computes:
         arguments = (arguments[0], getattr(xupc, work.op))
-    if work.what == "permute":
+    if work.spec.permutes:
         arguments += (work.to,)
-    if work.rooted:
+    if work.spec.root:
         arguments += (work.root,)
     return Call(_with(function, keywords), arguments, work, scalar=True)
 
@@ -339,7 +338,7 @@ def _scalar_call(function: Any, work: Work, keywords: dict[str, Any]) -> Call:
 def _scalars(work: Work) -> tuple[Any, ...]:
     """What a thread gives: a value, or one for each thread; None where it has none."""
     values = work.contributed(0).tolist()
-    if work.what in ("scatter", "exchange"):
+    if work.spec.src.blocks == "T":
         return (values or None,)
     return (values[0] if values else None,)
 
@@ -369,7 +368,7 @@ class _Peer:
         """`blocks` blocks, as mpi4py likes it best; MPI counts elements of one."""
         work = self.work
         size = work.count * work.dtype.itemsize
-        if not work.reduces:
+        if not work.spec.computes:
             return [array[: blocks * size], size, self.mpi.BYTE]
         if work.dtype.kind not in _KINDS[work.op]:
             raise ValueError(f"MPI has no {work.op} of {work.dtype}")
@@ -388,8 +387,8 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
     """mpi4py's call of the same meaning, and its name; None if MPI has none."""
     from mpi4py import MPI
 
-    kind, _ = family(collective)
-    if kind == "allv":
+    form, _ = parse_name(collective)
+    if form == "allv":
         return _peer_of_scalars(work, memory, MPI)
     dst, src = memory.private(work)
     make = _Peer(work, memory, MPI)
@@ -400,9 +399,9 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
     except (KeyError, ValueError):  # MPI has no such type
         return None
     found: _Found | None
-    if kind in ("v", "x"):
+    if form in ("v", "x"):
         found = _uneven_peer(work, memory.comm, one, many, into, dst)
-    elif work.reduces:
+    elif work.spec.computes:
         found = _reducing_peer(make, one, into)
     else:
         found = _moving_peer(work, memory.comm, one, many, into, dst)
@@ -432,52 +431,51 @@ _Found = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
 
 def _moving_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
-    at_root, root = work.me == work.root, work.root
     size = one[1]
     all_of_it: Any = [dst[: work.threads * size], size, one[2]]
-    match work.what:
-        case "broadcast" | "broadcast_in_place":
-            return "Bcast", comm.Bcast, (one, root)
-        case "scatter":
-            return "Scatter", comm.Scatter, (many if at_root else None, into, root)
-        case "gather":
-            return "Gather", comm.Gather, (one, all_of_it if at_root else None, root)
-        case "gather_all":
-            return "Allgather", comm.Allgather, (one, all_of_it)
-        case "exchange":
-            return "Alltoall", comm.Alltoall, (many, all_of_it)
-    return "Sendrecv", comm.Sendrecv, (one, work.to, 0, into, work.to, 0)
+    return _of_spec(work, comm, work.spec.peer, one, many, into, all_of_it)
 
 
 def _uneven_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
     """The forms that take sizes and places."""
-    at_root, root, n, threads = work.me == work.root, work.root, one[1], work.threads
+    n, threads, name = one[1], work.threads, work.spec.peer_v
+    if not name:
+        return _moving_peer(work, comm, one, many, into, dst)
     sizes = [n] * threads, [i * n for i in range(threads)]
     listed: Any = [many[0], sizes, one[2]]
-    all_of_it: Any = [dst[: threads * n], sizes, one[2]]
-    match work.what:
-        case "scatter":
-            return "Scatterv", comm.Scatterv, (listed if at_root else None, into, root)
-        case "gather":
-            return "Gatherv", comm.Gatherv, (one, all_of_it if at_root else None, root)
-        case "gather_all":
-            return "Allgatherv", comm.Allgatherv, (one, all_of_it)
-        case "exchange":
-            return "Alltoallv", comm.Alltoallv, (listed, all_of_it)
-    return _moving_peer(work, comm, one, many, into, dst)
+    return _of_spec(work, comm, name, one, listed, into, [dst[: threads * n], sizes, one[2]])
+
+
+def _of_spec(
+    work: Work, comm: Any, name: str, one: Any, many: Any, into: Any, all_of_it: Any
+) -> _Found:
+    """Return MPI's call of a work: what is sent and received, and the root."""
+    spec, at_root, method = work.spec, work.me == work.root, getattr(comm, name)
+    if spec.permutes:
+        return name, method, (one, work.to, 0, into, work.to, 0)
+    if spec.one_array or spec.one_buffer:
+        return name, method, (one, work.root)
+    sent = many if spec.src.blocks == "T" else one
+    received = all_of_it if spec.dst.blocks == "T" else into
+    root = (work.root,) if spec.root else ()
+    return name, method, (
+        sent if at_root or spec.src.everywhere else None,
+        received if at_root or spec.dst.everywhere else None,
+        *root,
+    )  # fmt: skip
 
 
 def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
     work, comm, op = make.work, make.memory.comm, make.op
     at_root, root = work.me == work.root, work.root
-    elementwise = work.values or work.what.startswith("reduce_mpi")
-    if elementwise and work.what in ("reduce", "reduce_mpi"):
-        return "Reduce", comm.Reduce, (one, into if at_root else None, op, root)
-    if elementwise and work.what in ("reduce_all", "reduce_mpi_all"):
-        return "Allreduce", comm.Allreduce, (one, into, op)
-    if work.values and work.what == "prefix_reduce":
-        return "Scan", comm.Scan, (one, into, op)
-    if work.values or work.op.startswith("LOG"):
+    spec = work.spec
+    if work.values or spec.elementwise:
+        if not spec.peer:
+            return None
+        target = into if at_root or spec.dst.everywhere else None
+        where = (root,) if spec.root else ()
+        return spec.peer, getattr(comm, spec.peer), (one, target, op, *where)
+    if work.op.startswith("LOG"):
         return None
     from .cases import OPS
 
@@ -485,9 +483,9 @@ def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
     values, sums = one[0], into[0]
     total = np.empty(1, work.dtype)
     mine: Any = [total, 1, one[2]]
-    if work.what in ("reduce", "reduce_all"):
+    if not spec.scans:
         fold, last = function.reduce, [sums[:1], 1, one[2]]
-        reduce, everyone = comm.Reduce, work.what == "reduce_all"
+        reduce, everyone = comm.Reduce, spec.folds_to_all
         allreduce = comm.Allreduce
 
         def call() -> None:
@@ -498,7 +496,7 @@ def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
                 reduce(mine, last if at_root else None, op, root)
 
         return "numpy and Allreduce" if everyone else "numpy and Reduce", call, ()
-    if work.what == "suffix_reduce":
+    if not spec.peer:
         return None
     return "numpy and Exscan", _scan(function, comm.Exscan, values, sums, mine, op, work.me), ()
 
@@ -523,27 +521,12 @@ def _peer_of_scalars(work: Work, memory: Memory, mpi: Any) -> tuple[str, Call] |
     """The lower-case forms, which take and give Python objects."""
     comm, root = memory.comm, work.root
     (value,) = _scalars(work)
-    op = _Peer(work, memory, mpi).op if work.reduces else None
-    match work.what:
-        case "broadcast":
-            found: _Found = "bcast", comm.bcast, (value, root)
-        case "scatter":
-            found = "scatter", comm.scatter, (value, root)
-        case "gather":
-            found = "gather", comm.gather, (value, root)
-        case "gather_all":
-            found = "allgather", comm.allgather, (value,)
-        case "exchange":
-            found = "alltoall", comm.alltoall, (value,)
-        case "permute":
-            found = "sendrecv", comm.sendrecv, (value, work.to, 0, None, work.to, 0)
-        case "reduce":
-            found = "reduce", comm.reduce, (value, op, root)
-        case "reduce_all":
-            found = "allreduce", comm.allreduce, (value, op)
-        case "prefix_reduce":
-            found = "scan", comm.scan, (value, op)
-        case _:
-            return None
-    name, function, arguments = found
-    return name, Call(function, arguments, work, scalar=True)
+    op = _Peer(work, memory, mpi).op if work.spec.computes else None
+    spec, name = work.spec, work.spec.peer.lower()
+    if not name:
+        return None
+    method = getattr(comm, name)
+    if spec.permutes:
+        return name, Call(method, (value, work.to, 0, None, work.to, 0), work, scalar=True)
+    arguments = (value, *([op] if spec.computes else []), *([root] if spec.root else []))
+    return name, Call(method, arguments, work, scalar=True)

@@ -16,20 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLLECTIVES", "FAMILIES", "OPS", "Work", "family"]
+from ..specs import SPECS, CollectiveSpec, calls
 
-_MOVES = "broadcast", "scatter", "gather", "gather_all", "exchange", "permute"
-_FOLDS = "reduce", "reduce_all"
-_SCANS = "prefix_reduce", "suffix_reduce"
-
-FAMILIES = {
-    "all": (*_MOVES, "broadcast_in_place", *_FOLDS, "reduce_mpi", "reduce_mpi_all", *_SCANS),
-    "v": _MOVES,
-    "x": _MOVES,
-    "allav": (*_MOVES, *_FOLDS, *_SCANS),
-    "allv": (*_MOVES, *_FOLDS, *_SCANS),
-}
-"""What there is of each kind of call, by the first or last part of the names."""
+__all__ = ["COLLECTIVES", "OPS", "Work"]
 
 OPS = {
     "ADD": np.add,
@@ -45,25 +34,8 @@ OPS = {
 _PERIOD = 252  # a multiple of 3: numbers -1, 0, 1 then add up to nothing
 
 
-def _names() -> Iterator[str]:
-    yield "barrier"
-    for kind, works in FAMILIES.items():
-        for work in works:
-            yield f"all_{work}_{kind}" if kind in ("v", "x") else f"{kind}_{work}"
-
-
-COLLECTIVES = tuple(_names())
+COLLECTIVES = ("barrier", *calls())
 """Everything that can be measured, by its name in xupc."""
-
-
-def family(collective: str) -> tuple[str, str]:
-    """(kind, work) of a name: ``("v", "scatter")`` of ``all_scatter_v``."""
-    for kind, works in FAMILIES.items():
-        for work in works:
-            name = f"all_{work}_{kind}" if kind in ("v", "x") else f"{kind}_{work}"
-            if name == collective:
-                return kind, work
-    raise ValueError(f"{collective!r} is no collective that can be measured")
 
 
 @dataclass(frozen=True)
@@ -73,7 +45,7 @@ class Work:
     Attributes
     ----------
     what
-        ``"broadcast"``, ..., as in `FAMILIES`.
+        The name of a collective: ``"broadcast"``, ...
     count
         Elements of a block.
     values
@@ -91,44 +63,27 @@ class Work:
     values: bool = False
 
     @property
-    def rooted(self) -> bool:
-        """Whether one thread is special."""
-        return has_root(self.what)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether it computes."""
-        return reduces(self.what)
+    def spec(self) -> CollectiveSpec:
+        """The collective."""
+        return SPECS[self.what]
 
     @property
     def given(self) -> int:
-        """How many blocks I contribute."""
+        """Return the number of blocks that this thread contributes."""
         at_root = self.me == self.root
-        match self.what:
-            case "broadcast" | "broadcast_in_place":
-                return int(at_root)
-            case "scatter":
-                return self.threads if at_root else 0
-            case "exchange":
-                return self.threads
-        return 1
+        if self.spec.one_buffer:
+            return int(at_root)
+        return self.spec.src.blocks_on(self.threads, root=at_root)
 
     @property
     def found(self) -> int:
-        """How many elements I must find."""
-        at_root = self.me == self.root
-        match self.what:
-            case "broadcast_in_place":
-                return 0 if at_root else self.count
-            case "gather":
-                return self.threads * self.count if at_root else 0
-            case "gather_all" | "exchange":
-                return self.threads * self.count
-            case "reduce" | "reduce_mpi" if not at_root:
-                return 0
-            case "reduce" | "reduce_all" if not self.values:
-                return 1
-        return self.count
+        """Return the number of elements that this thread must find."""
+        spec, at_root = self.spec, self.me == self.root
+        if spec.one_buffer and at_root:
+            return 0
+        blocks = spec.dst.blocks_on(self.threads, root=at_root)
+        one_value = spec.whole and not spec.scans and not self.values
+        return blocks if one_value else blocks * self.count
 
     @property
     def moved(self) -> int:
@@ -146,7 +101,7 @@ class Work:
     # -- contents ----------------------------------------------------------------------------
     def block(self, thread: int, number: int, salt: int) -> NDArray[Any]:
         """Block `number` of what a thread contributes, in the check `salt`."""
-        period = _numbers(self.dtype, self.op if self.reduces else "")
+        period = _numbers(self.dtype, self.op if self.spec.computes else "")
         start = (31 * salt + 7 * thread + 13 * number + self.count) % _PERIOD
         return np.resize(np.roll(period, -start), self.count)
 
@@ -175,7 +130,7 @@ class Work:
                 yield self._scanned(salt)
             case _:
                 joined = self._joined(range(threads), salt)
-                whole = not self.values and self.what in ("reduce", "reduce_all")
+                whole = self.spec.whole and not self.values
                 yield self._folded(joined)[None] if whole else joined
 
     def _joined(self, threads: range, salt: int) -> NDArray[Any]:
@@ -207,18 +162,6 @@ class Work:
             running = function.accumulate(mine, dtype=self.dtype)
         found: NDArray[Any] = running[-self.count :].astype(self.dtype)
         return found if forward else found[::-1]
-
-
-def has_root(what: str) -> bool:
-    """Whether one thread is special."""
-    return what in (
-        "broadcast", "broadcast_in_place", "scatter", "gather", "reduce", "reduce_mpi",
-    )  # fmt: skip
-
-
-def reduces(what: str) -> bool:
-    """Whether it computes."""
-    return "reduce" in what
 
 
 def _ufunc_reduce(function: Any, numbers: NDArray[Any]) -> Any:

@@ -14,7 +14,8 @@ import numpy as np
 from xupc.flags import Flags
 from xupc.topology import parse_nodes
 
-from .cases import COLLECTIVES, OPS, family, has_root, reduces
+from ..specs import parse_name
+from .cases import COLLECTIVES, OPS
 
 __all__ = [
     "ALGORITHMS",
@@ -140,11 +141,11 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
     if collective == "barrier":
         yield Case("barrier", 0)
         return
-    kind, what = family(collective)
+    kind, spec = parse_name(collective)
     # nobody sees private arrays, so sync modes say nothing about them
     syncs = settings.syncs if kind in ("all", "v", "x") else ("allsync",)
     for sync in syncs:
-        if kind != "allv" and not reduces(what):
+        if kind != "allv" and not spec.computes:
             yield Case(collective, nbytes, "uint8", "", sync)
             continue
         for dtype in settings.dtypes:
@@ -152,7 +153,7 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
                 if dtype not in SCALARS:
                     continue
                 nbytes = np.dtype(dtype).itemsize
-                if not reduces(what):
+                if not spec.computes:
                     yield Case(collective, nbytes, dtype, "", sync)
                     continue
             if nbytes % np.dtype(dtype).itemsize:
@@ -213,7 +214,7 @@ def sizes_between(low: int, high: int) -> tuple[int, ...]:
 
 def rooted(collective: str) -> bool:
     """Whether a collective has a root."""
-    return collective != "barrier" and has_root(family(collective)[1])
+    return collective != "barrier" and bool(parse_name(collective)[1].root)
 
 
 def named(words: Sequence[str]) -> tuple[str, ...]:

@@ -36,11 +36,12 @@ from mpi4py import MPI
 import xupc
 from xupc import host
 from xupc.engine.native_core import core
+from xupc.specs import parse_name
 from xupc.topology import read_boot_id
 
 from . import clocks, machine, stats
 from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call
-from .cases import Work, family
+from .cases import Work
 from .results import AGAIN, FLOOR, OURS, PEER
 from .settings import Case, Settings, cases, flags_of, root_of, rooted
 
@@ -204,13 +205,14 @@ class Worker:
 
     def works(self, case: Case) -> list[Work]:
         """What the calls of a cell do, one for each root."""
-        kind, what = family(case.collective)
+        form, spec = parse_name(case.collective)
         dtype = np.dtype(case.dtype)
         team = self.team
         roots = root_of(self.settings, team.size) if rooted(case.collective) else (0,)
-        count, values = case.nbytes // dtype.itemsize, kind in ("allav", "allv")
+        count, values = case.nbytes // dtype.itemsize, form in ("allav", "allv")
         return [
-            Work(what, count, dtype, case.op, root, team.rank, team.size, values) for root in roots
+            Work(spec.name, count, dtype, case.op, root, team.rank, team.size, values)
+            for root in roots
         ]
 
     def _ours(self, case: Case, name: str, kind: str, flags: int) -> Timed:

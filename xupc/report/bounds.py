@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..bench.results import Cell, Job
+from ..specs import parse_name
 from . import words
 from .plans import Unplanned, root_of, team_of, tree_of
 
@@ -86,19 +87,11 @@ def crossing(job: Job, cell: Cell) -> int:
         return 0
     if tree.node_count < 2:
         return 0
-    n, threads = cell.nbytes, tree.size
     sizes = [tree.node_size(node) for node in range(tree.node_count)]
-    away = threads - tree.node_size(tree.node_of(root))
-    name = cell.collective.partition("_")[2].removesuffix("_in_place")
-    match name:
-        case "broadcast" | "reduce_mpi" | "reduce_mpi_all":
-            return n
-        case "scatter" | "gather":
-            return away * n
-        case "gather_all":
-            return max(threads - size for size in sizes) * n
-        case "exchange":
-            return max(size * (threads - size) for size in sizes) * n
-        case "reduce" | "reduce_all" if cell.collective.startswith("allav_"):
-            return n
-    return 0
+    try:
+        form, spec = parse_name(cell.collective)
+    except ValueError:  # the barrier, or a plan in place
+        return 0
+    if form in ("v", "x") or (spec.whole and form == "all"):
+        return 0
+    return spec.crossing(sizes, tree.node_of(root), cell.nbytes)

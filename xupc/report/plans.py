@@ -24,15 +24,13 @@ from ..plan import Operand, Plan, trace
 from ..plan.steps import barrier_plan
 from ..selection import Place
 from ..selection_file import built_in
+from ..specs import SPECS
 from ..topology import Tree
 
 __all__ = ["MOST_THREADS", "Unplanned", "programs", "root_of", "team_of", "tree_of"]
 
 MOST_THREADS = 512
 """Of a job of which every thread's plan is made."""
-_PLAIN = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
-_ROOTED = ("broadcast", "scatter", "gather")
-_WHOLE = ("gather_all_in_place", "exchange_in_place")
 
 
 class Unplanned(Exception):
@@ -148,15 +146,14 @@ def _kernel(cell: Cell) -> Any:
 def _moving(name: str, threads: int, root: int, nbytes: int) -> list[object]:
     """What the algorithms of relocalizations take."""
     dst, src = Operand(0), Operand(1)
-    if name in _WHOLE:
-        return [dst, nbytes]
-    base = name.removesuffix("_in_place")
-    if base not in _PLAIN:
+    spec = SPECS.get(name.removesuffix("_in_place"))
+    if spec is None:
         raise Unplanned("where the blocks of this call lie is not in the file")
-    if base == "permute":
-        operands = [dst] if name != base else [dst, src]
-        return [*operands, _rotation(threads), nbytes]
-    return [dst, src, *([root] if base in _ROOTED else []), nbytes]
+    in_place = name != spec.name and spec.transforms
+    arguments: list[object] = [dst] if in_place else [dst, src]
+    if spec.permutes:
+        arguments.append(_rotation(threads))
+    return [*arguments, *([root] if spec.root else []), nbytes]
 
 
 def _rotation(threads: int) -> Any:
@@ -168,10 +165,10 @@ def _reduction(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> R
     size = kernel.dtype.itemsize
     each = max(1, cell.nbytes // size)
     layout = Layout(threads, 0, 0, each, each * threads)
-    if name in ("prefix_reduce", "suffix_reduce"):
+    if SPECS[name].scans:
         return Running(layout, layout, size, name == "suffix_reduce")
-    element_wise = "mpi" in name
-    to = None if name.endswith("_all") else root
+    element_wise = SPECS[name].elementwise
+    to = None if SPECS[name].folds_to_all else root
     return Reduction(
         layout, each if element_wise else 1, size, to, False, not element_wise, element_wise
     )
@@ -181,7 +178,7 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
     """What the algorithms of arrays of values take."""
     if kernel is not None:
         size = kernel.dtype.itemsize
-        to = root if name == "reduce" else None
+        to = root if SPECS[name].root else None
         return [Joining(max(1, cell.nbytes // size), size, to, False, False, False)]
     first = _rotation(threads) if name == "permute" else root
     return [first, cell.nbytes, name == "broadcast"]
