@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         all_reduce_all,
         all_reduce_mpi,
         all_reduce_mpi_all,
+        all_reduce_scatter,
         all_suffix_reduce,
     )
     from .relocations import (
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
         allv_prefix_reduce,
         allv_reduce,
         allv_reduce_all,
+        allv_reduce_scatter,
         allv_scatter,
         allv_suffix_reduce,
     )
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
         allav_prefix_reduce,
         allav_reduce,
         allav_reduce_all,
+        allav_reduce_scatter,
         allav_scatter,
         allav_suffix_reduce,
     )
@@ -155,7 +158,7 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "one_sided": "broadcast exchange gather scatter",
     "reductions":
         "all_prefix_reduce all_reduce all_reduce_all all_reduce_mpi all_reduce_mpi_all "
-        "all_suffix_reduce",
+        "all_reduce_scatter all_suffix_reduce",
     "relocations":
         "all_broadcast_v all_broadcast_x all_exchange_v all_exchange_x all_gather_all_v "
         "all_gather_all_x all_gather_v all_gather_x all_permute_v all_permute_x "
@@ -163,13 +166,14 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "runtime": "finalize init",
     "scalars":
         "allv_broadcast allv_exchange allv_gather allv_gather_all allv_permute "
-        "allv_prefix_reduce allv_reduce allv_reduce_all allv_scatter allv_suffix_reduce",
+        "allv_prefix_reduce allv_reduce allv_reduce_all allv_reduce_scatter allv_scatter "
+        "allv_suffix_reduce",
     "shared": "SharedArray SharedPointer forall memcpy memget memput memset pointer_dtype",
     "teams": "Team",
     "values":
         "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
-        "allav_prefix_reduce allav_reduce allav_reduce_all allav_scatter "
-        "allav_suffix_reduce",
+        "allav_prefix_reduce allav_reduce allav_reduce_all allav_reduce_scatter "
+        "allav_scatter allav_suffix_reduce",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -265,6 +269,7 @@ __all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "all_reduce_all",
     "all_reduce_mpi",
     "all_reduce_mpi_all",
+    "all_reduce_scatter",
     "all_scatter",
     "all_scatter_v",
     "all_scatter_x",
@@ -278,6 +283,7 @@ __all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "allav_prefix_reduce",
     "allav_reduce",
     "allav_reduce_all",
+    "allav_reduce_scatter",
     "allav_scatter",
     "allav_suffix_reduce",
     "allv_broadcast",
@@ -288,6 +294,7 @@ __all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "allv_prefix_reduce",
     "allv_reduce",
     "allv_reduce_all",
+    "allv_reduce_scatter",
     "allv_scatter",
     "allv_suffix_reduce",
     "barrier",

@@ -15,6 +15,7 @@ import numpy as np
 
 from .algorithms.prefix_reduce import Running
 from .algorithms.reduction import Reduction
+from .algorithms.values_reduce_scatter import ReduceScatter
 from .arguments import (
     as_integer,
     asks_in_place,
@@ -25,7 +26,7 @@ from .arguments import (
     signature_of,
 )
 from .calls import Prepared, SharedCall, SharedPlan
-from .collectives import smallest_parts
+from .collectives import check_blocks, smallest_parts
 from .engine import kernels
 from .engine.bounds import Bound
 from .engine.records import name as name_of
@@ -49,6 +50,7 @@ __all__ = [
     "all_reduce_all",
     "all_reduce_mpi",
     "all_reduce_mpi_all",
+    "all_reduce_scatter",
     "all_suffix_reduce",
 ]
 
@@ -342,6 +344,122 @@ class Computation(SharedCall):
         return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
 
 
+class BlockReduction(SharedCall):
+    """A reduction of one block for each thread.
+
+    ``collective(dst, src, op, nelems, func=None, flags=0, *, team=None)``
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Of the same dtype, with affinity to the team's first thread. Taken as addresses: each
+        thread has T blocks of `nelems` elements at src, and one at dst.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
+    nelems : int
+        Elements of a block, at least 1.
+    func : callable, optional
+        Of two scalars or records; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags : int
+        `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
+        REPRODUCIBLE: the same bits for every placement and algorithm.
+    team : Team, optional
+        Whose threads call; default all.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, AffinityError, OverlapError, HeapError
+        On every thread, before anything moves; the library stays usable.
+    CollectiveMismatchError
+        If the threads' calls differ.
+    Exception
+        What `func` raised on any thread, as in `all_reduce`."""
+
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{BlockReduction.__doc__}\n    "
+        self.__signature__ = signature_of(self._prepare)
+
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
+        """Return a plan bound to these arguments; collective itself, like the call."""
+        call = self._prepare(*args, **kwargs)
+        named = dict(zip(("dst", "src"), args, strict=False)) | kwargs
+        return self._plan(call, dst=named["dst"], src=named["src"])
+
+    def _prepare(
+        self,
+        dst: Any,
+        src: Any,
+        op: Any,
+        nelems: Any,
+        func: Callable[..., Any] | None = None,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+    ) -> Prepared:
+        """Check everything and bind a plan."""
+        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
+                ("dst", to_text()),
+                ("src", of_text()),
+                ("op", op_name(op)),
+                ("nelems", show(nelems)),
+                ("func", func_name(func)),
+                ("flags", flags_text(flags)),
+            ]
+
+        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
+        opened = self._open(team, flags, Record(call, arguments, title=title))
+        on, full = opened.team, opened.full
+        try:
+            dtype = self._dtype(dst, src, full)
+            kernel = kernels.find(dtype, op, func, call)
+            n = self._count(nelems)
+            operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
+            targets, nbytes, _ = check_blocks(call, operands, n * dtype.itemsize, on)
+            ordered = kernel.op == Op.NONCOMM_FUNC
+            exact = ordered or bool(full & REPRODUCIBLE)
+            work = ReduceScatter(n, dtype.itemsize, ordered, exact)
+            plan = on.planned(self.name, full, nbytes, opened.sync, work, [work], kernel)
+            signature = fingerprint(
+                self.name,
+                *(v for x in targets for v in (x.allocation.serial, x.rank, x.offset)),
+                name_of(dtype), int(op), func_name(func), n, operator.index(flags),
+            )  # fmt: skip
+            bounds = [Bound(x.allocation.memory, x.offset) for x in targets]
+            instance = on.make(plan, bounds, signature, opened.record)
+        except Exception as e:
+            opened.fail(e)
+        return Prepared(opened, [x.allocation for x in targets], instance)
+
+    def _dtype(self, dst: Any, src: Any, full: int) -> np.dtype[Any]:
+        """Return the type of the elements; TypeError if there are two, or none."""
+        call = self.__name__
+        if full & IN_PLACE:
+            raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+        for name, x in (("dst", dst), ("src", src)):
+            if not isinstance(x, SharedArray | SharedPointer):
+                raise TypeError(
+                    f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
+                )
+        if dst.dtype != src.dtype:
+            raise TypeError(
+                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
+            )
+        found: np.dtype[Any] = src.dtype
+        return found
+
+    def _count(self, nelems: Any) -> int:
+        n = as_integer(nelems, self.__name__, "nelems")
+        if n < 1:
+            raise ValueError(f"{self.__name__}: nelems: expected at least 1, got {n}")
+        return n
+
+
 def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
     """Bytes of the threads of a layout; of very many only those that decide about ranges."""
     if all_ or layout.positions <= _MANY:
@@ -386,5 +504,6 @@ all_reduce = Computation(SPECS["reduce"])
 all_prefix_reduce = Computation(SPECS["prefix_reduce"])
 all_suffix_reduce = Computation(SPECS["suffix_reduce"])
 all_reduce_all = Computation(SPECS["reduce_all"])
+all_reduce_scatter = BlockReduction(SPECS["reduce_scatter"])
 all_reduce_mpi = Computation(SPECS["reduce_mpi"])
 all_reduce_mpi_all = Computation(SPECS["reduce_mpi_all"])

@@ -33,6 +33,7 @@ __all__ = [
     "allv_prefix_reduce",
     "allv_reduce",
     "allv_reduce_all",
+    "allv_reduce_scatter",
     "allv_scatter",
     "allv_suffix_reduce",
 ]
@@ -217,8 +218,9 @@ _BROADCAST, _SCATTER, _GATHER, _GATHER_ALL, _EXCHANGE, _PERMUTE = (
     Scalars(name)
     for name in ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
 )
-_REDUCE, _REDUCE_ALL, _PREFIX, _SUFFIX = (
-    Scalars(name) for name in ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+_REDUCE, _REDUCE_ALL, _REDUCE_SCATTER, _PREFIX, _SUFFIX = (
+    Scalars(name)
+    for name in ("reduce", "reduce_all", "reduce_scatter", "prefix_reduce", "suffix_reduce")
 )
 
 
@@ -414,6 +416,28 @@ def allv_reduce_all(
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
     return _joined(_REDUCE_ALL, value, op, func, flags, team)
+
+
+def allv_reduce_scatter(
+    values: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return the i-th values of all threads joined by `op`, on thread i (MPI 4.1, 6.10.1).
+
+    Parameters
+    ----------
+    values : sequence
+        One for each thread, all of one type, the same on all threads.
+    op, func, flags, team
+        As in `allv_reduce`; so are the errors.
+
+    Returns
+    -------
+    The result for this thread.
+    """
+    kind, src = _REDUCE_SCATTER.kind_of(_REDUCE_SCATTER.values_of(values, team), team)
+    dst = np.empty(1, src.dtype)
+    _REDUCE_SCATTER.array_call(kind)(dst, src, op, func, flags, team)
+    return _unpacked(dst, kind)[0]
 
 
 def allv_prefix_reduce(

@@ -148,7 +148,7 @@ class CollectiveSpec:
     @property
     def folds_to_all(self) -> bool:
         """True if all threads get the result of one reduction."""
-        return self.computes == "fold" and self.dst.everywhere
+        return self.computes == "fold" and self.dst.everywhere and self.src.blocks == 1
 
     @property
     def one_array(self) -> bool:
@@ -158,7 +158,8 @@ class CollectiveSpec:
     @property
     def transforms(self) -> bool:
         """True if a call in place changes all of the data, since every thread has dst and src."""
-        return self.dst.everywhere and self.src.everywhere and not self.one_buffer
+        everywhere = self.dst.everywhere and self.src.everywhere and not self.one_buffer
+        return everywhere and not (self.computes and self.src.blocks != self.dst.blocks)
 
     def crossing(self, sizes: Sequence[int], root_node: int, nbytes: int) -> int:
         """Return the bytes that at least one node must send or receive, whatever the algorithm.
@@ -335,6 +336,17 @@ _SPECS = (
             "an element-wise allreduce (XUPC paper, III.C).",
         },
         dst=_ONE, src=_ONE, computes="fold", peer="Allreduce", crosses="block",
+    ),
+    CollectiveSpec(
+        "reduce_scatter",
+        {
+            "all": "Reduce element by element over the threads, the i-th block at src to dst on "
+            "thread i (MPI 4.1, 6.10.1).",
+            "allav": "Reduce element by element over the threads, the i-th block to thread i.",
+            "allv": "Return the i-th values of all threads joined by `op`, on thread i "
+            "(MPI 4.1, 6.10.1).",
+        },
+        dst=_ONE, src=_ROW, computes="fold", peer="Reduce_scatter_block", crosses="others",
     ),
     CollectiveSpec(
         "prefix_reduce",

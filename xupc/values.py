@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from .algorithms.values import transforms
 from .algorithms.values_reduce import Joining
+from .algorithms.values_reduce_scatter import ReduceScatter
 from .arguments import as_integer, flags_text, func_name, op_name
 from .calls import BoundPlan
 from .engine import kernels
@@ -51,6 +52,7 @@ __all__ = [
     "allav_prefix_reduce",
     "allav_reduce",
     "allav_reduce_all",
+    "allav_reduce_scatter",
     "allav_scatter",
     "allav_suffix_reduce",
 ]
@@ -495,15 +497,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
         out = "no"
         if kernel is not None:
-            ordered = kernel.op == Op.NONCOMM_FUNC
-            to = kind.root if self.spec.root else None
-            size = kernel.dtype.itemsize
-            arguments = [
-                Joining(
-                    kind.nbytes // size, size, to, ordered,
-                    ordered or bool(full & REPRODUCIBLE), kind.in_place,
-                )
-            ]  # fmt: skip
+            arguments = [self._reduction(kind, full, kernel)]
             if kernel.func is not None:
                 out = "all"  # what it raises all threads raise before they have a result
         elif kind.perm:
@@ -512,6 +506,18 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return team.planned(
             self.collective, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
         )
+
+
+    def _reduction(self, kind: Kind, full: int, kernel: Any) -> Joining | ReduceScatter:
+        """Return what the algorithms of a reduction take."""
+        ordered = kernel.op == Op.NONCOMM_FUNC
+        exact = ordered or bool(full & REPRODUCIBLE)
+        size = kernel.dtype.itemsize
+        nelems = kind.nbytes // size
+        if self.spec.src.blocks == "T":
+            return ReduceScatter(nelems, size, ordered, exact)
+        to = kind.root if self.spec.root else None
+        return Joining(nelems, size, to, ordered, exact, kind.in_place)
 
 
 def _plain(x: Array) -> bool:
@@ -773,5 +779,6 @@ allav_exchange = ArrayCall(SPECS["exchange"])
 allav_permute = Permute(SPECS["permute"])
 allav_reduce = ArrayCall(SPECS["reduce"])
 allav_reduce_all = ArrayCall(SPECS["reduce_all"])
+allav_reduce_scatter = ArrayCall(SPECS["reduce_scatter"])
 allav_prefix_reduce = ArrayCall(SPECS["prefix_reduce"])
 allav_suffix_reduce = ArrayCall(SPECS["suffix_reduce"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Sto
 from xupc.algorithms import find
 from xupc.algorithms.prefix_reduce import Running
 from xupc.algorithms.reduction import Reduction
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.engine.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.layout import Layout
@@ -160,12 +161,19 @@ class Job:
         return "mpi" in self.form
 
     @property
+    def scattered(self) -> bool:
+        """Each thread gets a block of the result: src has a block for each on every thread."""
+        return self.form == "reduce_scatter"
+
+    @property
     def everywhere(self) -> bool:
-        return self.form.endswith("all")
+        return self.form.endswith("all") or self.scattered
 
     @property
     def each(self) -> int:
         """Elements of the result."""
+        if self.scattered:
+            return self.block // self.threads
         if not self.element_wise:
             return 1
         return min(self.block, self.nelems) if self.block else self.nelems
@@ -176,6 +184,13 @@ class Job:
 
     def results(self, kernel: Symbols, src: Places) -> Places:
         """(thread, place) of dst -> value."""
+        if self.scattered:
+            n, threads = self.each, range(self.threads)
+            return {
+                (x, k): reduce(kernel.join, [src[i, x * n + k] for i in threads])
+                for x in threads
+                for k in range(n)
+            }
         if not self.running:
             where = range(self.threads) if self.everywhere else [self.to]
             result = self.result(kernel, src)
@@ -205,6 +220,8 @@ class Job:
         if self.running:
             back = self.form == "suffix_reduce"
             return [Running(self.layout, self.target, ITEM, back, self.in_place)]
+        if self.scattered:
+            return [ReduceScatter(self.each, ITEM, self.ordered, self.ordered)]
         return [
             Reduction(
                 self.layout, self.each, ITEM, None if self.everywhere else self.to,
@@ -324,6 +341,9 @@ class Case:
         threads = len(self.labels)
 
         def one() -> Job:
+            if self.form == "reduce_scatter":
+                block = threads * rng.randint(1, max(1, 48 // threads))
+                return Job(self.form, threads, 0, 0, block, threads * block, 0, self.ordered)
             block = rng.choice([0, 1, 1, 2, 3, 4, 7])
             phase = rng.randrange(block) if block and "mpi" not in self.form else 0
             first = rng.randrange(threads)
@@ -351,7 +371,7 @@ class Case:
         story = Calls(Planner(Tree(self.labels)), 64 * ITEM + Calls.shift, kernel, self.seed)
         for i, job in enumerate(self.jobs()):
             tight = bool((i + self.seed) % 3)
-            story.reduce(job, self.flag, self.sync, TUNINGS[self.tuning][0], tight=tight)
+            story.reduce(job, self.flag, self.sync, tuning_of(self.tuning), tight=tight)
         try:
             story.run(seed)
         except Exception as problem:
@@ -362,10 +382,21 @@ class Case:
 
 FORMS = (
     "reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce",
+    "reduce_scatter",
 )  # fmt: skip
 
 
 IN_PLACE = ("reduce_mpi_all", "prefix_reduce", "suffix_reduce")
+
+
+SCRATCH = {"large": (0, 64), "small": (SLOT_BYTES, 4096), "mixed": (32, 192), "whole": (64, 4096)}
+"""slot and stage of the tunings of `matrix`, which reduce_scatter uses too."""
+
+
+def tuning_of(name: str) -> Tuning:
+    """Return a tuning of `matrix`, with what reduce_scatter needs."""
+    slot, stage = SCRATCH[name]
+    return {**TUNINGS[name][0], "slot": slot, "stage": stage}
 
 
 def run_cases(cases: list[Case]) -> list[str]:

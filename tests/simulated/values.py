@@ -20,13 +20,14 @@ from simulated.reductions import ITEM, SLOTS, Symbols
 from xupc.algorithms import find
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce import Joining
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.engine.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan import Plan, trace
 from xupc.topology import Tree
 
 MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
-JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce", "reduce_scatter")
 IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", "prefix_reduce", "suffix_reduce")
 GUARD = 16
 SLOT_BYTES = 256
@@ -73,6 +74,7 @@ def _lengths(one: One, threads: int) -> tuple[int, int]:
     many = threads * n
     return {
         "broadcast": (n, 0), "scatter": (n, many), "gather": (many, n),
+        "reduce_scatter": (n, many),
         "gather_all": (many, 0 if one.in_place else n),
         "exchange": (many, 0 if one.in_place else many),
     }.get(one.form, (n, 0 if one.in_place else n))  # fmt: skip
@@ -97,6 +99,10 @@ def oracle(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
             dst[:] = src.reshape(t, t, n).swapaxes(0, 1).reshape(t, -1)
         case "permute":
             dst[permutation(t, root)] = src
+        case "reduce_scatter":
+            items = src.view(np.uint64).reshape(t, t, -1)
+            for i, k in np.ndindex(t, items.shape[2]):
+                dst.view(np.uint64)[i, k] = reduce(kernel.join, items[:, i, k].tolist())
         case _:
             _joined(one, dst.view(np.uint64), src.view(np.uint64), kernel)
 
@@ -116,6 +122,8 @@ def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
 
 def given(one: One, threads: int, ordered: bool) -> list[object]:
     """What the algorithms take."""
+    if one.form == "reduce_scatter":
+        return [ReduceScatter(one.nbytes // ITEM, ITEM, ordered, one.exact or ordered)]
     if one.form in JOINS:
         to = one.root if one.form == "reduce" else None
         exact = one.exact or ordered
@@ -159,7 +167,7 @@ class Case:
 
         def one(form: str, flag: int) -> One:
             n = rng.choice(SIZES[self.tuning])
-            if form in ("exchange", "gather_all") and len(self.labels) > 5:
+            if form in ("exchange", "gather_all", "reduce_scatter") and len(self.labels) > 5:
                 n = min(n, 136)
             in_place = form == "broadcast" or (form in IN_PLACE and rng.random() < 0.4)
             which = rng.randrange(max(len(self.labels), 4 if form == "permute" else 1))

@@ -26,6 +26,8 @@ HOMES = {
                  "gather_all_x permute_v permute_x scatter_v scatter_x",
     "values": "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
               "allav_scatter",
+    "reduce_scatter": "reduce_scatter",
+    "values_reduce_scatter": "allav_reduce_scatter",
     "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce",
 }  # fmt: skip
 """Which file registers the algorithms of which collectives."""

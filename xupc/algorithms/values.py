@@ -32,7 +32,7 @@ from .staging import LINE, Move, cut, deposits, places_of, reaches, units_of
 if TYPE_CHECKING:
     from ..topology import Tree
 
-__all__ = ["FLOWS", "move_of", "transforms"]
+__all__ = ["FLOWS", "move_of", "stage_blocks", "transforms"]
 
 FLOWS: dict[str, tuple[bool, bool, bool, bool]] = {
     "broadcast": (False, True, False, False),
@@ -97,7 +97,7 @@ def pull(t: Recorder, m: Move) -> None:
     ):
         to = everyone.cut(first, count)
         if m.gives(t.me):
-            _stage(t, m, to, offset, size, places.on(t.me, u))
+            stage_blocks(t, m, to, offset, size, places.on(t.me, u))
         if places.short:
             t.after(m.source, m.target)
         else:
@@ -125,7 +125,7 @@ def _reach(t: Recorder, m: Move) -> None:
     t.after(m.target, m.source)
 
 
-def _stage(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part) -> None:
+def stage_blocks(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part) -> None:
     """My blocks for some threads, side by side, into a place; not my own one."""
     if not m.by_target:
         if m.ranks(t, m.target).without(t.me):

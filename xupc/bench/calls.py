@@ -262,6 +262,8 @@ def _shared_arguments(work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
     dst, src = ((x + 0).cast(work.dtype, work.count) for x in (dst, src))
     op = getattr(xupc, work.op)
     elements = work.count * work.threads
+    if spec.src.blocks == "T":
+        return dst, src, op, work.count
     if spec.elementwise:
         return dst, src, op, elements, work.count
     return dst, src, op, elements
@@ -373,7 +375,9 @@ class _Peer:
         if work.dtype.kind not in _KINDS[work.op]:
             raise ValueError(f"MPI has no {work.op} of {work.dtype}")
         datatype = self.mpi.Datatype.fromcode(work.dtype.char)
-        return [array[: blocks * size].view(work.dtype), work.count, datatype]
+        # MPI counts the elements of one block, but where it reduces one for each thread
+        count = work.count * (blocks if work.spec.src.blocks == "T" else 1)
+        return [array[: blocks * size].view(work.dtype), count, datatype]
 
     @property
     def op(self) -> Any:
@@ -402,7 +406,7 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
     if form in ("v", "x"):
         found = _uneven_peer(work, memory.comm, one, many, into, dst)
     elif work.spec.computes:
-        found = _reducing_peer(make, one, into)
+        found = _reducing_peer(make, one, many, into)
     else:
         found = _moving_peer(work, memory.comm, one, many, into, dst)
     if found is None:
@@ -465,7 +469,7 @@ def _of_spec(
     )  # fmt: skip
 
 
-def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
+def _reducing_peer(make: _Peer, one: Any, many: Any, into: Any) -> _Found | None:
     work, comm, op = make.work, make.memory.comm, make.op
     at_root, root = work.me == work.root, work.root
     spec = work.spec
@@ -473,8 +477,9 @@ def _reducing_peer(make: _Peer, one: Any, into: Any) -> _Found | None:
         if not spec.peer:
             return None
         target = into if at_root or spec.dst.everywhere else None
+        given = many if spec.src.blocks == "T" else one
         where = (root,) if spec.root else ()
-        return spec.peer, getattr(comm, spec.peer), (one, target, op, *where)
+        return spec.peer, getattr(comm, spec.peer), (given, target, op, *where)
     if work.op.startswith("LOG"):
         return None
     from .cases import OPS
@@ -525,7 +530,9 @@ def _peer_of_scalars(work: Work, memory: Memory, mpi: Any) -> tuple[str, Call] |
     spec, name = work.spec, work.spec.peer.lower()
     if not name:
         return None
-    method = getattr(comm, name)
+    method = getattr(comm, name, None)
+    if method is None:
+        return None
     if spec.permutes:
         return name, Call(method, (value, work.to, 0, None, work.to, 0), work, scalar=True)
     arguments = (value, *([op] if spec.computes else []), *([root] if spec.root else []))

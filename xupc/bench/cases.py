@@ -89,7 +89,7 @@ class Work:
     def moved(self) -> int:
         """Bytes delivered to all threads together, or read by a reduction."""
         block, threads = self.count * self.dtype.itemsize, self.threads
-        if self.what in ("gather_all", "exchange"):
+        if self.what in ("gather_all", "exchange", "reduce_scatter"):
             return threads * threads * block
         return (threads - 1 if self.what == "broadcast_in_place" else threads) * block
 
@@ -128,15 +128,17 @@ class Work:
                 yield self.block(threads - 1 - me, 0, salt)
             case "prefix_reduce" | "suffix_reduce":
                 yield self._scanned(salt)
+            case "reduce_scatter":
+                yield self._joined(range(threads), salt, me)
             case _:
                 joined = self._joined(range(threads), salt)
                 whole = self.spec.whole and not self.values
                 yield self._folded(joined)[None] if whole else joined
 
-    def _joined(self, threads: range, salt: int) -> NDArray[Any]:
+    def _joined(self, threads: range, salt: int, number: int = 0) -> NDArray[Any]:
         """Blocks of some threads, element by element."""
         function = OPS[self.op]
-        blocks = (self.block(t, 0, salt) for t in threads)
+        blocks = (self.block(t, number, salt) for t in threads)
         return functools.reduce(lambda a, b: function(a, b).astype(self.dtype), blocks)
 
     def _folded(self, numbers: NDArray[Any]) -> Any:

@@ -1,0 +1,362 @@
+"""allav_reduce_scatter: element by element over the threads, block i of the result to thread i.
+
+T blocks of n elements on each thread, in private memory, an operation written +::
+
+    src@0: a0 a1   src@1: b0 b1   src@2: ...      dst@0: a0+b0   dst@1: a1+b1   ...
+
+It is an exchange of blocks whose receivers reduce what arrives. The written order of operands is
+that of the ranks: groups of neighbouring threads are joined as `patterns.tree_joins` says, the
+groups one after the other, so that no receiver needs room for a block of every thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..flags import MULTICORE, PULL, PUSH
+from ..plan.recorder import ALL, DST, SRC, Recorder
+from ..plan.steps import BUFFER, Leaf, Part, Ranks
+from .reduce_across_nodes import join_in_order
+from .reduction import joined, tree_of
+from .registry import algorithm
+from .staging import LINE, Move, Places, cut, places_of
+from .values import move_of, stage_blocks
+from .values_across_nodes import Relay
+
+__all__ = ["ByNodes", "ReduceScatter", "in_order", "push"]
+
+_GROUP = 256
+"""Threads whose operands are joined as a tree."""
+
+
+class Unit(NamedTuple):
+    """Bytes ``offset .. offset + size`` of the blocks for some threads."""
+
+    to: Ranks
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ReduceScatter:
+    """What is to be reduced.
+
+    Attributes
+    ----------
+    nelems, itemsize
+        Of a block.
+    ordered
+        Operands keep their places.
+    exact
+        The same order of operations on every placement of the threads.
+    """
+
+    nelems: int
+    itemsize: int
+    ordered: bool
+    exact: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a block."""
+        return self.nelems * self.itemsize
+
+    @property
+    def any_order(self) -> bool:
+        """True if operands may be joined in any order."""
+        return not (self.ordered or self.exact)
+
+    def move(self, t: Recorder) -> Move:
+        """Return the exchange that brings the operands."""
+        return move_of(t, "exchange", 0, self.nbytes, False)
+
+    def own(self, t: Recorder, offset: int) -> Part:
+        """Return this thread's operand for its own result, from a byte of the block on."""
+        return SRC.on(t.me, t.me * self.nbytes + offset)
+
+    def most(self, t: Recorder) -> int:
+        """Return the threads of a group: fewer if the places cannot hold an element of each."""
+        room = min(t.tuning["stage"], t.tuning["buffer"] // 3) // LINE * LINE
+        return max(1, min(_GROUP, t.size, room // self.itemsize))
+
+    def groups(self, t: Recorder) -> Iterator[Ranks]:
+        """Return the groups of operands, in the order in which they are joined."""
+        most = self.most(t)
+        for first in range(0, t.size, most):
+            yield Ranks(first, min(most, t.size - first))
+
+    def units(self, t: Recorder, width: int) -> list[Unit]:
+        """Cut all blocks so that those of a unit, or of a group of operands, fit `width` bytes."""
+        return [
+            Unit(to, offset, size)
+            for offset, size in cut(self.nbytes, width // self.most(t), self.itemsize)
+            for to in self.groups(t)
+        ]
+
+    def join(self, t: Recorder, dst: Part, group: Ranks, parts: list[Part], size: int) -> None:
+        """Reduce the operands of one group to `dst`, or join them with what is there."""
+        leaves = tree_of(parts)
+        if group.first:
+            leaves = [Leaf(dst), *joined(leaves)]
+        t.fold(dst, leaves, size // self.itemsize)
+
+
+# --- PULL --------------------------------------------------------------------------------------
+@algorithm("allav_reduce_scatter", PULL)
+def pull(t: Recorder, r: ReduceScatter) -> None:
+    """Each thread reads its block of every thread's scratch, and reduces what it has read.
+
+    From other nodes it reads one-sided. Inside a node long blocks are read straight from the
+    private memory of the others.
+    """
+    m = r.move(t)
+    if m.reaches(t):
+        _reach(t, r, m)
+        return
+    if not t.one_node:
+        t.expose()
+    out, landing = _places(t, r)
+    for u, unit in enumerate(r.units(t, min(out.width, landing.width))):
+        stage_blocks(t, m, unit.to, unit.offset, unit.size, out.on(t.me, u))
+        if out.short:
+            t.after(ALL, ALL)
+        else:
+            t.barrier()
+        if t.me in unit.to:
+            for group in r.groups(t):
+                parts = _read(t, r, unit, group, out, landing, u)
+                r.join(t, DST.on(t.me, unit.offset), group, parts, unit.size)
+    if not out.short:
+        t.barrier()
+
+
+def _places(t: Recorder, r: ReduceScatter) -> tuple[Places, Places]:
+    """Return the places for what a thread stages, and for what it reads from other nodes."""
+    out = places_of(t, r.nbytes * t.size)
+    if t.one_node:
+        return out, out
+    third = t.tuning["buffer"] // 3 // LINE * LINE
+    if out.short:
+        return out, Places(BUFFER, third)
+    return Places(BUFFER, third, 2), Places(BUFFER, third, 1, 2 * third)
+
+
+def _read(
+    t: Recorder, r: ReduceScatter, unit: Unit, group: Ranks, out: Places, landing: Places, u: int
+) -> list[Part]:
+    """Return where the operands of a group are: on my node, or read one-sided."""
+    at, size = (t.me - unit.to.first) * unit.size, unit.size
+    parts = [out.on(i, u, at) for i in group]
+    if not t.one_node:
+        row = landing.on(t.me, 0)._replace(offset_step=size)
+        t.need(*t.get(row, out.across(group, u, at), size, group.count))
+        far = [not t.on_my_node(i) for i in group]
+        parts = [row.block(k) if far[k] else part for k, part in enumerate(parts)]
+    if t.me in group:
+        parts[t.me - group.first] = r.own(t, unit.offset)
+    return parts
+
+
+def _reach(t: Recorder, r: ReduceScatter, m: Move) -> None:
+    """Reduce blocks that are read where they lie, in pieces that stay in the cache."""
+    m.offer(t)
+    t.after(ALL, ALL)
+    width = t.tuning["buffer"] // r.most(t) // LINE * LINE
+    mine = t.me * r.nbytes
+    for offset, size in cut(r.nbytes, width, r.itemsize):
+        for group in r.groups(t):
+            parts = [t.buffer(t.me, k * width) for k in range(group.count)]
+            for i, part in zip(group, parts, strict=True):
+                if i != t.me:
+                    t.reach(part, Ranks(i), mine + offset, size)
+            if t.me in group:
+                parts[t.me - group.first] = r.own(t, offset)
+            r.join(t, DST.on(t.me, offset), group, parts, size)
+    t.after(ALL, ALL)
+
+
+# --- PUSH --------------------------------------------------------------------------------------
+@algorithm("allav_reduce_scatter", PUSH)
+def push(t: Recorder, r: ReduceScatter) -> None:
+    """Each thread writes its blocks to the others' scratch, which reduce what arrives.
+
+    To other nodes it sends them.
+    """
+    most = r.most(t)
+    places = places_of(t, r.nbytes * most)
+    if not places.short:
+        t.meet()  # a thread may still read its scratch in an earlier call
+    u = 0
+    for offset, size in cut(r.nbytes, places.width // most, r.itemsize):
+        for group in r.groups(t):
+            _bring(t, r, group, places, u, offset, size)
+            parts = [places.on(t.me, u, k * size) for k in range(group.count)]
+            if t.me in group:
+                parts[t.me - group.first] = r.own(t, offset)
+            r.join(t, DST.on(t.me, offset), group, parts, size)
+            u += 1
+            if places.short and u * most < t.size:
+                t.meet()  # the next group goes to the same place
+
+
+def _bring(
+    t: Recorder, r: ReduceScatter, group: Ranks, places: Places, u: int, offset: int, size: int
+) -> None:
+    """Send or write the operands of the threads of a group, and wait for mine."""
+    everyone, me = Ranks(0, t.size), t.me
+    tickets = []
+    if not t.one_node:
+        row = places.on(me, u)
+        tickets.append(t.recv(group, row, size, peer_step=size, bounded=False))
+        if me in group:
+            t.send(everyone, SRC.row(me, offset, 0), size, peer_step=r.nbytes)
+    if me in group:
+        at = (me - group.first) * size
+        for run in t.mates():
+            for part in run.without(me):
+                theirs = SRC.row(me, part.first * r.nbytes + offset, part.step * r.nbytes)
+                t.copy(places.across(part, u, at), theirs, size, part.count)
+    if places.short:
+        t.after(ALL, ALL, node_only=not t.one_node)
+    else:
+        t.meet()
+    t.need(*tickets)
+
+
+# --- MULTICORE -----------------------------------------------------------------------------------
+@algorithm("allav_reduce_scatter", MULTICORE)
+def multicore(t: Recorder, r: ReduceScatter) -> None:
+    """A node root reduces its threads' blocks; node roots exchange what is for each other's nodes.
+
+    So (N-1)/N of the data of one thread leave a node, however many threads it has. What has to
+    keep an order that is not the nodes' goes as PUSH does. Inside one node: PULL.
+    """
+    if t.one_node:
+        pull(t, r)
+    elif (r.any_order or in_order(t, r)) and ByNodes.fits(t, r):
+        ByNodes(t, r).record()
+    else:
+        push(t, r)
+
+
+def _order(t: Recorder) -> list[int]:
+    """Return the nodes in the order of their first threads."""
+    nodes = range(t.tree.node_count)
+    return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
+
+
+def in_order(t: Recorder, r: ReduceScatter) -> bool:
+    """Return whether joining the nodes' values gives the written order."""
+    if r.most(t) < t.size:
+        return False
+    return join_in_order([t.tree.members(node).tolist() for node in _order(t)])
+
+
+class ByNodes:
+    """The units of a reduction by nodes: a piece of the block of every thread.
+
+    Blocks are staged node by node, so that what a node root sends to another one is contiguous.
+    A place for what arrives holds the node's own sums of all blocks, and one row from each other
+    node; the results replace the node's own sums.
+    """
+
+    leads = True
+    """A single short unit travels with a barrier of node roots."""
+
+    def __init__(self, t: Recorder, r: ReduceScatter) -> None:
+        self.t, self.r = t, r
+        self.order = _order(t)
+        sizes = [t.tree.node_size(node) for node in range(t.tree.node_count)]
+        self.starts = [sum(sizes[:node]) for node in range(len(sizes) + 1)]
+        blocks = self._landing_blocks(t)
+        crossing = blocks * r.nbytes if self.leads else None
+        self.relay = Relay(t, t.size * r.nbytes, blocks * r.nbytes, crossing, 3)
+        width = r.nbytes
+        if not self.relay.out.short:
+            width = min(self.relay.out.width // t.size, self.relay.landing.width // blocks)
+        self.units = cut(r.nbytes, width, r.itemsize)
+
+    @staticmethod
+    def _landing_blocks(t: Recorder) -> int:
+        return t.size + (t.tree.node_count - 1) * t.largest_node
+
+    @classmethod
+    def fits(cls, t: Recorder, r: ReduceScatter) -> bool:
+        """Return whether a unit of at least one element of each block has room."""
+        blocks = cls._landing_blocks(t)
+        staged = t.size * r.itemsize <= min(t.tuning["buffer"] // 8, 4096)
+        return staged and Relay.fits(t, blocks * r.itemsize + LINE, 3)
+
+    def record(self) -> None:
+        """Record all units."""
+        self.relay.run(
+            len(self.units), self._stage, self._post, self._take, self._finish, only=ALL
+        )
+
+    def _members(self, node: int) -> int:
+        return self.starts[node + 1] - self.starts[node]
+
+    def _stage(self, u: int) -> None:
+        """Put my blocks side by side, node by node."""
+        t, r = self.t, self.r
+        offset, size = self.units[u]
+        at = 0
+        for node in range(t.tree.node_count):
+            for run in t.mates(node):
+                place = self.relay.out.on(t.me, u, at)._replace(offset_step=size)
+                mine = SRC.row(t.me, run.first * r.nbytes + offset, run.step * r.nbytes)
+                t.copy(place, mine, size, run.count)
+                at += run.count * size
+
+    def _sums(self, u: int, node: int) -> Part:
+        """Return where my node's sums for the threads of a node are."""
+        size = self.units[u][1]
+        return self.relay.landing.on(self.t.node_root, u, self.starts[node] * size)
+
+    def _arrived(self, u: int, node: int) -> Part:
+        """Return where the row of another node's sums for my node's threads arrives."""
+        t, size = self.t, self.units[u][1]
+        others = [k for k in range(t.tree.node_count) if k != t.my_node]
+        row = self._members(t.my_node) * size
+        return self._sums(u, 0) + (t.size * size + others.index(node) * row)
+
+    def _others(self) -> list[int]:
+        """Return the other nodes, in an order of my own."""
+        n = self.t.tree.node_count
+        return [(self.t.my_node + k) % n for k in range(1, n)]
+
+    def _post(self, u: int) -> list[int]:
+        """Reduce my node's blocks; send each node its row."""
+        t, size = self.t, self.units[u][1]
+        row = self._members(t.my_node) * size
+        tickets = [
+            t.recv(t.tree.node_root(node), self._arrived(u, node), row, bounded=False)
+            for node in self._others()
+        ]
+        self._reduce(u, [int(x) for x in t.tree.members(t.my_node)])
+        for node in self._others():
+            nbytes = self._members(node) * size
+            tickets.append(t.send(t.tree.node_root(node), self._sums(u, node), nbytes))
+        return tickets
+
+    def _reduce(self, u: int, mates: list[int]) -> None:
+        """Reduce what my node's threads have staged, the blocks for all threads at once."""
+        t, size = self.t, self.units[u][1]
+        leaves = tree_of([self.relay.out.on(i, u) for i in mates])
+        t.fold(self._sums(u, 0), leaves, t.size * size // self.r.itemsize)
+
+    def _finish(self, u: int) -> list[int]:
+        """Join what has arrived with my node's own."""
+        t, size = self.t, self.units[u][1]
+        mine = self._sums(u, t.my_node)
+        parts = [mine if node == t.my_node else self._arrived(u, node) for node in self.order]
+        nelems = self._members(t.my_node) * size // self.r.itemsize
+        t.fold(mine, tree_of(parts), nelems)
+        return []
+
+    def _take(self, u: int) -> None:
+        t, (offset, size) = self.t, self.units[u]
+        place = self._sums(u, t.my_node) + t.tree.local_index(t.me) * size
+        t.copy(DST.on(t.me, offset), place, size)
