@@ -14,6 +14,7 @@ from .. import algorithms
 from ..algorithms.prefix_reduce import Running
 from ..algorithms.reduction import Reduction
 from ..algorithms.values_reduce import Joining
+from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..bench.results import Candidate, Cell, Job
 from ..engine import kernels
 from ..engine.programs import Program
@@ -160,10 +161,14 @@ def _rotation(threads: int) -> Any:
     return np.roll(np.arange(threads), -1)
 
 
-def _reduction(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> Reduction | Running:
+def _reduction(
+    name: str, cell: Cell, threads: int, root: int, kernel: Any
+) -> Reduction | Running | ReduceScatter:
     """A block of each thread is reduced."""
     size = kernel.dtype.itemsize
     each = max(1, cell.nbytes // size)
+    if SPECS[name].src.blocks == "T":
+        return ReduceScatter(each, size, False, False)
     layout = Layout(threads, 0, 0, each, each * threads)
     if SPECS[name].scans:
         return Running(layout, layout, size, name == "suffix_reduce")
@@ -178,6 +183,8 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
     """What the algorithms of arrays of values take."""
     if kernel is not None:
         size = kernel.dtype.itemsize
+        if SPECS[name].src.blocks == "T":
+            return [ReduceScatter(max(1, cell.nbytes // size), size, False, False)]
         to = root if SPECS[name].root else None
         return [Joining(max(1, cell.nbytes // size), size, to, False, False, False)]
     first = _rotation(threads) if name == "permute" else root
