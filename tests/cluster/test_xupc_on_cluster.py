@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deaths import BEFORE_MPI, Death, trials
-from launch import shared_files
-from soak import amount, figure, seed
+from support.death_trials import BEFORE_MPI, Death, trials
+from support.launch import import_path, shared_files
+from support.soak import amount, figure, seed
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
@@ -36,7 +36,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, by default of tests/live/programs, with `hosts[i]` threads on host i."""
     before = shared_files()
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    path = import_path(PROJECT)
     env = {"PYTHONPATH": path, **options.pop("env", {})}
     command = [python, str(PROGRAMS / program), *words]
     if options.pop("survivors", False):
@@ -156,7 +156,7 @@ def test_a_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
 
 def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
     program = "import xupc; xupc.init(heap_size='100MB')"
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    path = import_path(PROJECT)
     words = ["python", "-c", program]
     done = cramped.run(None, words, hosts=[2, 1], python=mpi_python, env={"PYTHONPATH": path})
     assert done.returncode != 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import PROJECT, Result, launch, mpi_family
+from support.launch import PROJECT, Result, launch, mpi_family
 
 from xupc.bench.cases import COLLECTIVES
 from xupc.bench.results import FLOOR, OURS

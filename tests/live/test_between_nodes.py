@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from launch import SLOW_ENGINE, launch
+from support.launch import SLOW_ENGINE, launch
 
 pytestmark = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
 

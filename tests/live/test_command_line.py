@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launch import Result, launch
+from support.launch import Result, launch
 
 EXAMPLE = "examples/hello_collectives.py"
 

@@ -12,8 +12,8 @@ import re
 import signal
 
 import pytest
-from ends import bring_about, started
-from launch import launch
+from support.failing_jobs import bring_about, started
+from support.launch import launch
 
 from xupc.engine.native_core import core
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launch import Result
+from support.launch import Result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ONCE = pytest.mark.once

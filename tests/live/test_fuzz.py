@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from soak import amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.soak import amount, figure, seed
 
 PROGRAMS = Path("tests/live/programs")
 ONCE = pytest.mark.once

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ends import bring_about
-from launch import launch
+from support.failing_jobs import bring_about
+from support.launch import launch
 
 from xupc.engine.native_core import core
 

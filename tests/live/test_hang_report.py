@@ -20,8 +20,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from launch import PROJECT, TEST_TAG, launch, leftovers, mpi_family, shared_files
-from soak import amount, figure
+from support.launch import (
+    PROJECT,
+    TEST_TAG,
+    import_path,
+    launch,
+    leftovers,
+    mpi_family,
+    shared_files,
+)
+from support.soak import amount, figure
 
 from xupc.cli.hang import Job as RunningJob
 from xupc.cli.hang import choose, jobs
@@ -118,7 +126,7 @@ def running(
     """Start programs/where.py, one thread for each way, and wait until all are where they go."""
     tag = f"where-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag, JOB_TAG: tag}
-    environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = import_path(PROJECT)
     if nodes:
         environment["XUPC_NODES"] = nodes
     words = [sys.executable, program, *ways]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
 
 PROGRAM = "tests/live/programs/inside.py"
 ONCE = pytest.mark.once

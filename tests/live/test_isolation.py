@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak import figure
+from support.soak import figure
 
 from xupc.memory import segment
 

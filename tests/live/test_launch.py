@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launch import launch, leftovers, mpi_family, shared_files
+from support.launch import launch, leftovers, mpi_family, shared_files
 
 pytestmark = pytest.mark.once
 

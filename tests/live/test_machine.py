@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from launch import Result, launch
+from support.launch import Result, launch
 
 PROGRAM = """
 import json, os

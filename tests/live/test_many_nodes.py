@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from launch import Result
+from support.launch import Result
 
 PROGRAM = """
     import numpy as np

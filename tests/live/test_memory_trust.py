@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launch import SLOW_ENGINE
-from soak import WHOLE, amount, figure
+from support.launch import SLOW_ENGINE
+from support.soak import WHOLE, amount, figure
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import Running, running, state, wait_until, words
+from support.xupc_run import Running, running, state, wait_until, words
 
 ALL_GONE = 5.0  # seconds after the death of `xupc run`
 

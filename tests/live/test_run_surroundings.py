@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import PROJECT, mpi_family
-from running import Running, running, words
+from support.launch import PROJECT, mpi_family
+from support.xupc_run import Running, running, words
 
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import find_mpi

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import PROJECT
-from running import Running, Shell, running, shell, state, wait_until, words
+from support.launch import PROJECT
+from support.xupc_run import Running, Shell, running, shell, state, wait_until, words
 
 WAITS = """
 note("up", os.getpid())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from launch import Result, launch
+from support.launch import Result, launch
 
 # One thread meets the others of a second team before its wait, they do so after theirs.
 ANOTHER_TEAM = """

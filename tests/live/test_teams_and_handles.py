@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE, mpi_family
+from support.launch import SLOW_ENGINE, mpi_family
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once

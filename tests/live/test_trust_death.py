@@ -1,6 +1,6 @@
 """Threads that end in every way and at every moment: nothing stays, and survivors say why.
 
-Drawn from the cross product of tests/deaths.py; the program is programs/dying.py.
+Drawn from the cross product of tests/support/death_trials.py; the program is programs/dying.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import os
 import time
 
 import pytest
-from deaths import Death, trials
-from launch import Result, launch, mpi_family
-from soak import amount, figure, seed
+from support.death_trials import Death, trials
+from support.launch import Result, launch, mpi_family
+from support.soak import amount, figure, seed
 
 pytestmark = pytest.mark.soak
 ENGINE = os.environ.get("XUPC_ENGINE", "native")

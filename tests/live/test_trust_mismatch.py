@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from soak import amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.soak import amount, figure, seed
 
 pytestmark = pytest.mark.soak
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from launch import Result
+from support.launch import Result
 
 from xupc.engine.native_core import core
 

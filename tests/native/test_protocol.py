@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitizers import ENGINE, SANITIZERS, compiled
-from soak import amount, figure, seed
+from support.sanitizers import ENGINE, SANITIZERS, compiled
+from support.soak import amount, figure, seed
 
 HERE = Path(__file__).parent
 NO_TIMEOUT = "-DXU_SLICE_NS=60000000000u"  # whom nobody wakes sleeps on

@@ -10,7 +10,7 @@ import random
 import sys
 
 import numpy as np
-from common import done
+from support.checked_calls import done
 
 import xupc
 

@@ -13,7 +13,7 @@ import random
 import sys
 from typing import Any
 
-from common import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, blocks, done
+from support.checked_calls import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, blocks, done
 
 import xupc
 

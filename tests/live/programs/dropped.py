@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import raises
+from support.checked_calls import raises
 
 import xupc
 

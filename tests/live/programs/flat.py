@@ -15,8 +15,8 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from common import Usable, done
 from mpi4py import MPI
+from support.checked_calls import Usable, done
 
 import xupc
 

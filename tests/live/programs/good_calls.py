@@ -10,7 +10,7 @@ import random
 import sys
 import time
 
-from common import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, Usable, done
+from support.checked_calls import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, Usable, done
 
 import xupc
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Within, raises
+from support.checked_calls import Within, raises
 
 import xupc
 from xupc import XupcError

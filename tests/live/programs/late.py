@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from common import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, done
+from support.checked_calls import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, done
 
 import xupc
 

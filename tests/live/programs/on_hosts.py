@@ -11,7 +11,7 @@ import sys
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from common import Usable, raises
+from support.checked_calls import Usable, raises
 
 import xupc
 

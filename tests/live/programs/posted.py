@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import Within, raises
+from support.checked_calls import Within, raises
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError

@@ -11,7 +11,7 @@ import json
 import sys
 
 import numpy as np
-from common import (
+from support.checked_calls import (
     ALGORITHMS,
     FUNCTIONS,
     GUARD,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from common import raises
+from support.checked_calls import raises
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from common import ALGORITHMS, done, raises
 from reducing import first_of
+from support.checked_calls import ALGORITHMS, done, raises
 
 import xupc
 

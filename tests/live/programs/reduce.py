@@ -11,7 +11,6 @@ import sys
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, SYNC, Dawdle, done
 from reducing import (
     FORMS,
     FUNCTIONS,
@@ -24,6 +23,7 @@ from reducing import (
     operations,
     values,
 )
+from support.checked_calls import ALGORITHMS, SYNC, Dawdle, done
 
 import xupc
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import POISON
 from numpy.typing import NDArray
+from support.checked_calls import POISON
 
 import xupc
 from xupc import Op

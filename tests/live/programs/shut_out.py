@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common import Usable, done
+from support.checked_calls import Usable, done
 
 import xupc
 

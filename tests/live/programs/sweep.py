@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import group
 from mpi4py import MPI
 from odd_calls import FORMS, Form, Odd, Shelf
+from support.checked_calls import group
 
 import xupc
 from xupc import CollectiveMismatchError

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import Usable, done, raises
+from support.checked_calls import Usable, done, raises
 
 import xupc
 from xupc import CollectiveMismatchError

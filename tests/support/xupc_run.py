@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import PROJECT, TEST_TAG, leftovers, mpi_family, shared_files
+from support.launch import PROJECT, TEST_TAG, import_path, leftovers, mpi_family, shared_files
 
 from xupc.cli.mpi import clean_environment
 from xupc.cli.processes import kill_tagged
@@ -78,8 +78,7 @@ class Running:
     def environment(self) -> dict[str, str]:
         """The variables of `xupc run`."""
         found = {**clean_environment(os.environ, mpi_family()), TEST_TAG: self.tag}
-        path = [str(PROJECT), found.get("PYTHONPATH", "")]
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        found["PYTHONPATH"] = import_path(PROJECT)
         found["XUPC_TEST_NOTES"] = str(self.folder / "notes")
         (self.folder / "tmp").mkdir(exist_ok=True)
         found["TMPDIR"] = str(self.folder / "tmp")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from random_programs.oracle import (
+from simulated.values import tuning_of
+from support.random_programs.oracle import (
     Layout,
     State,
     blocks,
@@ -18,7 +19,7 @@ from random_programs.oracle import (
     part_of,
     values_after,
 )
-from random_programs.program import (
+from support.random_programs.program import (
     IN_PLACE,
     REPRODUCIBLE,
     Alloc,
@@ -38,8 +39,7 @@ from random_programs.program import (
     item,
     modes,
 )
-from random_programs.values import func
-from simulated.values import tuning_of
+from support.random_programs.values import func
 
 from xupc.algorithms import find
 from xupc.algorithms.prefix_reduce import Running

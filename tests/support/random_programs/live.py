@@ -11,9 +11,9 @@ import sys
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from random_programs import kit
+from support.random_programs import kit
 
 import xupc
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from random_programs.oracle import Reduced, State, Touch, arrays_of, touches
-from random_programs.program import (
+from support.random_programs.oracle import Reduced, State, Touch, arrays_of, touches
+from support.random_programs.program import (
     ASYNC,
     IN_PLACE,
     MODES,
@@ -44,7 +44,7 @@ from random_programs.program import (
     item,
     node_teams,
 )
-from random_programs.values import FLOATS, INTS, OPS, OTHERS, kind_of
+from support.random_programs.values import FLOATS, INTS, OPS, OTHERS, kind_of
 
 EVERYWHERE, AT_ROOT = "everywhere", "root"
 SHAPES = {

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from random_programs.oracle import given
-from random_programs.program import Team, Values
-from random_programs.values import clean, crc, func, name_of, some
+from support.random_programs.oracle import given
+from support.random_programs.program import Team, Values
+from support.random_programs.values import clean, crc, func, name_of, some
 
 import xupc
 

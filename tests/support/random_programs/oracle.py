@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_programs import values
-from random_programs.program import (
+from support.random_programs import values
+from support.random_programs.program import (
     IN_PLACE,
     Alloc,
     Alone,
@@ -42,7 +42,7 @@ from random_programs.program import (
     item,
     modes,
 )
-from random_programs.values import Array, clean, crc, fold, running, some, two
+from support.random_programs.values import Array, clean, crc, fold, running, some, two
 
 Place = tuple[int, int]
 """Thread and offset."""

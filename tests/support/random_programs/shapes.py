@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from random_programs.generate import LIVE, SIMULATED, generate
-from random_programs.program import Program
-from random_programs.simulate import run
-from random_programs.text import nodes_of, text
+from support.random_programs.generate import LIVE, SIMULATED, generate
+from support.random_programs.program import Program
+from support.random_programs.simulate import run
+from support.random_programs.text import nodes_of, text
 
 LIVE_PROGRAM = Path(__file__).with_name("live.py")
 KEPT = Path(__file__).with_name("kept")
@@ -96,6 +96,6 @@ def how_to_repeat(programs: Sequence[Program], output: str) -> str:
         return "no program said that it failed"
     labels = "".join(map(str, of[0].labels))
     return (
-        f"python -m random_programs.shrink live {of[0].seed} {labels} (in tests) makes it shorter:"
-        f"\n{of[0]}"
+        f"python -m support.random_programs.shrink live {of[0].seed} {labels} (in tests) "
+        f"makes it shorter:\n{of[0]}"
     )

@@ -25,12 +25,12 @@ from xupc.cli.processes import tagged
 from xupc.engine.native_core import core
 
 __all__ = [
-    "SLOW_ENGINE", "TEST_TAG", "Result", "job_environment_of_a_test", "launch", "leftovers",
-    "mpi_family", "program_file", "shared_files",
+    "SLOW_ENGINE", "TEST_TAG", "Result", "import_path", "job_environment_of_a_test", "launch",
+    "leftovers", "mpi_family", "program_file", "shared_files",
 ]  # fmt: skip
 
 TEST_TAG = "XUPC_TEST_JOB"
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 SITE = PROJECT / "tests" / "site"
 GRACE = 5.0
 SHARED = Path("/dev/shm")
@@ -215,12 +215,18 @@ def job_environment_of_a_test(tag: str, family: str = "") -> dict[str, str]:
     """
     environment = clean_environment(os.environ, family or mpi_family())
     environment[TEST_TAG] = tag
-    path = [str(SITE), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    environment["PYTHONPATH"] = import_path(SITE, inherited=environment.get("PYTHONPATH", ""))
     environment["PYTHONFAULTHANDLER"] = "1"
     environment["XDG_CONFIG_HOME"] = str(SITE)  # whoever runs the tests may have a tuned table
     environment.pop("PYTHONUNBUFFERED", None)
     return environment
+
+
+def import_path(*folders: Path, inherited: str | None = None) -> str:
+    """Return ``PYTHONPATH`` for a program of a test: these folders, tests/, what is inherited."""
+    if inherited is None:
+        inherited = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join(filter(None, [*map(str, folders), str(PROJECT / "tests"), inherited]))
 
 
 def program_file(program: str | Path, directory: Path) -> Path:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from random_programs import oracle
-from random_programs.program import (
+from support.random_programs import oracle
+from support.random_programs.program import (
     Alloc,
     Alone,
     At,
@@ -40,7 +40,7 @@ HEAD = """\
 # seed {seed}, on nodes {labels}: with tests in PYTHONPATH
 # {nodes}mpiexec -n {threads} python program.py
 import xupc
-from random_programs.kit import *
+from support.random_programs.kit import *
 world = xupc.init()
 me = xupc.MYTHREAD
 """

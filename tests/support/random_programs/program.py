@@ -356,7 +356,7 @@ class Program:
         return Team("", tuple(range(self.threads)))
 
     def __str__(self) -> str:
-        from random_programs.text import text
+        from support.random_programs.text import text
 
         return text(self)
 

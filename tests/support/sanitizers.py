@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ENGINE = Path(__file__).parents[1] / "xupc" / "engine"
+ENGINE = Path(__file__).parents[2] / "xupc" / "engine"
 FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
 SANITIZERS = {
     "thread": ["-fsanitize=thread"],

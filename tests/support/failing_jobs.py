@@ -14,7 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch import PROJECT, TEST_TAG, Result, launch, leftovers, mpi_family, shared_files
+from support.launch import (
+    PROJECT,
+    TEST_TAG,
+    Result,
+    import_path,
+    launch,
+    leftovers,
+    mpi_family,
+    shared_files,
+)
 
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import clean_environment, find_mpi
@@ -113,8 +122,7 @@ def started(
     """Start a scenario of programs/trouble.py and wait until `up` threads have said "up"."""
     tag = f"started-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag}
-    path = [str(PROJECT), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    environment["PYTHONPATH"] = import_path(PROJECT)
     words = [sys.executable, PROGRAM, scenario, str(victim)]
     if via == "mpiexec":
         command = job_command(find_mpi(), n, words, environment=environment, recover=False)

@@ -2,8 +2,8 @@
 
 A candidate has to mean something (`oracle.run`): nothing may race or be used that is not there.
 
-    python -m random_programs.shrink live SEED LABELS [PYTHON]     # LABELS such as 0011
-    python -m random_programs.shrink simulated SEED LABELS
+    python -m support.random_programs.shrink live SEED LABELS [PYTHON]     # LABELS such as 0011
+    python -m support.random_programs.shrink simulated SEED LABELS
 
 prints the short program's literal, which goes into a file in kept/.
 """
@@ -18,8 +18,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from random_programs import oracle
-from random_programs.program import (
+from support.random_programs import oracle
+from support.random_programs.program import (
     ASYNC,
     Alloc,
     Call,
@@ -134,7 +134,7 @@ def _simpler(op: Any) -> Iterator[Any]:
 # --- what fails ---------------------------------------------------------------------------------
 def fails_simulated(program: Program) -> bool:
     """In the simulator."""
-    from random_programs import simulate
+    from support.random_programs import simulate
 
     try:
         simulate.run(program)
@@ -145,8 +145,8 @@ def fails_simulated(program: Program) -> bool:
 
 def fails_live(python: str, *, timeout: float = 5.0, times: int = 1) -> Fails:
     """On real threads; also if it hangs."""
-    from launch import launch
-    from random_programs.text import nodes_of, text
+    from support.launch import launch
+    from support.random_programs.text import nodes_of, text
 
     def fails(program: Program) -> bool:
         with tempfile.TemporaryDirectory() as directory:
@@ -164,7 +164,7 @@ def fails_live(python: str, *, timeout: float = 5.0, times: int = 1) -> Fails:
 
 def main(kind: str, seed: str, labels: str, python: str = sys.executable) -> None:
     """Print a short program that fails."""
-    from random_programs.generate import LIVE, SIMULATED, generate
+    from support.random_programs.generate import LIVE, SIMULATED, generate
 
     live = kind == "live"
     program = generate(int(seed), tuple(map(int, labels)), LIVE if live else SIMULATED)
