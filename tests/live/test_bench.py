@@ -216,5 +216,5 @@ def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool, ac
 
 
 def test_clocks_of_several_machines(live: Callable[..., Result]) -> None:
-    result: Any = live(5, "tests/live/programs/clocks.py")
+    result: Any = live(5, "tests/live/programs/shared_clock.py")
     assert re.findall("done", result.stdout) == ["done"] * 5

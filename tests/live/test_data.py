@@ -41,7 +41,7 @@ def test_every_case(
     options = {"sizes": sizes, "all_roots": all_roots, "thin": thin * (8 if SLOW_ENGINE else 1)}
     result = live(
         threads,
-        f"{PROGRAMS}/data.py",
+        f"{PROGRAMS}/collectives_at_random.py",
         nodes=nodes,
         args=[json.dumps(options)],
         env={"XUPC_HEAP_SIZE": "256KiB"},
@@ -65,7 +65,7 @@ def test_promises_of_the_sync_modes(
 ) -> None:
     count = 2 if SLOW_ENGINE else repetitions
     result = live(
-        threads, f"{PROGRAMS}/promises.py", nodes=nodes, args=[json.dumps(count)], timeout=90
+        threads, f"{PROGRAMS}/sync_modes.py", nodes=nodes, args=[json.dumps(count)], timeout=90
     )
     assert "done: " in result.stdout
 

@@ -57,14 +57,14 @@ def test_nothing_public_is_forgotten() -> None:
     """Every function, method and name of the documents has a good call to depart from."""
     sys.path.insert(0, str(PROGRAMS))
     try:
-        import public
+        import public_api
     finally:
         sys.path.pop(0)
-    assert public.forgotten() == set()
-    names = {p.name for p in public.publics()}
+    assert public_api.forgotten() == set()
+    names = {p.name for p in public_api.publics()}
     assert len(names) > 300
-    for kind, internal in public.INTERNAL.items():
-        assert internal <= set(vars(public.CLASSES[kind])), kind
+    for kind, internal in public_api.INTERNAL.items():
+        assert internal <= set(vars(public_api.CLASSES[kind])), kind
 
 
 @pytest.mark.soak

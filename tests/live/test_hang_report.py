@@ -1,6 +1,6 @@
 """Who is where: in a HangError, on SIGUSR2 to any thread, and asked from outside.
 
-The places are known beforehand: which thread does what in which line of programs/where.py.
+The places are known beforehand: which thread does what in which line of programs/known_places.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from xupc.cli.processes import kill_tagged
 from xupc.engine.whereabouts import Gathering, report_text
 
 ONCE = pytest.mark.once
-PROGRAM = "tests/live/programs/where.py"
+PROGRAM = "tests/live/programs/known_places.py"
 GATHER = r"all_gather\(nbytes=8, flags=0\)"
 TITLE = "where the threads are:"
 SECONDS = r"(?:\d+\.\d to )?\d+\.\d s"
@@ -77,7 +77,7 @@ def check(report: str, *lines: str) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A running job of programs/where.py."""
+    """A running job of programs/known_places.py."""
 
     launcher: subprocess.Popen[bytes]
     said: Path
@@ -123,7 +123,7 @@ class Job:
 def running(
     ways: Sequence[str], nodes: str | None = None, program: str = PROGRAM
 ) -> Iterator[Job]:
-    """Start programs/where.py, one thread for each way, and wait until all are where they go."""
+    """Start programs/known_places.py, a thread for each way; yield when all are where they stay."""
     tag = f"where-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag, JOB_TAG: tag}
     environment["PYTHONPATH"] = import_path(PROJECT)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.launch import SLOW_ENGINE
 
-PROGRAM = "tests/live/programs/inside.py"
+PROGRAM = "tests/live/programs/user_code_in_calls.py"
 ONCE = pytest.mark.once
 # Else a call that both threads have left on different teams, one each, is not to be had.
 LED = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")

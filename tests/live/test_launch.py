@@ -112,7 +112,7 @@ def test_a_process_left_behind_is_reported_and_killed() -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand in for /dev/shm, where tests that run at the same time have jobs of their own."""
-    monkeypatch.setattr("launch.SHARED", tmp_path)
+    monkeypatch.setattr("support.launch.SHARED", tmp_path)
     return tmp_path
 
 

@@ -65,7 +65,7 @@ def test_a_bad_exit_inside_with_ends_the_job(live: Callable[..., Any]) -> None:
 def test_accesses_against_numpy(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
     rounds = 3 if nodes or SLOW_ENGINE else 12
     args = [str(rounds), str(100 + threads)]
-    result = live(threads, f"{PROGRAMS}/accesses.py", nodes=nodes, args=args, timeout=90)
+    result = live(threads, f"{PROGRAMS}/accesses_at_random.py", nodes=nodes, args=args, timeout=90)
     assert "done: " in result.stdout
 
 
@@ -79,8 +79,9 @@ def test_nothing_grows(
     count = 100 if SLOW_ENGINE else cycles
     args = [str(count), "memory"]
     result = live(
-        threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, timeout=90 + count / 5, own_job=True
-    )
+        threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=args, timeout=90 + count / 5,
+        own_job=True,
+    )  # fmt: skip
     assert f"done: {count}" in result.stdout
 
 
@@ -94,8 +95,9 @@ def test_dropped_teams_are_given_back(
     args = [str(40 if SLOW_ENGINE else cycles), "dropped"]
     env = {"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"}
     result = live(
-        threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=args, env=env, timeout=90 + cycles
-    )
+        threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=args, env=env,
+        timeout=90 + cycles,
+    )  # fmt: skip
     assert f"done: {args[0]}" in result.stdout
 
 

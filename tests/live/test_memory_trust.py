@@ -29,7 +29,7 @@ def test_nothing_grows(
     limit = 60 + cycles / 3
     # UCX, under MPICH, keeps a note of some 150 bytes of every mapping that there has ever been
     result = live(
-        threads, f"{PROGRAMS}/flat.py", nodes=nodes, args=[str(cycles)], timeout=limit,
+        threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=[str(cycles)], timeout=limit,
         env={"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"},
     )  # fmt: skip
     found = re.search("^grown: (.*)$", result.stdout, re.MULTILINE)

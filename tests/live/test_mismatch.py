@@ -52,7 +52,7 @@ def test_no_false_alarm(
 ) -> None:
     count = calls // 20 if SLOW_ENGINE else calls
     args = [str(count), str(20_240_611 + threads)]
-    result = live(threads, f"{PROGRAMS}/good_calls.py", nodes=nodes, args=args, timeout=120)
+    result = live(threads, f"{PROGRAMS}/no_false_alarm.py", nodes=nodes, args=args, timeout=120)
     assert f"done: {count}" in result.stdout
 
 
@@ -61,5 +61,5 @@ def test_no_false_alarm(
     [pytest.param(3, None, marks=ONCE), (3, "2,1"), pytest.param(4, "cyclic:2", marks=ONCE)],
 )
 def test_being_late_is_no_mismatch(live: Callable[..., Any], threads: int, nodes: str) -> None:
-    result = live(threads, f"{PROGRAMS}/late.py", nodes=nodes, timeout=90)
+    result = live(threads, f"{PROGRAMS}/late_threads.py", nodes=nodes, timeout=90)
     assert "done: " in result.stdout

@@ -63,7 +63,7 @@ def test_arrays_that_others_cannot_read(
 ) -> None:
     """Then they get a copy; and a thread may be in place where others are not."""
     args, env = ["secret"] if secret else [], table(1, folded)
-    done = live(threads, f"{PROGRAMS}/reaching.py", args=args, env=env, timeout=120)
+    done = live(threads, f"{PROGRAMS}/direct_access.py", args=args, env=env, timeout=120)
     if "no secrets here" in done.stdout:
         pytest.skip("the kernel has no memfd_secret")
     assert done.stdout.split() == ["done"] * threads

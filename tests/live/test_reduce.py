@@ -10,6 +10,8 @@ from support.launch import SLOW_ENGINE
 from support.soak import amount, figure, seed
 
 PROGRAMS = "tests/live/programs"
+AT_RANDOM = f"{PROGRAMS}/reductions_at_random.py"
+CAPTURED = f"{PROGRAMS}/captured_functions.py"
 ONCE = pytest.mark.once
 
 
@@ -30,7 +32,7 @@ ONCE = pytest.mark.once
 def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, cases: int) -> None:
     count = cases // 8 if SLOW_ENGINE else cases
     args = [str(count), str(10 * threads + len(nodes or ""))]
-    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    result = live(threads, AT_RANDOM, nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
 
 
@@ -46,7 +48,7 @@ def test_many_of_every_kind(
     """1200 are every form with every type and operation, once."""
     count = amount(sample, whole)
     args = [str(count), str(seed())]
-    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    result = live(threads, AT_RANDOM, nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
     place = f"{threads} threads on {nodes or 'one node'}"
     figure(f"random reductions, {place}", f"{count} of {count} right")
@@ -100,7 +102,7 @@ def test_functions_that_the_core_runs(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
     engine = "python" if SLOW_ENGINE else "native"
-    result = live(threads, f"{PROGRAMS}/traced.py", nodes=nodes, args=[engine], timeout=100)
+    result = live(threads, CAPTURED, nodes=nodes, args=[engine], timeout=100)
     assert "done: traced" in result.stdout
 
 
@@ -120,5 +122,5 @@ def test_pieces_are_as_long_on_all_nodes(
     [pytest.param(1, None, marks=ONCE), (3, None), pytest.param(4, "2x2", marks=ONCE), (3, "1,2")],
 )
 def test_records(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, f"{PROGRAMS}/records.py", nodes=nodes, timeout=100)
+    result = live(threads, f"{PROGRAMS}/record_dtypes.py", nodes=nodes, timeout=100)
     assert "done: " in result.stdout

@@ -53,7 +53,7 @@ def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> N
     [pytest.param(1, None, marks=ONCE), (3, None), (3, "2,1"), pytest.param(4, "2x2", marks=ONCE)],
 )
 def test_dropped_teams(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, timeout=120)
+    result = live(threads, f"{PROGRAMS}/dropped_teams.py", nodes=nodes, timeout=120)
     assert result.stdout.count("done: ") == threads, result.report()
 
 
@@ -61,7 +61,7 @@ def test_dropped_teams(live: Callable[..., Any], threads: int, nodes: str | None
 def test_calls_that_differ_on_a_dropped_team(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
-    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, args=["differ"])
+    result = live(threads, f"{PROGRAMS}/dropped_teams.py", nodes=nodes, args=["differ"])
     assert result.stdout.count("done: ") == threads, result.report()
 
 

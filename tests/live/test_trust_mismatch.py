@@ -1,6 +1,6 @@
 """Every collective x every argument x the odd thread x the placement: N of N differences are found.
 
-The table of calls is tests/live/programs/odd_calls.py, the judge sweep.py beside it.
+The table of calls is programs/differing_calls.py, the program programs/differing_call_trials.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.soak import amount, figure, seed
 pytestmark = pytest.mark.soak
 
 ONCE = pytest.mark.once
-PROGRAM = "tests/live/programs/sweep.py"
+PROGRAM = "tests/live/programs/differing_call_trials.py"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_good_calls_are_left_alone(
 ) -> None:
     calls = amount(sample, whole)
     result = live(
-        threads, "tests/live/programs/good_calls.py", nodes=nodes,
+        threads, "tests/live/programs/no_false_alarm.py", nodes=nodes,
         args=[str(calls), str(seed())], timeout=amount(60, 1500),
     )  # fmt: skip
     assert f"done: {calls}" in result.stdout

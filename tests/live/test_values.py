@@ -35,7 +35,7 @@ def test_every_form(live: Callable[..., Any], threads: int, nodes: str | None, c
 
 @pytest.mark.parametrize("nodes", [None, "2,1"])
 def test_rare_kinds(live: Callable[..., Any], nodes: str | None) -> None:
-    result = live(3, f"{PROGRAMS}/kinds.py", nodes=nodes)
+    result = live(3, f"{PROGRAMS}/unusual_dtypes.py", nodes=nodes)
     assert result.stdout.count("done") == 3
 
 

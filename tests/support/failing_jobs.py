@@ -31,7 +31,7 @@ from xupc.cli.processes import kill_tagged
 
 __all__ = ["End", "Started", "bring_about", "started"]
 
-PROGRAM = "tests/live/programs/trouble.py"
+PROGRAM = "tests/live/programs/thread_failures.py"
 ALL_GONE = 5.0  # seconds after the blow
 TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
 
@@ -78,7 +78,7 @@ def bring_about(
     env: Mapping[str, str | None] | None = None,
     timeout: float = 40.0,
 ) -> End:
-    """Run a scenario of programs/trouble.py; it must end by itself, with nothing left in time."""
+    """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time."""
     result = launch(
         n, PROGRAM, nodes=nodes, env=env, timeout=timeout, args=[scenario, str(victim), *options],
         via=via, grace=1.0,
@@ -119,7 +119,7 @@ class Started:
 def started(
     scenario: str, victim: int, *, up: int, via: str = "mpiexec", n: int = 4
 ) -> Iterator[Started]:
-    """Start a scenario of programs/trouble.py and wait until `up` threads have said "up"."""
+    """Start a scenario of thread_failures.py and wait until `up` threads have printed "up"."""
     tag = f"started-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag}
     environment["PYTHONPATH"] = import_path(PROJECT)

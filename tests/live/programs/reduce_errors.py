@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from reducing import FORMS
+from reduction_cases import FORMS
 from support.checked_calls import ALGORITHMS, SYNC, Usable, done, raises
 
 import xupc

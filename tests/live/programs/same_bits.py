@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 from mpi4py import MPI
-from reducing import FORMS, PAIRS, Array, Case, Memory, layout, pairs
+from reduction_cases import FORMS, PAIRS, Array, Case, Memory, layout, pairs
 from support.checked_calls import ALGORITHMS, POISON
 
 import xupc

@@ -1,6 +1,6 @@
 """Hosts that leave a long call and are in the next one while others are still in it: no mismatch.
 
-    ahead.py ROUNDS
+    hosts_run_ahead.py ROUNDS
 """
 
 from __future__ import annotations

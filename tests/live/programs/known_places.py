@@ -1,6 +1,6 @@
 """Threads in known places, for test_hang_report.
 
-    where.py WAY..
+    known_places.py WAY..
 
 Thread i does what the i-th way says. Each prints ``pid THREAD PID`` first.
 """

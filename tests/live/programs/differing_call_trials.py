@@ -1,4 +1,4 @@
-"""Calls in which one thread is odd, drawn from the table in odd_calls.py: all must hear of it.
+"""Calls in which one thread differs, from the table in differing_calls.py: all get an error.
 
 Argument, JSON: seed, count (0: all that there are), part ([k, n]: every n-th of them from the k-th
 on), odd (which threads), show. A trial: one thread makes another call than all others, and
@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from differing_calls import FORMS, Form, Odd, Shelf
 from mpi4py import MPI
-from odd_calls import FORMS, Form, Odd, Shelf
 from support.checked_calls import group
 
 import xupc

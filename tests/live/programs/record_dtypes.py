@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from reducing import first_of
+from reduction_cases import first_of
 from support.checked_calls import ALGORITHMS, done, raises
 
 import xupc

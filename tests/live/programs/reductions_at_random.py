@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from reducing import (
+from reduction_cases import (
     FORMS,
     FUNCTIONS,
     OTHER_TYPES,

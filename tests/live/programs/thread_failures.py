@@ -1,6 +1,6 @@
 """Ends of threads and what the others do meanwhile, for test_death, test_hang, test_interrupt.
 
-    trouble.py SCENARIO VICTIM [OPTION..]
+    thread_failures.py SCENARIO VICTIM [OPTION..]
 
 Prints ``victim THREAD PID HOST`` and, right before it strikes, ``struck MONOTONIC_TIME``.
 """
