@@ -13,10 +13,21 @@ import re
 import signal
 import socket
 import sys
-import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+from support.handshakes import (
+    await_death,
+    await_end_of_calls,
+    await_interrupt,
+    await_others,
+    await_wait,
+    control,
+    kill_when,
+    mates,
+)
 
 import xupc
 from xupc import runtime
@@ -31,14 +42,19 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def strike(number: int, after: float = 0.0) -> None:
-    """Send this process a signal, later, from a thread of its own."""
+def say_when() -> None:
+    """Print when the victim's end comes."""
+    say("struck", time.monotonic())
 
-    def now() -> None:
-        say("struck", time.monotonic())
-        os.kill(os.getpid(), number)
 
-    threading.Timer(after, now).start()
+def strike(number: int, ready: Callable[[], None] = await_others) -> None:
+    """Send this process a signal from a thread of its own, when the others wait."""
+    kill_when(ready, number, say_when)
+
+
+def own_wait(*without: int) -> None:
+    """Wait until this thread waits, and all others but those."""
+    await_wait([control().index, *mates(*without)])
 
 
 def compute(how: str, seconds: float = LATE) -> None:
@@ -91,24 +107,24 @@ match scenario:
     case "waits":  # the victim dies in a wait, like most others; one computes
         late = (VICTIM + 1) % THREADS
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL, partial(own_wait, late))
         if late == ME:
-            compute("sleep", 0.6)  # it dies while this one is on its way
+            await_death(VICTIM)  # while this one is on its way
         xupc.all_broadcast(dst, src, 256)
         xupc.barrier()
     case "computes":  # the victim dies while it computes, the others wait
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL)
             compute(options[0])
         xupc.all_gather(dst, src, 256 // THREADS)
         xupc.barrier()
     case "unnoticed":  # the others compute, each in its way
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL, await_end_of_calls)
         compute(("sleep", "numpy", "python")[ME % 3])
     case "allocates":  # the victim dies somewhere in all_alloc
-        if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+        if IS_VICTIM:  # at any moment: what it does at just this time is another thing each time
+            strike(signal.SIGKILL, partial(time.sleep, 0.3))
         size = 4096
         while True:
             a = xupc.all_alloc(size * THREADS, np.uint8, "*")
@@ -116,28 +132,30 @@ match scenario:
             size = size * 2 if size < 1 << 22 else 4096
     case "exits":  # without a word
         if IS_VICTIM:
-            time.sleep(0.3)
-            say("struck", time.monotonic())
+            await_others()
+            say_when()
             os._exit(5)
         xupc.barrier()
     case "segfault":
         if IS_VICTIM:
-            strike(signal.SIGSEGV, 0.3)
+            strike(signal.SIGSEGV)
             compute("sleep")
         xupc.barrier()
     case "raises":
         if IS_VICTIM:
-            time.sleep(0.3)
-            say("struck", time.monotonic())
+            await_others()
+            say_when()
             raise RuntimeError("the program's own mistake")
         xupc.all_broadcast(dst, src, 256)
     case "leaves":  # sys.exit while the others are in a collective
         if IS_VICTIM:
-            time.sleep(0.3)
-            say("struck", time.monotonic())
+            await_others()
+            say_when()
             sys.exit(4)
         xupc.all_broadcast(dst, src, 256)
     case "a handler raises":  # an exception of the program's own, out of a wait, and is caught
+
+        from mpi4py import MPI
 
         def handler(*_: object) -> None:
             raise TimeoutError("the program's own")
@@ -151,12 +169,12 @@ match scenario:
             "split": lambda: xupc.init().split(0),
             "node_array": lambda: xupc.node_array(8, np.uint8),
         }
-        calls[options[0]]()  # what a first call imports and plans may take longer than the timer
+        calls[options[0]]()  # what a first call imports and plans, none interrupts
         signal.signal(signal.SIGALRM, handler)
         if IS_VICTIM:
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            kill_when(partial(await_wait, [control().index]), signal.SIGALRM, lambda: None)
         else:
-            time.sleep(1)
+            await_interrupt(VICTIM)
         try:
             calls[options[0]]()
         except (TimeoutError, xupc.XupcError) as e:
@@ -164,7 +182,8 @@ match scenario:
         if IS_VICTIM:
             del private
             mine = np.full(400_000, 5.0)
-            time.sleep(1.5)
+        MPI.COMM_WORLD.Barrier()  # the others' call is over, whatever it would have written
+        if IS_VICTIM:
             say("untouched", bool((mine == 5).all()))
         try:
             xupc.barrier()
@@ -172,7 +191,7 @@ match scenario:
             say(f"then: {e}")
     case "catches":  # a survivor goes on after the error
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL)
         try:
             xupc.barrier() if not IS_VICTIM else compute("sleep")
         except xupc.DeadThreadError:
@@ -194,7 +213,7 @@ match scenario:
         try:
             xupc.barrier()
         finally:  # it takes its time first, for the death that an error of MPI may come from
-            say("struck", time.monotonic())
+            say_when()
     case "idles":  # nothing happens; somebody else ends the launcher
         say("up")
         if ME % 2:
@@ -207,14 +226,14 @@ match scenario:
         xupc.barrier()
     case "posts":  # the victim dies while the others wait for a posted call
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL)
             compute("numpy")
         handles = [xupc.all_broadcast(dst, src, 256, xupc.ASYNC) for _ in range(3)]
         handles[1].wait()
     case "on a team":  # the victim dies, all others wait on teams, one of them without it
         part = xupc.init().split(ME % 2)
         if IS_VICTIM:
-            strike(signal.SIGKILL, 0.3)
+            strike(signal.SIGKILL)
             compute("numpy")
         part.barrier()
         xupc.barrier()
@@ -254,16 +273,18 @@ match scenario:
                 compute("sleep")
     case "stops":  # SIGSTOP is no death
         if IS_VICTIM:
-            say("struck", time.monotonic())
+            say_when()
             os.kill(os.getpid(), signal.SIGSTOP)
         xupc.barrier()
     case "is interrupted":  # in a wait: thread VICTIM gets SIGINT, another never comes
         signal.signal(signal.SIGINT, signal.default_int_handler)
         absent = (VICTIM + THREADS // 2) % THREADS
+        # in memget only the two threads of the other node ask for that thread's memory
+        without = [absent, *range(THREADS // 2, THREADS)] if options[0] == "memget" else [absent]
         if absent == ME:
             compute("C" if options[0] == "memget" else "sleep")
         if IS_VICTIM:
-            strike(signal.SIGINT, 0.5)
+            strike(signal.SIGINT, partial(own_wait, *without))
         try:
             match options[0]:
                 case "barrier":
