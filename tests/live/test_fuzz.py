@@ -20,10 +20,10 @@ ONCE = pytest.mark.once
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
-        pytest.param(1, None, 2000, 40_000, marks=ONCE),
-        (2, None, 1200, 20_000),
-        pytest.param(3, None, 600, 10_000, marks=ONCE),
-        pytest.param(3, "2,1", 300, 6_000, marks=ONCE),
+        pytest.param(1, None, 800, 40_000, marks=ONCE),
+        (2, None, 500, 20_000),
+        pytest.param(3, None, 250, 10_000, marks=ONCE),
+        pytest.param(3, "2,1", 120, 6_000, marks=ONCE),
     ],
 )
 def test_only_documented_errors(

@@ -325,7 +325,7 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     program = tmp_path / "busy.py"
     program.write_text(textwrap.dedent(BUSY))
-    answered, unheard, seen = amount(100, 1000), amount(300, 5000), 0
+    answered, unheard, seen = amount(40, 1000), amount(100, 5000), 0
     with running([str(stop), "", ""], nodes, str(program)) as running_job:
         assert running_job.launcher.poll() is None, running_job.text()
         (job,) = choose(jobs(), running_job.tag)

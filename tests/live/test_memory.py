@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE
+from support.soak import amount
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
@@ -69,6 +70,7 @@ def test_accesses_against_numpy(live: Callable[..., Any], threads: int, nodes: s
     assert "done: " in result.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "cycles"),
     [pytest.param(2, None, 500, marks=ONCE), (3, None, 200), (3, "2,1", 100)],
@@ -76,7 +78,7 @@ def test_accesses_against_numpy(live: Callable[..., Any], threads: int, nodes: s
 def test_nothing_grows(
     live: Callable[..., Any], threads: int, nodes: str | None, cycles: int
 ) -> None:
-    count = 100 if SLOW_ENGINE else cycles
+    count = 100 if SLOW_ENGINE else min(cycles, amount(150, cycles))
     args = [str(count), "memory"]
     result = live(
         threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=args, timeout=90 + count / 5,

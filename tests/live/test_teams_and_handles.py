@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE, mpi_family
+from support.soak import amount, sampled
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -24,13 +26,14 @@ ONCE = pytest.mark.once
     ],
 )
 def test_random_teams(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    rounds = [2, 3] if SLOW_ENGINE else [5, 8]
+    rounds = [2, 3] if SLOW_ENGINE else [amount(3, 5), amount(5, 8)]
     result = live(
         threads, f"{PROGRAMS}/teams.py", nodes=nodes, args=[json.dumps(rounds)], timeout=90
     )
     assert result.stdout.count("done, seed") == threads
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -41,7 +44,7 @@ def test_random_teams(live: Callable[..., Any], threads: int, nodes: str | None)
     ],
 )
 def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    rounds = 4 if SLOW_ENGINE else 15
+    rounds = 4 if SLOW_ENGINE else sampled(15, 2)
     result = live(
         threads, f"{PROGRAMS}/handles.py", nodes=nodes, args=[json.dumps(rounds)], timeout=90
     )

@@ -22,8 +22,8 @@ PROGRAM = "tests/live/programs/differing_call_trials.py"
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample"),
     [
-        (4, None, 250),
-        pytest.param(2, None, 100, marks=ONCE),
+        (4, None, 150),
+        pytest.param(2, None, 60, marks=ONCE),
         pytest.param(4, "3,1", 60, marks=ONCE),
         (4, "cyclic:2", 40),
         pytest.param(5, "2,1,2", 30, marks=ONCE),
@@ -67,7 +67,7 @@ def test_calls_on_different_teams_wait_in_a_circle(
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
-        pytest.param(2, None, 10_000, 1_000_000, marks=ONCE),
+        pytest.param(2, None, 2_000, 1_000_000, marks=ONCE),
         pytest.param(4, "3,1", 300, 30_000, marks=ONCE),
     ],
 )

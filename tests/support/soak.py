@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-__all__ = ["FIGURES", "amount", "figure", "part", "seed"]
+__all__ = ["FIGURES", "amount", "figure", "part", "sampled", "seed"]
 
 Trial = TypeVar("Trial")
 
@@ -25,6 +25,11 @@ _SEED = int(os.environ.get("XUPC_TEST_SEED") or (random.randrange(1 << 31) if WH
 def amount(sample: int, whole: int) -> int:
     """Return how many trials to make: `sample`, or `whole` under scripts/soak."""
     return whole if WHOLE else sample
+
+
+def sampled(whole: int, divisor: int) -> int:
+    """Return how many random cases to try: a fraction, or all of them under scripts/soak."""
+    return whole if WHOLE else max(1, whole // divisor)
 
 
 def part(trials: Sequence[Trial]) -> Sequence[Trial]:
