@@ -97,3 +97,30 @@ def test_a_program_whose_time_is_up_shows_its_stacks(jobs: Pool) -> None:
     assert result.stdout.count("waits") == 2, result.report()
     assert result.stacks.count("in waits_here") == 2, result.report()
     assert jobs.launch(2, PLAIN).clean
+
+
+WRITES_BEHIND = """
+    import sys
+    import numpy as np, xupc
+    from xupc.runtime import init
+
+    team = init()
+    heap = team.job.heap
+    A = xupc.all_alloc(5 * team.size, np.uint8, 5)
+    p = xupc.alloc(70)
+    offset, nbytes = {"A": (A.allocation.offset, 5), "p": (p.allocation.offset, 70)}[sys.argv[1]]
+    s = heap.segment_of(offset)
+    s.segment.array[heap.local * s.size + offset - s.start + nbytes + 9] = 1
+    if sys.argv[2] == "freed":
+        xupc.all_free(A)
+        xupc.free(p)
+"""
+
+
+@pytest.mark.parametrize("what", ["A", "p"])
+@pytest.mark.parametrize("when", ["freed", "finalized"])
+def test_bytes_behind_an_allocation_are_looked_at(jobs: Pool, what: str, when: str) -> None:
+    result = jobs.launch(2, WRITES_BEHIND, args=[what, when])
+    assert result.returncode == 0, result.report()
+    said = [text for text in result.leftovers if "were written to" in text]
+    assert len(said) == 2, result.report()

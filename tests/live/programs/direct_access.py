@@ -26,7 +26,9 @@ def array(n, secret):
     if fd < 0:
         return None
     os.ftruncate(fd, 8 * n)
-    return np.frombuffer(mmap.mmap(fd, 8 * n), np.float64)
+    mapped = mmap.mmap(fd, 8 * n)
+    os.close(fd)
+    return np.frombuffer(mapped, np.float64)
 
 
 def main():
