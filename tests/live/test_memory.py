@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE
-from support.soak import amount
+from support.soak import WHOLE, amount
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
+WHOLE_ONLY = [ONCE, pytest.mark.skipif(
+    not WHOLE, reason="test_memory_trust does the same on several nodes; alone under scripts/soak"
+)]  # fmt: skip
 PLACES = pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -87,9 +90,10 @@ def test_nothing_grows(
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "cycles"),
-    [(2, None, 150), pytest.param(3, "2,1", 60, marks=ONCE)],
+    [(2, None, 150), pytest.param(3, "2,1", 60, marks=WHOLE_ONLY)],
 )
 def test_dropped_teams_are_given_back(
     live: Callable[..., Any], threads: int, nodes: str | None, cycles: int

@@ -20,7 +20,7 @@ GIB = 1 << 30
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
-    [(2, None, 100, 10_000), pytest.param(3, "2,1", 30, 2000, marks=ONCE)],
+    [(2, None, 60, 10_000), pytest.param(3, "2,1", 30, 2000, marks=ONCE)],
 )
 def test_nothing_grows(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int

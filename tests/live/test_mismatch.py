@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE
-from support.soak import sampled
+from support.soak import amount, sampled
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -26,7 +27,7 @@ ONCE = pytest.mark.once
     ],
 )
 def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    times = "1" if nodes or SLOW_ENGINE else "3"
+    times = "1" if nodes or SLOW_ENGINE else str(amount(1, 3))
     result = live(threads, f"{PROGRAMS}/mismatch.py", nodes=nodes, args=[times], timeout=120)
     assert "done: " in result.stdout
 

@@ -60,7 +60,7 @@ def test_many_of_every_kind(
 def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
     """Whatever the nodes, the engine and the algorithm; of the element-wise forms if asked."""
     found = {}
-    layouts = amount(24, 54)
+    layouts = amount(12, 54)
     for engine, nodes in (
         ("native", None), ("native", "2x2"), ("native", "3,1"),
         ("python", "cyclic:2"),
@@ -91,7 +91,7 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
     ],
 )
 def test_errors(live: Callable[..., Any], threads: int, nodes: str | None, every: int) -> None:
-    rest = ["mismatch,bad,func", str(3 if SLOW_ENGINE else every * amount(2, 1))]
+    rest = ["mismatch,bad,func", str(3 if SLOW_ENGINE else every * amount(3, 1))]
     result = live(threads, f"{PROGRAMS}/reduce_errors.py", nodes=nodes, args=rest, timeout=200)
     assert "done: " in result.stdout
 
