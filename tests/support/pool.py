@@ -110,7 +110,8 @@ class _Job:
 
     def _accept(self, listener: socket.socket) -> None:
         """Wait until all ranks have said who they are; in the order of their numbers."""
-        deadline, came = time.monotonic() + START, {}
+        deadline = time.monotonic() + START
+        came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)
         while len(came) < self.threads:
             if self.outcome is not None or time.monotonic() > deadline:

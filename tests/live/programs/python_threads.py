@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from support.checked_calls import raises
+from support.handshakes import await_wait, control, kill_when
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError
@@ -74,6 +75,10 @@ def refused() -> None:
         second(inside, *calls)
 
 
+def await_own_wait() -> None:
+    await_wait([control().index])
+
+
 def nested() -> None:
     """A handler within a call makes another one: refused, and the call goes on."""
     found = []
@@ -85,7 +90,7 @@ def nested() -> None:
 
     if xupc.MYTHREAD == 1:
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        kill_when(await_own_wait, signal.SIGALRM, lambda: None)
     else:
         while flag[1] < 1:
             time.sleep(1e-3)

@@ -18,6 +18,13 @@ import numpy as np
 how, *rest = sys.argv[1:]
 mpi4py.rc.initialize = not how.startswith("late MPI")
 
+from support.handshakes import (  # noqa: E402
+    await_interrupt,
+    await_wait,
+    control,
+    kill_when,
+)
+
 import xupc  # noqa: E402
 
 VALUES: dict[str, Any] = {"3": 3, "300": 300, "256": 256, "-1": -1, "text": "a text", "None": None}
@@ -112,9 +119,10 @@ match how:
     case "handler":
         if on_one():
             signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            own = control()
+            kill_when(lambda: await_wait([own.index]), signal.SIGALRM, lambda: None)
         else:
-            time.sleep(1)
+            await_interrupt(1)
         xupc.barrier()
     case "caught":
         try:
