@@ -229,7 +229,7 @@ class Pool:
         variables = job.changes({**({} if nodes is None else {"XUPC_NODES": nodes}), **(env or {})})
         with tempfile.TemporaryDirectory(prefix="xupc-test-") as name:
             folder = Path(name)
-            file = program_file(program, folder)
+            file = program_file(program)
             words = [str(file), *map(str, args)]
             return self._run(job, words, variables, timeout, folder, grace)
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 from host_names import host_id
@@ -55,5 +56,7 @@ def stubborn() -> None:
     time.sleep(1000)
 
 
-CASES = {"places": places, "transfer": transfer, "status": status, "stubborn": stubborn}
+CASES: dict[str, Callable[..., None]] = {
+    "places": places, "transfer": transfer, "status": status, "stubborn": stubborn,
+}
 CASES[sys.argv[1]](*sys.argv[2:])

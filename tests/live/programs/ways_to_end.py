@@ -9,7 +9,6 @@ import atexit
 import signal
 import sys
 import threading
-import time
 from typing import Any
 
 import mpi4py
@@ -24,6 +23,7 @@ from support.handshakes import (  # noqa: E402
     control,
     kill_when,
 )
+from support.polling import until  # noqa: E402
 
 import xupc  # noqa: E402
 
@@ -137,8 +137,7 @@ match how:
     case "daemon":
         if on_one():
             threading.Thread(target=xupc.barrier, daemon=True).start()
-            while team.job.callers._execution() is None:
-                time.sleep(1e-3)
+            until(lambda: team.job.callers._execution() is not None, "the thread is in the barrier")
     case "MPI.Finalize" | "MPI.Finalize on one" | "MPI.Finalize in with":
         from mpi4py import MPI
 
