@@ -16,7 +16,6 @@ import pytest
 
 from xupc.cli import batch, launcher, local_threads, mpi
 from xupc.cli.launcher import (
-    SESSIONS,
     Failure,
     Outcome,
     describe_status,
@@ -298,13 +297,13 @@ def test_launchers_that_were_killed_leave_nothing_in_the_way(
     """Open MPI's keeps files by process id, and does not start if such a file is there already."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     seen = tmp_path / "seen"
-    assert run("leaves_a_session_file", SESSIONS, str(tmp_path), str(seen)).status == 137
+    assert run("leaves_a_session_file", str(tmp_path), str(seen)).status == 137
     assert not Path(seen.read_text()).exists()
 
 
 def test_a_place_for_sessions_of_the_users_own_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRTE_MCA_prte_tmpdir_base", "/tmp")
-    assert run("lacks", SESSIONS).status == 0
+    assert run("has_no_place_for_sessions").status == 0
 
 
 def test_the_program_has_ordinary_signals() -> None:

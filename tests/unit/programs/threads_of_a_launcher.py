@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from xupc.cli.launcher import SESSIONS
+
 
 def well() -> None: ...
 
@@ -20,9 +22,9 @@ def crashes() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def leaves_a_session_file(variable: str, above: str, seen: str) -> None:
+def leaves_a_session_file(above: str, seen: str) -> None:
     """Leave a file where the launcher keeps its sessions, write the place, and be killed."""
-    place = Path(os.environ[variable])
+    place = Path(os.environ[SESSIONS])
     assert place.parent == Path(above)
     assert not list(place.iterdir())
     (place / "left").touch()
@@ -30,8 +32,8 @@ def leaves_a_session_file(variable: str, above: str, seen: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def lacks(variable: str) -> None:
-    assert variable not in os.environ
+def has_no_place_for_sessions() -> None:
+    assert SESSIONS not in os.environ
 
 
 def has_ordinary_signals() -> None:
@@ -51,7 +53,7 @@ def leaves_a_child() -> None:
 
 
 CASES = {f.__name__: f for f in (
-    well, fails, crashes, leaves_a_session_file, lacks, has_ordinary_signals, sleeps,
-    leaves_a_child,
+    well, fails, crashes, leaves_a_session_file, has_no_place_for_sessions,
+    has_ordinary_signals, sleeps, leaves_a_child,
 )}  # fmt: skip
 CASES[sys.argv[1]](*sys.argv[2:])
