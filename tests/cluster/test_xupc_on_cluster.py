@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 from support.death_trials import BEFORE_MPI, Death, trials
 from support.launch import import_path, shared_files
+from support.polling import until
 from support.soak import amount, figure, seed
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
 from xupc.cli.mpi import identify
+from xupc.engine.control import Control
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "live" / "programs"
@@ -155,10 +157,7 @@ def test_a_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
 
 
 def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
-    program = "import xupc; xupc.init(heap_size='100MB')"
-    path = import_path(PROJECT)
-    words = ["python", "-c", program]
-    done = cramped.run(None, words, hosts=[2, 1], python=mpi_python, env={"PYTHONPATH": path})
+    done = run(cramped, mpi_python, [2, 1], "too_large_a_heap.py")
     assert done.returncode != 0
     assert "HeapError: init: heap_size: 100000000 bytes" in done.stderr, output(done)
 
@@ -244,14 +243,14 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
         job = pool.submit(
             run, cluster, python, HOSTS, "known_places.py", *ways, env={JOB_TAG: tag}, timeout=50
         )
-        pids = _started(tag, len(ways), job)
+        pids = _started(tag, ways, job)
         try:
             os.kill(pids[3], signal.SIGUSR2)
             asked = subprocess.run(
                 [sys.executable, "-m", "xupc", "hang-report", tag], cwd=PROJECT, text=True,
                 capture_output=True, timeout=30, check=False,
             )  # fmt: skip
-            time.sleep(3)
+            _await_report(tag, pids[3])
             os.kill(pids[4], signal.SIGSTOP)  # whose guard speaks for its host
             began = time.monotonic()
             silent = subprocess.run(
@@ -276,17 +275,31 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
     assert re.search(r"^  0-1, 3: all_gather", silent.stdout, re.MULTILINE), silent.stdout
 
 
-def _started(tag: str, threads: int, job: Future[Any]) -> dict[int, int]:
+def _await_report(tag: str, pid: int) -> None:
+    """Wait until the machine of a process that got SIGUSR2 has printed its report."""
+    (job,) = [each for each in jobs() if each.tag == tag]
+    (control,) = [c for c in job.machines if pid in [c.who(i)[0] for i in range(c.threads)]]
+    until(lambda: control.printed, f"the report of process {pid}")
+
+
+def _at_its_place(control: Control, index: int, way: str) -> bool:
+    """Whether a thread waits in its gather, or has ended the calls before its other work."""
+    calls = control.calls_of(index)
+    if way == "gather":
+        return control.waits(index) and calls[-1].op == 7
+    return bool(calls) and calls[-1].op == 6 and calls[-1].ended > 0
+
+
+def _started(tag: str, ways: list[str], job: Future[Any]) -> dict[int, int]:
     """The process ids of a job's threads, when all are where they stay."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline and not job.done():
         found = [each for each in jobs() if each.tag == tag]
         controls = found[0].machines if found else []
         pids = {c.who(i)[1]: c.who(i)[0] for c in controls for i in range(c.threads)}
-        if len(pids) == threads and all(
-            c.calls_of(i) and c.calls_of(i)[-1].op >= 6 for c in controls for i in range(c.threads)
+        if len(pids) == len(ways) and all(
+            _at_its_place(c, i, ways[c.who(i)[1]]) for c in controls for i in range(c.threads)
         ):
-            time.sleep(1)
             return pids
         time.sleep(0.1)
     raise AssertionError("the job has not started")

@@ -38,9 +38,11 @@ def test_inside(
 ) -> None:
     """Without errors, but where the job is to break."""
     expect = None if what == "waited_again" else 0
+    own = what == "each_others_memory"  # it chooses MPI's thread level
     result = live(
-        threads, PROGRAM, nodes=nodes, args=[what, str(tmp_path)], expect=expect, timeout=60
-    )
+        threads, PROGRAM, nodes=nodes, args=[what, str(tmp_path)], expect=expect, timeout=60,
+        own_job=own,
+    )  # fmt: skip
     assert result.stdout.count("done") == threads, result.report()
 
 

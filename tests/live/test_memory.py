@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.launch import SLOW_ENGINE
+from support.launch import PROJECT, SLOW_ENGINE
 from support.soak import WHOLE, amount
 
 PROGRAMS = "tests/live/programs"
+EXITS = f"{PROGRAMS}/exits_inside_with.py"
 ONCE = pytest.mark.once
 WHOLE_ONLY = [ONCE, pytest.mark.skipif(
     not WHOLE, reason="test_memory_trust does the same on several nodes; alone under scripts/soak"
@@ -42,27 +43,17 @@ def test_start_and_end(live: Callable[..., Any], threads: int, nodes: str | None
     assert result.stdout.count("ended: ") == threads
 
 
-LEAVES = """
-    import sys, time, xupc
-    with xupc.init() as team:
-        if team.rank == 0:
-            time.sleep(0.5)
-            print("late but not lost", flush=True)
-        sys.exit(*map(int, sys.argv[1:]))
-"""
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("status", [(), ("0",)])
 def test_a_good_exit_inside_with_waits_for_all(live: Callable[..., Any], status: Any) -> None:
-    result = live(3, LEAVES, args=status)
+    result = live(3, EXITS, args=status)
     assert "late but not lost" in result.stdout
     assert not result.stderr
 
 
 @pytest.mark.once
 def test_a_bad_exit_inside_with_ends_the_job(live: Callable[..., Any]) -> None:
-    live(3, LEAVES, args=["3"], expect=3, via="xupc run")
+    live(3, EXITS, args=["3"], expect=3, via="xupc run")
 
 
 @PLACES
@@ -110,15 +101,9 @@ def test_dropped_teams_are_given_back(
 @pytest.mark.once
 def test_importing_is_light() -> None:
     """No MPI, and nothing slower than numpy: the modules that come with it are few."""
-    program = """if True:
-        import sys
-        import numpy
-        before = set(sys.modules)
-        import xupc
-        new = {name.partition(".")[0] for name in set(sys.modules) - before}
-        print(*sorted(new & {"mpi4py", "click", "matplotlib", "psutil", "hypothesis", "jinja2"}))
-    """
+    program = "tests/live/programs/modules_of_an_import.py"
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+        [sys.executable, program], capture_output=True, text=True, check=True, timeout=60,
+        cwd=PROJECT,
+    )  # fmt: skip
     assert run.stdout.split() == []

@@ -75,35 +75,7 @@ def test_calls_that_differ_on_a_dropped_team(
 def test_no_more_communicators(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
-    program = """
-        import xupc
-        from mpi4py import MPI
-
-        team = xupc.init()
-        taken = []
-        try:
-            while True:
-                taken.append(MPI.COMM_WORLD.Dup())
-        except MPI.Exception:
-            pass
-        for free in (0, 1, 2):  # of the three that a team on several nodes takes
-            try:
-                teams = []
-                while True:
-                    teams.append(team.split(0))
-            except xupc.XupcError as e:
-                assert "split: MPI refuses" in str(e), e
-                print("refused", len(teams), flush=True)
-            for each in teams:
-                each.free()
-            taken.pop().Free()
-        while len(taken) > 2000:
-            taken.pop().Free()
-        part = team.split(0)
-        assert xupc.allv_reduce_all(1, xupc.ADD, team=part) == xupc.THREADS
-        part.free()
-        print("done", flush=True)
-    """
+    program = f"{PROGRAMS}/communicators_run_out.py"
     result = live(threads, program, nodes=nodes, timeout=90, own_job=True)
     assert result.stdout.count("done") == threads, result.report()
     enough = 1 if nodes is None else 3

@@ -43,16 +43,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(part: int) -> None:
 
 @pytest.mark.once
 def test_leaving_from_a_signal_s_handler_inside_a_call_is_told() -> None:
-    program = """
-        import os, signal, sys, threading, time, xupc
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-        team = xupc.init()
-        if team.rank == 1:
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        if team.rank == 0:
-            time.sleep(1)
-        xupc.barrier()
-    """
+    program = "tests/live/programs/exit_in_signal_handler.py"
     result = launch(3, program, via="xupc run")
     assert result.clean, result.report()
     assert result.returncode != 0

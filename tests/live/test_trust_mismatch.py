@@ -49,14 +49,7 @@ def test_every_difference_is_found(
 def test_calls_on_different_teams_wait_in_a_circle(
     live: Callable[..., Any], nodes: str | None
 ) -> None:
-    program = """
-        import xupc
-        team = xupc.init()
-        other = team.split(0)
-        A = xupc.all_alloc(64 * team.size, "u1", 64)
-        B = xupc.all_alloc(64 * team.size, "u1", 64)
-        xupc.all_broadcast(B, A, 8, team=other if team.rank == 1 else team)
-    """
+    program = "tests/live/programs/calls_on_different_teams.py"
     result = live(3, program, nodes=nodes, expect="failure", via="xupc run")
     said = result.stderr.count("HangError: threads wait for each other: ")
     said += result.stderr.count("HangError: thread ")

@@ -49,7 +49,7 @@ def rule(nodes: list[list[int]]) -> Rule:
             blocks = MOVED.get(collective, lambda t: t)(threads) / threads
             times = {"MULTICORE": 1.1, "xupc": 1.1, "mpi4py": 1.4}.get(name, 0.8 * len(nodes[0]))
             wire = 30_000 + times * nbytes * blocks * len(nodes[0]) / 0.118
-        return start * wide + rate * total / min(threads, 4) + wire
+        return float(start * wide + rate * total / min(threads, 4) + wire)
 
     return typical
 

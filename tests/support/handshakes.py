@@ -7,36 +7,18 @@ has been interrupted or has ended. Each function raises `TimeoutError` after a t
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from threading import Thread
+
+from support.polling import until
 
 from xupc import runtime
 from xupc.engine.control import INTERRUPTED, Control
 
 __all__ = [
-    "await_call", "await_death", "await_end_of_calls", "await_file", "await_interrupt",
-    "await_others", "await_wait", "kill_when", "mates", "until",
+    "await_call", "await_death", "await_end_of_calls", "await_interrupt",
+    "await_others", "await_wait", "control", "index_of", "kill_when", "mates", "meet",
 ]  # fmt: skip
-
-PATIENCE = 30.0  # seconds
-POLL = 0.005  # seconds between two looks
-
-
-def until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {patience:g} s: {what}")
-        time.sleep(POLL)
-
-
-def await_file(path: Path | str) -> None:
-    """Wait until a file exists."""
-    until(lambda: os.path.exists(path), f"{path} exists")
-
 
 def control() -> Control:
     """Return the control segment of this thread's machine."""
@@ -100,6 +82,13 @@ def await_death(thread: int) -> None:
     """Wait until a thread of this machine has ended: its lock is free."""
     own, index = control(), index_of(thread)
     until(lambda: own.process_of(index) is None, f"{thread} has ended")
+
+
+def meet() -> None:
+    """Wait for all threads of the job in a barrier of MPI's, of which xupc knows nothing."""
+    from mpi4py import MPI  # not before init, which starts MPI in its own way
+
+    MPI.COMM_WORLD.Barrier()
 
 
 def kill_when(ready: Callable[[], None], number: int, say: Callable[[], None]) -> None:

@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -155,7 +154,7 @@ def launch(
     n : int
         Number of threads.
     program : str or Path
-        A file (a Path, or a str that ends in ".py"), or Python code, which may be indented.
+        A file; a relative path begins at the project. Programs of tests are in programs/.
     nodes : str, optional
         ``XUPC_NODES``, or ``--nodes`` of `xupc run`.
     env : mapping, optional
@@ -178,7 +177,7 @@ def launch(
     environment = _environment(mpi.family, tag, timeout, env)
     with tempfile.TemporaryDirectory(prefix="xupc-test-") as directory:
         environment["XUPC_TEST_STACKS"] = directory
-        file = program_file(program, Path(directory))
+        file = program_file(program)
         threads = [python, str(file), *args]
         if via == "mpiexec":
             if nodes is not None:
@@ -229,12 +228,11 @@ def import_path(*folders: Path, inherited: str | None = None) -> str:
     return os.pathsep.join(filter(None, [*map(str, folders), str(PROJECT / "tests"), inherited]))
 
 
-def program_file(program: str | Path, directory: Path) -> Path:
-    """Return the file of a program; one that is given as text is written into the directory."""
-    if isinstance(program, Path) or program.endswith(".py"):
-        return PROJECT / program
-    file = directory / "program.py"
-    file.write_text(textwrap.dedent(program), encoding="utf-8")
+def program_file(program: str | Path) -> Path:
+    """Return the file of a program; ValueError if there is none."""
+    file = PROJECT / program
+    if not file.is_file():
+        raise ValueError(f"launch: program: expected a file, from {PROJECT} on, got {program!r}")
     return file
 
 

@@ -110,7 +110,8 @@ class _Job:
 
     def _accept(self, listener: socket.socket) -> None:
         """Wait until all ranks have said who they are; in the order of their numbers."""
-        deadline, came = time.monotonic() + START, {}
+        deadline = time.monotonic() + START
+        came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)
         while len(came) < self.threads:
             if self.outcome is not None or time.monotonic() > deadline:
@@ -228,7 +229,7 @@ class Pool:
         variables = job.changes({**({} if nodes is None else {"XUPC_NODES": nodes}), **(env or {})})
         with tempfile.TemporaryDirectory(prefix="xupc-test-") as name:
             folder = Path(name)
-            file = program_file(program, folder)
+            file = program_file(program)
             words = [str(file), *map(str, args)]
             return self._run(job, words, variables, timeout, folder, grace)
 

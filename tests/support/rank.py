@@ -129,7 +129,8 @@ class Setting:
         sys.path[:] = self.path
         sys.modules["__main__"] = self.main
         for name in set(sys.modules) - self.modules:
-            file = getattr(sys.modules[name], "__file__", None)
+            module = sys.modules[name]  # a folder of modules has no file, and holds on to them
+            file = getattr(module, "__file__", None) or next(iter(_folders(module)), None)
             if file and _of_a_program(Path(file)):
                 del sys.modules[name]
         self.modules = set(sys.modules)
@@ -146,6 +147,10 @@ def _umask() -> int:
     before = os.umask(0o22)
     os.umask(before)
     return before
+
+
+def _folders(module: types.ModuleType) -> list[str]:
+    return list(getattr(module, "__path__", ()))
 
 
 def _of_a_program(file: Path) -> bool:

@@ -10,34 +10,22 @@ import select
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from support.launch import PROJECT, TEST_TAG, import_path, leftovers, mpi_family, shared_files
+from support.polling import state
 
 from xupc.cli.mpi import clean_environment
 from xupc.cli.processes import kill_tagged
 
-__all__ = ["Running", "Shell", "running", "shell", "state", "wait_until"]
+__all__ = ["PROGRAM", "Running", "Shell", "running", "shell", "state", "wait_until"]
 
 PATIENCE = 60.0  # seconds for what takes one on a machine that is not busy
 
-# What each program of these tests begins with: `note` writes a line that the test can wait for.
-BEGINNING = """
-import os, signal, subprocess, sys, time
-from mpi4py import MPI
-RANK = MPI.COMM_WORLD.rank
-NOTES = os.open(os.environ["XUPC_TEST_NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-def note(*words):
-    os.write(NOTES, (" ".join(map(str, (*words, RANK))) + "\\n").encode())
-def wait_for(name):
-    while not os.path.exists(os.path.join(os.path.dirname(__file__), name)):
-        time.sleep(0.02)
-MPI.COMM_WORLD.Barrier()
-"""
+PROGRAM = str(PROJECT / "tests/live/programs/noting_jobs.py")
 
 
 def wait_until(
@@ -49,14 +37,6 @@ def wait_until(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {patience:g} s: {what() if callable(what) else what}")
         time.sleep(0.02)
-
-
-def state(pid: int) -> str:
-    """Return the letter that /proc shows for a process, "" if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0].strip("ZX")
-    except OSError:
-        return ""
 
 
 class Running:
@@ -84,12 +64,6 @@ class Running:
         found["TMPDIR"] = str(self.folder / "tmp")
         return found
 
-    def program(self, text: str, name: str = "program.py") -> str:
-        """Write a program, after the beginning that they share."""
-        file = self.folder / name
-        file.write_text(BEGINNING + textwrap.dedent(text), encoding="utf-8")
-        return str(file)
-
     def notes(self) -> list[str]:
         """Return the lines that threads have noted, each with the thread's number at its end."""
         with contextlib.suppress(OSError):
@@ -109,12 +83,12 @@ class Running:
         found = [line.split() for line in self.notes() if line.startswith(f"{word} ")]
         return [int(pid) for _, pid, _ in sorted(found, key=lambda words: int(words[2]))]
 
-    def start(self, text: str, *options: str, n: int = 2, **popen: Any) -> None:
-        """Start a program of `n` threads."""
-        command = [sys.executable, "-m", "xupc", "run", "-n", str(n), *options]
+    def start(self, case: str, *arguments: str, n: int = 2, **popen: Any) -> None:
+        """Start a case of programs/noting_jobs.py with `n` threads."""
+        command = [sys.executable, "-m", "xupc", "run", "-n", str(n), PROGRAM, case]
         with (self.folder / "out").open("wb") as out:
             self.process = subprocess.Popen(
-                [*command, self.program(text)],
+                [*command, *arguments],
                 env={**self.environment, **popen.pop("env", {})}, cwd=PROJECT,
                 **{"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out,
                    "start_new_session": True, "preexec_fn": heed_signals, **popen},
@@ -203,14 +177,14 @@ class Shell:
         self.expect(f"done-{mark + 1}\r\n(?:.|\n)*?ready> ")
         return self.screen[began : self.read_to]
 
-    def run(self, text: str, *, n: int = 2, before: str = "", after: str = "") -> None:
-        """Type `xupc run` with a program, words before it and words after it."""
-        self.type(f"{self.words(text, n, before)} {after}".strip())
+    def run(self, case: str, *, n: int = 2, before: str = "", after: str = "") -> None:
+        """Type `xupc run` with a case, words before it and words after it."""
+        self.type(f"{self.words(case, n, before)} {after}".strip())
 
-    def words(self, text: str, n: int = 2, before: str = "") -> str:
-        """Return the command that runs a program."""
-        program = self.job.program(text)
-        return f"{TEST_TAG}={self.job.tag} {before} {sys.executable} -m xupc run -n {n} {program}"
+    def words(self, case: str, n: int = 2, before: str = "") -> str:
+        """Return the command that runs a case of programs/noting_jobs.py."""
+        run = f"{sys.executable} -m xupc run -n {n} {PROGRAM} {case}"
+        return f"{TEST_TAG}={self.job.tag} {before} {run}"
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
 from support.selection import mark_live
@@ -86,3 +87,11 @@ def test_what_may_run_in_the_pool(
 
 def test_seconds_as_a_clock_shows_them() -> None:
     assert [clock(s) for s in (-1, 0, 59.6, 61, 600)] == ["0:00", "0:00", "1:00", "1:01", "10:00"]
+
+
+def test_a_program_is_a_file() -> None:
+    """Text would be seen by no checker of types or style."""
+    assert program_file("tests/live/programs/many_nodes.py").is_file()
+    for text in ("import xupc; xupc.init()", "pass\n", "tests/live/programs/no_such_program.py"):
+        with pytest.raises(ValueError, match="expected a file"):
+            program_file(text)

@@ -16,26 +16,7 @@ from support.checked_calls import Usable, done
 
 import xupc
 
-NOBODY = 65534
-INTRUDER = """if True:
-    import os, sys
-    os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
-    opened = []
-    for path in sys.argv[1:]:
-        for flags in (os.O_RDONLY, os.O_RDWR):
-            try:
-                os.close(os.open(path, flags))
-                opened.append(path)
-            except OSError:
-                pass
-    for path in sys.argv[1:]:
-        try:
-            os.unlink(path)
-            opened.append("unlinked " + path)
-        except OSError:
-            pass
-    print(*opened, sep="\\n")
-"""
+INTRUDER = Path(__file__).with_name("open_of_other_user.py")
 
 
 def files(where: Path) -> list[str]:
@@ -66,7 +47,7 @@ def main() -> None:
     named = [str(p) for p in where.glob("xupc-*")]
     assert named == [], named
     run = subprocess.run(
-        [sys.executable, "-c", INTRUDER.format(nobody=NOBODY), *mine],
+        [sys.executable, str(INTRUDER), *mine],
         capture_output=True, text=True, check=True, timeout=30,
     )  # fmt: skip
     assert run.stdout.split() == [], run.stdout

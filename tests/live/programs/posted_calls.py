@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from support.checked_calls import Within, raises
+from support.handshakes import await_others, meet
+from support.polling import until
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError
@@ -82,7 +84,7 @@ def behind_a_split(world: xupc.Team) -> None:
             for i in range(3)
         ]
         if mine.random() < 0.5:
-            time.sleep(mine.random() * 5e-4)
+            time.sleep(mine.random() * 5e-4)  # another order of calls and messages each time
         if k % 2:
             world.split(0).free()
         else:
@@ -100,13 +102,11 @@ def never_blocks(world: xupc.Team) -> None:
     if world.rank:
         handle = xupc.all_broadcast(dst, src, 8, xupc.ASYNC, team=team)
         back.local[0] = 1
-        time.sleep(1.5)
-        back.local[0] = 2
+        until(lambda: back.local[0] == 2, "the other thread has posted while this one is away")
     else:
-        while not back[1]:
-            time.sleep(0.01)
+        until(lambda: back[1], "the other thread has posted")
         handle = xupc.all_broadcast(dst, src, 16, xupc.ASYNC, team=team)
-        assert back[1] == 1, "posting has waited for a thread that was away"
+        back[1] = 2
     raises(CollectiveMismatchError, ("nbytes",), handle.wait)
 
 
@@ -120,7 +120,7 @@ def free_with_parts(world: xupc.Team) -> None:
         sums = np.zeros(8)
         world.barrier()
         if world.rank == k % world.size:
-            time.sleep(0.1)
+            await_others()  # they cannot free the team before this thread comes
         handles = [
             xupc.allav_reduce_all(sums, np.ones(8), xupc.ADD, flags=xupc.ASYNC, team=team.node)
             for _ in range(2)
@@ -141,12 +141,13 @@ def dropped(world: xupc.Team) -> None:
     dst, _ = arrays(world)
     world.barrier()
     if world.rank:
-        time.sleep(0.5)
+        meet()  # thread 0 has dropped its handle
     handle = xupc.all_scatter(dst, q, BLOCK, xupc.ASYNC | xupc.PULL)
     if world.rank == 0:
         del handle
         gc.collect()
         raises(ValueError, ("all_scatter",), lambda: xupc.free(p))
+        meet()
     else:
         handle.wait()
     world.barrier()
@@ -236,14 +237,14 @@ def dropped_on_a_part(world: xupc.Team) -> None:
         team = world.split(0)
         dst, src = (xupc.all_alloc(8 * team.node.size, "u1", 8, team=team.node) for _ in range(2))
         if k % world.size == world.rank:
-            time.sleep(0.05)
+            await_others()
         handle = xupc.all_broadcast(dst, src, 8, xupc.ASYNC, team=team.node)
         del handle
         team.free()
     plan = xupc.all_broadcast.plan(*arrays_of_world, 8, xupc.ASYNC)
     for k in range(20):
         if k % world.size == world.rank:
-            time.sleep(0.002)
+            time.sleep(0.002)  # so late that others begin without it
         plan()
 
 
@@ -286,7 +287,7 @@ def difference_and_split(world: xupc.Team) -> None:
     team = world.split(0)
     for _ in range(60):
         handle = xupc.all_broadcast(dst, src, 4 if world.rank else 8, xupc.ASYNC)
-        time.sleep(mine.random() * 2e-3)
+        time.sleep(mine.random() * 2e-3)  # another order of messages each time
         other = team.split(0)
         raises(CollectiveMismatchError, ("nbytes",), handle.wait)
         other.free()
@@ -346,7 +347,7 @@ def interrupted(world: xupc.Team) -> None:
     else:
         raises(XupcError, ("thread 0", "interrupted inside split"), lambda: world.split(0))
     print("done", flush=True)
-    time.sleep(1)  # who ends first ends all
+    meet()  # the thread that ends first ends all
     os._exit(0)
 
 

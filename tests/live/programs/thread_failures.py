@@ -27,6 +27,7 @@ from support.handshakes import (
     control,
     kill_when,
     mates,
+    meet,
 )
 
 import xupc
@@ -155,8 +156,6 @@ match scenario:
         xupc.all_broadcast(dst, src, 256)
     case "a handler raises":  # an exception of the program's own, out of a wait, and is caught
 
-        from mpi4py import MPI
-
         def handler(*_: object) -> None:
             raise TimeoutError("the program's own")
 
@@ -182,7 +181,7 @@ match scenario:
         if IS_VICTIM:
             del private
             mine = np.full(400_000, 5.0)
-        MPI.COMM_WORLD.Barrier()  # the others' call is over, whatever it would have written
+        meet()  # the others' call is over, whatever it would have written
         if IS_VICTIM:
             say("untouched", bool((mine == 5).all()))
         try:

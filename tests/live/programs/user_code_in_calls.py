@@ -11,7 +11,6 @@ import gc
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +19,8 @@ from typing import Any
 
 import numpy as np
 from support.checked_calls import Within, raises
+from support.handshakes import await_wait, control, index_of, kill_when, meet
+from support.polling import await_file
 
 import xupc
 from xupc import XupcError
@@ -46,9 +47,7 @@ def flag(name: str) -> None:
 
 def until(name: str) -> None:
     """Wait until they tell it."""
-    limit = time.monotonic() + 20
-    while not (FOLDER / name).exists() and time.monotonic() < limit:
-        time.sleep(1e-3)
+    await_file(FOLDER / name)
 
 
 def finalizers(world: xupc.Team) -> None:
@@ -174,7 +173,6 @@ def each_others_memory(world: xupc.Team) -> None:
         until("e")
         theirs = reduce(first, 0)
         flag("f")
-    time.sleep(0.1)
     while not mine.test():
         pass
     xupc.wait_all([theirs, early, late])
@@ -233,7 +231,7 @@ def where_it_was_posted(world: xupc.Team) -> None:
 
     for k in range(3):  # by whoever comes first
         handle = post()
-        time.sleep(0.02 * k)
+        time.sleep(0.02 * k)  # longer than it takes others, at last, to come to the call
         handle.wait()
     world.barrier()
     called.clear()
@@ -256,7 +254,7 @@ def waited_again(world: xupc.Team) -> None:
 
     world.barrier()
     if world.rank:
-        time.sleep(0.2)
+        await_wait([index_of(0)])  # its function is called in its wait
     flags = xupc.ASYNC
     handle = xupc.all_reduce_all(dst, src, xupc.FUNC, 4 * world.size, func=once, flags=flags)
     raises(XupcError if world.rank else KeyboardInterrupt, (), handle.wait)
@@ -265,7 +263,7 @@ def waited_again(world: xupc.Team) -> None:
         raises(XupcError, ("interrupted",), handle.wait)
     assert len(called) == before
     print("done", flush=True)
-    time.sleep(1)  # who ends first ends all
+    meet()  # the thread that ends first ends all
     os._exit(0)
 
 
@@ -313,22 +311,23 @@ def late_with_warnings_as_errors(world: xupc.Team) -> None:
     guard.WARN_AFTER = 0.2
     world.job.timeout = None
     if world.rank == 1:
-        time.sleep(1)
+        time.sleep(1)  # a wait of the others that is longer than WARN_AFTER
     world.barrier()
     world.barrier()
 
 
 def interrupted_first(world: xupc.Team) -> None:
     """The status is that of the interrupted thread, also if what came of it is told before."""
+    own = control()
     if world.rank == 0:
-        time.sleep(30)
+        time.sleep(30)  # it never comes
     if world.rank == 1:
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        kill_when(lambda: await_wait([own.index]), signal.SIGINT, lambda: None)
     try:
         world.barrier()
     except KeyboardInterrupt:
         world.job.control.wait_ends()  # as of a wait that nobody has looked at
-        time.sleep(0.1)
+        time.sleep(0.1)  # the others have raised by then, or they have not: both must be right
         raise
 
 

@@ -126,7 +126,7 @@ def private(
     """dst and src of a rank, as the oracle has them; every `step`-th element of larger ones."""
     team = Team("", tuple(range(threads)))
     op = Values(name, team, 0, dtype, n, seed, root, in_place=in_place, kind=kind)
-    return tuple(_spread(x, step) for x in given(op, rank))  # type: ignore[return-value]
+    return tuple(_spread(x, step) for x in given(op, rank))
 
 
 def _spread(x: Any, step: int) -> Any:

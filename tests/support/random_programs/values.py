@@ -146,7 +146,7 @@ def _first(a: Array, b: Array, sign: int) -> Array:
     least = _least(a["f0"], b["f0"], sign)
     here, there = (_bits(x["f0"]) == _bits(least) for x in (a, b))
     lower = a["f1"] <= b["f1"]
-    out = np.where(here & (~there | lower), a, b)
+    out: Array = np.asarray(np.where(here & (~there | lower), a, b))
     out["f0"] = least
     return out
 
