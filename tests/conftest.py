@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from launch import Result, launch
-from soak import FIGURES, seed
+from support.launch import Result, launch
 from support.pool import Pool, fits, repeat_command
 from support.progress import Progress
 from support.selection import mark_live
+from support.soak import FIGURES, seed
 
 HERE = Path(__file__).parent
 
@@ -100,7 +100,7 @@ def live(pool: Pool) -> Callable[..., Result]:
     """Run a program that must end by itself, with the expected exit status, and leave nothing.
 
     ``live(n, program, *, expect=0, own_job=False, **options)``: `expect` is an exit status,
-    "failure" for any but 0, or None for all; the rest as for `launch.launch`. The failure's message
+    "failure" for any but 0, or None for all; the rest as for `support.launch.launch`. The failure
     shows all output. A program that is to end well runs in the pool (`support/pool.py`), unless it
     needs a job of its own: because it kills, forks, uses up what a process has, or looks at that.
     """

@@ -24,69 +24,10 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster"
 
-HOSTID = "import ctypes; print(f'{ctypes.CDLL(None).gethostid() & 0xFFFFFFFF:08x}')"
-
-RECEIVE = """
-import socket
-server = socket.create_server(("", 5000))
-print("ready", flush=True)
-peer, _ = server.accept()
-while peer.recv(1 << 20):
-    pass
-peer.sendall(b"!")
-"""
-
-SEND = """
-import socket, sys, time
-peer = socket.create_connection((sys.argv[1], 5000))
-begin = time.perf_counter()
-peer.sendall(bytes(int(sys.argv[2])))
-peer.shutdown(socket.SHUT_WR)
-peer.recv(1)
-print(time.perf_counter() - begin)
-"""
-
-HELLO = """
-import ctypes, json, os, socket
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-node = world.Split_type(MPI.COMM_TYPE_SHARED)
-hostid = ctypes.CDLL(None).gethostid() & 0xFFFFFFFF
-found = world.gather((socket.gethostname(), f"{hostid:08x}", node.size, os.getcwd()))
-if world.rank == 0:
-    print(json.dumps(found))
-"""
-
-SEND_BY_MPI = """
-import sys, time
-import numpy as np
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-data = np.zeros(int(sys.argv[1]), "u1")
-world.Barrier()
-begin = time.perf_counter()
-if world.rank == 0:
-    world.Send(data, 1)
-    world.recv(source=1)
-    print(time.perf_counter() - begin)
-else:
-    world.Recv(data, 0)
-    world.send(None, 0)
-"""
-
-# Ranks that ignore polite signals, each with a child in a session of its own.
-STUBBORN = """
-import os, signal, time
-from mpi4py import MPI
-for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(signum, signal.SIG_IGN)
-MPI.COMM_WORLD.Barrier()
-if os.fork() == 0:
-    os.setsid()
-elif MPI.COMM_WORLD.rank == 0:
-    print("hanging", flush=True)
-time.sleep(1000)
-"""
+PROGRAMS = Path(__file__).with_name("programs")
+WIRE = str(PROGRAMS / "on_the_wire.py")
+NAMES = str(PROGRAMS / "host_names.py")
+RANKS = str(PROGRAMS / "mpi_ranks.py")
 
 
 def load_script() -> ModuleType:
@@ -136,15 +77,14 @@ def small(make_cluster: Any) -> Any:
 
 
 def test_every_node_has_its_own_host_id_and_name(small: Any) -> None:
-    ids = [small.execute(node, sys.executable, "-c", HOSTID).strip() for node in range(3)]
+    ids = [small.execute(node, sys.executable, NAMES, "id").strip() for node in range(3)]
     assert len(set(ids)) == 3
     names = [small.execute(node, "hostname").strip() for node in range(3)]
     assert names == [f"{small.name}-{node}" for node in range(3)]
 
 
 def test_nodes_find_each_other_by_name(small: Any) -> None:
-    look_up = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
-    seen = {small.execute(node, sys.executable, "-c", look_up, f"{small.name}-1")
+    seen = {small.execute(node, sys.executable, NAMES, "address", f"{small.name}-1")
             for node in range(3)}
     assert len(seen) == 1
 
@@ -158,10 +98,9 @@ def test_dev_shm_is_private_and_fresh(small: Any) -> None:
 
 
 def test_working_directory_environment_and_arguments_arrive(small: Any, mpi_python: str) -> None:
-    show = "import os, sys; print([os.getcwd(), os.environ['WORDS'], sys.argv[1:]])"
     words = ["two words", "$HOME", "'\""]
-    done = small.run(1, ["python", "-c", show, *words], env={"WORDS": 'a "b" $c'},
-                     python=mpi_python)
+    done = small.run(1, ["python", NAMES, "surroundings", *words],
+                     env={"WORDS": 'a "b" $c'}, python=mpi_python)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str([os.getcwd(), 'a "b" $c', words])
 
@@ -172,13 +111,13 @@ def test_working_directory_environment_and_arguments_arrive(small: Any, mpi_pyth
 def test_the_link_is_shaped(small: Any) -> None:
     nbytes = 2_000_000
     receiver = subprocess.Popen(
-        [str(SCRIPT), "exec", "--name", small.name, "1", "--", sys.executable, "-c", RECEIVE],
+        [str(SCRIPT), "exec", "--name", small.name, "1", "--", sys.executable, WIRE, "receive"],
         stdout=subprocess.PIPE, text=True,
     )
     try:
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == "ready\n"
-        took = small.execute(0, sys.executable, "-c", SEND, f"{small.name}-1", str(nbytes))
+        took = small.execute(0, sys.executable, WIRE, "send", f"{small.name}-1", str(nbytes))
     finally:
         receiver.kill()
         receiver.communicate()
@@ -187,7 +126,7 @@ def test_the_link_is_shaped(small: Any) -> None:
 
 def test_mpi_between_nodes_uses_the_wire(cluster: Any, mpi_python: str) -> None:
     nbytes = 8_000_000
-    done = cluster.run(2, ["python", "-c", SEND_BY_MPI, str(nbytes)], python=mpi_python)
+    done = cluster.run(2, ["python", RANKS, "transfer", str(nbytes)], python=mpi_python)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) >= wire_seconds(nbytes, 1e9)
 
@@ -196,7 +135,7 @@ def test_mpi_between_nodes_uses_the_wire(cluster: Any, mpi_python: str) -> None:
 
 
 def test_ranks_are_placed_in_blocks_on_real_hosts(cluster: Any, mpi_python: str) -> None:
-    done = cluster.run(None, ["python", "-c", HELLO], hosts=[2, 0, 1, 3], python=mpi_python)
+    done = cluster.run(None, ["python", RANKS, "places"], hosts=[2, 0, 1, 3], python=mpi_python)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     nodes = [0, 0, 2, 3, 3, 3]
@@ -208,13 +147,12 @@ def test_ranks_are_placed_in_blocks_on_real_hosts(cluster: Any, mpi_python: str)
 
 
 def test_the_program_s_status_passes_through(small: Any, mpi_python: str) -> None:
-    leave = "import sys; from mpi4py import MPI; MPI.Finalize(); sys.exit(7)"
-    assert small.run(3, ["python", "-c", leave], python=mpi_python).returncode == 7
+    assert small.run(3, ["python", RANKS, "status"], python=mpi_python).returncode == 7
 
 
 def test_a_timeout_leaves_no_process(small: Any, mpi_python: str) -> None:
     mark = uuid.uuid4().hex
-    done = small.run(6, ["python", "-c", STUBBORN], timeout=5, env={"MARK": mark},
+    done = small.run(6, ["python", RANKS, "stubborn"], timeout=5, env={"MARK": mark},
                      python=mpi_python)
     assert (done.returncode, done.stdout) == (124, "hanging\n")
     assert "killed after 5 s" in done.stderr
@@ -231,7 +169,7 @@ def test_a_killed_run_leaves_no_process(
     mark = uuid.uuid4().hex
     run = subprocess.Popen(
         [sys.executable, str(SCRIPT), "run", "--name", small.name, "--python", mpi_python,
-         "--env", f"MARK={mark}", "-n", "6", "--", "python", "-c", STUBBORN],
+         "--env", f"MARK={mark}", "-n", "6", "--", "python", RANKS, "stubborn"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )
     assert run.stdout is not None

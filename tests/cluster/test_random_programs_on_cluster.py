@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from random_programs.generate import LIVE, generate
-from random_programs.shapes import LIVE_PROGRAM, how_to_repeat, programs_file
-from soak import amount, figure, seed
+from support.launch import import_path
+from support.random_programs.generate import LIVE, generate
+from support.random_programs.shapes import LIVE_PROGRAM, how_to_repeat, programs_file
+from support.soak import amount, figure, seed
 
 PROJECT = Path(__file__).resolve().parents[2]
 HOSTS = [2, 1, 0, 2]
@@ -21,7 +21,7 @@ def test_programs_do_what_the_oracle_says(
     cluster: Any, mpi_python: str, tmp_path: Path
 ) -> None:
     count, first = amount(12, 400), seed() * 1_000_000
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    path = import_path(PROJECT)
     programs = [generate(first + i, LABELS, LIVE) for i in range(count)]
     done = cluster.run(
         None, [mpi_python, str(LIVE_PROGRAM), str(programs_file(tmp_path, programs))],

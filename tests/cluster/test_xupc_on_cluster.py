@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deaths import BEFORE_MPI, Death, trials
-from launch import shared_files
-from soak import amount, figure, seed
+from support.death_trials import BEFORE_MPI, Death, trials
+from support.launch import import_path, shared_files
+from support.polling import until
+from support.soak import amount, figure, seed
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
 from xupc.cli.mpi import identify
+from xupc.engine.control import Control
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "live" / "programs"
@@ -36,7 +38,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, by default of tests/live/programs, with `hosts[i]` threads on host i."""
     before = shared_files()
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
+    path = import_path(PROJECT)
     env = {"PYTHONPATH": path, **options.pop("env", {})}
     command = [python, str(PROGRAMS / program), *words]
     if options.pop("survivors", False):
@@ -67,7 +69,7 @@ def test_data(
     cluster: Any, mpi_python: str, hosts: list[int], sizes: list[int], thin: int
 ) -> None:
     options = json.dumps({"sizes": sizes, "all_roots": True, "thin": thin})
-    done = run(cluster, mpi_python, hosts, "data.py", options, timeout=150)
+    done = run(cluster, mpi_python, hosts, "collectives_at_random.py", options, timeout=150)
     assert done.returncode == 0, output(done)
     assert "done: " in done.stdout
 
@@ -99,8 +101,8 @@ def test_examples(
         ("one_sided.py", ["6"]),
         ("node_arrays.py", ["4"]),
         ("values.py", ["12", "1"]),
-        ("records.py", []),
-        ("dropped.py", []),
+        ("record_dtypes.py", []),
+        ("dropped_teams.py", []),
     ],
 )
 def test_extensions(cluster: Any, mpi_python: str, program: str, words: list[str]) -> None:
@@ -121,25 +123,25 @@ def test_extensions(cluster: Any, mpi_python: str, program: str, words: list[str
 def test_a_waiting_thread_makes_progress_for_other_hosts(
     cluster: Any, mpi_python: str, work: str, wait: str
 ) -> None:
-    done = run(cluster, mpi_python, HOSTS, "mpi_beside.py", work, wait, timeout=100)
+    done = run(cluster, mpi_python, HOSTS, "mpi_progress.py", work, wait, timeout=100)
     assert done.returncode == 0, output(done)
     assert done.stdout.count("done") == sum(HOSTS)
 
 
 def test_a_host_may_be_a_call_ahead(cluster: Any, mpi_python: str) -> None:
-    done = run(cluster, mpi_python, [1, 1, 1, 1], "ahead.py", "3")
+    done = run(cluster, mpi_python, [1, 1, 1, 1], "hosts_run_ahead.py", "3")
     assert done.returncode == 0, output(done)
     assert "done" in done.stdout
 
 
 @pytest.mark.parametrize("hosts", [[4, 4, 4, 4], HOSTS], ids=["4 x 4", "uneven"])
 def test_hosts_are_nodes(cluster: Any, mpi_python: str, hosts: list[int]) -> None:
-    done = run(cluster, mpi_python, hosts, "on_hosts.py", json.dumps(hosts), "topology")
+    done = run(cluster, mpi_python, hosts, "real_hosts.py", json.dumps(hosts), "topology")
     assert done.returncode == 0, output(done)
 
 
 def test_a_mismatch_is_raised_on_every_host(cluster: Any, mpi_python: str) -> None:
-    done = run(cluster, mpi_python, HOSTS, "on_hosts.py", json.dumps(HOSTS), "mismatch")
+    done = run(cluster, mpi_python, HOSTS, "real_hosts.py", json.dumps(HOSTS), "mismatch")
     assert done.returncode == 0, output(done)
 
 
@@ -150,15 +152,12 @@ def cramped(make_cluster: Any) -> Any:
 
 
 def test_a_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
-    done = run(cramped, mpi_python, [2, 1], "on_hosts.py", "[2, 1]", "heap")
+    done = run(cramped, mpi_python, [2, 1], "real_hosts.py", "[2, 1]", "heap")
     assert done.returncode == 0, output(done)
 
 
 def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
-    program = "import xupc; xupc.init(heap_size='100MB')"
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
-    words = ["python", "-c", program]
-    done = cramped.run(None, words, hosts=[2, 1], python=mpi_python, env={"PYTHONPATH": path})
+    done = run(cramped, mpi_python, [2, 1], "too_large_a_heap.py")
     assert done.returncode != 0
     assert "HeapError: init: heap_size: 100000000 bytes" in done.stderr, output(done)
 
@@ -178,8 +177,9 @@ def test_a_death_ends_the_job_on_all_hosts(
 ) -> None:
     name, _, option = scenario.partition(" ")
     done = run(
-        cluster, mpi_python, HOSTS, "trouble.py", name, str(victim), option, survivors=survivors
-    )
+        cluster, mpi_python, HOSTS, "thread_failures.py", name, str(victim), option,
+        survivors=survivors,
+    )  # fmt: skip
     now = time.monotonic()
     assert done.returncode not in (0, 124), output(done)
     blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
@@ -195,7 +195,7 @@ def test_a_death_ends_the_job_on_all_hosts(
 def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: str) -> None:
     # Thread 3 is alone on host 1.
     done = run(
-        cluster, mpi_python, HOSTS, "trouble.py", "is late", "3", "broadcast",
+        cluster, mpi_python, HOSTS, "thread_failures.py", "is late", "3", "broadcast",
         env={"XUPC_TIMEOUT": "1.5"},
     )  # fmt: skip
     assert done.returncode not in (0, 124), output(done)
@@ -206,8 +206,8 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     waiting = re.findall(r"^.*errors\.HangError: thread.*$", done.stderr, re.MULTILINE)
     assert len(waiting) == sum(HOSTS) - 1, output(done)
     assert all(missing in line for line in waiting), output(done)
-    late = r"\n  3: not in xupc, trouble\.py:\d+, for "
-    call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, trouble\.py:\d+, for "
+    late = r"\n  3: not in xupc, thread_failures\.py:\d+, for "
+    call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, thread_failures\.py:\d+, for "
     for line in (late, call):  # who asks late may find others gone
         assert re.search(line, done.stderr), output(done)
 
@@ -241,16 +241,16 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
     ways = ["gather", "gather", "compute", "gather", "sleep", "gather"]
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(
-            run, cluster, python, HOSTS, "where.py", *ways, env={JOB_TAG: tag}, timeout=50
+            run, cluster, python, HOSTS, "known_places.py", *ways, env={JOB_TAG: tag}, timeout=50
         )
-        pids = _started(tag, len(ways), job)
+        pids = _started(tag, ways, job)
         try:
             os.kill(pids[3], signal.SIGUSR2)
             asked = subprocess.run(
                 [sys.executable, "-m", "xupc", "hang-report", tag], cwd=PROJECT, text=True,
                 capture_output=True, timeout=30, check=False,
             )  # fmt: skip
-            time.sleep(3)
+            _await_report(tag, pids[3])
             os.kill(pids[4], signal.SIGSTOP)  # whose guard speaks for its host
             began = time.monotonic()
             silent = subprocess.run(
@@ -265,9 +265,9 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
                     os.kill(pid, signal.SIGKILL)
         done = job.result(40)
     places = [
-        r"0-1, 3, 5: all_gather\(nbytes=8, flags=0\) #7, where\.py:\d+, for \d",
-        r"2: not in xupc, where\.py:\d+, for ",
-        r"4: not in xupc, where\.py:\d+, for ",
+        r"0-1, 3, 5: all_gather\(nbytes=8, flags=0\) #7, known_places\.py:\d+, for \d",
+        r"2: not in xupc, known_places\.py:\d+, for ",
+        r"4: not in xupc, known_places\.py:\d+, for ",
     ]
     for text in (asked.stdout, done.stderr):
         assert all(re.search(f"^  {place}", text, re.MULTILINE) for place in places), text
@@ -275,24 +275,38 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
     assert re.search(r"^  0-1, 3: all_gather", silent.stdout, re.MULTILINE), silent.stdout
 
 
-def _started(tag: str, threads: int, job: Future[Any]) -> dict[int, int]:
+def _await_report(tag: str, pid: int) -> None:
+    """Wait until the machine of a process that got SIGUSR2 has printed its report."""
+    (job,) = [each for each in jobs() if each.tag == tag]
+    (control,) = [c for c in job.machines if pid in [c.who(i)[0] for i in range(c.threads)]]
+    until(lambda: control.printed, f"the report of process {pid}")
+
+
+def _at_its_place(control: Control, index: int, way: str) -> bool:
+    """Whether a thread waits in its gather, or has ended the calls before its other work."""
+    calls = control.calls_of(index)
+    if way == "gather":
+        return control.waits(index) and calls[-1].op == 7
+    return bool(calls) and calls[-1].op == 6 and calls[-1].ended > 0
+
+
+def _started(tag: str, ways: list[str], job: Future[Any]) -> dict[int, int]:
     """The process ids of a job's threads, when all are where they stay."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline and not job.done():
         found = [each for each in jobs() if each.tag == tag]
         controls = found[0].machines if found else []
         pids = {c.who(i)[1]: c.who(i)[0] for c in controls for i in range(c.threads)}
-        if len(pids) == threads and all(
-            c.calls_of(i) and c.calls_of(i)[-1].op >= 6 for c in controls for i in range(c.threads)
+        if len(pids) == len(ways) and all(
+            _at_its_place(c, i, ways[c.who(i)[1]]) for c in controls for i in range(c.threads)
         ):
-            time.sleep(1)
             return pids
         time.sleep(0.1)
     raise AssertionError("the job has not started")
 
 
 def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> None:
-    done = run(cluster, mpi_python, HOSTS, "trouble.py", "is interrupted", "0", "broadcast")
+    done = run(cluster, mpi_python, HOSTS, "thread_failures.py", "is interrupted", "0", "broadcast")
     assert done.returncode not in (0, 124), output(done)
     assert "again: XupcError: the job is broken: thread 0" in done.stdout, output(done)
     # All but the interrupted thread and the one that never comes.
@@ -303,7 +317,8 @@ def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> N
 @pytest.mark.soak
 def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
     options = json.dumps({"seed": seed(), "count": amount(20, 300), "odd": [0, 3, 5]})
-    done = run(cluster, mpi_python, HOSTS, "sweep.py", options, timeout=amount(60, 600))
+    limit = amount(60, 600)
+    done = run(cluster, mpi_python, HOSTS, "differing_call_trials.py", options, timeout=limit)
     assert done.returncode == 0, output(done)
     found = json.loads(done.stdout.rpartition("done: ")[2])
     family, _ = identify(Path(mpi_python).parent / "mpiexec")

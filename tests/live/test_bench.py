@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import PROJECT, Result, launch, mpi_family
+from support.launch import PROJECT, Result, launch, mpi_family
 
 from xupc.bench.cases import COLLECTIVES
 from xupc.bench.results import FLOOR, OURS
@@ -130,34 +130,17 @@ def test_every_collective_gives_what_it_must(tmp_path: Path) -> None:
     assert all(c.wrong == [[]] for c in ours)
 
 
-WRONG = """
-    import sys
-    from xupc.bench import calls
-    right = calls.our_call
-    def wrong(collective, work, memory, flags=0):
-        call = right(collective, work, memory, flags)
-        def spoil():
-            call()
-            if work.me == 1:
-                call.result.fill(3)
-        return calls.Call(spoil, (), work, call.source, call.result) if flags else call
-    from xupc.bench import worker
-    worker.our_call = wrong
-    from xupc.cli import main
-    main(sys.argv[1:])
-"""
-
-
 def test_a_wrong_result_is_told_and_is_the_exit_status() -> None:
     words = ["bench", "all_gather_all", "-m", "64,64", "-i", "2", "--flags", "auto,PULL", "-c"]
-    result = launch(3, WRONG, args=words)
+    result = launch(3, "tests/live/programs/wrong_bench_result.py", args=words)
     assert result.returncode == 1, result.report()
     assert "wrong result of all_gather_all(..., PULL) on thread 1" in result.stderr
     assert [row[-1] for row in rows(result.stdout)] == ["Pass", "Fail"]
 
 
 def test_a_mistake_in_the_arguments_is_told_once() -> None:
-    result = launch(3, "from xupc.cli import main; main()", args=["bench", "all_gahter"])
+    program = "tests/live/programs/command_line_in_a_job.py"
+    result = launch(3, program, args=["bench", "all_gahter"])
     assert result.returncode == 2, result.report()
     assert result.stderr.count("did you mean all_gather") == 1, result.report()
 
@@ -216,5 +199,5 @@ def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool, ac
 
 
 def test_clocks_of_several_machines(live: Callable[..., Result]) -> None:
-    result: Any = live(5, "tests/live/programs/clocks.py")
+    result: Any = live(5, "tests/live/programs/shared_clock.py")
     assert re.findall("done", result.stdout) == ["done"] * 5

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launch import Result, launch
+from support.launch import PROJECT, Result, import_path, launch
 
 EXAMPLE = "examples/hello_collectives.py"
-
-TOPO = """
-    import sys
-    from xupc.cli import main
-    main(["topo", *sys.argv[1:]])
-"""
+MPI_JOBS = "tests/live/programs/mpi_jobs.py"
+COMMAND_LINE = "tests/live/programs/command_line_in_a_job.py"
 
 
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
@@ -46,12 +42,11 @@ def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None
 @pytest.mark.once
 def test_words_that_launchers_have_a_use_for() -> None:
     words = [":", "\\:", "a:b", "", "two words", "-n", "'", "*", "$HOME", "x\ny"]
-    program = "import os, sys; os.write(1, f'{ascii(sys.argv[1:])}\\n'.encode())"  # at once
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "says.py")
-        file.write_text(program)
-        run = [sys.executable, "-m", "xupc", "run", "-n", "2", str(file), *words]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    run = [sys.executable, "-m", "xupc", "run", "-n", "2", MPI_JOBS, "prints_its_words", *words]
+    env = {**os.environ, "PYTHONPATH": import_path()}
+    done = subprocess.run(
+        run, capture_output=True, text=True, timeout=120, check=False, cwd=PROJECT, env=env
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == 2 * [ascii(words)]
 
@@ -66,6 +61,6 @@ def test_topo() -> None:
 
 @pytest.mark.once
 def test_topo_inside_a_job_draws_that_job() -> None:
-    result = launch(3, TOPO, args=["-n", "8"], nodes="1,2")
+    result = launch(3, COMMAND_LINE, args=["topo", "-n", "8"], nodes="1,2")
     assert result.returncode == 0, result.report()
     assert result.stdout.splitlines()[0] == "3 threads on 2 nodes", result.report()

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
+from support.soak import amount, sampled
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "sizes", "all_roots", "thin"),
     [
@@ -38,10 +40,11 @@ def test_every_case(
     all_roots: bool,
     thin: int,
 ) -> None:
-    options = {"sizes": sizes, "all_roots": all_roots, "thin": thin * (8 if SLOW_ENGINE else 1)}
+    thin *= 8 if SLOW_ENGINE else amount(3, 1)
+    options = {"sizes": sizes, "all_roots": all_roots, "thin": thin}
     result = live(
         threads,
-        f"{PROGRAMS}/data.py",
+        f"{PROGRAMS}/collectives_at_random.py",
         nodes=nodes,
         args=[json.dumps(options)],
         env={"XUPC_HEAP_SIZE": "256KiB"},
@@ -50,6 +53,7 @@ def test_every_case(
     assert "done: " in result.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "repetitions"),
     [
@@ -63,9 +67,9 @@ def test_every_case(
 def test_promises_of_the_sync_modes(
     live: Callable[..., Any], threads: int, nodes: str | None, repetitions: int
 ) -> None:
-    count = 2 if SLOW_ENGINE else repetitions
+    count = 2 if SLOW_ENGINE else sampled(repetitions, 2)
     result = live(
-        threads, f"{PROGRAMS}/promises.py", nodes=nodes, args=[json.dumps(count)], timeout=90
+        threads, f"{PROGRAMS}/sync_modes.py", nodes=nodes, args=[json.dumps(count)], timeout=90
     )
     assert "done: " in result.stdout
 

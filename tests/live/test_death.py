@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import re
 import signal
+from pathlib import Path
 
 import pytest
-from ends import bring_about, started
-from launch import launch
+from support.failing_jobs import bring_about, started
+from support.launch import launch
 
 from xupc.engine.native_core import core
 
 ONCE = pytest.mark.once
+START_AND_END = "tests/live/programs/deaths_at_start_and_end.py"
 IN_CALL = "DeadThreadError: VICTIM died in all_broadcast(nbytes=256, flags=0)"
 OUTSIDE = "DeadThreadError: VICTIM died outside xupc; its last call was all_broadcast(nbytes=256"
 
@@ -140,44 +142,15 @@ def test_a_death_while_all_start_or_end_together(phase: str, how: str, nodes: st
 @ONCE
 def test_an_error_out_of_init_on_all_is_no_death() -> None:
     # Thread 0 is slow to raise it: its deadline looks at the others' locks meanwhile.
-    program = """
-        import os, time, xupc
-        from xupc.engine.job import Job
-        place = Job._agree_place
-        def full(job):
-            place(job)
-            if job.me == 0:
-                time.sleep(1)
-            raise xupc.HeapError("no room")
-        Job._agree_place = full
-        try:
-            xupc.init()
-        except xupc.HeapError as e:
-            print("raised", flush=True)
-        os._exit(7)
-    """
-    result = launch(3, program, via="xupc run")
+    result = launch(3, START_AND_END, args=["error_out_of_init"], via="xupc run")
     assert result.stdout.count("raised") == 3, result.report()
     assert "Dead" not in result.stderr, result.report()
 
 
 @ONCE
-def test_a_thread_that_has_finalized_is_not_dead() -> None:
+def test_a_thread_that_has_finalized_is_not_dead(tmp_path: Path) -> None:
     # Thread 1 is gone, as its lock shows, when thread 0 is still on its way out.
-    program = """
-        import time, xupc
-        team = xupc.init()
-        job = team.job
-        if team.rank == 0:
-            free = job.network.free
-            job.network.free = lambda: (time.sleep(1.8), free())
-        xupc.finalize()
-        if team.rank == 1:
-            while job.control.segment.fd >= 0:  # its daemon thread closes it
-                time.sleep(0.01)
-            time.sleep(2.5)
-    """
-    result = launch(3, program)
+    result = launch(3, START_AND_END, args=["slow_finalize", str(tmp_path)])
     assert result.returncode == 0, result.report()
     assert result.clean, result.report()
     assert result.stderr == "", result.report()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from launch import Result
+from support.launch import Result
 
 from xupc.engine.native_core import core
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from launch import Result
+from support.launch import Result
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+BROKEN = "tests/live/programs/broken_examples.py"
+OTHER_DATA = "tests/live/programs/examples_on_other_data.py"
 ONCE = pytest.mark.once
 PLACES = pytest.mark.parametrize(
     ("threads", "nodes"),
@@ -48,33 +48,13 @@ def test_integer_sort_of_a_million(
     assert "VERIFICATION SUCCESSFUL\n" in live(threads, IS_SORT, args=["W"], nodes=nodes).stdout
 
 
-BAD_SORTS = {
-    "a key": """
-        make_keys = is_sort.make_keys
-        def wrong(*args):
-            keys = make_keys(*args)
-            keys[100] = 0
-            return keys
-        is_sort.make_keys = wrong
-    """,
-    "the order": """
-        repeat = is_sort.np.repeat
-        is_sort.np.repeat = lambda *args: repeat(*args)[::-1]
-    """,
-}
+BAD_SORTS = ("a key", "the order")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("what", BAD_SORTS)
 def test_a_bad_sort_is_noticed(live: Callable[..., Result], what: str) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import is_sort
-        {BAD_SORTS[what].strip()}
-        sys.exit(is_sort.main("S"))
-    """
-    result = live(2, program, via="xupc run", expect=1)
+    result = live(2, BROKEN, args=["integer_sort", what], via="xupc run", expect=1)
     assert "VERIFICATION FAILED\n" in result.stdout
     assert ("NOT SORTED" in result.stdout) == (what == "the order")
 
@@ -109,14 +89,7 @@ def test_poisson_is_the_same_to_the_last_bit_on_any_nodes(live: Callable[..., Re
 
 @pytest.mark.once
 def test_a_wrong_solution_is_noticed(live: Callable[..., Result]) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import poisson
-        poisson.WANTED = 0.1
-        sys.exit(poisson.main(16, "pull"))
-    """
-    result = live(2, program, via="xupc run", expect=1)
+    result = live(2, BROKEN, args=["solution"], via="xupc run", expect=1)
     assert result.stdout.endswith("THE SOLUTION IS WRONG\n")
 
 
@@ -132,16 +105,7 @@ def test_lookup_table(live: Callable[..., Result], threads: int, nodes: str | No
 
 @pytest.mark.once
 def test_a_wrong_table_is_noticed(live: Callable[..., Result]) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import lookup_table
-        look_up = lookup_table.look_up
-        wrong = lambda table, *rest: look_up(table, *rest) * (1 + (not table.flags.writeable))
-        lookup_table.look_up = wrong
-        sys.exit(lookup_table.main(20000, 1000))
-    """
-    result = live(2, program, via="xupc run", expect=1)
+    result = live(2, BROKEN, args=["table"], via="xupc run", expect=1)
     assert result.stdout.endswith("THE LOOKUPS ARE WRONG\n")
 
 
@@ -170,62 +134,16 @@ def test_a_larger_fourier_transform(
 def test_transforms_of_cubes_that_the_threads_do_not_divide(
     live: Callable[..., Result], threads: int, nodes: str | None
 ) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import fft, numpy as np, xupc
-        with xupc.init():
-            for shape in [(1, 1, 1), (3, 5, 2), (13, 4, 9), (8, 1, 15), (2, 7, 30)]:
-                nx, ny, nz = shape
-                cube = fft.Cube(*shape)
-                values = np.random.default_rng(nx).standard_normal((2, nz, ny, nx))
-                values = values[0] + 1j * values[1]
-                cube.shared.local[:] = np.nan
-                cube.transform(values[cube.first : cube.end])
-                spectrum = np.fft.fftn(values)
-                mine = cube.columns.copy()
-                assert np.allclose(mine, spectrum[:, :, cube.left : cube.right], rtol=1e-12)
-                xupc.barrier()
-                assert np.allclose(cube.everything(), spectrum, rtol=1e-12), shape
-                xupc.barrier()
-                cube.shared.local[:] = np.nan
-                again = cube.transform_back(mine)
-                assert np.allclose(again, values[cube.first : cube.end], rtol=1e-12), shape
-    """
-    live(threads, program, nodes=nodes)
+    live(threads, OTHER_DATA, args=["cubes"], nodes=nodes)
 
 
-BAD_TRANSFORMS = {
-    "the time step": "fft.DIFFUSION *= 1 + 1e-9",
-    "the exchange": """
-        init = fft.Cube.__init__
-        def wrong(cube, *args):
-            init(cube, *args)
-            cube.exchange = type("Nothing", (), {"algorithm": "none", "__call__": xupc.barrier})()
-        fft.Cube.__init__ = wrong
-    """,
-    "one value of the spectrum": """
-        fftn = fft.np.fft.fftn
-        def wrong(cube):
-            spectrum = fftn(cube)
-            spectrum[3, 2, 1] *= 1 + 1e-6
-            return spectrum
-        fft.np.fft.fftn = wrong
-    """,
-}
+BAD_TRANSFORMS = ("the time step", "the exchange", "one value of the spectrum")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("what", BAD_TRANSFORMS)
 def test_a_bad_transform_is_noticed(live: Callable[..., Result], what: str) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import fft, xupc
-        {BAD_TRANSFORMS[what].strip()}
-        sys.exit(fft.main("S"))
-    """
-    result = live(2, program, via="xupc run", expect=1)
+    result = live(2, BROKEN, args=["transform", what], via="xupc run", expect=1)
     assert result.stdout.endswith("VERIFICATION FAILED\n")
 
 
@@ -244,50 +162,16 @@ def test_sample_sort(live: Callable[..., Result], threads: int, nodes: str | Non
 def test_sample_sort_of_any_keys(
     live: Callable[..., Result], threads: int, nodes: str | None
 ) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import numpy as np, sample_sort, xupc
-        with xupc.init():
-            T, me = xupc.THREADS, xupc.MYTHREAD
-            rng = np.random.default_rng(T)
-            for counts in ([9] + [0] * (T - 1), [0] * (T - 1) + [5000], [1] * T,
-                           rng.integers(3000, size=T).tolist()):
-                for different in (1, 2, 10**9):
-                    keys = [1 + rng.integers(different, size=count) for count in counts]
-                    result = sample_sort.sample_sort(keys[me])
-                    ends = np.cumsum(sample_sort.on_all_threads(len(result)))
-                    everything = np.sort(np.concatenate(keys))
-                    assert ends[-1] == len(everything)
-                    mine = everything[ends[me] - len(result) : ends[me]]
-                    assert np.array_equal(result, mine), (counts, different)
-                    assert len(result) <= sum(counts) / T * 1.08 + 1, (counts, different)
-    """
-    live(threads, program, nodes=nodes)
+    live(threads, OTHER_DATA, args=["keys"], nodes=nodes)
 
 
-BAD_SAMPLE_SORTS = {
-    "NOT SORTED": "return result[::-1]",
-    "LOST OR CHANGED": "return result[1:]",
-    "CHANGED": "return result + (result > 1)",
-}
+BAD_SAMPLE_SORTS = ("NOT SORTED", "LOST OR CHANGED", "CHANGED")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("what", BAD_SAMPLE_SORTS)
 def test_a_bad_sample_sort_is_noticed(live: Callable[..., Result], what: str) -> None:
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(EXAMPLES)!r})
-        import sample_sort
-        right = sample_sort.sample_sort
-        def wrong(keys):
-            result = right(keys)
-            {BAD_SAMPLE_SORTS[what]}
-        sample_sort.sample_sort = wrong
-        sys.exit(sample_sort.main(5000))
-    """
-    result = live(2, program, via="xupc run", expect=1)
+    result = live(2, BROKEN, args=["sampled_sort", what], via="xupc run", expect=1)
     assert result.stdout.endswith("THE SORT IS WRONG\n")
     assert what in result.stdout
     assert ("NOT SORTED" in result.stdout) == (what == "NOT SORTED")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from soak import amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.soak import amount, figure, seed
 
 PROGRAMS = Path("tests/live/programs")
 ONCE = pytest.mark.once
@@ -20,10 +20,10 @@ ONCE = pytest.mark.once
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
-        pytest.param(1, None, 2000, 40_000, marks=ONCE),
-        (2, None, 1200, 20_000),
-        pytest.param(3, None, 600, 10_000, marks=ONCE),
-        pytest.param(3, "2,1", 300, 6_000, marks=ONCE),
+        pytest.param(1, None, 800, 40_000, marks=ONCE),
+        (2, None, 500, 20_000),
+        pytest.param(3, None, 250, 10_000, marks=ONCE),
+        pytest.param(3, "2,1", 120, 6_000, marks=ONCE),
     ],
 )
 def test_only_documented_errors(
@@ -57,14 +57,14 @@ def test_nothing_public_is_forgotten() -> None:
     """Every function, method and name of the documents has a good call to depart from."""
     sys.path.insert(0, str(PROGRAMS))
     try:
-        import public
+        import public_api
     finally:
         sys.path.pop(0)
-    assert public.forgotten() == set()
-    names = {p.name for p in public.publics()}
+    assert public_api.forgotten() == set()
+    names = {p.name for p in public_api.publics()}
     assert len(names) > 300
-    for kind, internal in public.INTERNAL.items():
-        assert internal <= set(vars(public.CLASSES[kind])), kind
+    for kind, internal in public_api.INTERNAL.items():
+        assert internal <= set(vars(public_api.CLASSES[kind])), kind
 
 
 @pytest.mark.soak

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from ends import bring_about
-from launch import launch
+from support.failing_jobs import bring_about
+from support.launch import launch
 
 from xupc.engine.native_core import core
 
 ONCE = pytest.mark.once
+PROGRAM = "tests/live/programs/hangs.py"
 TIMEOUT = {"XUPC_TIMEOUT": "1"}
 LATE = "not there: VICTIM is outside xupc; its last call was all_broadcast(nbytes=256, flags=0)"
 
@@ -40,19 +43,9 @@ def test_every_waiting_thread_names_who_is_missing(
 
 
 @ONCE
-def test_threads_know_who_they_are_when_the_job_is_broken() -> None:
-    program = """
-        import time, xupc
-        team = xupc.init()
-        if team.rank == 0:
-            time.sleep(3)
-        try:
-            xupc.barrier()
-        except xupc.HangError:
-            print(f"I am {xupc.MYTHREAD} of {xupc.THREADS}", flush=True)
-            raise
-    """
-    result = launch(2, program, env=TIMEOUT)
+def test_threads_know_who_they_are_when_the_job_is_broken(tmp_path: Path) -> None:
+    args = ["numbers_in_a_broken_job", str(tmp_path)]
+    result = launch(2, PROGRAM, args=args, env=TIMEOUT)
     assert "I am 1 of 2" in result.stdout, result.report()
 
 
@@ -60,13 +53,8 @@ def test_threads_know_who_they_are_when_the_job_is_broken() -> None:
 @pytest.mark.skipif(core is None, reason="nobody else can look at the clock meanwhile")
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 def test_mpi_s_start_has_a_limit(via: str) -> None:
-    program = """
-        import os, signal, xupc
-        if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
-            os.kill(os.getpid(), signal.SIGSTOP)
-        xupc.init()
-    """
-    result = launch(3, program, env=TIMEOUT, via=via, timeout=40, grace=5)
+    args = ["stops_before_init"]
+    result = launch(3, PROGRAM, args=args, env=TIMEOUT, via=via, timeout=40, grace=5)
     assert result.clean, result.report()
     assert result.returncode != 0
     words = "s for other threads in MPI's start"
@@ -77,20 +65,7 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
 @ONCE
 @pytest.mark.parametrize("stage", ["Job._agree_settings", "neighbours._try"])
 def test_stages_of_init_in_which_nobody_looks_have_a_limit_of_their_own(stage: str) -> None:
-    program = f"""
-        import os, signal, xupc
-        from xupc.engine import neighbours, startup
-        from xupc.engine.job import Job
-        startup.UNWATCHED = 1.0
-        stage = {stage}
-        def stops(*args):
-            if "1" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
-                os.kill(os.getpid(), signal.SIGSTOP)
-            return stage(*args)
-        {stage} = stops
-        xupc.init()
-    """
-    result = launch(3, program, via="xupc run")
+    result = launch(3, PROGRAM, args=["stops_in_init", stage], via="xupc run")
     assert result.clean, result.report()
     assert result.returncode != 0
     assert result.stderr.count("HangError: init: thread ") == 2, result.report()

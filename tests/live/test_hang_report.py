@@ -1,6 +1,6 @@
 """Who is where: in a HangError, on SIGUSR2 to any thread, and asked from outside.
 
-The places are known beforehand: which thread does what in which line of programs/where.py.
+The places are known beforehand: which thread does what in which line of programs/known_places.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from launch import PROJECT, TEST_TAG, launch, leftovers, mpi_family, shared_files
-from soak import amount, figure
+from support.launch import (
+    PROJECT,
+    TEST_TAG,
+    import_path,
+    launch,
+    leftovers,
+    mpi_family,
+    shared_files,
+)
+from support.polling import until
+from support.soak import amount, figure
 
 from xupc.cli.hang import Job as RunningJob
 from xupc.cli.hang import choose, jobs
@@ -31,7 +39,8 @@ from xupc.cli.processes import kill_tagged
 from xupc.engine.whereabouts import Gathering, report_text
 
 ONCE = pytest.mark.once
-PROGRAM = "tests/live/programs/where.py"
+PROGRAM = "tests/live/programs/known_places.py"
+QUERIES = "tests/live/programs/queries_while_running.py"
 GATHER = r"all_gather\(nbytes=8, flags=0\)"
 TITLE = "where the threads are:"
 SECONDS = r"(?:\d+\.\d to )?\d+\.\d s"
@@ -69,7 +78,7 @@ def check(report: str, *lines: str) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A running job of programs/where.py."""
+    """A running job of programs/known_places.py."""
 
     launcher: subprocess.Popen[bytes]
     said: Path
@@ -97,7 +106,7 @@ class Job:
         while len(self.reports()) == before:
             assert time.monotonic() < deadline, self.text()
             time.sleep(0.05)
-        time.sleep(0.2)
+        time.sleep(0.2)  # in which there must not come a second one
         assert len(self.reports()) == before + 1, self.text()
         return self.reports()[-1]
 
@@ -111,14 +120,22 @@ class Job:
         return done.stdout
 
 
+def _await_waits(tag: str, ways: Sequence[str]) -> None:
+    """Wait until the threads that are to wait do so: their status says it."""
+    (job,) = choose(jobs(), tag)
+    control = job.machines[0]
+    waiting = [i for i, way in enumerate(ways) if way in ("gather", "agree", "wait")]
+    until(lambda: all(control.waits(i) for i in waiting), f"{waiting} wait")
+
+
 @contextlib.contextmanager
 def running(
     ways: Sequence[str], nodes: str | None = None, program: str = PROGRAM
 ) -> Iterator[Job]:
-    """Start programs/where.py, one thread for each way, and wait until all are where they go."""
+    """Start programs/known_places.py, a thread for each way; yield when all are where they stay."""
     tag = f"where-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag, JOB_TAG: tag}
-    environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = import_path(PROJECT)
     if nodes:
         environment["XUPC_NODES"] = nodes
     words = [sys.executable, program, *ways]
@@ -136,7 +153,7 @@ def running(
             while said.read_bytes().count(b"up\n") < len(ways):
                 assert time.monotonic() < deadline, said.read_text()
                 time.sleep(0.02)
-            time.sleep(0.5)
+            _await_waits(tag, ways)
             yield Job(launcher, said, tag)
         finally:
             kill_tagged(TEST_TAG, tag)
@@ -254,71 +271,19 @@ def test_there_is_no_such_job() -> None:
     assert "there is no job 1234567890" in done.stderr
 
 
-SIGNALS = """
-    import os, signal, sys, threading, time
-    import xupc
-
-    got = []
-    mine = lambda *_: got.append(1)
-    if sys.argv[1] == "own":
-        signal.signal(signal.SIGUSR2, mine)
-    if sys.argv[1] == "thread":
-        thread = threading.Thread(target=xupc.init)
-        thread.start()
-        thread.join()
-    xupc.init()
-    if sys.argv[1] == "own":
-        os.kill(os.getpid(), signal.SIGUSR2)
-        assert got == [1]
-    if sys.argv[1] == "later":
-        signal.signal(signal.SIGUSR2, mine)
-    xupc.barrier()
-    xupc.finalize()
-    if sys.argv[1] in ("own", "later"):
-        assert signal.getsignal(signal.SIGUSR2) is mine
-        os.kill(os.getpid(), signal.SIGUSR2)
-        assert got[-1:] == [1]
-    else:
-        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
-        status = dict(row.split(":", 1) for row in open("/proc/self/status"))
-        assert not int(status["SigCgt"], 16) >> (signal.SIGUSR2 - 1) & 1
-    print("good")
-"""
-
-
 @pytest.mark.parametrize("whose", ["own", "later", "nobody's", "thread"])
 def test_the_programs_own_use_of_the_signal(live: object, whose: str) -> None:
-    result = live(2, SIGNALS, args=[whose])  # type: ignore[operator]
+    result = live(2, QUERIES, args=["own_signal_handler", whose])  # type: ignore[operator]
     assert result.stdout.count("good") == 2
     assert result.stderr == ""
-
-
-BUSY = """
-    import os, sys
-    import xupc
-
-    xupc.init()
-    n, me, calls = xupc.THREADS, xupc.MYTHREAD, 0
-    os.write(1, f"pid {me} {os.getpid()}\\nup\\n".encode())
-    while True:
-        calls += 1
-        got = xupc.allv_gather_all(calls * n + me)
-        assert list(got) == [calls * n + i for i in range(n)], got
-        if calls % 64 == 0 and xupc.allv_broadcast(os.path.exists(sys.argv[1]), root=0):
-            break
-    xupc.barrier()
-    os.write(1, f"calls {calls}\\n".encode())
-"""
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("nodes", [None, pytest.param("2,1", marks=ONCE)])
 def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
-    program = tmp_path / "busy.py"
-    program.write_text(textwrap.dedent(BUSY))
-    answered, unheard, seen = amount(100, 1000), amount(300, 5000), 0
-    with running([str(stop), "", ""], nodes, str(program)) as running_job:
+    answered, unheard, seen = amount(40, 1000), amount(100, 5000), 0
+    with running(["many_calls", str(stop), ""], nodes, QUERIES) as running_job:
         assert running_job.launcher.poll() is None, running_job.text()
         (job,) = choose(jobs(), running_job.tag)
         control = job.machines[0]
@@ -358,27 +323,6 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
 
 
 def test_after_a_mismatch_nobody_is_in_a_call(live: object) -> None:
-    program = """
-        import numpy as np
-        import xupc
-
-        team = xupc.init()
-        a = xupc.all_alloc(8 * xupc.THREADS, np.uint8, 8)
-        b = xupc.all_alloc(8 * xupc.THREADS, np.uint8, 8)
-        my, no = xupc.IN_MYSYNC | xupc.OUT_MYSYNC, xupc.IN_NOSYNC | xupc.OUT_MYSYNC
-        for flags in (0, my, no):
-            try:
-                xupc.all_broadcast(a, b, 8 if xupc.MYTHREAD else 4, flags)
-                xupc.barrier()
-            except xupc.CollectiveMismatchError:
-                pass
-            control = team.job.control
-            calls = control.calls_of(control.index)
-            assert calls and all(call.ended for call in calls), calls
-            assert control.doing(control.index).startswith("outside xupc"), control.doing(0)
-            team.barrier()
-        print("good")
-    """
     for nodes in (None, "2,1"):
-        result = live(3, program, nodes=nodes)  # type: ignore[operator]
+        result = live(3, QUERIES, args=["calls_after_a_mismatch"], nodes=nodes)  # type: ignore[operator]
         assert result.stdout.count("good") == 3

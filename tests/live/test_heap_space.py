@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0, reason="needs Linux and root, to set limits"
 )
 PROGRAM = "tests/live/programs/heap_space.py"
+FULL = "tests/live/programs/full_directory.py"
 MIB = 1 << 20
 ONCE = pytest.mark.once
 
@@ -66,14 +67,8 @@ def test_a_directory_without_a_page(live: Callable[..., Any], small_directory: P
     full = small_directory / "full"
     with contextlib.suppress(OSError):
         full.write_bytes(b"\1" * (2 * MIB))
-    program = """
-        import xupc
-        try:
-            xupc.init()
-        except xupc.HeapError as e:
-            print("done: " + str(e), flush=True)
-    """
-    result = live(3, program, env={"XUPC_SHM_DIR": str(small_directory)}, own_job=True)
+    env = {"XUPC_SHM_DIR": str(small_directory)}
+    result = live(3, FULL, args=["init"], env=env, own_job=True)
     assert result.stdout.count("done: init: no space for ") == 3, result.report()
     assert list(small_directory.iterdir()) == [full]
 
@@ -144,53 +139,14 @@ def test_limited_cgroup(
     assert _killed(limited_cgroup) == 0
 
 
-FILLED = """
-    import os, time, xupc
-    folder = os.environ["XUPC_SHM_DIR"]
-
-    def fill(pages):
-        "Fill the directory, but for so many pages."
-        xupc.barrier()
-        if me == 0:
-            seen = []  # what init has used comes back soon after it
-            while len(seen) < 5 or len(set(seen[-5:])) > 1:
-                time.sleep(0.02)
-                seen.append(os.statvfs(folder).f_bavail)
-            with open(folder + "/full", "wb", buffering=0) as file:
-                stat = os.statvfs(folder)
-                size = (stat.f_bavail - pages) * stat.f_frsize
-                if size > 0:
-                    os.posix_fallocate(file.fileno(), 0, size)
-        xupc.barrier()
-
-    xupc.init(heap_size="64KiB", timeout=20)
-    me = xupc.MYTHREAD
-"""
-
-
 @pytest.mark.parametrize("viewed", [False, pytest.param(True, marks=ONCE)])
 def test_freeing_takes_no_pages(
     live: Callable[..., Any], small_directory: Path, viewed: bool
 ) -> None:
     """Threads without a part have no pages there, not even for zeros."""
-    program = f"""{FILLED}
-    arrays = [xupc.all_alloc(n, "u1", 0) for n in (100, 5000)]
-    last = xupc.all_alloc(3, "u1", 1)
-    views = [A.local for A in arrays] if {viewed} else []
-    fill(0)
-    for A in arrays:
-        xupc.all_free(A)
-    del views
-    xupc.all_free(last)
-    if me == 0:
-        os.unlink(folder + "/full")
-    xupc.barrier()
-    again = [xupc.all_alloc(3 * n, "u1", "*") for n in (100, 5000)]
-    assert not any(A.local.any() for A in again)
-    print("done: freed", flush=True)
-    """
+    args = ["freeing", "viewed" if viewed else ""]
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(3, program, env=env, own_job=True)
+    result = live(3, FULL, args=args, env=env, own_job=True)
     assert result.stdout.count("done: freed") == 3, result.report()
 
 
@@ -198,20 +154,9 @@ def test_freeing_takes_no_pages(
 def test_pages_for_some_threads_only(
     live: Callable[..., Any], small_directory: Path, pages: int
 ) -> None:
-    program = f"""{FILLED}
-    fill({pages})
-    try:
-        xupc.all_alloc(3 * 40, "u1", "*")
-    except xupc.HeapError as e:
-        print("done: " + str(e), flush=True)
-    xupc.barrier()
-    if me == 0:
-        os.unlink(folder + "/full")
-    xupc.barrier()
-    assert not xupc.all_alloc(3 * 40, "u1", "*").local.any()
-    """
+    args = ["pages_for_some", str(pages)]
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(3, program, env=env, own_job=True)
+    result = live(3, FULL, args=args, env=env, own_job=True)
     assert result.stdout.count("done: all_alloc: 120 bytes ") == 3, result.report()
 
 
@@ -220,23 +165,6 @@ def test_a_directory_that_has_gone(live: Callable[..., Any], tmp_path: Path) -> 
     """What is free cannot be asked: an error on every thread."""
     folder = tmp_path / "gone"
     folder.mkdir()
-    program = """
-        import os, xupc
-        team = xupc.init(heap_size="64KiB", timeout=20)
-        xupc.barrier()
-        if xupc.MYTHREAD == 0:
-            os.rmdir(os.environ["XUPC_SHM_DIR"])
-        xupc.barrier()
-        for call in (
-            lambda: xupc.all_alloc(600, "u1", "*"),
-            lambda: xupc.node_array(8, "u1"),
-            lambda: team.split(0),
-        ):
-            try:
-                call()
-            except xupc.HeapError as e:
-                print("done: " + str(e), flush=True)
-            xupc.barrier()
-    """
-    result = live(3, program, env={"XUPC_SHM_DIR": str(folder)}, own_job=True)
+    env = {"XUPC_SHM_DIR": str(folder)}
+    result = live(3, FULL, args=["gone"], env=env, own_job=True)
     assert result.stdout.count("done: ") == 9, result.report()

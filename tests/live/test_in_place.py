@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
+from support.soak import sampled
 
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "cases"),
     [
@@ -23,7 +25,7 @@ ONCE = pytest.mark.once
     ],
 )
 def test_in_place(live: Callable[..., Any], threads: int, nodes: str | None, cases: int) -> None:
-    count = str(cases // 4 if SLOW_ENGINE else cases)
+    count = str(cases // 4 if SLOW_ENGINE else sampled(cases, 3))
     program = "tests/live/programs/in_place.py"
     result = live(threads, program, nodes=nodes, args=[count], timeout=120)
     assert f"done: {count}" in result.stdout

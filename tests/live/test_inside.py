@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
 
-PROGRAM = "tests/live/programs/inside.py"
+PROGRAM = "tests/live/programs/user_code_in_calls.py"
 ONCE = pytest.mark.once
 # Else a call that both threads have left on different teams, one each, is not to be had.
 LED = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
@@ -38,9 +38,11 @@ def test_inside(
 ) -> None:
     """Without errors, but where the job is to break."""
     expect = None if what == "waited_again" else 0
+    own = what == "each_others_memory"  # it chooses MPI's thread level
     result = live(
-        threads, PROGRAM, nodes=nodes, args=[what, str(tmp_path)], expect=expect, timeout=60
-    )
+        threads, PROGRAM, nodes=nodes, args=[what, str(tmp_path)], expect=expect, timeout=60,
+        own_job=own,
+    )  # fmt: skip
     assert result.stdout.count("done") == threads, result.report()
 
 

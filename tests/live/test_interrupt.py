@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from ends import bring_about, started
+from support.failing_jobs import bring_about, started
 
 ONCE = pytest.mark.once
 PROMPTLY = 1.0  # seconds

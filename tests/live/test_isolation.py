@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak import figure
+from support.soak import figure
 
 from xupc.memory import segment
 
@@ -35,7 +35,7 @@ def test_another_user_cannot_attach(
     with tempfile.TemporaryDirectory(prefix="test-", dir="/dev/shm") as folder:
         os.chmod(folder, 0o1777)  # as /dev/shm itself: everybody may look for names
         env = {"XUPC_SHM_DIR": folder, "XUPC_NAMED_SEGMENTS": named or None}
-        program = "tests/live/programs/shut_out.py"
+        program = "tests/live/programs/access_by_other_users.py"
         result = live(3, program, nodes=nodes, env=env, args=[folder], own_job=True)
         found = re.search(r"done: (\d+)", result.stdout)
         assert found

@@ -7,22 +7,11 @@ import os
 from collections.abc import Callable
 
 import pytest
-from launch import Result, launch
+from support.launch import Result, launch
 
-PROGRAM = """
-import json, os
-from mpi4py import MPI
-import xupc
-from xupc.bench.machine import measure
+PROGRAM = "tests/live/programs/machine_figures.py"
+COMMAND_LINE = "tests/live/programs/command_line_in_a_job.py"
 
-with xupc.init() as team:
-    before = os.sched_getaffinity(0)
-    found = measure(team, MPI.COMM_WORLD)
-    assert os.sched_getaffinity(0) == before
-    same = set(MPI.COMM_WORLD.allgather(json.dumps(found)))
-    if team.rank == 0:
-        print(json.dumps([found, len(same), team.job.native]))
-"""
 # a disk's rate to a cache's; a line is slower than a cycle, a busy machine is very slow
 PLAUSIBLE = {
     "copy rate": (1e7, 1e12),
@@ -54,17 +43,8 @@ def test_the_bounds_that_apply_are_measured(
         assert low < value < high, (key, value)
 
 
-INFO = """
-import sys
-from xupc.cli import main
-
-sys.argv = ["xupc", "info", *sys.argv[1:]]
-main()
-"""
-
-
 def test_one_thread_of_a_job_prints_what_info_knows_of_all() -> None:
-    done = launch(3, INFO)
+    done = launch(3, COMMAND_LINE, args=["info"])
     assert done.returncode == 0, done.report()
     assert done.clean, done.report()
     assert done.stdout.count("\nthreads        3 on this machine") == 1
@@ -73,7 +53,7 @@ def test_one_thread_of_a_job_prints_what_info_knows_of_all() -> None:
 
 @pytest.mark.once
 def test_info_measures_in_the_job_that_it_runs_in() -> None:
-    done = launch(2, INFO, args=["--measure"])
+    done = launch(2, COMMAND_LINE, args=["info", "--measure"])
     assert done.returncode == 0, done.report()
     assert done.clean, done.report()
     assert done.stdout.count("\ncopy rate ") == 1

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
+from support.soak import amount, sampled
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -25,7 +27,7 @@ ONCE = pytest.mark.once
     ],
 )
 def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    times = "1" if nodes or SLOW_ENGINE else "3"
+    times = "1" if nodes or SLOW_ENGINE else str(amount(1, 3))
     result = live(threads, f"{PROGRAMS}/mismatch.py", nodes=nodes, args=[times], timeout=120)
     assert "done: " in result.stdout
 
@@ -38,6 +40,7 @@ def test_errors_that_are_caught_call_by_call(live: Callable[..., Any], nodes: st
     assert result.stdout.count("done") == 3
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "calls"),
     [
@@ -50,9 +53,9 @@ def test_errors_that_are_caught_call_by_call(live: Callable[..., Any], nodes: st
 def test_no_false_alarm(
     live: Callable[..., Any], threads: int, nodes: str | None, calls: int
 ) -> None:
-    count = calls // 20 if SLOW_ENGINE else calls
+    count = calls // 20 if SLOW_ENGINE else sampled(calls, 10)
     args = [str(count), str(20_240_611 + threads)]
-    result = live(threads, f"{PROGRAMS}/good_calls.py", nodes=nodes, args=args, timeout=120)
+    result = live(threads, f"{PROGRAMS}/no_false_alarm.py", nodes=nodes, args=args, timeout=120)
     assert f"done: {count}" in result.stdout
 
 
@@ -61,5 +64,5 @@ def test_no_false_alarm(
     [pytest.param(3, None, marks=ONCE), (3, "2,1"), pytest.param(4, "cyclic:2", marks=ONCE)],
 )
 def test_being_late_is_no_mismatch(live: Callable[..., Any], threads: int, nodes: str) -> None:
-    result = live(threads, f"{PROGRAMS}/late.py", nodes=nodes, timeout=90)
+    result = live(threads, f"{PROGRAMS}/late_threads.py", nodes=nodes, timeout=90)
     assert "done: " in result.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PROGRAM = "tests/live/programs/mpi_beside.py"
+PROGRAM = "tests/live/programs/mpi_progress.py"
 WORK = ["many_sends", "strided_send", "synchronous_send", "late_allreduce", "accumulates"]
 WAITS = [
     "barrier", "split_phase", "posted", "posted_and_blocking", "team", "broadcast", "value",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
 
 ONCE = pytest.mark.once
 
@@ -38,23 +38,6 @@ def test_named_segments_leave_nothing(live: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("nodes", [None, pytest.param("2,1", marks=ONCE)])
 def test_what_cannot_be_made_is_told_on_all(live: Callable[..., Any], nodes: str | None) -> None:
     """A dtype that cannot be sent, shapes that numpy cannot make: before anything is made."""
-    program = """
-        import numpy as np, xupc
-        xupc.init(timeout=20)
-        me = xupc.MYTHREAD
-        kind = np.dtype("f8", metadata={"x": lambda: 1})
-        for call in (
-            lambda: xupc.node_broadcast(np.ones(4, kind) if me == 0 else None),
-            lambda: xupc.node_array((0, 1 << 63), "u1"),
-            lambda: xupc.node_array((0, 1 << 40, 1 << 40), "u1"),
-            lambda: xupc.node_array((1,) * 65, "u1"),
-        ):
-            try:
-                call()
-            except (TypeError, ValueError, xupc.CollectiveMismatchError) as e:
-                assert "node_" in str(e), e
-                print("refused: " + str(e), flush=True)
-            xupc.barrier()
-    """
+    program = "tests/live/programs/refused_node_arrays.py"
     result = live(3, program, nodes=nodes)
     assert result.stdout.count("refused: ") == 12, result.report()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = "tests/live/programs/posted.py"
+PROGRAM = "tests/live/programs/posted_calls.py"
 ONCE = pytest.mark.once
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from random_programs.program import parse
-from random_programs.shapes import KEPT, LABELS, launch_many, launch_these
-from soak import WHOLE, amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.random_programs.program import parse
+from support.random_programs.shapes import KEPT, LABELS, launch_many, launch_these
+from support.soak import WHOLE, amount, figure, seed
 
 SAMPLE = {"0011": 24, "000": 60, "01201": 16}
 WHOLE_SHAPE = 700

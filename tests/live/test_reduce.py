@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from soak import amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.soak import amount, figure, sampled, seed
 
 PROGRAMS = "tests/live/programs"
+AT_RANDOM = f"{PROGRAMS}/reductions_at_random.py"
+CAPTURED = f"{PROGRAMS}/captured_functions.py"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "cases"),
     [
@@ -28,9 +31,9 @@ ONCE = pytest.mark.once
     ],
 )
 def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, cases: int) -> None:
-    count = cases // 8 if SLOW_ENGINE else cases
+    count = cases // 8 if SLOW_ENGINE else sampled(cases, 4)
     args = [str(count), str(10 * threads + len(nodes or ""))]
-    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    result = live(threads, AT_RANDOM, nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
 
 
@@ -38,7 +41,7 @@ def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, c
 @pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("threads", "nodes", "sample", "whole"), [(4, None, 1200, 6000), (5, "2,2,1", 500, 2000)]
+    ("threads", "nodes", "sample", "whole"), [(4, None, 1200, 6000), (5, "2,2,1", 150, 2000)]
 )
 def test_many_of_every_kind(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
@@ -46,26 +49,28 @@ def test_many_of_every_kind(
     """1200 are every form with every type and operation, once."""
     count = amount(sample, whole)
     args = [str(count), str(seed())]
-    result = live(threads, f"{PROGRAMS}/reduce.py", nodes=nodes, args=args, timeout=300)
+    result = live(threads, AT_RANDOM, nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
     place = f"{threads} threads on {nodes or 'one node'}"
     figure(f"random reductions, {place}", f"{count} of {count} right")
 
 
+@pytest.mark.soak
 @pytest.mark.once
 def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
     """Whatever the nodes, the engine and the algorithm; of the element-wise forms if asked."""
     found = {}
+    layouts = amount(12, 54)
     for engine, nodes in (
         ("native", None), ("native", "2x2"), ("native", "3,1"),
         ("python", "cyclic:2"),
     ):  # fmt: skip
         result = live(
-            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=["54"], timeout=90,
+            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=[str(layouts)], timeout=90,
             env={"XUPC_ENGINE": engine},
         )  # fmt: skip
         lines = [line for line in result.stdout.splitlines() if line.startswith("bits ")]
-        assert len(lines) == 6 * 54
+        assert len(lines) == 6 * layouts
         for line in lines:
             assert line.split()[6] == "1", f"the algorithms differ: {engine}, {nodes}: {line}"
         found[engine, nodes] = lines
@@ -75,6 +80,7 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
             assert one == other, f"{where} differs from one node"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "every"),
     [
@@ -85,7 +91,7 @@ def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
     ],
 )
 def test_errors(live: Callable[..., Any], threads: int, nodes: str | None, every: int) -> None:
-    rest = ["mismatch,bad,func", str(3 if SLOW_ENGINE else every)]
+    rest = ["mismatch,bad,func", str(3 if SLOW_ENGINE else every * amount(3, 1))]
     result = live(threads, f"{PROGRAMS}/reduce_errors.py", nodes=nodes, args=rest, timeout=200)
     assert "done: " in result.stdout
 
@@ -100,7 +106,7 @@ def test_functions_that_the_core_runs(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
     engine = "python" if SLOW_ENGINE else "native"
-    result = live(threads, f"{PROGRAMS}/traced.py", nodes=nodes, args=[engine], timeout=100)
+    result = live(threads, CAPTURED, nodes=nodes, args=[engine], timeout=100)
     assert "done: traced" in result.stdout
 
 
@@ -120,5 +126,5 @@ def test_pieces_are_as_long_on_all_nodes(
     [pytest.param(1, None, marks=ONCE), (3, None), pytest.param(4, "2x2", marks=ONCE), (3, "1,2")],
 )
 def test_records(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, f"{PROGRAMS}/records.py", nodes=nodes, timeout=100)
+    result = live(threads, f"{PROGRAMS}/record_dtypes.py", nodes=nodes, timeout=100)
     assert "done: " in result.stdout

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
+from support.launch import SLOW_ENGINE
+from support.soak import amount
 
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "sizes", "thin"),
     [
@@ -26,7 +28,7 @@ ONCE = pytest.mark.once
 def test_lists(
     live: Callable[..., Any], threads: int, nodes: str | None, sizes: list[int], thin: int
 ) -> None:
-    options = {"sizes": sizes, "thin": thin * (8 if SLOW_ENGINE else 1)}
+    options = {"sizes": sizes, "thin": thin * (8 if SLOW_ENGINE else amount(2, 1))}
     result = live(
         threads,
         "tests/live/programs/relocations.py",

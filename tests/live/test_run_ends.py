@@ -9,68 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import Running, running, state, wait_until, words
+from support.xupc_run import Running, running, state, wait_until, words
 
 ALL_GONE = 5.0  # seconds after the death of `xupc run`
-
-HANDLES = """
-def handler(number, frame):
-    note("handled", number)
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, handler)
-note("up", os.getpid())
-while True:
-    time.sleep(60)
-"""
-
-IGNORES = """
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(number, signal.SIG_IGN)
-note("up", os.getpid())
-while True:
-    time.sleep(60)
-"""
-
-HAS_DAEMONS = """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-nap = "import signal, time; signal.signal(15, 1); time.sleep(600)"
-other = subprocess.Popen([sys.executable, "-I", "-c", nap], env={}, start_new_session=True)
-note("other", other.pid)
-note("up", os.getpid())
-while True:
-    time.sleep(60)
-"""
-
-ENDS_WELL = """
-def handler(number, frame):
-    raise SystemExit(0)
-signal.signal(signal.SIGTERM, handler)
-note("up", os.getpid())
-try:
-    time.sleep(600)
-finally:
-    time.sleep(1.5)  # longer than Open MPI's launcher leaves a thread after SIGTERM
-    note("finally")
-"""
-
-INTERRUPTED = """
-note("up", os.getpid())
-try:
-    time.sleep(600)
-finally:
-    time.sleep(1.5)
-    note("finally")
-"""
-
-USR1 = """
-def handler(number, frame):
-    note("handled", number)
-    raise SystemExit(0)
-signal.signal(signal.SIGUSR1, handler)
-signal.signal(signal.SIGUSR2, handler)
-note("up", os.getpid())
-time.sleep(600)
-"""
 
 
 @pytest.fixture
@@ -79,9 +20,9 @@ def job(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
-def up(job: Running, text: str, n: int = 2) -> list[int]:
-    """Start a program and wait until all threads are up; return their process ids."""
-    job.start(text, n=n)
+def up(job: Running, case: str, n: int = 2) -> list[int]:
+    """Start a case of noting_jobs.py; return the threads' process ids when all are up."""
+    job.start(case, n=n)
     wait_until(lambda: len(job.pids()) == n, job.said)
     return job.pids()
 
@@ -90,23 +31,23 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("text", [HANDLES, IGNORES, HAS_DAEMONS])
-def test_nothing_outlives_a_killed_launcher(job: Running, text: str) -> None:
-    up(job, text)
+@pytest.mark.parametrize("case", ["handles_signals", "ignores_signals", "has_daemons"])
+def test_nothing_outlives_a_killed_launcher(job: Running, case: str) -> None:
+    up(job, case)
     os.kill(job.pid, signal.SIGKILL)
     began = time.monotonic()
     job.wait()
     assert job.left(ALL_GONE) == []
     for pid in job.pids("other"):  # its environment is not the job's
         wait_until(lambda pid=pid: not state(pid), patience=began + ALL_GONE - time.monotonic())
-    if text is HANDLES:  # SIGTERM comes first
+    if case == "handles_signals":  # SIGTERM comes first
         assert words(job.notes(), "handled") == ["handled 15 0", "handled 15 1"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGALRM, signal.SIGABRT])
 @pytest.mark.once
 def test_nothing_outlives_a_launcher_that_dies_of_another_signal(job: Running, number: int) -> None:
-    up(job, IGNORES)
+    up(job, "ignores_signals")
     os.kill(job.pid, number)
     assert job.wait() == -number
     assert job.left(ALL_GONE) == []
@@ -114,7 +55,7 @@ def test_nothing_outlives_a_launcher_that_dies_of_another_signal(job: Running, n
 
 @pytest.mark.parametrize("also", ["threads", "wrappers", "launcher"])
 def test_stopped_processes_do_not_outlive_it(job: Running, also: str) -> None:
-    threads = up(job, IGNORES)
+    threads = up(job, "ignores_signals")
     wrappers = [parent(pid) for pid in threads]
     above = [parent(pid) for pid in wrappers]
     stopped = list(threads)
@@ -131,7 +72,7 @@ def test_stopped_processes_do_not_outlive_it(job: Running, also: str) -> None:
 
 
 def test_a_launcher_killed_while_it_starts(job: Running) -> None:
-    job.start(IGNORES)
+    job.start("ignores_signals")
     wait_until(lambda: list((job.folder / "tmp").glob("xupc-job-*")), job.said)
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
@@ -140,7 +81,7 @@ def test_a_launcher_killed_while_it_starts(job: Running) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_gives_handlers_their_chance(job: Running, number: int) -> None:
-    up(job, ENDS_WELL)  # SIGHUP is SIGTERM to them
+    up(job, "exits_on_sigterm")  # SIGHUP is SIGTERM to them
     os.kill(job.pid, number)
     assert job.wait() == 128 + number, job.said()
     assert words(job.notes(), "finally") == ["finally 0", "finally 1"]
@@ -151,7 +92,7 @@ def test_sigterm_gives_handlers_their_chance(job: Running, number: int) -> None:
     "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.once)]
 )
 def test_threads_that_go_on_are_killed(job: Running, number: int) -> None:
-    up(job, IGNORES)
+    up(job, "ignores_signals")
     began = time.monotonic()
     os.kill(job.pid, number)
     status = job.wait(20)
@@ -161,7 +102,7 @@ def test_threads_that_go_on_are_killed(job: Running, number: int) -> None:
 
 
 def test_a_signal_that_comes_again_kills_them_at_once(job: Running) -> None:
-    up(job, HANDLES)
+    up(job, "handles_signals")
     began = time.monotonic()
     os.kill(job.pid, signal.SIGINT)
     job.wait_for("handled 2 0", "handled 2 1")
@@ -173,7 +114,7 @@ def test_a_signal_that_comes_again_kills_them_at_once(job: Running) -> None:
 
 
 def test_ctrl_c_runs_finally(job: Running) -> None:
-    up(job, INTERRUPTED)
+    up(job, "is_interrupted")
     os.kill(job.pid, signal.SIGINT)
     assert job.wait() == -signal.SIGINT, job.said()  # a shell's 130, which ends its loop, too
     assert words(job.notes(), "finally") == ["finally 0", "finally 1"]
@@ -181,7 +122,7 @@ def test_ctrl_c_runs_finally(job: Running) -> None:
 
 
 def test_sigquit_ends_the_job_and_leaves_nothing(job: Running) -> None:
-    up(job, "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n" + INTERRUPTED)
+    up(job, "is_interrupted_without_core_file")
     os.kill(job.pid, signal.SIGQUIT)
     assert job.wait() == 128 + signal.SIGQUIT, job.said()
     assert job.left(0.5) == []
@@ -189,7 +130,7 @@ def test_sigquit_ends_the_job_and_leaves_nothing(job: Running) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
 def test_a_users_signal_is_passed_on(job: Running, number: int) -> None:
-    up(job, USR1)
+    up(job, "exits_on_user_signals")
     os.kill(job.pid, number)
     assert job.wait() == 0, job.said()
     assert words(job.notes(), "handled") == [f"handled {int(number)} {i}" for i in (0, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import PROJECT, mpi_family
-from running import Running, running, words
+from support.launch import PROJECT, mpi_family
+from support.xupc_run import PROGRAM, Running, running, words
 
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import find_mpi
 
-HELLO = 'note("hello", MPI.COMM_WORLD.size)'
+HELLO = "hello"
 TWO = ["hello 2 0", "hello 2 1"]
 
 SLURM = {
@@ -82,21 +83,14 @@ def test_machines_that_the_user_chooses_are_not_judged(job: Running) -> None:
 
 
 def test_a_job_within_a_job(job: Running) -> None:
-    inner = job.program(HELLO, "inner.py")
-    job.start(
-        f'note("inner", subprocess.run([sys.executable, "-m", "xupc", "run", "-n", "2", {inner!r}])'
-        ".returncode)"
-    )
+    job.start("runs", "2", HELLO)
     assert job.wait() == 0, job.said()
     assert words(job.notes(), "inner") == ["inner 0 0", "inner 0 1"]
     assert words(job.notes(), "hello") == sorted(TWO * 2)
 
 
 def test_the_inner_job_ends_with_the_outer_one(job: Running) -> None:
-    inner = job.program(
-        "signal.signal(15, signal.SIG_IGN)\nnote('up', os.getpid())\ntime.sleep(600)", "inner.py"
-    )
-    job.start(f'subprocess.run([sys.executable, "-m", "xupc", "run", "-n", "1", {inner!r}])', n=1)
+    job.start("runs", "1", "naps", n=1)
     job.wait_for_count("up", 1)
     os.kill(job.pid, 9)
     job.wait()
@@ -104,19 +98,17 @@ def test_the_inner_job_ends_with_the_outer_one(job: Running) -> None:
 
 
 def test_xupc_run_under_mpiexec(job: Running) -> None:
-    program = job.program(HELLO)
-    words_of_run = [sys.executable, "-m", "xupc", "run", "-n", "2", program]
+    words_of_run = [sys.executable, "-m", "xupc", "run", "-n", "2", PROGRAM, HELLO]
     command = job_command(find_mpi(), 2, words_of_run, environment=job.environment, recover=False)
     subprocess.run(command, env=job.environment, cwd=PROJECT, check=True, timeout=120)
     assert words(job.notes(), "hello") == sorted(TWO * 2)
 
 
 def test_mpiexec_within_a_thread(job: Running) -> None:
-    inner = job.program(HELLO, "inner.py")
     command = job_command(
-        find_mpi(), 2, [sys.executable, inner], environment=job.environment, recover=False
+        find_mpi(), 2, [sys.executable, PROGRAM, HELLO], environment=job.environment, recover=False
     )
-    job.start(f"if RANK == 0:\n    note('inner', subprocess.run({command}).returncode)")
+    job.start("executes_on_thread_0", json.dumps(command))
     assert job.wait() == 0, job.said()
     assert words(job.notes(), "inner") == ["inner 0 0"]
     assert words(job.notes(), "hello") == TWO
@@ -127,7 +119,7 @@ def test_a_small_dev_shm_is_named(job: Running) -> None:
     unshare = ["unshare", "-m", "sh", "-c", script, "sh"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
-    run = [sys.executable, "-m", "xupc", "run", "-n", "2", job.program(HELLO)]
+    run = [sys.executable, "-m", "xupc", "run", "-n", "2", PROGRAM, HELLO]
     done = subprocess.run(
         [*unshare, *run], env=job.environment, cwd=PROJECT, capture_output=True, text=True,
         timeout=120, check=False,

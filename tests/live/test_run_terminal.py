@@ -10,35 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import PROJECT
-from running import Running, Shell, running, shell, state, wait_until, words
-
-WAITS = """
-note("up", os.getpid())
-wait_for("go")
-note("ended")
-"""
-
-READS = """
-note("up", os.getpid())
-for line in sys.stdin:
-    note("read", line.strip())
-note("end")
-wait_for("go")
-"""
-
-COUNTS = """
-data = sys.stdin.buffer.read()
-note("read", len(data), sum(data) % 1000)
-"""
-
-CLEANS_UP = """
-note("up", os.getpid())
-try:
-    time.sleep(600)
-finally:
-    note("finally")
-"""
+from support.launch import PROJECT
+from support.xupc_run import PROGRAM, Running, Shell, running, shell, state, wait_until, words
 
 
 @pytest.fixture
@@ -68,7 +41,7 @@ def go(bash: Shell) -> None:
 
 @pytest.mark.parametrize("before", ["", "nohup", "setsid"])
 def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(bash: Shell, before: str) -> None:
-    bash.run(WAITS, before=before, after="> out 2>&1 &")
+    bash.run("waits", before=before, after="> out 2>&1 &")
     up(bash)
     for number in range(6):
         assert f"answer {number * 7}" in bash.command(f"echo answer $(({number} * 7))")
@@ -78,7 +51,7 @@ def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(bash: Shell, b
 
 
 def test_a_job_in_the_background_that_reads_takes_nothing(bash: Shell) -> None:
-    bash.run(READS, after="&")
+    bash.run("reads_lines", after="&")
     up(bash)
     for number in range(6):
         assert f"answer {number}" in bash.command(f"echo answer {number}")
@@ -96,7 +69,7 @@ def test_a_job_in_the_background_that_reads_takes_nothing(bash: Shell) -> None:
 
 
 def test_ctrl_z_stops_the_job_and_fg_continues_it(bash: Shell) -> None:
-    bash.run(WAITS)
+    bash.run("waits")
     threads = up(bash)
     bash.press("Z")
     bash.expect("Stopped")
@@ -112,7 +85,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(bash: Shell) -> None:
 
 
 def test_ctrl_z_and_bg(bash: Shell) -> None:
-    bash.run(WAITS)
+    bash.run("waits")
     threads = up(bash)
     bash.press("Z")
     bash.expect("Stopped")
@@ -125,7 +98,7 @@ def test_ctrl_z_and_bg(bash: Shell) -> None:
 
 
 def test_ctrl_c_ends_the_job_and_a_loop_around_it(bash: Shell) -> None:
-    bash.type(f"for i in 1 2 3; do echo turn $i; {bash.words(CLEANS_UP)}; done")
+    bash.type(f"for i in 1 2 3; do echo turn $i; {bash.words('cleans_up')}; done")
     bash.expect("turn 1")
     up(bash)
     bash.press("C")
@@ -138,7 +111,7 @@ def test_ctrl_c_ends_the_job_and_a_loop_around_it(bash: Shell) -> None:
 
 
 def test_a_terminal_that_is_closed_ends_the_job(bash: Shell) -> None:
-    bash.run(CLEANS_UP.replace("try:", "signal.signal(15, lambda *_: sys.exit(1))\ntry:"))
+    bash.run("cleans_up on_sigterm")
     up(bash)
     bash.type("")
     os.kill(bash.pid, signal.SIGHUP)
@@ -150,7 +123,7 @@ def test_a_terminal_that_is_closed_ends_the_job(bash: Shell) -> None:
 
 
 def test_lines_that_are_typed_go_to_thread_0_of_the_job_in_the_foreground(bash: Shell) -> None:
-    bash.run(READS)
+    bash.run("reads_lines")
     up(bash)
     for number in range(20):
         bash.type(f"line {number}")
@@ -169,29 +142,29 @@ SUM = sum(BIG) % 1000
 def test_stdin_is_thread_0_s_and_has_an_end(job: Running, kind: str) -> None:
     given = job.folder / "given"
     given.write_bytes(BIG)
-    text, size = COUNTS, len(BIG)
+    case, size = "reads_bytes", len(BIG)
     if kind == "file":
         with given.open("rb") as file:
-            job.start(text, n=3, stdin=file)
+            job.start(case, n=3, stdin=file)
             status = job.wait()
     elif kind == "pipe":
         cat = subprocess.Popen(["cat", str(given)], stdout=subprocess.PIPE)
-        job.start(text, n=3, stdin=cat.stdout)
+        job.start(case, n=3, stdin=cat.stdout)
         status = job.wait()
         assert cat.wait(10) == 0
     elif kind == "closed":
         size = 0
-        job.start(text, n=3, preexec_fn=lambda: os.close(0))
+        job.start(case, n=3, preexec_fn=lambda: os.close(0))
         status = job.wait()
     elif kind == "null":
         size = 0
-        job.start(text, n=3)
+        job.start(case, n=3)
         status = job.wait()
     else:  # as nohup leaves it
         size = 0
-        text = "try:\n    sys.stdin.read()\nexcept OSError:\n    pass\nnote('read', 0, 0)\n"
+        case = "reads_what_nohup_leaves"
         with open(os.devnull, "wb") as file:
-            job.start(text, n=3, stdin=file)
+            job.start(case, n=3, stdin=file)
             status = job.wait()
     assert status == 0, job.said()
     expected = f"read {size} {SUM if size else 0} 0"
@@ -201,16 +174,15 @@ def test_stdin_is_thread_0_s_and_has_an_end(job: Running, kind: str) -> None:
 @pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
 @pytest.mark.once
 def test_closed_streams_do_no_harm(job: Running, closed: tuple[int, ...]) -> None:
-    job.start("note('here')", preexec_fn=lambda: [os.close(number) for number in closed])
+    job.start("here", preexec_fn=lambda: [os.close(number) for number in closed])
     assert job.wait() == 0, job.said()
     assert words(job.notes(), "here") == ["here 0", "here 1"]
 
 
 def test_a_loop_over_lines_keeps_its_lines(job: Running) -> None:
-    program = job.program('note("turn", sys.argv[1])')
     script = job.folder / "loop.sh"
     script.write_text(
-        f"while read line; do {sys.executable} -m xupc run -n 2 {program} $line; done < list\n"
+        f"while read line; do {sys.executable} -m xupc run -n 2 {PROGRAM} turn $line; done < list\n"
     )
     (job.folder / "list").write_text("a\nb\nc\n")
     subprocess.run(
@@ -222,12 +194,8 @@ def test_a_loop_over_lines_keeps_its_lines(job: Running) -> None:
 
 def test_a_program_that_reads_one_line_leaves_the_rest(job: Running) -> None:
     """Thread 0 takes from the input what it reads, like any program."""
-    program = job.program(
-        "if RANK == 0:\n    line = b''\n    while not line.endswith(b'\\n'):\n"
-        "        line += os.read(0, 1)\n    note('read', line.decode().strip())\n"
-    )
     (job.folder / "list").write_text("first\nsecond\n")
-    command = f"{sys.executable} -m xupc run -n 2 {program}; cat"
+    command = f"{sys.executable} -m xupc run -n 2 {PROGRAM} reads_one_line; cat"
     done = subprocess.run(
         ["sh", "-c", command], stdin=(job.folder / "list").open(), cwd=PROJECT, timeout=120,
         env=job.environment, capture_output=True, text=True, check=True,

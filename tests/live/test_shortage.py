@@ -11,54 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, to set limits")
 ONCE = pytest.mark.once
-SHORT = """
-    import os, resource, xupc
-    import numpy as np
-
-    team = xupc.init(heap_size="1MiB", timeout=20)
-    me = xupc.MYTHREAD
-    large = 60 << 20
-    calls = {
-        "growth": lambda: xupc.all_alloc(large, "u1", "*"),
-        "split": lambda: team.split(0),
-        "array": lambda: xupc.node_array(large, "u1"),
-        "broadcast": lambda: xupc.node_broadcast(np.ones(large, "u1") if me == 0 else None),
-    }
-
-    def descriptors():
-        return len(os.listdir("/proc/self/fd"))
-
-    def limit(what, more):
-        "Allow so much more on this thread."
-        if what == "descriptors":
-            used = os.open("/dev/null", os.O_RDONLY)
-            os.close(used)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, most[0][1]))
-        else:
-            pages = int(open("/proc/self/statm").read().split()[0])
-            size = pages * resource.getpagesize() + more
-            resource.setrlimit(resource.RLIMIT_AS, (size, most[1][1]))
-
-    def unlimit():
-        resource.setrlimit(resource.RLIMIT_NOFILE, most[0])
-        resource.setrlimit(resource.RLIMIT_AS, most[1])
-
-    most = [resource.getrlimit(r) for r in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)]
-
-    def refused(call, victim, what, more):
-        xupc.barrier()
-        before = descriptors()
-        if me == victim:
-            limit(what, more)
-        try:
-            calls[call]()
-        except xupc.HeapError as e:
-            print("refused: " + str(e), flush=True)
-        finally:
-            unlimit()
-        xupc.barrier()
-        assert descriptors() <= before, (descriptors(), before)
-"""
+PROGRAM = "tests/live/programs/resource_limits.py"
 
 
 @pytest.mark.parametrize(
@@ -86,15 +39,10 @@ def test_a_thread_runs_short(
     more: int,
     nodes: str | None,
 ) -> None:
-    program = f"""{SHORT}
-    refused({call!r}, {victim}, {what!r}, {more})
-    calls[{call!r}]()
-    xupc.barrier()
-    print("done: again", flush=True)
-    """
+    args = ["one_call", call, str(victim), what, str(more)]
     for named in ("0", "1"):
         env = {"XUPC_SHM_DIR": str(tmp_path), "XUPC_NAMED_SEGMENTS": named}
-        result = live(3, program, nodes=nodes, env=env)
+        result = live(3, PROGRAM, args=args, nodes=nodes, env=env)
         assert result.stdout.count("refused: ") == 3, result.report()
         assert result.stdout.count("done: again") == 3, result.report()
         assert list(tmp_path.iterdir()) == []
@@ -102,25 +50,7 @@ def test_a_thread_runs_short(
 
 def test_teams_until_descriptors_run_out(live: Callable[..., Any]) -> None:
     """Each thread's limit ends another thread's turn: all see the same error."""
-    program = """
-        import resource, xupc
-
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (120, most[1]))
-        team = xupc.init(heap_size="256KiB", timeout=30)
-        teams = []
-        try:
-            while len(teams) < 200:
-                teams.append(team.split(0))
-        except xupc.HeapError as e:
-            print("refused: " + str(e), flush=True)
-        xupc.barrier()
-        teams.pop().free()
-        A = xupc.all_alloc(3, "u1", 1, team=team.split(0))
-        xupc.barrier()
-        print("done: again", flush=True)
-    """
-    result = live(3, program, own_job=True)  # the limits stay
+    result = live(3, PROGRAM, args=["many_teams"], own_job=True)  # the limits stay
     assert result.stdout.count("refused: ") == 3, result.report()
     assert result.stdout.count("team.free()") == result.stdout.count("ulimit -n") == 3
     assert result.stdout.count("done: again") == 3, result.report()

@@ -8,116 +8,26 @@ from typing import Any
 import pytest
 
 ONCE = pytest.mark.once
-START = """
-    import pickle
-    import numpy as np, xupc
-
-    team = xupc.init(timeout=20)
-    me, T = xupc.MYTHREAD, xupc.THREADS
-    right = (me + 1) % T
-
-    def copy(p):
-        return pickle.loads(pickle.dumps(p))
-
-    def refused(call, *words):
-        try:
-            call()
-        except ValueError as e:
-            assert all(word in str(e) for word in words), e
-        else:
-            raise AssertionError("not refused")
-"""
+PROGRAM = "tests/live/programs/stale_pointers.py"
 PLACES = pytest.mark.parametrize("nodes", [None, pytest.param("2,1", marks=ONCE)])
 
 
-def run(live: Callable[..., Any], text: str, nodes: str | None) -> None:
-    result = live(3, f'{START}{text}\n    print("done: all", flush=True)\n', nodes=nodes)
+def run(live: Callable[..., Any], case: str, nodes: str | None) -> None:
+    result = live(3, PROGRAM, args=[case], nodes=nodes)
     assert result.stdout.count("done: all") == 3, result.report()
 
 
 @PLACES
 def test_pointers_in_a_team_s_array(live: Callable[..., Any], nodes: str | None) -> None:
     """They lead to any heap; those that lead to none are refused."""
-    text = """
-    sub, other = team.split(0), team.split(0)
-    P = xupc.all_alloc(T * 4, xupc.pointer_dtype, 1, team=sub)
-    W = xupc.all_alloc(T, np.int64, 1)
-    C = xupc.all_alloc(T, np.int64, 1, team=other)
-    p = xupc.alloc(1, np.int64)
-    W.local[:], C.local[:], p[0] = 100 + me, 500 + me, 900 + me
-    for k, q in enumerate((W + me, C + me, p)):
-        P[k * T + me] = q
-    xupc.barrier()
-    for k in range(3):
-        q = P[k * T + right].cast(np.int64)
-        assert q[0] == 100 + 400 * k + right, (k, q)
-        q[0] = k
-    xupc.barrier()
-    assert (W[me], C[me], p[0]) == (0, 1, 2)
-    for offset in (1 << 40, 5000 << 46):
-        P[3 * T + me] = W + right
-        numbers = P.local[3:]
-        for name in ("addr", "offset"):
-            numbers[name] = offset
-        refused(lambda: P[3 * T + me].cast(np.int64)[0])
-    """
-    run(live, text, nodes)
+    run(live, "pointers_in_an_array", nodes)
 
 
 @PLACES
 def test_freed_twice_through_a_copy(live: Callable[..., Any], nodes: str | None) -> None:
-    text = """
-    p = xupc.allv_broadcast(xupc.global_alloc(16, np.int64) if me == 0 else None, 0)
-    xupc.barrier()
-    if me == 1:
-        xupc.free(p)
-        refused(lambda: xupc.free(copy(p)), "free: ", "freed")
-    xupc.barrier()
-    refused(lambda: xupc.all_free(copy(p)), "all_free: ", "freed")
-    xupc.barrier()
-    a, b = xupc.alloc(64), xupc.alloc(64)
-    stale = copy(b)
-    record = pickle.dumps(b)
-    xupc.free(b)
-    xupc.free(a)
-    q = xupc.alloc(4096)
-    q[0:4096] = np.full(4096, 7, "u1")
-    refused(lambda: xupc.free(stale), "free: ", "freed")
-    refused(lambda: xupc.free(pickle.loads(record)), "free: ", "freed")
-    again = xupc.alloc(64)
-    refused(lambda: xupc.free(pickle.loads(record)), "free: ", "freed")
-    assert (q[0:4096] == 7).all()
-    xupc.free(copy(q))
-    refused(lambda: xupc.free(q), "free: ", "freed")
-    xupc.barrier()
-    """
-    run(live, text, nodes)
+    run(live, "freed_twice", nodes)
 
 
 @PLACES
 def test_memory_of_a_freed_team(live: Callable[..., Any], nodes: str | None) -> None:
-    text = """
-    sub = team.split(0)
-    A = xupc.all_alloc(T, np.int64, 1, team=sub)
-    B = xupc.all_alloc(T, np.int64, 1, team=sub)
-    P = xupc.all_alloc(2 * T, xupc.pointer_dtype, 1)
-    P[me], P[T + me] = A + me, B + right
-    record = pickle.dumps(A + me)
-    assert pickle.loads(record)[0] == 0
-    q = pickle.loads(pickle.dumps(B + right))
-    xupc.barrier()
-    assert P[me].cast(np.int64)[0] == 0
-    xupc.all_free(A)
-    refused(lambda: pickle.loads(record)[0], "freed")
-    refused(lambda: P[me].cast(np.int64)[0], "freed")
-    assert (q[0], P[T + me].cast(np.int64)[0]) == (0, 0)
-    xupc.barrier()
-    sub.free()
-    refused(lambda: q[0], "freed")
-    refused(lambda: B[right], "freed")
-    refused(lambda: (B + right)[0], "freed")
-    refused(lambda: xupc.memset(q, 1, 8), "freed")
-    refused(lambda: P[T + me], "team")
-    xupc.barrier()
-    """
-    run(live, text, nodes)
+    run(live, "memory_of_a_freed_team", nodes)

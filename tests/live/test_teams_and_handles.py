@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE, mpi_family
+from support.launch import SLOW_ENGINE, mpi_family
+from support.soak import amount, sampled
 
 PROGRAMS = "tests/live/programs"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -24,13 +26,14 @@ ONCE = pytest.mark.once
     ],
 )
 def test_random_teams(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    rounds = [2, 3] if SLOW_ENGINE else [5, 8]
+    rounds = [2, 3] if SLOW_ENGINE else [amount(3, 5), amount(5, 8)]
     result = live(
         threads, f"{PROGRAMS}/teams.py", nodes=nodes, args=[json.dumps(rounds)], timeout=90
     )
     assert result.stdout.count("done, seed") == threads
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [
@@ -41,7 +44,7 @@ def test_random_teams(live: Callable[..., Any], threads: int, nodes: str | None)
     ],
 )
 def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    rounds = 4 if SLOW_ENGINE else 15
+    rounds = 4 if SLOW_ENGINE else sampled(15, 2)
     result = live(
         threads, f"{PROGRAMS}/handles.py", nodes=nodes, args=[json.dumps(rounds)], timeout=90
     )
@@ -53,7 +56,7 @@ def test_handles(live: Callable[..., Any], threads: int, nodes: str | None) -> N
     [pytest.param(1, None, marks=ONCE), (3, None), (3, "2,1"), pytest.param(4, "2x2", marks=ONCE)],
 )
 def test_dropped_teams(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, timeout=120)
+    result = live(threads, f"{PROGRAMS}/dropped_teams.py", nodes=nodes, timeout=120)
     assert result.stdout.count("done: ") == threads, result.report()
 
 
@@ -61,7 +64,7 @@ def test_dropped_teams(live: Callable[..., Any], threads: int, nodes: str | None
 def test_calls_that_differ_on_a_dropped_team(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
-    result = live(threads, f"{PROGRAMS}/dropped.py", nodes=nodes, args=["differ"])
+    result = live(threads, f"{PROGRAMS}/dropped_teams.py", nodes=nodes, args=["differ"])
     assert result.stdout.count("done: ") == threads, result.report()
 
 
@@ -72,35 +75,7 @@ def test_calls_that_differ_on_a_dropped_team(
 def test_no_more_communicators(
     live: Callable[..., Any], threads: int, nodes: str | None
 ) -> None:
-    program = """
-        import xupc
-        from mpi4py import MPI
-
-        team = xupc.init()
-        taken = []
-        try:
-            while True:
-                taken.append(MPI.COMM_WORLD.Dup())
-        except MPI.Exception:
-            pass
-        for free in (0, 1, 2):  # of the three that a team on several nodes takes
-            try:
-                teams = []
-                while True:
-                    teams.append(team.split(0))
-            except xupc.XupcError as e:
-                assert "split: MPI refuses" in str(e), e
-                print("refused", len(teams), flush=True)
-            for each in teams:
-                each.free()
-            taken.pop().Free()
-        while len(taken) > 2000:
-            taken.pop().Free()
-        part = team.split(0)
-        assert xupc.allv_reduce_all(1, xupc.ADD, team=part) == xupc.THREADS
-        part.free()
-        print("done", flush=True)
-    """
+    program = f"{PROGRAMS}/communicators_run_out.py"
     result = live(threads, program, nodes=nodes, timeout=90, own_job=True)
     assert result.stdout.count("done") == threads, result.report()
     enough = 1 if nodes is None else 3

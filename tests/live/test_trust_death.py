@@ -1,6 +1,6 @@
 """Threads that end in every way and at every moment: nothing stays, and survivors say why.
 
-Drawn from the cross product of tests/deaths.py; the program is programs/dying.py.
+Drawn from the cross product of tests/support/death_trials.py; the program is programs/dying.py.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ import os
 import time
 
 import pytest
-from deaths import Death, trials
-from launch import Result, launch, mpi_family
-from soak import amount, figure, seed
+from support.death_trials import Death, trials
+from support.launch import Result, launch, mpi_family
+from support.soak import amount, figure, seed
 
 pytestmark = pytest.mark.soak
 ENGINE = os.environ.get("XUPC_ENGINE", "native")
 PROGRAM = "tests/live/programs/dying.py"
+PARTS = 4  # tests that may run at the same time
 
 
-def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_is_left_of_a_job_whose_thread_dies(part: int) -> None:
     def run(death: Death, folder: str) -> tuple[Result, list[str], float]:
         environment = {**death.environment, "XUPC_SHM_DIR": folder}
         result = launch(
@@ -31,25 +33,17 @@ def test_nothing_is_left_of_a_job_whose_thread_dies() -> None:
             left.append("exit status 0")
         return result, left, now
 
-    # other draws on each MPI and engine
-    own = seed() * 7 + {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
-    ledger, reports = trials(amount(17, 80), own, run)
-    figure(f"deaths, {mpi_family()}, {ENGINE} engine", str(ledger))
+    # other draws in each part, on each MPI and engine
+    place = {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
+    own = seed() * 7 + 1_000_003 * part + place
+    ledger, reports = trials(amount(4, 20), own, run)
+    figure(f"deaths, {mpi_family()}, {ENGINE} engine, part {part + 1} of {PARTS}", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
 
 
 @pytest.mark.once
 def test_leaving_from_a_signal_s_handler_inside_a_call_is_told() -> None:
-    program = """
-        import os, signal, sys, threading, time, xupc
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-        team = xupc.init()
-        if team.rank == 1:
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        if team.rank == 0:
-            time.sleep(1)
-        xupc.barrier()
-    """
+    program = "tests/live/programs/exit_in_signal_handler.py"
     result = launch(3, program, via="xupc run")
     assert result.clean, result.report()
     assert result.returncode != 0

@@ -1,6 +1,6 @@
 """Every collective x every argument x the odd thread x the placement: N of N differences are found.
 
-The table of calls is tests/live/programs/odd_calls.py, the judge sweep.py beside it.
+The table of calls is programs/differing_calls.py, the program programs/differing_call_trials.py.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launch import SLOW_ENGINE
-from soak import amount, figure, seed
+from support.launch import SLOW_ENGINE
+from support.soak import amount, figure, seed
 
 pytestmark = pytest.mark.soak
 
 ONCE = pytest.mark.once
-PROGRAM = "tests/live/programs/sweep.py"
+PROGRAM = "tests/live/programs/differing_call_trials.py"
 
 
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample"),
     [
-        (4, None, 250),
-        pytest.param(2, None, 100, marks=ONCE),
+        (4, None, 150),
+        pytest.param(2, None, 60, marks=ONCE),
         pytest.param(4, "3,1", 60, marks=ONCE),
         (4, "cyclic:2", 40),
         pytest.param(5, "2,1,2", 30, marks=ONCE),
@@ -49,14 +49,7 @@ def test_every_difference_is_found(
 def test_calls_on_different_teams_wait_in_a_circle(
     live: Callable[..., Any], nodes: str | None
 ) -> None:
-    program = """
-        import xupc
-        team = xupc.init()
-        other = team.split(0)
-        A = xupc.all_alloc(64 * team.size, "u1", 64)
-        B = xupc.all_alloc(64 * team.size, "u1", 64)
-        xupc.all_broadcast(B, A, 8, team=other if team.rank == 1 else team)
-    """
+    program = "tests/live/programs/calls_on_different_teams.py"
     result = live(3, program, nodes=nodes, expect="failure", via="xupc run")
     said = result.stderr.count("HangError: threads wait for each other: ")
     said += result.stderr.count("HangError: thread ")
@@ -67,7 +60,7 @@ def test_calls_on_different_teams_wait_in_a_circle(
 @pytest.mark.parametrize(
     ("threads", "nodes", "sample", "whole"),
     [
-        pytest.param(2, None, 10_000, 1_000_000, marks=ONCE),
+        pytest.param(2, None, 2_000, 1_000_000, marks=ONCE),
         pytest.param(4, "3,1", 300, 30_000, marks=ONCE),
     ],
 )
@@ -76,7 +69,7 @@ def test_good_calls_are_left_alone(
 ) -> None:
     calls = amount(sample, whole)
     result = live(
-        threads, "tests/live/programs/good_calls.py", nodes=nodes,
+        threads, "tests/live/programs/no_false_alarm.py", nodes=nodes,
         args=[str(calls), str(seed())], timeout=amount(60, 1500),
     )  # fmt: skip
     assert f"done: {calls}" in result.stdout

@@ -11,7 +11,7 @@ from itertools import product
 
 import pytest
 from model.core_model import MUTATIONS, Action, Core
-from soak import WHOLE, figure, seed
+from support.soak import WHOLE, figure, seed
 
 Story = list[Action]
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitizers import ENGINE, SANITIZERS, compiled
+from support.sanitizers import ENGINE, SANITIZERS, compiled
 
 SOURCE = Path(__file__).with_name("functions.c")
 

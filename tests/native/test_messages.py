@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sanitizers import ENGINE, SANITIZERS, compiled
-from soak import amount, seed
+from support.sanitizers import ENGINE, SANITIZERS, compiled
+from support.soak import amount, seed
 
 HERE = Path(__file__).parent
 SEEN = re.compile(r"(\d+) exchanges(?:, (\d+) \w+ ?\w*){5}")

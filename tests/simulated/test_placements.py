@@ -19,7 +19,7 @@ import pytest
 from simulated import reductions, transfers, values
 from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, partitions, roots_of
 from simulated.pool import Progress, workers
-from soak import WHOLE, figure, part, seed
+from support.soak import WHOLE, figure, part, seed
 
 from xupc.algorithms import Entry, find, registered
 from xupc.engine.simulator import RaceError

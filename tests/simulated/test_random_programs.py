@@ -6,13 +6,22 @@ import time
 from dataclasses import replace
 
 import pytest
-from random_programs import oracle, simulate
-from random_programs.generate import LIVE, SIMULATED, generate
-from random_programs.program import Barrier, Check, Fill, Invalid, Move, Program, modes, parse
-from random_programs.shapes import KEPT, Tally, simulated
-from random_programs.shrink import good, shrink
 from simulated.pool import Progress, workers
-from soak import amount, figure, part, seed
+from support.random_programs import oracle, simulate
+from support.random_programs.generate import LIVE, SIMULATED, generate
+from support.random_programs.program import (
+    Barrier,
+    Check,
+    Fill,
+    Invalid,
+    Move,
+    Program,
+    modes,
+    parse,
+)
+from support.random_programs.shapes import KEPT, Tally, simulated
+from support.random_programs.shrink import good, shrink
+from support.soak import amount, figure, part, seed
 
 SHARD = 250
 PROGRAMS = 1000, 100_000

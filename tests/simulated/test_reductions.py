@@ -28,6 +28,7 @@ from simulated.reductions import (
     plans_of,
     run_cases,
 )
+from support.soak import amount
 
 from xupc.engine.simulator import Call, Program, Simulation, SimulationError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
@@ -36,12 +37,13 @@ from xupc.plan.steps import SLOT_BYTES, Signal, Wait
 from xupc.topology import Tree
 
 SHARD = 200
-SAMPLE, SAMPLE_IN_PLACE = 2000, 500
+SAMPLE, SAMPLE_IN_PLACE = amount(1000, 2000), amount(250, 500)
 ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
 BOTH = ("all", "all")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("in_place", [False, True], ids=["two arrays", "in place"])
 def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
     """No race, no deadlock, every operand once and in its place, under any schedule."""

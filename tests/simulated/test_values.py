@@ -28,6 +28,7 @@ from simulated.values import (
     run_cases,
     tuning_of,
 )
+from support.soak import amount
 
 from xupc.algorithms import find
 from xupc.engine.simulator import Call, Program, ProtocolError, Simulation, SimulationError
@@ -37,9 +38,10 @@ from xupc.plan.steps import Copy
 from xupc.topology import Tree
 
 SHARD = 60
-SAMPLE = 600
+SAMPLE = amount(300, 600)
 
 
+@pytest.mark.soak
 def test_sample(request: pytest.FixtureRequest) -> None:
     """No race, no deadlock, every byte right, under any schedule."""
     full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)

@@ -6,7 +6,7 @@ dies is seen at once. A job is replaced after any failure, and when a rank repor
 has changed it for good.
 
 Programs that kill, hang, interrupt or launch, or look at what only a launcher shows, have a job of
-their own (`launch.launch`).
+their own (`support.launch.launch`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import (
+from support.launch import (
     GRACE,
     PROJECT,
     TEST_TAG,
@@ -110,7 +110,8 @@ class _Job:
 
     def _accept(self, listener: socket.socket) -> None:
         """Wait until all ranks have said who they are; in the order of their numbers."""
-        deadline, came = time.monotonic() + START, {}
+        deadline = time.monotonic() + START
+        came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)
         while len(came) < self.threads:
             if self.outcome is not None or time.monotonic() > deadline:
@@ -223,12 +224,12 @@ class Pool:
         grace: float = GRACE,
         **_: Any,
     ) -> Result:
-        """Run a program as `launch.launch` does, in a job of the pool."""
+        """Run a program as `support.launch.launch` does, in a job of the pool."""
         job = self._take(n)
         variables = job.changes({**({} if nodes is None else {"XUPC_NODES": nodes}), **(env or {})})
         with tempfile.TemporaryDirectory(prefix="xupc-test-") as name:
             folder = Path(name)
-            file = program_file(program, folder)
+            file = program_file(program)
             words = [str(file), *map(str, args)]
             return self._run(job, words, variables, timeout, folder, grace)
 

@@ -129,7 +129,8 @@ class Setting:
         sys.path[:] = self.path
         sys.modules["__main__"] = self.main
         for name in set(sys.modules) - self.modules:
-            file = getattr(sys.modules[name], "__file__", None)
+            module = sys.modules[name]  # a folder of modules has no file, and holds on to them
+            file = getattr(module, "__file__", None) or next(iter(_folders(module)), None)
             if file and _of_a_program(Path(file)):
                 del sys.modules[name]
         self.modules = set(sys.modules)
@@ -146,6 +147,10 @@ def _umask() -> int:
     before = os.umask(0o22)
     os.umask(before)
     return before
+
+
+def _folders(module: types.ModuleType) -> list[str]:
+    return list(getattr(module, "__path__", ()))
 
 
 def _of_a_program(file: Path) -> bool:
@@ -256,11 +261,55 @@ class Held:
         return found + sorted(f for f in now if not OURS.search(f) and "/dev/shm/" not in f)
 
 
+class Guards:
+    """The bytes behind each allocation of this thread, up to where another one may begin.
+
+    They are zero, since no call has to write there. They are looked at when an allocation ends,
+    and at the end of a heap; each is on the last page of its allocation, so a look takes no memory.
+    """
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+
+    def install(self, heap: types.ModuleType) -> None:
+        """Have all heaps of this process look at them."""
+        kind: Any = heap.Heap
+        drop, retire_all = kind.drop, kind.retire_all
+
+        def drop_checked(self: Any, offset: int, nbytes: int) -> None:
+            look(self, offset, nbytes)
+            drop(self, offset, nbytes)
+
+        def retire_all_checked(self: Any) -> None:
+            for piece in self._live.values():
+                allocation = piece.known()
+                if allocation is not None:
+                    look(self, allocation.offset, allocation.part(self.me)[1])
+            for allocation in self._mine.values():
+                look(self, allocation.offset, allocation.nbytes)
+            retire_all(self)
+
+        def look(of: Any, offset: int, nbytes: int) -> None:
+            rest = -nbytes % heap.ALIGN
+            s = of.segment_of(offset)
+            at = of.local * s.size + offset - s.start + nbytes
+            if rest and nbytes and s.segment.array[at : at + rest].any():
+                self.broken.append(f"bytes behind the {nbytes} at offset {offset} were written to")
+
+        kind.drop, kind.retire_all = drop_checked, retire_all_checked
+
+    def taken(self) -> list[str]:
+        """Return what was found since the last time."""
+        found, self.broken = self.broken, []
+        return found
+
+
 class Rank:
     """This process, from its first program to its last one."""
 
-    def __init__(self, connection: socket.socket, number: int) -> None:
+    def __init__(self, connection: socket.socket, number: int, guards: Guards) -> None:
         self.connection = connection
+        self.guards = guards
         self.number = number
         self.lines = connection.makefile("r", encoding="utf-8")
         self.setting = Setting()
@@ -288,7 +337,8 @@ class Rank:
         self.setting.restore()
         gc.collect()
         gc.collect()  # what finalizers have dropped
-        return {"left": held.left(), "damage": [*changed, *held.damage()]}
+        left = [*self.guards.taken(), *held.left()]
+        return {"left": left, "damage": [*changed, *held.damage()]}
 
     def _as_a_process(self, request: dict[str, Any], held: Held) -> int:
         os.environ.update(request["environment"])
@@ -369,12 +419,16 @@ def main() -> None:
     from xupc.engine.mpi import place_in_mpi, start_mpi
 
     start_mpi()
+    from xupc.memory import heap
+
+    guards = Guards()
+    guards.install(heap)
     weakref.finalize(main, int)  # has weakref register its exit function before any program does
     rank, _ = place_in_mpi()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         connection.sendall(json.dumps({"rank": rank, "pid": os.getpid()}).encode() + b"\n")
-        Rank(connection, rank).serve()
+        Rank(connection, rank, guards).serve()
 
 
 if __name__ == "__main__":

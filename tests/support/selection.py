@@ -18,31 +18,60 @@ WAITING = (
 HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_shortage")
 # Parameters that say where a feature is tested and how much of it, not which one.
 SHAPE = {
-    "all_roots", "calls", "cases", "count", "cycles", "folded", "how_many", "least", "n", "nodes",
-    "repetitions", "roots", "sample", "sizes", "thin", "threads", "victim", "whole",
+    "all_roots", "calls", "cases", "count", "cycles", "every", "folded", "how_many", "inside",
+    "labels", "late", "least", "n", "nodes", "part", "repetitions", "roots", "sample", "shape",
+    "sizes", "thin", "threads", "victim", "whole", "words",
 }  # fmt: skip
 
 
 def mark_live(items: Iterable[pytest.Item]) -> None:
-    """Give the marks `waits`, `one_node` and `other_shape` to the tests of tests/live."""
+    """Mark the tests of tests/live.
+
+    `waits` and `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say
+    what others in the same list test, too. Of each feature one test on one node and one on several
+    nodes are no `further_shape`, and one test is no `other_shape`. Of each function one test is no
+    `other_case`. The last two leave out tests marked ``once``.
+    """
+    every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
+    functions: dict[Any, list[pytest.Item]] = {}
     for item in items:
         if item.path.stem in WAITING:
             item.add_marker("waits")
         elif _parameters(item).get("nodes", "") is None and item.path.stem not in HEALTH:
             item.add_marker("one_node")
+        feature = _feature(item)
+        every.setdefault((*feature, _on_several_nodes(item)), []).append(item)
         if not item.get_closest_marker("once"):
-            features.setdefault(_feature(item), []).append(item)
-    for same in features.values():
-        chosen = max(same, key=lambda item: _parameters(item).get("nodes") is not None)
+            features.setdefault(feature, []).append(item)
+            functions.setdefault(feature[:2], []).append(item)
+    _mark_all_but_one(every.values(), "further_shape")
+    _mark_all_but_one(features.values(), "other_shape")
+    _mark_all_but_one(functions.values(), "other_case")
+
+
+def _mark_all_but_one(groups: Iterable[list[pytest.Item]], mark: str) -> None:
+    """Mark the tests of each group but one, which has several nodes if any has."""
+    for same in groups:
+        chosen = max(
+            same, key=lambda item: (_on_several_nodes(item), not item.get_closest_marker("once"))
+        )
         for item in same:
             if item is not chosen:
-                item.add_marker("other_shape")
+                item.add_marker(mark)
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:
     callspec = getattr(item, "callspec", None)
     return dict(callspec.params) if callspec is not None else {}
+
+
+def _on_several_nodes(item: pytest.Item) -> bool:
+    """Return whether a test has several nodes, as far as its parameters say it."""
+    parameters = _parameters(item)
+    labels = parameters.get("labels", "")
+    shape = str(parameters.get("shape", ""))
+    return parameters.get("nodes") is not None or len(set(labels)) > 1 or "," in shape
 
 
 def _feature(item: pytest.Item) -> tuple[object, ...]:

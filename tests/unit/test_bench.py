@@ -72,6 +72,8 @@ def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str,
             return [x for t in range(threads) for x in blocks[t][me]]
         case "permute":
             return first[threads - 1 - me]
+        case "reduce_scatter":
+            return [fold([blocks[t][me][i] for t in range(threads)]) for i in range(n)]
     ranges = {
         "prefix_reduce": range(me + 1),
         "suffix_reduce": range(me, threads),

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,18 +27,13 @@ def test_functions_pickle_by_name(name: str) -> None:
     assert copy.deepcopy(function) is function
 
 
-SETS = """
-from xupc.arguments import func_name
-def f(a, b):
-    return a if "x" in {"x", "yy", "zzz", ("t", 1), b"b"} else (lambda: a in {"x", "yy", "zzz"})
-print(func_name(f))
-"""
+SETS = Path(__file__).parent / "programs" / "function_with_sets.py"
 
 
 def test_a_function_with_sets_has_one_name_in_all_processes() -> None:
     names = {
         subprocess.run(
-            [sys.executable, "-c", SETS], env={**os.environ, "PYTHONHASHSEED": seed},
+            [sys.executable, str(SETS)], env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True, text=True, check=True,
         ).stdout
         for seed in "12345"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from launch import PROJECT
+from support.launch import PROJECT
 
 from xupc import cli, host
 from xupc.cli import info, jobs, options

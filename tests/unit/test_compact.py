@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from synthetic import SIZES, job, result
+from support.bench_results import SIZES, job, result
 
 from xupc.bench import suites, text
 from xupc.bench.collect import Collector

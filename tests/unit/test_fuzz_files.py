@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from soak import amount, figure, seed
+from support.soak import amount, figure, seed
 from unit.test_bench_results import result
 
 from xupc import runtime

@@ -16,7 +16,6 @@ import pytest
 
 from xupc.cli import batch, launcher, local_threads, mpi
 from xupc.cli.launcher import (
-    SESSIONS,
     Failure,
     Outcome,
     describe_status,
@@ -32,6 +31,7 @@ from xupc.cli.processes import kill_tagged, tagged
 from xupc.cli.terminal import JobControl
 from xupc.cli.trouble import mpi_shortage
 
+PROGRAM = Path(__file__).parent / "programs" / "threads_of_a_launcher.py"
 MPICH = """MPICH Version:      5.0.2
 MPICH Release date: Fri Sep 25 20:45:26 UTC 2026
 MPICH ABI:          17:2:5
@@ -269,25 +269,25 @@ def test_outcomes_in_words(outcome: Outcome, words: str) -> None:
     assert bool(outcome.explain(7)) == bool(words)
 
 
-def run(program: str, **options: object) -> Outcome:
-    """Run a Python program as a job of one, without MPI."""
+def run(case: str, *arguments: str, **options: object) -> Outcome:
+    """Run a case of programs/threads_of_a_launcher.py as a job of one, without MPI."""
     environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex, "PMI_RANK": "4"}
-    command = thread_command([sys.executable, "-c", program])
+    command = thread_command([sys.executable, str(PROGRAM), case, *arguments])
     return run_job(command, environment, **options)  # type: ignore[arg-type]
 
 
 def test_a_good_job() -> None:
-    outcome = run("pass")
+    outcome = run("well")
     assert (outcome.status, outcome.launcher_status, outcome.failures) == (0, 0, ())
 
 
 def test_a_failed_thread_is_reported() -> None:
-    outcome = run("raise SystemExit(9)")
+    outcome = run("fails")
     assert (outcome.status, outcome.failures) == (9, (Failure(4, 9),))
 
 
 def test_a_killed_thread_is_reported() -> None:
-    outcome = run("import os; os.kill(os.getpid(), 11)")
+    outcome = run("crashes")
     assert (outcome.status, outcome.failures) == (139, (Failure(4, 139),))
 
 
@@ -297,53 +297,38 @@ def test_launchers_that_were_killed_leave_nothing_in_the_way(
     """Open MPI's keeps files by process id, and does not start if such a file is there already."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     seen = tmp_path / "seen"
-    program = f"""
-import os
-place = os.environ["{SESSIONS}"]
-assert os.path.dirname(place) == {str(tmp_path)!r} and not os.listdir(place)
-open(os.path.join(place, "left"), "w").close()
-open({str(seen)!r}, "w").write(place)
-os.kill(os.getpid(), 9)
-"""
-    assert run(program).status == 137
+    assert run("leaves_a_session_file", str(tmp_path), str(seen)).status == 137
     assert not Path(seen.read_text()).exists()
 
 
 def test_a_place_for_sessions_of_the_users_own_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRTE_MCA_prte_tmpdir_base", "/tmp")
-    assert run(f"import os; assert {SESSIONS!r} not in os.environ").status == 0
+    assert run("has_no_place_for_sessions").status == 0
 
 
 def test_the_program_has_ordinary_signals() -> None:
-    program = """
-import signal
-assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
-assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
-"""
-    assert run(program).status == 0
+    assert run("has_ordinary_signals").status == 0
 
 
 def test_time_limit() -> None:
-    outcome = run("import time; time.sleep(600)", time_limit=0.5)
+    outcome = run("sleeps", time_limit=0.5)
     assert (outcome.status, outcome.timed_out) == (3, True)
     assert 0.4 < outcome.seconds < 5
 
 
 def test_a_survivor_is_killed_and_makes_the_job_fail() -> None:
-    outcome = run("import os, time\nif os.fork() == 0: time.sleep(600)", grace=0.2)
+    outcome = run("leaves_a_child", grace=0.2)
     assert (outcome.status, outcome.launcher_status, outcome.survivors) == (1, 0, 1)
 
 
 def test_threads_left_waiting_for_a_failed_one_are_killed() -> None:
     # The launcher is a shell that runs one thread which fails, and goes on for ever.
     tag = uuid.uuid4().hex
-    thread = " ".join(thread_command([sys.executable, "-c", "'raise(SystemExit(6))'"]))
+    thread = " ".join(thread_command([sys.executable, str(PROGRAM), "fails"]))
     outcome = run_job(
         ["sh", "-c", f"{thread}; sleep 600"], {**os.environ, "XUPC_JOB": tag}, failed_grace=0.3
     )
-    assert (outcome.status, outcome.timed_out) == (6, False)
+    assert (outcome.status, outcome.timed_out) == (9, False)
     assert outcome.seconds < 5
     assert tagged("XUPC_JOB", tag) == []
 
@@ -365,7 +350,7 @@ def test_a_program_that_cannot_be_executed(capfd: pytest.CaptureFixture[str]) ->
 def test_marked_processes_are_found_and_killed() -> None:
     mark = uuid.uuid4().hex
     environment = {**os.environ, "XUPC_TEST_MARK": mark}
-    nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+    nap = [sys.executable, str(PROGRAM), "sleeps"]
     ours = [subprocess.Popen(nap, env=environment, start_new_session=True) for _ in range(2)]
     # A longer value that begins like ours is another one's.
     other = subprocess.Popen(nap, env={**environment, "XUPC_TEST_MARK": mark + "0"})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from comm import Comm, in_threads
+from support.thread_comm import Comm, in_threads
 
 from xupc.engine.control import DEAD, HUNG
 from xupc.engine.lifeline import Lifeline, Peer

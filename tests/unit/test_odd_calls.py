@@ -1,4 +1,4 @@
-"""The sweep of calls that differ (tests/live/programs/sweep.py) forgets no collective."""
+"""The trials of calls that differ (programs/differing_call_trials.py) leave out no collective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import xupc
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "live" / "programs"
+TABLE = Path(__file__).resolve().parents[1] / "live" / "programs" / "differing_calls.py"
 # Public names that are no collective calls: what one thread does by itself, types, constants.
 ALONE = {
     "alloc", "broadcast", "exchange", "fence", "forall", "free", "gather", "global_alloc", "memcpy",
@@ -25,7 +25,7 @@ METHODS = {"split", "free"}  # of a Team; its barrier, notify and wait are the f
 
 
 def load() -> Any:
-    spec = importlib.util.spec_from_file_location("odd_calls", PROGRAMS / "odd_calls.py")
+    spec = importlib.util.spec_from_file_location("differing_calls", TABLE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import job, result
+from support.bench_results import job, result
 
 from xupc.bench.results import PEER, Job, Launch, Result
 from xupc.bench.stats import student_tail

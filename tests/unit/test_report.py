@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
-from synthetic import COLLECTIVES, SIZES, job, result
+from support.bench_results import COLLECTIVES, SIZES, job, result
 
 from xupc import algorithms, cli
 from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,16 +14,7 @@ from xupc.memory.segment import create
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks cannot be asked for")
 
-PROGRAM = """
-    import sys
-    from xupc.engine.startup import Lookout
-    from xupc.memory.segment import attach
-    lookout = Lookout(attach(sys.argv[1], int(sys.argv[2])), 2)
-    print("here", flush=True)
-    for line in sys.stdin:
-        lookout.close()
-        print("left", flush=True)
-"""
+PROGRAM = Path(__file__).parent / "programs" / "lookout_of_a_thread.py"
 Start = Callable[[], "subprocess.Popen[str]"]
 
 
@@ -39,7 +30,7 @@ def lookout() -> Iterator[Lookout]:
 def other(lookout: Lookout) -> Iterator[subprocess.Popen[str]]:
     """Thread 5, with index 2."""
     segment = lookout.segment
-    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), segment.path, str(segment.nbytes)]
+    command = [sys.executable, str(PROGRAM), segment.path, str(segment.nbytes)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

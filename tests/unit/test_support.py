@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
 from support.selection import mark_live
@@ -39,8 +40,23 @@ def test_each_feature_is_repeated_in_one_shape_which_has_nodes_if_any_has() -> N
     ]
     mark_live(items)  # type: ignore[arg-type]
     assert [item.marks for item in items] == [
-        {"other_shape", "one_node"}, set(), set(), {"one_node"}, {"one_node"}, {"one_node"},
+        {"other_shape", "other_case", "one_node"}, set(), {"further_shape"}, {"one_node"},
+        {"one_node"}, {"other_case", "one_node"},
     ]  # fmt: skip
+
+
+def test_a_feature_has_one_test_on_one_node_and_one_on_several() -> None:
+    nodes = [None, None, "2,1", "1,1,1"]
+    items = [Item("test_data", "test_a", threads=n, nodes=nodes[n]) for n in range(4)]
+    labels = ["000", "0011", "01201"]
+    items += [Item("test_random_programs", "test_b", labels=text) for text in labels]
+    items += [Item("test_mpi_progress", "test_c", shape=text) for text in ("2", "4", "1,1", "2,1")]
+    items += [Item("test_in_place", "test_d", nodes="2,1", once=once) for once in (True, False)]
+    mark_live(items)  # type: ignore[arg-type]
+    further = [i for i, item in enumerate(items) if "further_shape" in item.marks]
+    other = [i for i, item in enumerate(items) if "other_shape" in item.marks]
+    assert further == [1, 3, 6, 8, 10, 11]
+    assert other == [0, 1, 3, 4, 6, 7, 8, 10]
 
 
 def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
@@ -71,3 +87,11 @@ def test_what_may_run_in_the_pool(
 
 def test_seconds_as_a_clock_shows_them() -> None:
     assert [clock(s) for s in (-1, 0, 59.6, 61, 600)] == ["0:00", "0:00", "1:00", "1:01", "10:00"]
+
+
+def test_a_program_is_a_file() -> None:
+    """Text would be seen by no checker of types or style."""
+    assert program_file("tests/live/programs/many_nodes.py").is_file()
+    for text in ("import xupc; xupc.init()", "pass\n", "tests/live/programs/no_such_program.py"):
+        with pytest.raises(ValueError, match="expected a file"):
+            program_file(text)

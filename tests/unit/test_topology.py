@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from comm import Comm, in_threads
 from hypothesis import given
 from hypothesis import strategies as st
+from support.thread_comm import Comm, in_threads
 
 from xupc import topology
 from xupc.engine import neighbours

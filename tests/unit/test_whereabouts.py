@@ -13,7 +13,7 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from soak import amount, figure
+from support.soak import amount, figure
 
 from xupc.cli import hang
 from xupc.engine import control as layout

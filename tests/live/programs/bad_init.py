@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bad_values import BAD, Evil, is_evil
-from common import Usable, done
 from mpi4py import MPI
+from support.checked_calls import Usable, done
 
 import xupc
 

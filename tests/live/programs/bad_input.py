@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, raises
+from support.checked_calls import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, raises
 
 import xupc
 from xupc import AffinityError, CollectiveMismatchError, FlagError, OverlapError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from public import BLOCK, PART, World
+from public_api import BLOCK, PART, World
 
 import xupc
 

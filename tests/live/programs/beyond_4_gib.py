@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from common import done
+from support.checked_calls import done
 
 import xupc
 

@@ -136,7 +136,7 @@ if IS_VICTIM:
 
 
 def timed(phase: str, seconds: float) -> bool:
-    """Whether this is the scene; the victim's end is prepared."""
+    """Whether this is the scene; the victim's end is prepared, at a moment of its own each time."""
     if phase == PHASE and IS_VICTIM:
         threading.Timer(seconds, strike).start()
     return phase == PHASE
@@ -153,18 +153,18 @@ def main() -> None:
     result, many = xupc.all_alloc(8 * T, "i8", 8), xupc.all_alloc(FOLDED * T, "i8", FOLDED)
     if timed("native wait", 0.15):
         if late == ME:
-            time.sleep(0.4)
+            time.sleep(0.4)  # the victim ends before this one comes
         xupc.barrier()
     if timed("computes", 0.1) and IS_VICTIM:
-        time.sleep(30)
+        time.sleep(30)  # it ends meanwhile
     if timed("notified", 0.1):
         xupc.notify()
         if IS_VICTIM:
-            time.sleep(30)
+            time.sleep(30)  # it ends meanwhile
         xupc.wait()
     if PHASE == "outside":
         if IS_VICTIM:
-            time.sleep(0.1)
+            time.sleep(0.1)  # others are in their call by then, or on the way: both are trials
             strike()
         xupc.all_gather_all(dst, src, 64)
     if timed("chunks", 0.02 + 0.05 * options["hits"]):

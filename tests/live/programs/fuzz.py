@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from bad_values import BAD, Evil, is_evil, random_value
-from common import FUNCTIONS, ROOTED, Buffers, done
 from mpi4py import MPI
-from public import Public, World, good, publics
+from public_api import Public, World, good, publics
+from support.checked_calls import FUNCTIONS, ROOTED, Buffers, done
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError

@@ -8,7 +8,7 @@ import sys
 import warnings
 
 import numpy as np
-from common import ALGORITHMS, FUNCTIONS, SYNC, Buffers, Usable, done, raises
+from support.checked_calls import ALGORITHMS, FUNCTIONS, SYNC, Buffers, Usable, done, raises
 
 import xupc
 from xupc import ASYNC, CollectiveMismatchError, XupcError

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from common import Usable, done, raises
+from support.checked_calls import Usable, done, raises
 
 import xupc
 from xupc import HeapError

@@ -12,8 +12,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, GUARD, SYNC, Buffers, Dawdle, Usable, done, permutation, raises
-from common import values as bytes_of
+from support.checked_calls import (
+    ALGORITHMS,
+    GUARD,
+    SYNC,
+    Buffers,
+    Dawdle,
+    Usable,
+    done,
+    permutation,
+    raises,
+)
+from support.checked_calls import values as bytes_of
 
 import xupc
 from xupc import CollectiveMismatchError, FlagError, OverlapError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-from common import Usable, done, raises
 from mpi4py import MPI
+from support.checked_calls import Usable, done, raises
 
 import xupc
 

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from common import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, group, raises
 from mpi4py import MPI
+from support.checked_calls import ALGORITHMS, FUNCTIONS, IN_PLACE, SYNC, Usable, done, group, raises
 
 import xupc
 from xupc import CollectiveMismatchError

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from common import Usable, done, raises
+from support.checked_calls import Usable, done, raises
 
 import xupc
 from xupc import CollectiveMismatchError, HeapError

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import POISON, Buffers, Usable, blocks, done, expected, raises, values
+from support.checked_calls import POISON, Buffers, Usable, blocks, done, expected, raises, values
 
 import xupc
 from xupc import AffinityError, CollectiveMismatchError, OverlapError

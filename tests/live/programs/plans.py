@@ -5,8 +5,19 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from common import ALGORITHMS, FUNCTIONS, ROOTED, SYNC, Buffers, Usable, done, raises, same, values
 from mpi4py import MPI
+from support.checked_calls import (
+    ALGORITHMS,
+    FUNCTIONS,
+    ROOTED,
+    SYNC,
+    Buffers,
+    Usable,
+    done,
+    raises,
+    same,
+    values,
+)
 
 import xupc
 

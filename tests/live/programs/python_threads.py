@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 import numpy as np
-from common import raises
+from support.checked_calls import raises
+from support.handshakes import await_wait, control, kill_when
+from support.polling import until
 
 import xupc
 from xupc import CollectiveMismatchError, XupcError
@@ -38,15 +39,13 @@ def second(inside: Callable[[], object], *others: Callable[[], object]) -> None:
     if xupc.MYTHREAD == 1:
         thread = threading.Thread(target=inside)
         thread.start()
-        while alone():
-            time.sleep(1e-3)
+        until(lambda: not alone(), "the other thread is in its call")
         for other in others:
             raises(XupcError, ("only one Python thread",), other, inside)
         flag.local[0] = turns
         thread.join()
     else:
-        while flag[1] < turns:
-            time.sleep(1e-3)
+        until(lambda: flag[1] >= turns, "thread 1 has tried")
         inside()
     xupc.barrier()
 
@@ -74,6 +73,10 @@ def refused() -> None:
         second(inside, *calls)
 
 
+def await_own_wait() -> None:
+    await_wait([control().index])
+
+
 def nested() -> None:
     """A handler within a call makes another one: refused, and the call goes on."""
     found = []
@@ -85,10 +88,9 @@ def nested() -> None:
 
     if xupc.MYTHREAD == 1:
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        kill_when(await_own_wait, signal.SIGALRM, lambda: None)
     else:
-        while flag[1] < 1:
-            time.sleep(1e-3)
+        until(lambda: flag[1] >= 1, "thread 1 has tried")
     xupc.barrier()
     assert len(found) == (xupc.MYTHREAD == 1)
     xupc.barrier()
@@ -104,16 +106,14 @@ def differ() -> None:
     if xupc.MYTHREAD == 1:
         thread = threading.Thread(target=barrier)
         thread.start()
-        while alone() and not errors:
-            time.sleep(1e-3)
+        until(lambda: not alone() or errors, "the other thread is in its call")
         raises(XupcError, ("'Thread-1 (barrier)'", "is inside barrier("),
                lambda: xupc.allv_reduce_all(1, xupc.ADD))  # fmt: skip
         flag.local[0] = 1
         thread.join()
         assert len(errors) == 1
     else:
-        while flag[1] < 1:
-            time.sleep(1e-3)
+        until(lambda: flag[1] >= 1, "thread 1 has tried")
         words = ("thread 1: barrier", "allv_reduce_all")
         call = lambda: xupc.allv_reduce_all(1, xupc.ADD)  # noqa: E731
         raises(CollectiveMismatchError, words, call)
@@ -128,8 +128,7 @@ def teams() -> None:
     if xupc.MYTHREAD == 1:
         thread = threading.Thread(target=inside)
         thread.start()
-        while alone():
-            time.sleep(1e-3)
+        until(lambda: not alone(), "the other thread is in its call")
         raises(XupcError, ("only one Python thread",), half.barrier)
         thread.join()
     else:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, SYNC, Usable, done, raises
-from reducing import FORMS
+from reduction_cases import FORMS
+from support.checked_calls import ALGORITHMS, SYNC, Usable, done, raises
 
 import xupc
 from xupc import AffinityError, CollectiveMismatchError, FlagError, Op, OverlapError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, POISON, SYNC, Usable, done, raises, same, values
+from support.checked_calls import ALGORITHMS, POISON, SYNC, Usable, done, raises, same, values
 
 import xupc
 

@@ -10,9 +10,9 @@ import random
 import sys
 
 import numpy as np
-from common import ALGORITHMS, POISON
 from mpi4py import MPI
-from reducing import FORMS, PAIRS, Array, Case, Memory, layout, pairs
+from reduction_cases import FORMS, PAIRS, Array, Case, Memory, layout, pairs
+from support.checked_calls import ALGORITHMS, POISON
 
 import xupc
 from xupc import Op

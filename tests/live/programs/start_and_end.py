@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import Usable, raises
+from support.checked_calls import Usable, raises
 
 import xupc
 from xupc import NotInitializedError, XupcError

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from common import ALGORITHMS, SYNC, raises
+from support.checked_calls import ALGORITHMS, SYNC, raises
 
 import xupc
 

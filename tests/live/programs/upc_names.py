@@ -1,4 +1,5 @@
 # ruff: noqa: F403, F405 - import * is what is tried here
+# mypy: disable-error-code="name-defined"
 """The documents' examples, in their own names; each thread checks its own part of the result.
 
 ``sizeof(int)`` is 4. What C declares as ``shared [B] int A[n]`` is ``array(n, B)``; its casts are
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import Usable, done, raises
+from support.checked_calls import Usable, done, raises
 
 import xupc
 from xupc import CollectiveMismatchError

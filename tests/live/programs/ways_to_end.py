@@ -9,7 +9,6 @@ import atexit
 import signal
 import sys
 import threading
-import time
 from typing import Any
 
 import mpi4py
@@ -17,6 +16,14 @@ import numpy as np
 
 how, *rest = sys.argv[1:]
 mpi4py.rc.initialize = not how.startswith("late MPI")
+
+from support.handshakes import (  # noqa: E402
+    await_interrupt,
+    await_wait,
+    control,
+    kill_when,
+)
+from support.polling import until  # noqa: E402
 
 import xupc  # noqa: E402
 
@@ -112,9 +119,10 @@ match how:
     case "handler":
         if on_one():
             signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            own = control()
+            kill_when(lambda: await_wait([own.index]), signal.SIGALRM, lambda: None)
         else:
-            time.sleep(1)
+            await_interrupt(1)
         xupc.barrier()
     case "caught":
         try:
@@ -129,8 +137,7 @@ match how:
     case "daemon":
         if on_one():
             threading.Thread(target=xupc.barrier, daemon=True).start()
-            while team.job.callers._execution() is None:
-                time.sleep(1e-3)
+            until(lambda: team.job.callers._execution() is not None, "the thread is in the barrier")
     case "MPI.Finalize" | "MPI.Finalize on one" | "MPI.Finalize in with":
         from mpi4py import MPI
 

@@ -1,0 +1,152 @@
+"""Jobs that come to a bad end: how long it takes, who says what, what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.launch import (
+    PROJECT,
+    TEST_TAG,
+    Result,
+    import_path,
+    launch,
+    leftovers,
+    mpi_family,
+    shared_files,
+)
+
+from xupc.cli.launcher import job_command
+from xupc.cli.mpi import clean_environment, find_mpi
+from xupc.cli.processes import kill_tagged
+
+__all__ = ["End", "Started", "bring_about", "started"]
+
+PROGRAM = "tests/live/programs/thread_failures.py"
+ALL_GONE = 5.0  # seconds after the blow
+TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What became of a job.
+
+    Attributes
+    ----------
+    victim : str
+        ``thread 1 (host h, pid 123)``, as in our messages.
+    seconds : float
+        From the blow (or, where there is none, from the start) until the last process was gone.
+    """
+
+    result: Result
+    victim: str
+    seconds: float
+
+    def said(self, text: str) -> int:
+        """How often a text, with ``VICTIM`` standing for the victim, was printed."""
+        return self.result.stderr.count(text.replace("VICTIM", self.victim))
+
+    def number(self, word: str) -> float:
+        """The number that the program printed after a word."""
+        found = re.search(rf"^{word} (\S+)", self.result.stdout, re.MULTILINE)
+        assert found, self.result.report()
+        return float(found[1])
+
+    @property
+    def tracebacks(self) -> int:
+        """How many threads ended by an exception of which they said that it was theirs."""
+        return len(TRACEBACK.findall(self.result.stderr))
+
+
+def bring_about(
+    scenario: str,
+    victim: int,
+    *options: str,
+    n: int = 4,
+    via: str = "xupc run",
+    nodes: str | None = None,
+    env: Mapping[str, str | None] | None = None,
+    timeout: float = 40.0,
+) -> End:
+    """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time."""
+    result = launch(
+        n, PROGRAM, nodes=nodes, env=env, timeout=timeout, args=[scenario, str(victim), *options],
+        via=via, grace=1.0,
+    )  # fmt: skip
+    now = time.monotonic()
+    assert result.clean, result.report()
+    who = re.search(r"^victim (\d+) (\d+) (\S+)", result.stdout, re.MULTILINE)
+    name = f"thread {who[1]} (host {who[3]}, pid {who[2]})" if who else ""
+    files = re.search(r"^mpi's(.*)", result.stdout, re.MULTILINE)
+    if files and via == "xupc run":
+        left = [file for file in files[1].split() if os.path.exists(file)]
+        assert not left, f"{left} still there\n{result.report()}"
+    blow = re.search(r"^struck (\S+)", result.stdout, re.MULTILINE)
+    seconds = now - float(blow[1]) if blow else result.seconds
+    if blow:
+        assert seconds < ALL_GONE, f"{seconds:.1f} s after the blow\n{result.report()}"
+    return End(result, name, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job that runs while the test goes on."""
+
+    launcher: subprocess.Popen[bytes]
+    tag: str
+    files: set[str]
+
+    def left_after(self, seconds: float) -> list[str]:
+        """What is left of it after at most that time."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.launcher.wait(seconds)
+        left = max(0.0, deadline - time.monotonic())
+        return leftovers(self.tag, grace=left, files_before=self.files)
+
+
+@contextlib.contextmanager
+def started(
+    scenario: str, victim: int, *, up: int, via: str = "mpiexec", n: int = 4
+) -> Iterator[Started]:
+    """Start a scenario of thread_failures.py and wait until `up` threads have printed "up"."""
+    tag = f"started-{os.getpid()}-{time.monotonic_ns()}"
+    environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag}
+    environment["PYTHONPATH"] = import_path(PROJECT)
+    words = [sys.executable, PROGRAM, scenario, str(victim)]
+    if via == "mpiexec":
+        command = job_command(find_mpi(), n, words, environment=environment, recover=False)
+    else:
+        command = [sys.executable, "-m", "xupc", "run", "-n", str(n), *words[1:]]
+    with tempfile.TemporaryDirectory(prefix="xupc-test-") as folder:
+        said = Path(folder) / "said"
+        before = shared_files()
+        with said.open("wb") as out:
+            launcher = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                cwd=PROJECT, start_new_session=True, preexec_fn=_heed_interrupts,
+            )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 30
+            while said.read_bytes().count(b"up\n") < up:
+                assert time.monotonic() < deadline, said.read_text()
+                time.sleep(0.02)
+            yield Started(launcher, tag, before)
+        finally:
+            kill_tagged(TEST_TAG, tag)
+            launcher.wait()
+
+
+def _heed_interrupts() -> None:
+    """A shell has background jobs ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

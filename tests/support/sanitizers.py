@@ -1,0 +1,43 @@
+"""Programs in C around the core's headers, compiled with a sanitizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ENGINE = Path(__file__).parents[2] / "xupc" / "engine"
+FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
+SANITIZERS = {
+    "thread": ["-fsanitize=thread"],
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+}
+
+
+def compiler_for(folder: Path, flags: list[str]) -> str:
+    """The compiler, if it makes programs with these flags that run here; else the test skips."""
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    probe = folder / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    trial = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
+    built = subprocess.run(trial, capture_output=True).returncode == 0
+    if not built or subprocess.run([folder / "probe"], capture_output=True).returncode != 0:
+        pytest.skip(f"the compiler's {flags[-1]} does not work here")
+    return compiler
+
+
+def compiled(folder: Path, source: Path, flags: list[str], **headers: str) -> Path:
+    """The program, made with the engine's headers, or with these texts in the place of some."""
+    compiler = compiler_for(folder, flags)
+    for name, text in headers.items():
+        (folder / f"{name}.h").write_text(text)
+    program = folder / source.stem
+    command = [compiler, *FLAGS, *flags, "-I", str(folder), "-I", str(ENGINE), str(source)]
+    command += ["-o", str(program), "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return program

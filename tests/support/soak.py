@@ -1,0 +1,51 @@
+"""How much the tests of trust try, with which seed, and the figures they print.
+
+A test marked ``soak`` takes a sample in an ordinary run and the whole under ``scripts/soak``. What
+it found out, as a number, it says with `figure`; all figures stand at the end of the run, and
+docs/reliability.md cites them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+__all__ = ["FIGURES", "amount", "figure", "part", "sampled", "seed"]
+
+Trial = TypeVar("Trial")
+
+WHOLE = bool(os.environ.get("XUPC_SOAK"))
+FIGURES: list[tuple[str, str]] = []
+
+_SEED = int(os.environ.get("XUPC_TEST_SEED") or (random.randrange(1 << 31) if WHOLE else 1))
+
+
+def amount(sample: int, whole: int) -> int:
+    """Return how many trials to make: `sample`, or `whole` under scripts/soak."""
+    return whole if WHOLE else sample
+
+
+def sampled(whole: int, divisor: int) -> int:
+    """Return how many random cases to try: a fraction, or all of them under scripts/soak."""
+    return whole if WHOLE else max(1, whole // divisor)
+
+
+def part(trials: Sequence[Trial]) -> Sequence[Trial]:
+    """Return those of a soak in parts: every eighth from the third on if ``XUPC_SOAK_PART=3/8``.
+
+    The parts add up, whatever their seeds, so a long test need not be run in one go.
+    """
+    number, parts = map(int, os.environ.get("XUPC_SOAK_PART", "1/1").split("/"))
+    return trials[number - 1 :: parts] if WHOLE else trials
+
+
+def seed() -> int:
+    """Return this run's seed: ``XUPC_TEST_SEED``, or 1, or under scripts/soak a new one."""
+    return _SEED
+
+
+def figure(promise: str, found: str) -> None:
+    """Have the run print, at its end, what a test found out about a promise."""
+    FIGURES.append((promise, found))

@@ -1,0 +1,14 @@
+"""Another thread's lookout in init: ``lookout_of_a_thread.py SEGMENT NBYTES``; leaves when told."""
+
+from __future__ import annotations
+
+import sys
+
+from xupc.engine.startup import Lookout
+from xupc.memory.segment import attach
+
+lookout = Lookout(attach(sys.argv[1], int(sys.argv[2])), 2)
+print("here", flush=True)
+for _ in sys.stdin:
+    lookout.close()
+    print("left", flush=True)
