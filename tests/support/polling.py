@@ -14,7 +14,7 @@ POLL = 0.005  # seconds between two looks
 
 
 def until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Poll until the condition holds; TimeoutError, with `what` it says, if it takes too long."""
+    """Poll until the condition holds; TimeoutError, with `what` in it, after a time limit."""
     deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
