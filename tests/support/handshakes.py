@@ -1,6 +1,6 @@
 """Wait for what other threads of a job do, in place of sleeping until they have surely done it.
 
-A thread's status in the machine's control segment says whether it waits, is between two calls,
+A thread's status in the machine's control segment shows whether it waits, is between two calls,
 has been interrupted or has ended. Each function raises `TimeoutError` after a time limit.
 """
 

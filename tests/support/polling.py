@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["await_end", "await_file", "state", "until"]
+__all__ = ["await_end", "await_file", "job_folder", "state", "until"]
 
 PATIENCE = 30.0  # seconds
 POLL = 0.005  # seconds between two looks
 
 
 def until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Poll until the condition holds; TimeoutError, with `what` it says, if it takes too long."""
+    """Poll until the condition holds; TimeoutError, with `what` in it, after a time limit."""
     deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
@@ -25,6 +25,11 @@ def until(condition: Callable[[], object], what: str, patience: float = PATIENCE
 def await_file(path: Path | str) -> None:
     """Wait until a file exists."""
     until(lambda: os.path.exists(path), f"{path} exists")
+
+
+def job_folder() -> Path:
+    """Return a folder of this job's own, for files that are handshakes; none in the pool."""
+    return Path(os.environ["XUPC_TEST_STACKS"])
 
 
 def state(pid: int) -> str:

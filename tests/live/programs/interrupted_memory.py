@@ -7,7 +7,8 @@ import sys
 from typing import Any
 
 import numpy as np
-from support.handshakes import await_interrupt, await_wait, control, kill_when, meet
+from support.handshakes import await_interrupt, await_wait, control, kill_when
+from support.polling import await_file, job_folder
 
 import xupc
 
@@ -17,6 +18,7 @@ N = 50_000
 def main(form: str, flag: str, posted: str = "") -> None:
     """Interrupt thread 0 in its wait; the others make the call then, and find it given up."""
     team = xupc.init()
+    over = job_folder() / "over"
     me, own = team.rank, control()
     dst, src = np.zeros(team.size * N if form == "gather" else N), np.ones(N)
 
@@ -42,7 +44,7 @@ def main(form: str, flag: str, posted: str = "") -> None:
             whole()
         except KeyboardInterrupt:
             dst[:] = 7  # the program's again
-        meet()  # the others' call is over, whatever it would have written
+        await_file(over)  # the other's call, whatever it would have written
         assert np.all(dst == 7), "somebody wrote to it"
         sys.stdout.write("untouched\n")
     else:
@@ -53,7 +55,7 @@ def main(form: str, flag: str, posted: str = "") -> None:
         except xupc.XupcError as e:
             assert "was interrupted" in str(e), e
             sys.stdout.write("told\n")
-        meet()
+        over.touch()
 
 
 main(*sys.argv[1:])

@@ -27,8 +27,8 @@ from support.handshakes import (
     control,
     kill_when,
     mates,
-    meet,
 )
+from support.polling import await_file, job_folder
 
 import xupc
 from xupc import runtime
@@ -50,7 +50,13 @@ def say_when() -> None:
 
 def strike(number: int, ready: Callable[[], None] = await_others) -> None:
     """Send this process a signal from a thread of its own, when the others wait."""
-    kill_when(ready, number, say_when)
+
+    def ready_everywhere() -> None:
+        ready()
+        if control().machines > 1:  # other machines learn some time later what this thread does
+            time.sleep(0.3)
+
+    kill_when(ready_everywhere, number, say_when)
 
 
 def own_wait(*without: int) -> None:
@@ -174,6 +180,7 @@ match scenario:
             kill_when(partial(await_wait, [control().index]), signal.SIGALRM, lambda: None)
         else:
             await_interrupt(VICTIM)
+        over = job_folder() / "over"
         try:
             calls[options[0]]()
         except (TimeoutError, xupc.XupcError) as e:
@@ -181,9 +188,10 @@ match scenario:
         if IS_VICTIM:
             del private
             mine = np.full(400_000, 5.0)
-        meet()  # the others' call is over, whatever it would have written
-        if IS_VICTIM:
+            await_file(over)  # the other's call, whatever it would have written
             say("untouched", bool((mine == 5).all()))
+        else:
+            over.touch()
         try:
             xupc.barrier()
         except xupc.XupcError as e:
