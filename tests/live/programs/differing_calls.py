@@ -203,16 +203,20 @@ def _reduces(name: str) -> Form:
             odd("root", lambda s: {"dst": s.J + 8 * s.last}, "dst differs",
                 "thread {last} offset", "thread 0 offset")
         )  # fmt: skip
+    good = {"nelems": 8, "blk_size": 2}
+    bad: dict[str, Any] = {
+        "dst": (None, TypeError), "src": (3, TypeError), "op": ("ADD", TypeError),
+        "nelems": (0, ValueError), "blk_size": (-1, ValueError), "func": (join, ValueError),
+        "flags": BAD_FLAGS, **TEAM,
+    }  # fmt: skip
+    if name == "reduce_scatter":
+        for found in (good, bad, odds):
+            del found["blk_size"]
     if name in ("prefix_reduce", "suffix_reduce", "reduce_mpi_all"):
         odds["src"].append(odd("in place", lambda s: {"src": None}, "src differs", "None"))
     return Form(
         lambda s: getattr(xupc, f"all_{name}"),
-        lambda s: {"dst": s.J, "src": s.I, "op": xupc.ADD, "nelems": 8, "blk_size": 2}, odds,
-        {
-            "dst": (None, TypeError), "src": (3, TypeError), "op": ("ADD", TypeError),
-            "nelems": (0, ValueError), "blk_size": (-1, ValueError), "func": (join, ValueError),
-            "flags": BAD_FLAGS, **TEAM,
-        },
+        lambda s: {"dst": s.J, "src": s.I, "op": xupc.ADD, **good}, odds, bad,
         base=WITH_FUNC,
     )  # fmt: skip
 
@@ -361,12 +365,13 @@ def _x_form(name: str) -> Form:
 
 # --- arrays of values ------------------------------------------------------------------------
 _ALL = ("gather_all", "exchange")
+_SCANS = ("prefix_reduce", "suffix_reduce")
 
 
 def _longer(s: Shelf, name: str, n: int, dtype: Any) -> dict[str, Any]:
     """Arrays of another size or type, as the form has them."""
     dst = n * s.T if name in ("gather", *_ALL) else n
-    src = n * s.T if name in ("scatter", "exchange") else n
+    src = n * s.T if name in ("scatter", "exchange", "reduce_scatter") else n
     if name == "broadcast":
         return {"values": np.zeros(n, dtype)}
     return {"dst": np.zeros(dst, dtype), "src": np.zeros(src, dtype)}
@@ -404,7 +409,7 @@ def _values_form(name: str) -> Form:
         bad["dst"] = ([0], TypeError)
         if name in ("scatter", "gather", "reduce"):
             bad.pop("src" if name == "scatter" else "dst")  # the root's alone
-        if name in (*_ALL, "permute", "reduce_all", "prefix_reduce", "suffix_reduce"):
+        if name in (*_ALL, "permute", "reduce_all", "reduce_scatter", *_SCANS):
             bad["src"] = (3, TypeError)
     if rooted:
         odds["root"] = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
@@ -424,7 +429,7 @@ def _values_form(name: str) -> Form:
 def _scalar_form(name: str) -> Form:
     rooted = name in ("broadcast", "scatter", "gather", "reduce")
     reduces = "reduce" in name
-    many = name in ("scatter", "exchange")
+    many = name in ("scatter", "exchange", "reduce_scatter")
 
     def good(s: Shelf) -> dict[str, Any]:
         out: dict[str, Any] = {"values": [7] * s.T} if many else {"value": 7}
@@ -490,8 +495,11 @@ _MAKES = {
 _MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
 _REDUCES = (
     "reduce", "prefix_reduce", "suffix_reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all",
+    "reduce_scatter",
 )  # fmt: skip
-_ON_VALUES = (*_MOVES, "reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+_ON_VALUES = (
+    *_MOVES, "reduce", "reduce_all", "reduce_scatter", "prefix_reduce", "suffix_reduce",
+)  # fmt: skip
 
 FORMS: dict[str, Form] = {
     **{f"all_{name}": _moves(name) for name in (*_MOVES, "broadcast_in_place")},
