@@ -65,7 +65,7 @@ class Threads:
 
     def _taken(self, dst: Any, src: Any) -> NDArray[Any]:
         xupc.barrier()
-        found = dst.local.copy()
+        found: NDArray[Any] = dst.local.copy()
         xupc.all_free(src)
         xupc.all_free(dst)
         return found
