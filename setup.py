@@ -1,4 +1,4 @@
-"""Builds the optional native core, `xupc.engine._core`; the rest is in pyproject.toml.
+"""Builds the optional native core, `xupc.backends.native._core`; the rest is in pyproject.toml.
 
 A machine without a C compiler, or with one that cannot build the core, gets xupc without it: then
 the Python engine runs. `XUPC_NO_CORE=1` leaves the core out on purpose.
@@ -13,8 +13,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
-ENGINE = Path("xupc/engine")
-SOURCE = ENGINE / "_core.pyx"
+NATIVE = Path("xupc/backends/native")
+SOURCE = NATIVE / "_core.pyx"
 
 # The same bits everywhere: signed overflow wraps and no multiply-add is contracted, so that a
 # reduction gives in C what it gives in numpy. For the same reason there is no -ffast-math.
@@ -25,7 +25,7 @@ def without_core(reason: object) -> None:
     """Say in one line why there is no core; the source tree must not go on with an older one."""
     print(f"xupc: building without the native core ({reason}); the Python engine will be used")
     if {"editable_wheel", "develop", "--inplace"} & set(sys.argv):
-        for stale in (ROOT / ENGINE).glob("_core.*.so"):
+        for stale in (ROOT / NATIVE).glob("_core.*.so"):
             stale.unlink()
 
 
@@ -65,10 +65,10 @@ def core() -> list[Extension]:
         without_core("Cython is not installed")
         return []
     extension = Extension(
-        "xupc.engine._core",
+        "xupc.backends.native._core",
         sources=[str(SOURCE)],
-        depends=[str(part) for kind in ("*.h", "*.pxi") for part in sorted(ENGINE.glob(kind))],
-        include_dirs=[str(ENGINE)],
+        depends=[str(part) for kind in ("*.h", "*.pxi") for part in sorted(NATIVE.glob(kind))],
+        include_dirs=[str(NATIVE)],
         extra_compile_args=C_FLAGS,
         optional=True,
     )

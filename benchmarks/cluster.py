@@ -20,7 +20,7 @@ from pathlib import Path
 import tables
 
 from xupc.bench.results import Cell, Job, Result
-from xupc.report import words
+from xupc.report import formatting
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parent / "scripts" / "cluster"
@@ -99,8 +99,8 @@ def algorithm_rows(job: Job, rate: float) -> list[list[str]]:
         aim = AIMS.get(cell.collective, math.inf) if cell.nbytes >= AIM_FROM else math.inf
         mark = "" if math.isinf(aim) else " ok" if ours <= aim else f" MISSES {aim:g}"
         rows.append([
-            f"{cell.title} {tables.size(cell.nbytes)}".strip(), words.time(bound),
-            *[words.time(times[c]) if c in times else ""
+            f"{cell.title} {tables.size(cell.nbytes)}".strip(), formatting.time(bound),
+            *[formatting.time(times[c]) if c in times else ""
               for c in ("xupc", *ALGORITHMS, "mpi4py")],
             f"{ours:.2f}{mark}",
         ])
@@ -122,7 +122,7 @@ def byte_rows(job: Job) -> list[list[str]]:
 def wire_of(name: str, job: Job, rate: float) -> str:
     """What the wire did in the same launches."""
     measured = job.bounds["wire rate"]
-    return (f"- wire with {name}: latency {words.time(job.bounds['wire latency ns'])}, stream "
+    return (f"- wire with {name}: latency {formatting.time(job.bounds['wire latency ns'])}, stream "
             f"{measured / 1e6:.1f} MB/s ({measured / rate:.0%} of the nominal rate)")
 
 
@@ -141,13 +141,13 @@ def document(results: dict[str, Result], args: argparse.Namespace) -> str:
         tables.summary(rows),
     ]
     for name, job in jobs.items():
-        parts += [f"With {name}, medians:\n", words.table(
+        parts += [f"With {name}, medians:\n", formatting.table(
             ["cell", "bound", "xupc", *ALGORITHMS, "peer", "xupc / bound"],
             algorithm_rows(job, rate))]
     parts += ["xupc (its own choice) against the best peer:\n", tables.rows_of(rows)]
     first = next(iter(jobs.values()))
     parts += ["Bytes between nodes of one call, by the plans:\n",
-              words.table(["cell", *ALGORITHMS], byte_rows(first))]
+              formatting.table(["cell", *ALGORITHMS], byte_rows(first))]
     parts += ["Where the figures come from:\n", tables.provenance(results)]
     return "\n".join(parts)
 

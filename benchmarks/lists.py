@@ -17,7 +17,7 @@ import tables
 
 from xupc.bench import stats
 from xupc.bench.results import Cell, Result
-from xupc.report import words
+from xupc.report import formatting
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PLAIN = tuple(f"all_{name}" for name in (
@@ -63,7 +63,7 @@ def table(result: Result) -> str:
     head = ["cell", "_v / plain", "_v / plain, plans", "_x / plain", "_x / plain, plans"]
     verdict = "; ".join(missed) or "none"
     return (f"- plans beyond {SMALL} at 8 B or {LARGE} above (95%): {verdict}\n\n"
-            f"{words.table(head, rows)}")
+            f"{formatting.table(head, rows)}")
 
 
 def main() -> int:

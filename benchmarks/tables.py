@@ -17,7 +17,7 @@ from pathlib import Path
 
 from xupc.bench import stats
 from xupc.bench.results import Candidate, Cell, Job, Result
-from xupc.report import words
+from xupc.report import formatting
 
 __all__ = ["SUITES", "Comparison", "command_line", "compare", "document", "keys", "matched",
            "middle", "provenance", "rows_of", "size", "summary"]
@@ -113,14 +113,14 @@ def matched(
 
 def size(nbytes: int) -> str:
     """Like ``64 KiB``; empty for 0, which the barrier has."""
-    return words.size(nbytes) if nbytes else ""
+    return formatting.size(nbytes) if nbytes else ""
 
 
 def rows_of(rows: Sequence[Comparison]) -> str:
     """A table of comparisons with the best peers."""
     head = ["cell", "xupc", "peer", "best peer", "peer / xupc (95% in all)", "A/A", "verdict"]
-    return words.table(head, (
-        [row.name, words.time(row.ours_ns), words.time(row.peer_ns), row.configuration,
+    return formatting.table(head, (
+        [row.name, formatting.time(row.ours_ns), formatting.time(row.peer_ns), row.configuration,
          str(row.ratio), "" if row.spread is None else f"{row.spread:.1%}", row.verdict]
         for row in rows
     ))
@@ -134,7 +134,7 @@ def every_configuration(jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str
         cell = next((one for one in found if one is not None), None)
         if cell is not None:
             lines.append([cell.name, *["" if f is None else f"{f.ratio.value:.2f}" for f in found]])
-    return words.table(["peer / xupc", *jobs], lines)
+    return formatting.table(["peer / xupc", *jobs], lines)
 
 
 def summary(rows: Sequence[Comparison], aim: str = "") -> str:

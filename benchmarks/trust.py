@@ -85,8 +85,8 @@ def work(arguments: list[str]) -> None:
     """A launch in which some calls are slower: what `xupc run` starts."""
     from dataclasses import replace
 
+    from xupc.backends.native.native_core import core
     from xupc.bench import worker
-    from xupc.engine.native_core import core
 
     worker.machine.measure = lambda *_: {}  # bounds are nobody's business here, and take a second
     out, settings, factor = arguments

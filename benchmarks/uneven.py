@@ -21,9 +21,9 @@ from mpi4py import MPI
 import xupc
 from xupc.bench.calls import Call
 from xupc.bench.collect import Collector
+from xupc.bench.osu_text import osu
 from xupc.bench.results import AGAIN, OURS, PEER, Result
 from xupc.bench.settings import Case, Settings
-from xupc.bench.text import osu
 from xupc.bench.worker import Timed, Worker, provenance
 
 COLLECTIVES = "all_gather_all_v", "all_exchange_v"

@@ -76,10 +76,10 @@ can_compile() {
   printf '#include <Python.h>\n' | $cc -I"$include" -E -x c - >/dev/null 2>&1
 }
 
-core_works() { (cd / && "$py" -c 'import xupc.engine._core') 2>/dev/null; }
+core_works() { (cd / && "$py" -c 'import xupc.backends.native._core') 2>/dev/null; }
 
 core_expected() {
-  [ "${XUPC_NO_CORE:-0}" = 0 ] && [ -e "$root/xupc/engine/_core.pyx" ] && can_compile
+  [ "${XUPC_NO_CORE:-0}" = 0 ] && [ -e "$root/xupc/backends/native/_core.pyx" ] && can_compile
 }
 
 # A hash of all that an installation depends on; Python sources are used from where they are.
@@ -168,8 +168,8 @@ use_env() {
   fi
   if ! core_works; then
     if core_expected; then
-      die "the native core was built but does not load: $("$py" -c 'import xupc.engine._core' 2>&1 |
-        tail -n 1)"
+      die "the native core was built but does not load: $(
+        "$py" -c 'import xupc.backends.native._core' 2>&1 | tail -n 1)"
     fi
     say "notice: no native core (it needs a C compiler and Python's headers); the Python engine runs"
   fi

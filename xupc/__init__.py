@@ -32,16 +32,9 @@ from .ops import Op, vectorized
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
 
 if TYPE_CHECKING:
-    from . import runtime
-    from .allocation import (
-        all_alloc,
-        all_free,
-        alloc,
-        free,
-        global_alloc,
-    )
-    from .barriers import barrier, fence, notify, wait
-    from .collectives import (
+    from .api.allocation import all_alloc, all_free, alloc, free, global_alloc
+    from .api.barriers import barrier, fence, notify, wait
+    from .api.collectives import (
         all_broadcast,
         all_broadcast_in_place,
         all_exchange,
@@ -50,10 +43,24 @@ if TYPE_CHECKING:
         all_permute,
         all_scatter,
     )
-    from .handles import Handle, wait_all
-    from .node_arrays import node_array, node_broadcast
-    from .one_sided import broadcast, exchange, gather, scatter
-    from .reductions import (
+    from .api.handles import Handle, wait_all
+    from .api.lifecycle import finalize, init
+    from .api.node_arrays import node_array, node_broadcast
+    from .api.one_sided import broadcast, exchange, gather, scatter
+    from .api.private_arrays import (
+        allav_broadcast,
+        allav_exchange,
+        allav_gather,
+        allav_gather_all,
+        allav_permute,
+        allav_prefix_reduce,
+        allav_reduce,
+        allav_reduce_all,
+        allav_reduce_scatter,
+        allav_scatter,
+        allav_suffix_reduce,
+    )
+    from .api.reductions import (
         all_prefix_reduce,
         all_reduce,
         all_reduce_all,
@@ -62,7 +69,21 @@ if TYPE_CHECKING:
         all_reduce_scatter,
         all_suffix_reduce,
     )
-    from .relocations import (
+    from .api.scalars import (
+        allv_broadcast,
+        allv_exchange,
+        allv_gather,
+        allv_gather_all,
+        allv_permute,
+        allv_prefix_reduce,
+        allv_reduce,
+        allv_reduce_all,
+        allv_reduce_scatter,
+        allv_scatter,
+        allv_suffix_reduce,
+    )
+    from .api.team import Team
+    from .api.vector_collectives import (
         all_broadcast_v,
         all_broadcast_x,
         all_exchange_v,
@@ -76,21 +97,7 @@ if TYPE_CHECKING:
         all_scatter_v,
         all_scatter_x,
     )
-    from .runtime import finalize, init
-    from .scalars import (
-        allv_broadcast,
-        allv_exchange,
-        allv_gather,
-        allv_gather_all,
-        allv_permute,
-        allv_prefix_reduce,
-        allv_reduce,
-        allv_reduce_all,
-        allv_reduce_scatter,
-        allv_scatter,
-        allv_suffix_reduce,
-    )
-    from .shared import (
+    from .pgas.shared import (
         SharedArray,
         SharedPointer,
         forall,
@@ -99,20 +106,6 @@ if TYPE_CHECKING:
         memput,
         memset,
         pointer_dtype,
-    )
-    from .teams import Team
-    from .values import (
-        allav_broadcast,
-        allav_exchange,
-        allav_gather,
-        allav_gather_all,
-        allav_permute,
-        allav_prefix_reduce,
-        allav_reduce,
-        allav_reduce_all,
-        allav_reduce_scatter,
-        allav_scatter,
-        allav_suffix_reduce,
     )
 
 __version__ = "0.1.0"
@@ -148,29 +141,29 @@ THREADS: int
 MYTHREAD: int
 
 _HOMES = {  # module: the public names that are imported from it when they are first asked for
-    "allocation": "all_alloc all_free alloc free global_alloc",
-    "barriers": "barrier fence notify wait",
-    "collectives":
+    "api.allocation": "all_alloc all_free alloc free global_alloc",
+    "api.barriers": "barrier fence notify wait",
+    "api.collectives":
         "all_broadcast all_broadcast_in_place all_exchange all_gather all_gather_all "
         "all_permute all_scatter",
-    "handles": "Handle wait_all",
-    "node_arrays": "node_array node_broadcast",
-    "one_sided": "broadcast exchange gather scatter",
-    "reductions":
+    "api.handles": "Handle wait_all",
+    "api.node_arrays": "node_array node_broadcast",
+    "api.one_sided": "broadcast exchange gather scatter",
+    "api.reductions":
         "all_prefix_reduce all_reduce all_reduce_all all_reduce_mpi all_reduce_mpi_all "
         "all_reduce_scatter all_suffix_reduce",
-    "relocations":
+    "api.vector_collectives":
         "all_broadcast_v all_broadcast_x all_exchange_v all_exchange_x all_gather_all_v "
         "all_gather_all_x all_gather_v all_gather_x all_permute_v all_permute_x "
         "all_scatter_v all_scatter_x",
-    "runtime": "finalize init",
-    "scalars":
+    "api.lifecycle": "finalize init",
+    "api.scalars":
         "allv_broadcast allv_exchange allv_gather allv_gather_all allv_permute "
         "allv_prefix_reduce allv_reduce allv_reduce_all allv_reduce_scatter allv_scatter "
         "allv_suffix_reduce",
-    "shared": "SharedArray SharedPointer forall memcpy memget memput memset pointer_dtype",
-    "teams": "Team",
-    "values":
+    "pgas.shared": "SharedArray SharedPointer forall memcpy memget memput memset pointer_dtype",
+    "api.team": "Team",
+    "api.private_arrays":
         "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
         "allav_prefix_reduce allav_reduce allav_reduce_all allav_reduce_scatter "
         "allav_scatter allav_suffix_reduce",
@@ -180,9 +173,9 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 def __getattr__(name: str) -> Any:
     if name == "THREADS" or name == "MYTHREAD":
-        if "runtime" not in globals():
-            import_module(".runtime", __name__)
-        return runtime.threads().size if name == "THREADS" else runtime.threads().rank
+        from .api import lifecycle
+
+        return lifecycle.threads().size if name == "THREADS" else lifecycle.threads().rank
     if name not in _HOME:
         raise AttributeError(f"module 'xupc' has no attribute {name!r}")
     if name == "init":

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 import xupc
 
-from . import runtime
-from .arguments import describe, flags_text
-from .engine.reports import Record
+from .api import lifecycle
+from .api.argument_checks import describe, flags_text
+from .api.handles import COMPLETE
 from .errors import show
 from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags
-from .handles import COMPLETE
+from .health.call_record import CallRecord
 from .ops import Op
-from .shared import SharedArray, SharedPointer, as_address
+from .pgas.shared import SharedArray, SharedPointer, as_address
 
 if TYPE_CHECKING:
 
@@ -319,14 +319,14 @@ def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any
 
 
 def _fail(error: TypeError, name: str, dst: Any, src: Any, flags: Any) -> NoReturn:
-    world = runtime.world()
+    world = lifecycle.world()
     world.enter(name)
     try:
         full = check_flags(operator.index(flags), name)
     except Exception:  # said elsewhere; an object of the user's may raise what it likes
         full = IN_ALLSYNC
     arguments = [("dst", describe(dst)), ("src", describe(src)), ("flags", flags_text(flags))]
-    world.fail(error, Record(name, arguments), bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
+    world.fail(error, CallRecord(name, arguments), bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
     raise AssertionError("fail raises")
 
 

@@ -24,7 +24,7 @@ from support.soak import amount, figure, seed
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
 from xupc.cli.mpi import identify
-from xupc.engine.control import Control
+from xupc.health.control_segment import Control
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "live" / "programs"

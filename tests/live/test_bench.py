@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.launch import PROJECT, Result, launch, mpi_family
 
-from xupc.bench.cases import COLLECTIVES
+from xupc.bench.oracle import COLLECTIVES
 from xupc.bench.results import FLOOR, OURS
 from xupc.bench.results import Result as Measurement
 from xupc.cli.launcher import job_command

@@ -16,7 +16,7 @@ import pytest
 from support.failing_jobs import bring_about, started
 from support.launch import launch
 
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 
 ONCE = pytest.mark.once
 START_AND_END = "tests/live/programs/deaths_at_start_and_end.py"

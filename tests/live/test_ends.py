@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.launch import Result
 
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 
 ENDS = "tests/live/programs/ways_to_end.py"
 THREADS = "tests/live/programs/python_threads.py"

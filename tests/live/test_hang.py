@@ -8,7 +8,7 @@ import pytest
 from support.failing_jobs import bring_about
 from support.launch import launch
 
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/hangs.py"
@@ -63,7 +63,7 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
 
 
 @ONCE
-@pytest.mark.parametrize("stage", ["Job._agree_settings", "neighbours._try"])
+@pytest.mark.parametrize("stage", ["Job._agree_settings", "discovery._try"])
 def test_stages_of_init_in_which_nobody_looks_have_a_limit_of_their_own(stage: str) -> None:
     result = launch(3, PROGRAM, args=["stops_in_init", stage], via="xupc run")
     assert result.clean, result.report()

@@ -36,7 +36,7 @@ from xupc.cli.hang import choose, jobs
 from xupc.cli.launcher import JOB_TAG, job_command
 from xupc.cli.mpi import clean_environment, find_mpi
 from xupc.cli.processes import kill_tagged
-from xupc.engine.whereabouts import Gathering, report_text
+from xupc.health.stack_report import Gathering, report_text
 
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/known_places.py"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xupc import host
+from xupc.topology import host
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0, reason="needs Linux and root, to set limits"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from support.soak import figure
 
-from xupc.memory import segment
+from xupc.pgas import segment
 
 ROOT = Path(__file__).parent.parent.parent
 ONCE = pytest.mark.once

@@ -12,8 +12,17 @@ import pytest
 PROGRAMS = "tests/live/programs"
 PROTECTED = f"{PROGRAMS}/protected_memory.py"
 ONCE = pytest.mark.once
-SIZES = "version = 1\n[tuning.default]\ntried = 0\nreach_pair = 1\nreach_fold = {1}\n" + "".join(
-    f"{name} = {{0}}\n" for name in ("reach", "reach_each", "reach_all", "deposit")
+SIZES = (
+    "version = 1\n[tuning.default]\ntried = 0\ndirect_min_pair = 1\ndirect_reduce_max = {1}\n"
+    + "".join(
+        f"{name} = {{0}}\n"
+        for name in (
+            "direct_min",
+            "direct_min_alltoall",
+            "direct_min_shared_source",
+            "direct_put_min",
+        )
+    )
 )
 FOLDED = 1 << 18
 
@@ -100,7 +109,7 @@ def test_where_memory_is_reached_into(
     """Inside a node, by the native core, from a size on that a table may raise; 0: never."""
     env = {"XUPC_ENGINE": engine}
     if least is not None:
-        (tmp_path / "t.toml").write_text(f"version = 1\n[tuning.default]\nreach = {least}\n")
+        (tmp_path / "t.toml").write_text(f"version = 1\n[tuning.default]\ndirect_min = {least}\n")
         env["XUPC_TUNING"] = str(tmp_path / "t.toml")
     done = live(2, PROTECTED, args=["steps_of_a_plan"], nodes=nodes, env=env)
     assert sorted(done.stdout.splitlines()) == [f"0 {reached} False", f"1 False {reached}"]

@@ -19,7 +19,7 @@ PLACES = [
 TABLE = """
 version = 1
 [tuning.default]
-flat = 47
+few_nodes_max = 47
 [[choose]]
 collective = "all_broadcast"
 shape = "{shape}"
@@ -47,10 +47,10 @@ def test_a_bad_one_raises_on_every_thread_and_init_can_be_called_again(
     live: Callable[..., Any], tmp_path: Path, threads: int, nodes: str | None, engine: str
 ) -> None:
     table = tmp_path / "t.toml"
-    table.write_text("version = 1\n[tuning.default]\nflat = 'x'\n")
+    table.write_text("version = 1\n[tuning.default]\nfew_nodes_max = 'x'\n")
     env = {"XUPC_TUNING": str(table), "XUPC_ENGINE": engine, "XDG_CONFIG_HOME": str(tmp_path)}
     done = live(threads, PROGRAM, args=["bad"], nodes=nodes, env=env)
-    problem = f"init: tuning table {table}: [tuning.default]: flat: expected an int from 0"
+    problem = f"init: tuning table {table}: [tuning.default]: few_nodes_max: expected an int from 0"
     lines = done.stdout.splitlines()
     assert sum(line.startswith(problem) for line in lines) == threads
     assert lines.count("built-in") == threads

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from support.launch import Result
 
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 
 NATIVE = core is not None and os.environ.get("XUPC_ENGINE", "auto") != "python"
 PROGRAM = "tests/live/programs/processor_time_of_waits.py"

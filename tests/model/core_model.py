@@ -1,4 +1,4 @@
-"""The native core's protocol for the model checker: core.h function by function.
+"""The native core's protocol for the model checker: shm_protocol.h function by function.
 
 What is C there has the same name here. `Core.mutations` names lines that are changed on purpose,
 to see that the checker notices. With `agree` a thread asks `xu_suspect` whenever it waits, and

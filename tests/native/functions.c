@@ -6,7 +6,7 @@
  */
 #include <stdio.h>
 
-#include "functions.h"
+#include "user_functions.h"
 
 static int join(void *context, char *const *data, const intptr_t *n, const intptr_t *s, void *aux)
 {

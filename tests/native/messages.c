@@ -1,4 +1,4 @@
-/* messages.h against an MPI made up for it: every thread of a job in one process, one after the
+/* mpi_messages.h against an MPI made up for it: every thread of a job in one process, one after the
  * other. Messages are matched by sender, receiver and tag; each operation comes to its end after a
  * number of looks drawn from the seed.
  *
@@ -9,7 +9,7 @@
  * each sends the next one a row of pieces as mail. Prints what was seen, and exits with 1 if
  * anything is not as it should be.
  */
-#include "messages.h"
+#include "mpi_messages.h"
 
 #include <stdio.h>
 

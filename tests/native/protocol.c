@@ -9,7 +9,7 @@
  *
  * Compiled with a long XU_SLICE_NS a lost wake-up lasts for seconds, and is an error.
  */
-#include "core.h" /* first: it asks for what is not in C11 */
+#include "shm_protocol.h" /* first: it asks for what is not in C11 */
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.sanitizers import ENGINE, SANITIZERS, compiled
+from support.sanitizers import NATIVE, SANITIZERS, compiled
 
 SOURCE = Path(__file__).with_name("functions.c")
 
@@ -46,8 +46,8 @@ BROKEN = {
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_mistake_is_noticed(how: str, tmp_path: Path) -> None:
     before, after, seen = BROKEN[how]
-    text = (ENGINE / "functions.h").read_text()
+    text = (NATIVE / "user_functions.h").read_text()
     assert before in text
-    done = run(tmp_path, functions=text.replace(before, after))
+    done = run(tmp_path, user_functions=text.replace(before, after))
     assert done.returncode != 0
     assert seen in done.stdout + done.stderr

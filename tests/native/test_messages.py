@@ -1,4 +1,4 @@
-"""messages.h with an MPI made up for it, under the sanitizers: `messages.c` says what it does."""
+"""mpi_messages.h with an MPI made up for it, under the sanitizers: see `messages.c`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.sanitizers import ENGINE, SANITIZERS, compiled
+from support.sanitizers import NATIVE, SANITIZERS, compiled
 from support.soak import amount, seed
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ BREAKS = {
 
 
 def build(folder: Path, **headers: str) -> Path:
-    """Compile the driver, with another messages.h if its text is given."""
+    """Compile the driver, with another mpi_messages.h if its text is given."""
     return compiled(folder, HERE / "messages.c", SANITIZERS["address"], **headers)
 
 
@@ -73,8 +73,8 @@ def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_mistake_is_noticed(what: str, tmp_path: Path) -> None:
     right, wrong = BREAKS[what]
-    header = (ENGINE / "messages.h").read_text()
+    header = (NATIVE / "mpi_messages.h").read_text()
     assert header.count(right) == 1, right
-    program = build(tmp_path, messages=header.replace(right, wrong))
+    program = build(tmp_path, mpi_messages=header.replace(right, wrong))
     texts = (run(program, n, handles, 200, seed() + n) for n, handles in JOBS)
     assert any("not so" in text or "ERROR" in text or "status" in text for text in texts)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.sanitizers import ENGINE, SANITIZERS, compiled
+from support.sanitizers import NATIVE, SANITIZERS, compiled
 from support.soak import amount, figure, seed
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 
 def build(folder: Path, flags: list[str], **headers: str) -> Path:
-    """Compile the driver, with another core.h if its text is given; skip if that cannot be."""
+    """Compile the driver, with another shm_protocol.h if given; skip if that cannot be."""
     return compiled(folder, HERE / "protocol.c", [NO_TIMEOUT, *flags], **headers)
 
 
@@ -84,11 +84,11 @@ BROKEN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_core_is_noticed(name: str, tmp_path: Path) -> None:
-    """One line of core.h changed at a time."""
+    """One line of shm_protocol.h changed at a time."""
     right, wrong, words = BROKEN[name]
-    header = (ENGINE / "core.h").read_text()
+    header = (NATIVE / "shm_protocol.h").read_text()
     assert right in header
-    program = build(tmp_path, SANITIZERS["thread"], core=header.replace(right, wrong))
+    program = build(tmp_path, SANITIZERS["thread"], shm_protocol=header.replace(right, wrong))
     texts = []
     for calls in (300, 3000):  # most are noticed by few calls
         for number, (threads, mode, wait) in enumerate(WAYS):

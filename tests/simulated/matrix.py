@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from xupc.algorithms import Entry, find, registered
-from xupc.engine.simulator import (
+from xupc.algorithms.registry import Entry, find, registered
+from xupc.backends.simulator.simulator import (
     Action,
     Call,
     Program,
@@ -34,8 +34,9 @@ from xupc.engine.simulator import (
     UserRead,
     UserWrite,
 )
-from xupc.plan import Operand, Plan, trace
-from xupc.topology import Tree
+from xupc.plan.recorder import Operand, trace
+from xupc.plan.steps import Plan
+from xupc.topology.tree import Tree
 
 Sync = tuple[str, str]
 Tuning = dict[str, int]
@@ -261,21 +262,21 @@ def _tuning(
 ) -> Tuning:
     return {
         "chunk": chunk,
-        "ring": ring,
-        "tell": tell,
-        "message": message,
-        "get_piece": get_piece,
+        "alltoall_chunk": ring,
+        "notify_bytes": tell,
+        "max_message": message,
+        "rma_get_max": get_piece,
         "window": window,
-        "messages": 10000,
-        "fuse": fuse,
-        "share": chunk,
-        "wake": chunk,
-        "chain": chain,
-        "flat": flat,
-        "lead": lead,
-        "lead_block": lead,
-        "fold": 128,
-        "buffer": 8192,
+        "max_messages": 10000,
+        "fused_max": fuse,
+        "rebalance_min": chunk,
+        "fold_wakeup_min": chunk,
+        "pipeline_min": chain,
+        "few_nodes_max": flat,
+        "root_exchange_max": lead,
+        "root_exchange_max_one_block": lead,
+        "reduce_chunk": 128,
+        "staging_bytes": 8192,
         "scratch": scratch,
     }
 
@@ -323,7 +324,7 @@ class Planner:
         name, what = entry.name, entry.collective
         given = arguments(what, self.tree.size, root, n)
         if what.endswith("in_place"):  # many turns
-            tuning = {**tuning, "buffer": tuning["scratch"]}
+            tuning = {**tuning, "staging_bytes": tuning["scratch"]}
         return trace(entry.function, name, what, me, self.tree, sync, tuning, given)
 
     def programs(
@@ -349,7 +350,7 @@ class Planner:
 # --- stories ------------------------------------------------------------------------------
 GUARD = 8
 SETS = 3
-BUFFER = 8192
+STAGING = 8192
 FREE = 99  # nobody has used the memory since the last barrier
 
 
@@ -383,7 +384,7 @@ class Story:
         self.memory = {
             name: [bytearray(row.tobytes()) for row in rows] for name, rows in self.expected.items()
         }
-        self.memory["buffer"] = [bytearray(BUFFER) for _ in range(self.threads)]
+        self.memory["buffer"] = [bytearray(STAGING) for _ in range(self.threads)]
         self.scripts = [[] for _ in range(self.threads)]
         self._used = [False] * SETS
         self._set = 0

@@ -6,38 +6,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import UnionType
 
-from xupc.plan import Plan
 from xupc.plan.draw import step_text
 from xupc.plan.steps import (
     LANES,
     Barrier,
+    BlockRef,
     Copy,
-    Deposit,
+    DirectGet,
+    DirectPut,
+    Expose,
     Fold,
-    Fused,
+    FusedBarrier,
     Get,
-    Need,
     NetSignal,
     NetWait,
-    Offer,
-    Part,
-    Post,
+    Plan,
     Ranks,
-    Reach,
     Recv,
     Scan,
     Send,
+    SetTicket,
     Signal,
     Step,
     Swap,
     Wait,
+    WaitTicket,
 )
 from xupc.records import replace
 
 __all__ = ["Mutation", "mutations"]
 
-Release = Signal | Post
-Data = Copy | Swap | Reach | Deposit | Offer | Send | Recv | Get | Fold | Scan
+Release = Signal | SetTicket
+Data = Copy | Swap | DirectGet | DirectPut | Expose | Send | Recv | Get | Fold | Scan
 Channelled = Signal | Wait | NetSignal | NetWait
 
 
@@ -90,7 +90,7 @@ def mutations(plans: Sequence[Plan]) -> Iterator[Mutation]:
         for name, other in _wrong(step, plan.size):
             yield broken(name, (*steps[:i], other, *steps[i + 1 :]))
         if isinstance(step, Wait | Barrier):
-            end = _while(steps, i + 1, 1, Data | Need)
+            end = _while(steps, i + 1, 1, Data | WaitTicket)
             if end > i + 1:
                 late = (*steps[:i], *steps[i + 1 : end], step, *steps[end:])
                 yield broken(f"{type(step).__name__} too late", late)
@@ -109,7 +109,7 @@ def _while(steps: Sequence[Step], at: int, way: int, kinds: UnionType) -> int:
     return at
 
 
-def _shifted(part: Part) -> Part:
+def _shifted(part: BlockRef) -> BlockRef:
     return part._replace(offset=part.offset + 1)
 
 
@@ -128,16 +128,16 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.count > 1:
                 yield "a block short", replace(step, count=step.count - 1)
-        case Offer():
+        case Expose():
             yield "wrong offer", replace(step, part=_shifted(step.part))
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
-        case Reach():
+        case DirectGet():
             yield "wrong target", replace(step, dst=_shifted(step.dst))
             yield "wrong source", replace(step, offset=step.offset + 1)
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
             if step.of.count > 1:
                 yield "a block short", replace(step, of=step.of.cut(0, step.of.count - 1))
-        case Deposit():
+        case DirectPut():
             yield "wrong source", replace(step, src=_shifted(step.src))
             yield "wrong target", replace(step, offset=step.offset + 1)
             yield "a byte short", replace(step, nbytes=step.nbytes - 1)
@@ -176,7 +176,7 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
                 yield "no carry", replace(step, carry=None)
         case Wait():
             yield "Wait for less", replace(step, value=step.value - 1)
-        case Fused():
+        case FusedBarrier():
             if step.body:
                 for name, last in _wrong(step.body[-1], size):
                     yield name, replace(step, body=(*step.body[:-1], last))
@@ -204,10 +204,10 @@ def _without_channel(plan: Plan, channel: int) -> Plan:
     def keep(step: Step) -> bool:
         if isinstance(step, Channelled):
             return step.channel != channel
-        return not (isinstance(step, Need) and step.ticket in gone)
+        return not (isinstance(step, WaitTicket) and step.ticket in gone)
 
     node, net = ([step for step in lane if keep(step)] for lane in plan.lanes)
-    return replace(plan, lanes=((*map(Post, sorted(gone)), *node), tuple(net)))
+    return replace(plan, lanes=((*map(SetTicket, sorted(gone)), *node), tuple(net)))
 
 
 def _everywhere(plans: Sequence[Plan]) -> Iterator[Mutation]:
@@ -231,11 +231,11 @@ def _everywhere(plans: Sequence[Plan]) -> Iterator[Mutation]:
             (lane, i, step.ticket)
             for lane, steps in enumerate(plan.lanes)
             for i, step in enumerate(steps)
-            if isinstance(step, Post)
+            if isinstance(step, SetTicket)
         ]
         for lane, i, ticket in posts:
             changed = list(plans)
-            untied = [tuple(s for s in steps if s != Need(ticket)) for steps in plan.lanes]
+            untied = [tuple(s for s in steps if s != WaitTicket(ticket)) for steps in plan.lanes]
             changed[plan.rank] = replace(plan, lanes=(untied[0], untied[1]))
             what = f"thread {plan.rank}: t{ticket} is posted, but not needed"
             yield Mutation("lanes not tied", what, tuple(changed), (plan.rank, lane, i))

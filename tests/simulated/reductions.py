@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
 
-from xupc.algorithms import find
-from xupc.algorithms.prefix_reduce import Running
-from xupc.algorithms.reduction import Reduction
+from xupc.algorithms.prefix_reduce import ScanSpec
+from xupc.algorithms.reduce_spec import Reduction
+from xupc.algorithms.registry import find
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
-from xupc.engine.simulator import Call, Program
+from xupc.backends.simulator.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
-from xupc.layout import Layout
-from xupc.plan import Plan, trace
-from xupc.plan.steps import SLOT_BYTES
-from xupc.topology import Tree
+from xupc.pgas.layout import Layout
+from xupc.plan.recorder import trace
+from xupc.plan.steps import OP_SCRATCH_BYTES, Plan
+from xupc.topology.tree import Tree
 
 ITEM = 8
 SLOTS = 8
@@ -219,7 +219,7 @@ class Job:
         """What the algorithms take."""
         if self.running:
             back = self.form == "suffix_reduce"
-            return [Running(self.layout, self.target, ITEM, back, self.in_place)]
+            return [ScanSpec(self.layout, self.target, ITEM, back, self.in_place)]
         if self.scattered:
             return [ReduceScatter(self.each, ITEM, self.ordered, self.ordered)]
         return [
@@ -264,7 +264,10 @@ class Calls(Story):
     def __init__(self, planner: Planner, space: int, kernel: Symbols, seed: int) -> None:
         self.kernel = kernel
         super().__init__(planner, space, seed)
-        shape = {"slot": SLOTS * SLOT_BYTES, "buffer": 2 * TUNINGS["large"][0]["buffer"]}
+        shape = {
+            "slot": SLOTS * OP_SCRATCH_BYTES,
+            "buffer": 2 * TUNINGS["large"][0]["staging_bytes"],
+        }
         for name, size in shape.items():
             self.memory[name] = [bytearray(size) for _ in range(self.threads)]
         self._programs: dict[object, list[Program]] = {}
@@ -295,7 +298,7 @@ class Calls(Story):
             Call(
                 self._plans(job, flag, sync, tuning),
                 (("dst", base + self.shift), (read, base + self.shift),
-                 ("slot", self.calls % SLOTS * SLOT_BYTES), ("buffer", 0)),
+                 ("slot", self.calls % SLOTS * OP_SCRATCH_BYTES), ("buffer", 0)),
                 self.kernel,
             )
         )  # fmt: skip
@@ -389,14 +392,19 @@ FORMS = (
 IN_PLACE = ("reduce_mpi_all", "prefix_reduce", "suffix_reduce")
 
 
-SCRATCH = {"large": (0, 64), "small": (SLOT_BYTES, 4096), "mixed": (32, 192), "whole": (64, 4096)}
+SCRATCH = {
+    "large": (0, 64),
+    "small": (OP_SCRATCH_BYTES, 4096),
+    "mixed": (32, 192),
+    "whole": (64, 4096),
+}
 """slot and stage of the tunings of `matrix`, which reduce_scatter uses too."""
 
 
 def tuning_of(name: str) -> Tuning:
     """Return a tuning of `matrix`, with what reduce_scatter needs."""
     slot, stage = SCRATCH[name]
-    return {**TUNINGS[name][0], "slot": slot, "stage": stage}
+    return {**TUNINGS[name][0], "eager_max": slot, "staging_chunk": stage}
 
 
 def run_cases(cases: list[Case]) -> list[str]:

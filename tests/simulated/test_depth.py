@@ -11,24 +11,25 @@ from simulated.reductions import FORMS, Job, Symbols, plans_of
 from simulated.test_scale import TUNING
 from simulated.values import JOINS, MOVES, One, plan_of
 
-from xupc.algorithms import Entry
+from xupc.algorithms.registry import Entry
 from xupc.flags import MULTICORE
-from xupc.plan import Plan, trace
+from xupc.plan.recorder import trace
 from xupc.plan.steps import (
     Barrier,
     Get,
-    Need,
     NetSignal,
     NetWait,
-    Post,
+    Plan,
     Ranks,
     Recv,
     Send,
+    SetTicket,
     Signal,
     Step,
     Wait,
+    WaitTicket,
 )
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 NODES, PER_NODE = 64, 2
 ROUNDS = (NODES - 1).bit_length()
@@ -95,9 +96,9 @@ class Depths:
                 lane.tickets[step.ticket] = awaited
             case Get():
                 lane.tickets[step.ticket] = lane.depth + 2
-            case Post():
+            case SetTicket():
                 lane.tickets[step.ticket] = lane.depth
-            case Need():
+            case WaitTicket():
                 found = lane.tickets.get(step.ticket)
                 if found is None:
                     return False
@@ -131,7 +132,7 @@ def depth_of(plans: Sequence[Plan], tree: Tree) -> int:
 
 @pytest.fixture(scope="module")
 def tree() -> Tree:
-    """More nodes than `flat`."""
+    """More nodes than `few_nodes_max`."""
     return Tree([node for node in range(NODES) for _ in range(PER_NODE)])
 
 

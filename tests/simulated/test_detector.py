@@ -26,8 +26,8 @@ from simulated.matrix import (
 from simulated.mutations import Mutation, mutations
 from support.soak import WHOLE
 
-from xupc.algorithms import Entry
-from xupc.engine.simulator import (
+from xupc.algorithms.registry import Entry
+from xupc.backends.simulator.simulator import (
     Action,
     Call,
     DeadlockError,
@@ -41,24 +41,24 @@ from xupc.engine.simulator import (
     UserWrite,
     WrongBytesError,
 )
-from xupc.plan import Plan
 from xupc.plan.steps import (
     Barrier,
+    BlockRef,
     Copy,
     Get,
-    Need,
     NetSignal,
     NetWait,
-    Part,
-    Post,
+    Plan,
     Ranks,
     Recv,
     Send,
+    SetTicket,
     Signal,
     Step,
     Wait,
+    WaitTicket,
 )
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 EVERY_ENTRY = pytest.mark.parametrize(
     "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
@@ -124,25 +124,25 @@ def harmless(plan: Plan, lane: int, i: int) -> str | None:
     step = plan.lanes[lane][i]
     if isinstance(step, Signal) and set(step.to) == {plan.rank}:
         return "a signal to nobody but myself"
-    if isinstance(step, Post):
+    if isinstance(step, SetTicket):
         return _harmless_post(plan, lane, i)
-    if not isinstance(step, Need):
+    if not isinstance(step, WaitTicket):
         return None
     for other, steps in enumerate(plan.lanes):
         for k, s in enumerate(steps):
-            if isinstance(s, Post) and s.ticket == step.ticket:
+            if isinstance(s, SetTicket) and s.ticket == step.ticket:
                 return _harmless_post(plan, other, k)
-            if getattr(s, "ticket", None) == step.ticket and not isinstance(s, Need):
+            if getattr(s, "ticket", None) == step.ticket and not isinstance(s, WaitTicket):
                 return _known_at_end(plan, plan.lanes[lane][i + 1 :], s)
     return None
 
 
 def _harmless_post(plan: Plan, lane: int, i: int) -> str | None:
     node, net = plan.lanes
-    if lane == 0 and all(isinstance(s, Signal | NetSignal | Post) for s in node[:i]):
+    if lane == 0 and all(isinstance(s, Signal | NetSignal | SetTicket) for s in node[:i]):
         return "the net lane starts at once: the node lane has done nothing yet"
     if lane == 1:
-        joined = node.index(Need(net[i].ticket))  # type: ignore[attr-defined]
+        joined = node.index(WaitTicket(net[i].ticket))  # type: ignore[attr-defined]
         if not any(_tells(plan, s) for s in node[joined:]):
             return "the end of the call waits for the net lane anyway"
         if plan.sync[1] == "my" and all(_own(plan, s) for s in net):
@@ -161,9 +161,9 @@ def _known_at_end(plan: Plan, after: tuple[Step, ...], request: Step) -> str | N
     if isinstance(request, Recv | Get) and any(isinstance(s, Send) for s in after):
         return None  # it may be passed on
     out = plan.sync[1]
-    if out == "all" and any(isinstance(s, Barrier | Post) for s in after):
+    if out == "all" and any(isinstance(s, Barrier | SetTicket) for s in after):
         return None
-    told = any(_tells(plan, s) or isinstance(s, Post) for s in after)
+    told = any(_tells(plan, s) or isinstance(s, SetTicket) for s in after)
     if isinstance(request, Send) and out == "no":
         return "flow control: the end of the call waits for it anyway"
     if (out == "my" and _own(plan, request)) or not told:
@@ -180,10 +180,10 @@ def _allowed(mutation: Mutation, plans: list[Plan]) -> str | None:
     plan = plans[me]
     step = plan.lanes[lane][i]
     name = mutation.name
-    if name == "drop Need":
-        posts = {s.ticket for s in plan.steps if isinstance(s, Post)}
+    if name == "drop WaitTicket":
+        posts = {s.ticket for s in plan.steps if isinstance(s, SetTicket)}
         name = "lanes not tied" if step.ticket in posts else name  # type: ignore[attr-defined]
-    if name in ("drop Need", "drop Signal", "Signal too early", "lanes not tied"):
+    if name in ("drop WaitTicket", "drop Signal", "Signal too early", "lanes not tied"):
         who = f"{plan.collective} {plan.algorithm}"
         into, out = plan.sync
         for key in product([who], [name], [into, "*"], [out, "*"]):
@@ -317,7 +317,7 @@ def _simulate(
     Simulation(tree, memory, scripts, seed).run()
 
 
-DST, SRC = Part(0, 0), Part(1, 0)
+DST, SRC = BlockRef(0, 0), BlockRef(1, 0)
 
 
 def test_race_names_both_steps_and_the_bytes() -> None:
@@ -339,8 +339,8 @@ def test_order_makes_it_no_race() -> None:
     _simulate([0, 0], [[first, Barrier()], [Barrier(), second]])
     lanes = [
         [first, Send(Ranks(1), SRC, 1, 0)],
-        [Recv(Ranks(0), Part(0, 1), 1, 0), Need(0), Send(Ranks(2), Part(1, 1), 1, 1)],
-        [Recv(Ranks(1), Part(0, 2), 1, 0), Need(0), second],
+        [Recv(Ranks(0), BlockRef(0, 1), 1, 0), WaitTicket(0), Send(Ranks(2), BlockRef(1, 1), 1, 1)],
+        [Recv(Ranks(1), BlockRef(0, 2), 1, 0), WaitTicket(0), second],
     ]
     _simulate([0, 1, 0], lanes)
     with pytest.raises(RaceError):
@@ -350,8 +350,8 @@ def test_order_makes_it_no_race() -> None:
 def test_a_send_tells_the_sender_nothing() -> None:
     """Its ticket gives no order from receiver to sender."""
     lanes: list[list[Step]] = [
-        [Send(Ranks(1), SRC, 1, 0), Need(0), Get(DST, Part(1, 1), 4, 1)],
-        [Copy(Part(1, 1), Part(0, 1), 4), Recv(Ranks(0), Part(0, 1, 8), 1, 0)],
+        [Send(Ranks(1), SRC, 1, 0), WaitTicket(0), Get(DST, BlockRef(1, 1), 4, 1)],
+        [Copy(BlockRef(1, 1), BlockRef(0, 1), 4), Recv(Ranks(0), BlockRef(0, 1, 8), 1, 0)],
     ]
     with pytest.raises(RaceError, match=r"src@1\[0:4\]"):
         _simulate([0, 1], lanes)
@@ -359,24 +359,24 @@ def test_a_send_tells_the_sender_nothing() -> None:
 
 def test_requests_last_until_their_ticket() -> None:
     """Send's source and Recv's target may not be touched in between."""
-    send, recv = Send(Ranks(1), SRC, 4, 0), Recv(Ranks(0), Part(0, 1), 4, 0)
+    send, recv = Send(Ranks(1), SRC, 4, 0), Recv(Ranks(0), BlockRef(0, 1), 4, 0)
     scribble = Copy(SRC, DST, 1)
     with pytest.raises(RaceError, match=r"src@0\[0:1\]"):
         _simulate([0, 1], [[send, scribble], [recv]])
-    _simulate([0, 1], [[send, Need(0), scribble], [recv]])
+    _simulate([0, 1], [[send, WaitTicket(0), scribble], [recv]])
     with pytest.raises(RaceError, match=r"dst@1\[0:4\]"):
-        _simulate([0, 1], [[send], [recv, Copy(Part(1, 1), Part(0, 1), 4)]])
+        _simulate([0, 1], [[send], [recv, Copy(BlockRef(1, 1), BlockRef(0, 1), 4)]])
 
 
 def test_a_get_is_not_noticed_by_its_target() -> None:
     """The target's user may not write before it is told."""
     write: dict[int, list[Action]] = {1: [UserWrite("src", 1, 0, b"x")]}
-    get: list[list[Step]] = [[Get(DST, Part(1, 1), 4, 0)], []]
+    get: list[list[Step]] = [[Get(DST, BlockRef(1, 1), 4, 0)], []]
     with pytest.raises(RaceError, match="user writes src@1") as caught:
         _simulate([0, 1], get, after=write)
     assert "reads: thread 0" in str(caught.value)
     told: list[list[Step]] = [
-        [*get[0], Need(0), NetSignal(0, Ranks(1), 1)],
+        [*get[0], WaitTicket(0), NetSignal(0, Ranks(1), 1)],
         [NetWait(0, Ranks(0), 0)],
     ]
     _simulate([0, 1], told, after=write)
@@ -413,7 +413,11 @@ def test_deadlock_of_messages() -> None:
     with pytest.raises(DeadlockError, match=r"t0 is not set \(thread 0.*send +4 B.*-> thread 1"):
         _simulate([0, 1], [[Send(Ranks(1), SRC, 4, 0)], []])
     both: list[list[Step]] = [
-        [Send(Ranks(1 - me), Part(1, me), 4, 0), Need(0), Recv(Ranks(1 - me), Part(0, me), 4, 1)]
+        [
+            Send(Ranks(1 - me), BlockRef(1, me), 4, 0),
+            WaitTicket(0),
+            Recv(Ranks(1 - me), BlockRef(0, me), 4, 1),
+        ]
         for me in range(2)
     ]
     with pytest.raises(DeadlockError, match=r"need +t0 \(set by thread 1.*send"):
@@ -425,14 +429,18 @@ def test_deadlock_of_messages() -> None:
     [
         (
             [0, 1],
-            [[Send(Ranks(1), SRC, 4, 0)], [Recv(Ranks(0), Part(0, 1), 5, 0)]],
+            [[Send(Ranks(1), SRC, 4, 0)], [Recv(Ranks(0), BlockRef(0, 1), 5, 0)]],
             r"message of 4 B meets a receive of 5 B:\n.*thread 0.*send.*\n.*thread 1.*recv",
         ),
-        ([0, 1], [[Copy(DST, Part(1, 1), 4)], []], "step 0: copy .* thread 1 is not on the node"),
+        (
+            [0, 1],
+            [[Copy(DST, BlockRef(1, 1), 4)], []],
+            "step 0: copy .* thread 1 is not on the node",
+        ),
         ([0, 1], [[Signal(0, Ranks(1))], []], "signal .* thread 1 is not on the node of thread 0"),
         ([0, 1], [[], [Wait(0, Ranks(0))]], "wait .* thread 0 is not on the node of thread 1"),
-        ([0, 1], [[Send(Ranks(1), Part(1, 1), 4, 0)], []], "thread 1 is not on the node"),
-        ([0, 0], [[Copy(DST, Part(1, 2), 4)], []], "thread 2 does not exist"),
+        ([0, 1], [[Send(Ranks(1), BlockRef(1, 1), 4, 0)], []], "thread 1 is not on the node"),
+        ([0, 0], [[Copy(DST, BlockRef(1, 2), 4)], []], "thread 2 does not exist"),
         (
             [0, 0, 0],
             [[Signal(0, Ranks(1))], [Wait(0, Ranks(0))], [Wait(0, Ranks(0))]],
@@ -443,7 +451,7 @@ def test_deadlock_of_messages() -> None:
             [[Signal(0, Ranks(1), 2), Signal(0, Ranks(1), 1)], []],
             "the channel stood at 2 already",
         ),
-        ([0, 0], [[Post(0), Post(0)], []], "ticket t0 was in use already"),
+        ([0, 0], [[SetTicket(0), SetTicket(0)], []], "ticket t0 was in use already"),
     ],
 )
 def test_protocol_errors_name_the_step(
@@ -471,10 +479,10 @@ def test_peers_on_my_node_are_left_out() -> None:
     everyone = Ranks(0, 3)
     lanes: list[list[Step]] = [
         [Send(everyone, SRC, 2, 0, peer_step=2), NetSignal(0, everyone, 1)],
-        [Get(Part(0, 1), Part(1, 0, 0, 1), 2, 0, count=2)],
-        [Recv(everyone, Part(0, 2), 2, 0), NetWait(0, Ranks(0), 1)],
+        [Get(BlockRef(0, 1), BlockRef(1, 0, 0, 1), 2, 0, count=2)],
+        [Recv(everyone, BlockRef(0, 2), 2, 0), NetWait(0, Ranks(0), 1)],
     ]
-    lanes[2][0] = Recv(Ranks(0), Part(0, 2), 2, 0)
+    lanes[2][0] = Recv(Ranks(0), BlockRef(0, 2), 2, 0)
     before: dict[int, list[Action]] = {
         0: [UserWrite("src", 0, 0, bytes(range(6))), UserBarrier()],
         1: [UserBarrier()],

@@ -21,15 +21,15 @@ from simulated.matrix import (
 from simulated.mutations import mutations
 from support.soak import amount
 
-from xupc.algorithms import Entry, registered
-from xupc.engine.simulator import (
+from xupc.algorithms.registry import Entry, registered
+from xupc.backends.simulator.simulator import (
     DeadlockError,
     ProtocolError,
     RaceError,
     Simulation,
     SimulationError,
 )
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 SCHEDULES = amount(5, 20)
 PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 1, 2, 2, 1], [0, 0, 0, 0])

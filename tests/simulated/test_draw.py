@@ -7,12 +7,24 @@ import re
 import pytest
 from simulated.matrix import ENTRIES, TUNINGS, Planner, Sync, roots_of
 
-from xupc.algorithms import Entry, find
+from xupc.algorithms.registry import Entry, find
 from xupc.flags import MULTICORE, PULL, PUSH
-from xupc.plan import Plan
 from xupc.plan.draw import step_text
-from xupc.plan.steps import Barrier, Copy, Fused, Get, Need, Part, Ranks, Recv, Send, Signal, Wait
-from xupc.topology import Tree
+from xupc.plan.steps import (
+    Barrier,
+    BlockRef,
+    Copy,
+    FusedBarrier,
+    Get,
+    Plan,
+    Ranks,
+    Recv,
+    Send,
+    Signal,
+    Wait,
+    WaitTicket,
+)
+from xupc.topology.tree import Tree
 
 BLOCKS = [0, 0, 0, 1, 1, 2]
 
@@ -111,19 +123,21 @@ def test_a_fused_call_is_one_line() -> None:
 
 def test_steps_as_text() -> None:
     """Literal lines."""
-    row = Part(0, 2, 8, 3, 16)
-    assert step_text(Copy(row, Part(1, 5, 4), 4, 3)) == (
+    row = BlockRef(0, 2, 8, 3, 16)
+    assert step_text(Copy(row, BlockRef(1, 5, 4), 4, 3)) == (
         "copy     3 x 4 B  dst@2..8:3[8:12 step 16] <- src@5[4:8]"
     )
-    assert step_text(Get(Part(2, 0), Part(1, 1), 4, 7)) == (
+    assert step_text(Get(BlockRef(2, 0), BlockRef(1, 1), 4, 7)) == (
         "get      4 B  slot@0[0:4] <- src@1[0:4]  => t7"
     )
-    send = Send(Ranks(0, 3, 2), Part(1, 1), 4, 0)
+    send = Send(Ranks(0, 3, 2), BlockRef(1, 1), 4, 0)
     assert step_text(send) == "send     4 B  src@1[0:4] -> thread 0-4:2  => t0"
-    recv = Recv(Ranks(3), Part(0, 1), 4, 1, 2)
+    recv = Recv(Ranks(3), BlockRef(0, 1), 4, 1, 2)
     assert step_text(recv) == "recv     2 x 4 B  dst@1[0:4] <- thread 3  => t1"
     assert step_text(Signal(1, Ranks(0, 2), 3)) == "signal   channel 1 = 3 for 0-1"
     assert step_text(Wait(1, Ranks(4), 3)) == "wait     channel 1 >= 3 of 4"
-    assert step_text(Need(3)) == "need     t3"
+    assert step_text(WaitTicket(3)) == "need     t3"
     assert step_text(Barrier()) == "barrier  all threads of the team, same call"
-    assert step_text(Fused(1, ())) == "fused    all arrive, thread 1 does [], all are released"
+    assert (
+        step_text(FusedBarrier(1, ())) == "fused    all arrive, thread 1 does [], all are released"
+    )

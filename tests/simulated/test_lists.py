@@ -9,8 +9,9 @@ from __future__ import annotations
 import pytest
 from simulated.matrix import SYNCS, TUNINGS, Planner, Sync, permutation
 
-from xupc.algorithms import Entry, registered
-from xupc.engine.simulator import (
+from xupc.algorithms.registry import Entry, registered
+from xupc.api.list_calls import after_reading
+from xupc.backends.simulator.simulator import (
     Action,
     Call,
     RaceError,
@@ -19,8 +20,7 @@ from xupc.engine.simulator import (
     UserRead,
     UserWrite,
 )
-from xupc.list_calls import after_reading
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 ENTRIES = pytest.mark.parametrize("entry", registered("permute"), ids=lambda e: e.name)
 PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 2], [0, 0, 0])

@@ -13,20 +13,28 @@ from simulated.reductions import FORMS, Job, Symbols
 from simulated.test_scale import TUNING
 from simulated.values import JOINS, MOVES, One, given
 
-from xupc.algorithms import Entry, find
-from xupc.engine import kernels
-from xupc.engine.native import lower
+from xupc.algorithms.registry import Entry, find
+from xupc.backends.native.lowering import lower
 from xupc.flags import ALGORITHM_NAMES, MULTICORE
 from xupc.ops import Op
-from xupc.plan import Plan, Recorder
-from xupc.plan.recorder import MOST_BYTES
-from xupc.plan.steps import Get, Recv, Send
-from xupc.topology import Tree
+from xupc.plan.recorder import MOST_BYTES, Recorder
+from xupc.plan.steps import Get, Plan, Recv, Send
+from xupc.reduction import kernels
+from xupc.topology.tree import Tree
 
 TREE = Tree([0, 0, 1, 1, 2])
 LONG = (1 << 32) + 8  # cut to 32 bits it would be 8
 # units as large as a table may have them, for there to be few
-SIZES = "chunk", "ring", "tell", "message", "get_piece", "fold", "buffer", "stage"
+SIZES = (
+    "chunk",
+    "alltoall_chunk",
+    "notify_bytes",
+    "max_message",
+    "rma_get_max",
+    "reduce_chunk",
+    "staging_bytes",
+    "staging_chunk",
+)
 GREATEST = dict.fromkeys(SIZES, MOST_BYTES)
 FLAGS = list(ALGORITHM_NAMES)
 

@@ -6,12 +6,12 @@ import pytest
 from simulated.matrix import arguments
 from simulated.test_scale import TUNING
 
-from xupc.algorithms import find
-from xupc.engine.native import Lowered, lower
+from xupc.algorithms.registry import find
+from xupc.backends.native.lowering import Lowered, lower
 from xupc.flags import MULTICORE, PULL
 from xupc.plan.recorder import trace
-from xupc.plan.steps import Fused
-from xupc.topology import Tree
+from xupc.plan.steps import FusedBarrier
+from xupc.topology.tree import Tree
 
 T = 4
 NODE = Tree([0] * T)
@@ -33,7 +33,7 @@ def test_what_a_call_writes_on_a_node(collective: str, nbytes: int) -> None:
     """By all threads, or by the one that does everything in a fused step."""
     found = [lowered(collective, MULTICORE, nbytes, me) for me in range(T)]
     for one in found:
-        fused = any(isinstance(step, Fused) for step in one.plan.steps)
+        fused = any(isinstance(step, FusedBarrier) for step in one.plan.steps)
         assert fused == (nbytes == 8)
         assert one.written == RESULT[collective] * nbytes, one.plan
 

@@ -37,12 +37,12 @@ from simulated.transfers import NAMES
 from simulated.values import JOINS, MOVES
 from support.soak import amount
 
-from xupc.algorithms import Entry, find, registered
-from xupc.engine.programs import COPY, FUSED, GET, RECV, SEND, Program, Span
-from xupc.engine.simulator import Call, UserBarrier, UserRead, UserWrite
+from xupc.algorithms.registry import Entry, find, registered
+from xupc.backends.simulator.sim_program import COPY, FUSED, GET, RECV, SEND, Program, Span
+from xupc.backends.simulator.simulator import Call, UserBarrier, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL
-from xupc.plan.steps import Fused, Get, Recv, Send
-from xupc.topology import Tree
+from xupc.plan.steps import FusedBarrier, Get, Recv, Send
+from xupc.topology.tree import Tree
 
 SHARD = 400
 PER_STRATUM = amount(1, 4)
@@ -186,7 +186,7 @@ def test_tunings_reach_every_branch() -> None:
     for tuning, sizes in TUNINGS.values():
         for n in sizes:
             plan = one.plan(multicore, 1, both, tuning, 0, n)
-            fused.add(any(isinstance(s, Fused) for s in plan.steps))
+            fused.add(any(isinstance(s, FusedBarrier) for s in plan.steps))
             plan = many.plan(multicore, 0, both, tuning, 0, n)
             led.add(plan.led)
             chains.add(len({s.to for s in plan.steps if isinstance(s, Send)}))

@@ -21,11 +21,11 @@ from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, p
 from simulated.pool import Progress, workers
 from support.soak import WHOLE, figure, part, seed
 
-from xupc.algorithms import Entry, find, registered
-from xupc.engine.simulator import RaceError
+from xupc.algorithms.registry import Entry, find, registered
+from xupc.backends.simulator.simulator import RaceError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE
-from xupc.plan import Plan
-from xupc.topology import Tree
+from xupc.plan.steps import Plan
+from xupc.topology.tree import Tree
 
 THREADS = 8
 SHARD = 25

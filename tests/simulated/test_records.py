@@ -1,8 +1,8 @@
 """Reductions of records, simulated: elements of 24, 40, 72 and 256 bytes are never torn.
 
-Lengths and offsets in units of cache lines, and scratch for two values in half a SLOT, are whole
-elements of 8 bytes whatever happens. A symbol here fills a record; one that consists of parts of
-several symbols is noticed.
+Lengths and offsets in units of cache lines, and scratch for two values in half a op_scratch, are
+whole elements of 8 bytes whatever happens. A symbol here fills a record; one that consists of parts
+of several symbols is noticed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from simulated.reductions import FORMS, IN_PLACE, Job, Symbols
 from simulated.values import IN_PLACE as VALUES_IN_PLACE
 from simulated.values import JOINS, VALUES, One, tuning_of
 
-from xupc.algorithms import find
-from xupc.algorithms.prefix_reduce import Running
-from xupc.algorithms.reduction import Reduction
+from xupc.algorithms.prefix_reduce import ScanSpec
+from xupc.algorithms.reduce_spec import Reduction
+from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import Joining
-from xupc.engine.records import longest
-from xupc.engine.simulator import Call, Program, Simulation
+from xupc.algorithms.values_reduce import ReduceSpec
+from xupc.backends.simulator.simulator import Call, Program, Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
-from xupc.plan import Plan, trace
-from xupc.plan.recorder import Recorder
-from xupc.plan.steps import SLOT_BYTES
-from xupc.topology import Tree
+from xupc.plan.recorder import Recorder, trace
+from xupc.plan.steps import OP_SCRATCH_BYTES, Plan
+from xupc.reduction.structured_dtypes import longest
+from xupc.topology.tree import Tree
 
 SIZES = (24, 40, 72, 200, longest)
-LEAST = {"fold": 4096, "buffer": 1 << 16, "stage": 4096}
+LEAST = {"reduce_chunk": 4096, "staging_bytes": 1 << 16, "staging_chunk": 4096}
 """What a table may have at the least."""
 SHIFT = 512
 
@@ -78,7 +77,7 @@ def simulate(
     tuning: dict[str, int], read: str = "src",
 ) -> None:  # fmt: skip
     """Run a call of these plans that reads that memory."""
-    for name, size in (("slot", SLOT_BYTES), ("buffer", tuning["buffer"])):
+    for name, size in (("slot", OP_SCRATCH_BYTES), ("buffer", tuning["staging_bytes"])):
         memory[name] = [bytearray(size) for _ in range(tree.size)]
     programs = [Program(plan, tree) for plan in plans]
     where = (("dst", shift), (read, shift), ("slot", 0), ("buffer", 0))
@@ -101,7 +100,7 @@ def shared(job: Job, flag: int, labels: tuple[int, ...], tuning: dict[str, int],
     what: Any
     if job.running:
         back = job.form == "suffix_reduce"
-        what = Running(job.layout, job.target, size, back, job.in_place)
+        what = ScanSpec(job.layout, job.target, size, back, job.in_place)
     else:
         to = None if job.everywhere else job.to
         exact = job.ordered or not job.element_wise
@@ -129,7 +128,7 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
     for i, row in enumerate(numbers):
         memory["dst" if in_place else "src"][i][:] = kernel.wide(row).tobytes()
     to = one.root if one.form == "reduce" else None
-    what = Joining(n, size, to, True, True, in_place)
+    what = ReduceSpec(n, size, to, True, True, in_place)
     entry = find(f"allav_{one.form}", one.flag)
     plans = [
         trace(
@@ -179,10 +178,15 @@ def _private_case(seed: int) -> str:
     form, flag, size = rng.choice(JOINS), rng.choice((PULL, PUSH, MULTICORE)), rng.choice(SIZES)
     threads = rng.choice((1, 2, 2, 3, 4, 5, 8))
     labels = tuple(rng.choice(list(placements(threads).values())))
-    tuning = {**tuning_of(rng.choice(list(VALUES))), **LEAST, "slot": rng.choice((0, SLOT_BYTES))}
+    tuning = {
+        **tuning_of(rng.choice(list(VALUES))),
+        **LEAST,
+        "eager_max": rng.choice((0, OP_SCRATCH_BYTES)),
+    }
     if rng.random() < 0.3:
-        tuning |= {"reach": 1, "reach_pair": 1, "reach_each": 1, "reach_all": 1,
-                   "reach_fold": rng.choice((0, 1 << 20))}  # fmt: skip
+        tuning |= {"direct_min": 1, "direct_min_pair": 1, "direct_min_alltoall": 1,
+                   "direct_min_shared_source": 1,
+                   "direct_reduce_max": rng.choice((0, 1 << 20))}  # fmt: skip
     in_place = form in VALUES_IN_PLACE and rng.random() < 0.3
     one = One(form, flag, rng.randrange(threads), 0, in_place, exact=True)
     n = rng.choice([1, 2, 5, 13, 40, 90])
@@ -205,13 +209,18 @@ def test_many_threads_of_long_records() -> None:
     """Where scratch is divided among many, a place holds a record all the same."""
     for labels in ([0] * 70, [i // 2 for i in range(70)], list(range(70))):
         for flag in (PULL, PUSH, MULTICORE):
-            tuning = {**TUNINGS["whole"][0], **LEAST, "flat": 64}
+            tuning = {**TUNINGS["whole"][0], **LEAST, "few_nodes_max": 64}
             for form in FORMS:
                 job = Job(form, 70, 3, 0, 1, 150, 7, False, (3, 0, 1))
                 shared(job, flag, tuple(labels), tuning, longest)
             for form in JOINS:
                 one = One(form, flag, 1, 0, False, exact=True)
-                values = {**tuning_of("mixed"), **LEAST, "folders": 1000, "flat": 64}
+                values = {
+                    **tuning_of("mixed"),
+                    **LEAST,
+                    "parallel_fold_threads": 1000,
+                    "few_nodes_max": 64,
+                }
                 private(one, tuple(labels), values, longest, 3)
 
 
@@ -219,7 +228,7 @@ def test_many_threads_of_long_records() -> None:
 def test_a_unit_holds_an_element(size: int) -> None:
     """However few of them are cut into units; what no record needs stays what it was."""
     for fold, n in itertools.product((4096, 1 << 16), range(1, 60)):
-        tuning = {**TUNINGS["large"][0], "fold": fold, "messages": 1 << 20}
+        tuning = {**TUNINGS["large"][0], "reduce_chunk": fold, "max_messages": 1 << 20}
         t = Recorder(0, Tree([0, 0]), ("no", "no"), tuning, Records(False, size))
         unit = t.unit(n * size, n * size)
         assert unit >= size

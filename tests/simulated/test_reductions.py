@@ -30,11 +30,10 @@ from simulated.reductions import (
 )
 from support.soak import amount
 
-from xupc.engine.simulator import Call, Program, Simulation, SimulationError
+from xupc.backends.simulator.simulator import Call, Program, Simulation, SimulationError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
-from xupc.plan import Plan
-from xupc.plan.steps import SLOT_BYTES, Signal, Wait
-from xupc.topology import Tree
+from xupc.plan.steps import OP_SCRATCH_BYTES, Plan, Signal, Wait
+from xupc.topology.tree import Tree
 
 SHARD = 200
 SAMPLE, SAMPLE_IN_PLACE = amount(1000, 2000), amount(250, 500)
@@ -68,7 +67,8 @@ def brackets(
     memory = {
         name: [bytearray(size) for _ in labels]
         for name, size in (
-            ("dst", space), ("src", space), ("slot", SLOT_BYTES), ("buffer", tuning["buffer"]),
+            ("dst", space), ("src", space), ("slot", OP_SCRATCH_BYTES),
+            ("buffer", tuning["staging_bytes"]),
         )
     }  # fmt: skip
     for i in range(job.nelems):
@@ -101,10 +101,19 @@ ORDERS: list[Job] = [
     for ordered in (False, True)
 ]
 UNFUSED, FUSED, MIXED = (TUNINGS[name][0] for name in ("large", "small", "mixed"))
-SMALL = {**UNFUSED, "fold": 64, "buffer": 2048}
-NARROW = {**UNFUSED, "fold": 64, "buffer": 4096}
-DIVIDED = {**NARROW, "flat": 8, "chain": 128, "buffer": 8192}  # a part of the result at each node
-TURNS = {**DIVIDED, "buffer": 2560, "window": 16}  # each place is used for several of its pieces
+SMALL = {**UNFUSED, "reduce_chunk": 64, "staging_bytes": 2048}
+NARROW = {**UNFUSED, "reduce_chunk": 64, "staging_bytes": 4096}
+DIVIDED = {
+    **NARROW,
+    "few_nodes_max": 8,
+    "pipeline_min": 128,
+    "staging_bytes": 8192,
+}  # a part of the result at each node
+TURNS = {
+    **DIVIDED,
+    "staging_bytes": 2560,
+    "window": 16,
+}  # each place is used for several of its pieces
 
 
 @pytest.mark.parametrize("job", ORDERS, ids=lambda j: f"{j.form}-{j.block}-{j.nelems}-{j.ordered}")
@@ -120,7 +129,7 @@ def test_brackets_depend_on_the_distribution_alone(job: Job) -> None:
     assert first
     for flag, labels, tuning in ways:
         found = brackets(job, flag, labels, BOTH, tuning)
-        where = ALGORITHM_NAMES[flag], labels, tuning["fuse"], tuning["fold"]
+        where = ALGORITHM_NAMES[flag], labels, tuning["fused_max"], tuning["reduce_chunk"]
         assert found.keys() == first.keys(), where
         for place, value in first.items():
             assert found[place] == value, (*where, place)
@@ -180,7 +189,7 @@ def _in_order(threads: int, to: int) -> Job:
 def test_results_in_order_go_to_one_in_parts(to: int, wake: int) -> None:
     """In many rounds, whatever the tree of threads would do."""
     for labels in NODES_IN_ORDER:
-        job, tuning = _in_order(len(labels), to), {**TURNS, "wake": wake}
+        job, tuning = _in_order(len(labels), to), {**TURNS, "fold_wakeup_min": wake}
         for sync in (("no", "no"), ("my", "my"), BOTH):
             plans = plans_of(job, MULTICORE, Tree(labels), sync, tuning, Symbols(True))
             most = max(len(plan.lanes[1]) for plan in plans)
@@ -198,7 +207,9 @@ def test_pieces_made_by(form: str, wake: int) -> None:
         for tuning in (NARROW, DIVIDED):
             for sync in (("no", "no"), BOTH):
                 job = _job(form, 5, False)
-                _run(Planner(Tree(labels)), job, MULTICORE, sync, {**tuning, "wake": wake})
+                _run(
+                    Planner(Tree(labels)), job, MULTICORE, sync, {**tuning, "fold_wakeup_min": wake}
+                )
 
 
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
@@ -207,7 +218,9 @@ def test_nobody_is_woken_for_nothing(form: str) -> None:
     job = Job(form, 9, 0, 0, 120, 120 * 9, 0, False, (0, 0, 120))
     for tuning in (NARROW, DIVIDED):
         tree = Tree([0, 0, 0, 1, 1, 1, 2, 2, 2])
-        plans = plans_of(job, MULTICORE, tree, BOTH, {**tuning, "tell": 512}, Symbols(False))
+        plans = plans_of(
+            job, MULTICORE, tree, BOTH, {**tuning, "notify_bytes": 512}, Symbols(False)
+        )
         awaited = {
             (rank, step.channel, plan.rank, step.value)
             for plan in plans

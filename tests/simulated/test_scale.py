@@ -17,43 +17,43 @@ from simulated.reductions import FORMS, Job, Symbols
 from simulated.values import JOINS, MOVES, One, given
 from support.soak import amount
 
-from xupc.algorithms import Entry, find
+from xupc.algorithms.registry import Entry, find
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL
-from xupc.plan import Plan, Recorder
 from xupc.plan.draw import step_text
-from xupc.plan.steps import Ranks, Step
-from xupc.topology import Tree
+from xupc.plan.recorder import Recorder
+from xupc.plan.steps import Plan, Ranks, Step
+from xupc.topology.tree import Tree
 
 LESS = amount(5, 1)
 """An ordinary run has so many times fewer nodes, and lets plans have so much less."""
 NODES, PER_NODE = 10_000 // LESS, 128
 TUNING = {
     "chunk": 131072,
-    "ring": 131072,
-    "tell": 131072,
-    "message": 131072,
-    "get_piece": 65536,
+    "alltoall_chunk": 131072,
+    "notify_bytes": 131072,
+    "max_message": 131072,
+    "rma_get_max": 65536,
     "window": 16,
-    "lead": 1024,
-    "wake": 65536,
-    "lead_block": 1024,
-    "messages": 10000 // LESS,
-    "fuse": 4096,
-    "chain": 65536,
-    "flat": 8,
-    "fold": 32768,
-    "buffer": 524288,
-    "slot": 1024,
-    "stage": 131072,
-    "folders": 4,
-    "reach": 4096,
-    "reach_each": 16384,
-    "reach_all": 262144,
-    "reach_pair": 4096,
+    "root_exchange_max": 1024,
+    "fold_wakeup_min": 65536,
+    "root_exchange_max_one_block": 1024,
+    "max_messages": 10000 // LESS,
+    "fused_max": 4096,
+    "pipeline_min": 65536,
+    "few_nodes_max": 8,
+    "reduce_chunk": 32768,
+    "staging_bytes": 524288,
+    "eager_max": 1024,
+    "staging_chunk": 131072,
+    "parallel_fold_threads": 4,
+    "direct_min": 4096,
+    "direct_min_alltoall": 16384,
+    "direct_min_shared_source": 262144,
+    "direct_min_pair": 4096,
     "tried": 1,
-    "reach_fold": 262144,
-    "deposit": 65536,
-    "yields": 0,
+    "direct_reduce_max": 262144,
+    "direct_put_min": 65536,
+    "yields_before_sleep": 0,
 }
 ROOT, A_NODE = 5 * PER_NODE + 3, 7 * (NODES // 10) * PER_NODE
 THREADS = {

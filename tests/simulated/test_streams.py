@@ -12,18 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated.matrix import (
-    BUFFER,
-    ENTRIES,
-    MEANING,
-    TUNINGS,
-    Planner,
-    Sync,
-    placements,
-)
+from simulated.matrix import ENTRIES, MEANING, STAGING, TUNINGS, Planner, Sync, placements
 
-from xupc.algorithms import Entry, find
-from xupc.engine.simulator import (
+from xupc.algorithms.registry import Entry, find
+from xupc.backends.simulator.simulator import (
     Action,
     Await,
     Call,
@@ -35,7 +27,7 @@ from xupc.engine.simulator import (
     UserWrite,
 )
 from xupc.flags import PULL
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 Team = tuple[int, ...]
 ROOM = 96
@@ -71,7 +63,7 @@ class Streams:
             for array, rows in self.expected.items()
         }
         for team in ("all", "part"):  # scratch, which calls on one team share
-            self.memory[team] = [bytearray(BUFFER) for _ in every]
+            self.memory[team] = [bytearray(STAGING) for _ in every]
         self.scripts: list[list[Action]] = [[] for _ in range(self.threads)]
 
     def round(self, entries: list[Entry], sync: Sync, tuning: Any) -> None:

@@ -19,7 +19,7 @@ from simulated.reductions import ITEM, Symbols, Trees
 from simulated.values import (
     JOINS,
     MOVES,
-    SLOT_BYTES,
+    OP_SCRATCH_BYTES,
     VALUES,
     Case,
     One,
@@ -30,12 +30,18 @@ from simulated.values import (
 )
 from support.soak import amount
 
-from xupc.algorithms import find
-from xupc.engine.simulator import Call, Program, ProtocolError, Simulation, SimulationError
+from xupc.algorithms.registry import find
+from xupc.backends.simulator.simulator import (
+    Call,
+    Program,
+    ProtocolError,
+    Simulation,
+    SimulationError,
+)
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
-from xupc.plan import Operand, Plan, trace
-from xupc.plan.steps import Copy
-from xupc.topology import Tree
+from xupc.plan.recorder import Operand, trace
+from xupc.plan.steps import Copy, Plan
+from xupc.topology.tree import Tree
 
 SHARD = 60
 SAMPLE = amount(300, 600)
@@ -81,8 +87,8 @@ def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[obj
             bytearray(np.array([kernel.number((i,))] * (one.nbytes // ITEM), np.uint64).tobytes())
             for i in range(len(labels))
         ],
-        "slot": [bytearray(SLOT_BYTES) for _ in labels],
-        "buffer": [bytearray(tuning["buffer"]) for _ in labels],
+        "slot": [bytearray(OP_SCRATCH_BYTES) for _ in labels],
+        "buffer": [bytearray(tuning["staging_bytes"]) for _ in labels],
     }
     plans = [plan_of(one, me, tree, tuning, kernel) for me in range(tree.size)]
     call = Call(
@@ -111,7 +117,7 @@ def test_exact_ones_have_one_order_of_operations(form: str, threads: int) -> Non
 def test_long_suffixes_take_what_a_fold_can_keep() -> None:
     """More threads than a fold has places for."""
     one = One("suffix_reduce", MULTICORE, 0, 8, False, exact=True)
-    tuning = {**tuning_of("small"), "buffer": 1 << 20}
+    tuning = {**tuning_of("small"), "staging_bytes": 1 << 20}
     values = expressions(one, [0] * 70, tuning)
     chained = expressions(replace(one, flag=PUSH), [0] * 70, tuning)
     assert repr(values) == repr(chained)

@@ -1,7 +1,8 @@
 """The `_v` and `_x` forms for the simulator: random lists, and what must become of memory.
 
 `Lists` are a call's as the documents have them; `moved` says in a few lines what the call does
-with them, entry by entry. The algorithms are given what `xupc.algorithms.transfers` makes of them.
+with them, entry by entry. The algorithms are given what `xupc.algorithms.block_transfers` makes of
+them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from simulated.matrix import (
     placements,
 )
 
-from xupc.algorithms import Entry, find, registered
-from xupc.algorithms.transfers import COLLECTIVES, Transfers, entries
-from xupc.engine.simulator import Call
+from xupc.algorithms.block_transfers import COLLECTIVES, Transfers, entries
+from xupc.algorithms.registry import Entry, find, registered
+from xupc.backends.simulator.simulator import Call
 from xupc.flags import ALGORITHM_NAMES
-from xupc.plan import Operand, Plan, trace
-from xupc.topology import Tree
+from xupc.plan.recorder import Operand, trace
+from xupc.plan.steps import Plan
+from xupc.topology.tree import Tree
 
 ENTRIES = [find(f"{name}_x", flag) for name in COLLECTIVES for flag in ALGORITHM_NAMES]
 """The `_v` forms have the same ones."""

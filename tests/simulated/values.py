@@ -1,8 +1,8 @@
 """Sequences of calls on arrays of values, simulated, with oracles.
 
 Each thread's dst and src are its own: before a call it writes them, after it it reads them,
-with nothing between one call and the next. Races are therefore those of SLOTs and BUFFERs.
-Reductions run on symbols, as in `reductions`.
+with nothing between one call and the next. Races are therefore those of op_scratch and staging
+buffers. Reductions run on symbols, as in `reductions`.
 """
 
 from __future__ import annotations
@@ -17,31 +17,41 @@ import numpy as np
 from simulated.matrix import THREADS, TUNINGS, permutation, placements
 from simulated.reductions import ITEM, SLOTS, Symbols
 
-from xupc.algorithms import find
+from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import Joining
+from xupc.algorithms.values_reduce import ReduceSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
-from xupc.engine.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
+from xupc.backends.simulator.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL, PUSH
-from xupc.plan import Plan, trace
-from xupc.topology import Tree
+from xupc.plan.recorder import trace
+from xupc.plan.steps import Plan
+from xupc.topology.tree import Tree
 
 MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
 JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce", "reduce_scatter")
 IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", "prefix_reduce", "suffix_reduce")
 GUARD = 16
-SLOT_BYTES = 256
+OP_SCRATCH_BYTES = 256
 VALUES = {
-    # nothing fits a SLOT; units of a line, places that are soon taken again; folds are never, or
-    # always, shared
-    "large": {"slot": 0, "stage": 64, "buffer": 2048, "folders": 99, "reach": 0},
-    "small": {"slot": SLOT_BYTES, "stage": 4096, "folders": 3, "reach": 1,
-              "reach_fold": 64},
-    "mixed": {
-        "slot": 96, "stage": 192, "buffer": 2048, "folders": 2, "chain": 128, "reach": 100,
+    # nothing fits a op_scratch; units of a line, places that are soon taken again; folds are never,
+    # or always, shared
+    "large": {
+        "eager_max": 0, "staging_chunk": 64, "staging_bytes": 2048, "parallel_fold_threads": 99,
+        "direct_min": 0,
     },
-    # led by node roots: all in the SLOT, what is staged only, or nothing
-    "whole": {"slot": 160, "stage": 4096, "buffer": 4096, "folders": 99, "reach": 0},
+    "small": {
+        "eager_max": OP_SCRATCH_BYTES, "staging_chunk": 4096, "parallel_fold_threads": 3,
+        "direct_min": 1, "direct_reduce_max": 64,
+    },
+    "mixed": {
+        "eager_max": 96, "staging_chunk": 192, "staging_bytes": 2048, "parallel_fold_threads": 2,
+        "pipeline_min": 128, "direct_min": 100,
+    },
+    # led by node roots: all in the op_scratch, what is staged only, or nothing
+    "whole": {
+        "eager_max": 160, "staging_chunk": 4096, "staging_bytes": 4096,
+        "parallel_fold_threads": 99, "direct_min": 0,
+    },
 }  # fmt: skip
 """What the tunings of `matrix` have besides."""
 SIZES = {
@@ -52,7 +62,13 @@ SIZES = {
 
 def tuning_of(name: str) -> dict[str, int]:
     """A tuning of `matrix`, with what arrays of values need."""
-    own = {"reach_each": 40, "reach_all": 200, "reach_pair": 8, "deposit": 48, "reach_fold": 256}
+    own = {
+        "direct_min_alltoall": 40,
+        "direct_min_shared_source": 200,
+        "direct_min_pair": 8,
+        "direct_put_min": 48,
+        "direct_reduce_max": 256,
+    }
     return {**own, **TUNINGS[name][0], **VALUES[name]}
 
 
@@ -127,7 +143,7 @@ def given(one: One, threads: int, ordered: bool) -> list[object]:
     if one.form in JOINS:
         to = one.root if one.form == "reduce" else None
         exact = one.exact or ordered
-        return [Joining(one.nbytes // ITEM, ITEM, to, ordered, exact, one.in_place)]
+        return [ReduceSpec(one.nbytes // ITEM, ITEM, to, ordered, exact, one.in_place)]
     if one.form == "permute":
         return [permutation(threads, one.root), one.nbytes, one.in_place]
     return [one.root, one.nbytes, one.in_place]
@@ -192,7 +208,7 @@ class Case:
         room = max(max(_lengths(one, threads)) for one in calls) + 2 * GUARD
         expected = {name: np.zeros((threads, room), np.uint8) for name in ("dst", "src")}
         memory = {name: [bytearray(room) for _ in range(threads)] for name in expected}
-        for name, size in (("slot", SLOTS * SLOT_BYTES), ("buffer", tuning["buffer"])):
+        for name, size in (("slot", SLOTS * OP_SCRATCH_BYTES), ("buffer", tuning["staging_bytes"])):
             memory[name] = [bytearray(size) for _ in range(threads)]
         scripts: list[list[Action]] = [[] for _ in range(threads)]
         programs: dict[One, list[Program]] = {}
@@ -214,7 +230,12 @@ class Case:
                 if mutate is not None:
                     plans = [mutate(plan) for plan in plans]
                 programs[one] = [Program(plan, tree) for plan in plans]
-            where = (("dst", GUARD), ("src", GUARD), ("slot", number * SLOT_BYTES), ("buffer", 0))
+            where = (
+                ("dst", GUARD),
+                ("src", GUARD),
+                ("slot", number * OP_SCRATCH_BYTES),
+                ("buffer", 0),
+            )
             call = Call(programs[one], where, kernel)
             dst, src = (
                 expected[name][:, GUARD : GUARD + nbytes]

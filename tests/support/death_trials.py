@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xupc.engine.job import START_LEAST
+from xupc.runtime.job import START_LEAST
 
 __all__ = [
     "BEFORE_MPI", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",

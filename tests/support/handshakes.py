@@ -12,8 +12,8 @@ from threading import Thread
 
 from support.polling import until
 
-from xupc import runtime
-from xupc.engine.control import INTERRUPTED, Control
+from xupc.api import lifecycle
+from xupc.health.control_segment import INTERRUPTED, Control
 
 __all__ = [
     "await_call", "await_death", "await_end_of_calls", "await_interrupt",
@@ -22,7 +22,7 @@ __all__ = [
 
 def control() -> Control:
     """Return the control segment of this thread's machine."""
-    return runtime.world().job.control
+    return lifecycle.world().job.control
 
 
 def mates(*without: int) -> list[int]:

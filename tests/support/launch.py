@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from xupc.backends.native.native_core import core
 from xupc.cli.launcher import job_command, run_job
 from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
-from xupc.engine.native_core import core
 
 __all__ = [
     "SLOW_ENGINE", "TEST_TAG", "Result", "import_path", "job_environment_of_a_test", "launch",

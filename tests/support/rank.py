@@ -42,7 +42,7 @@ WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal
 # What init and finalize change in xupc's modules as they should.
 STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
-    "xupc.runtime": {"_failed", "_halfway", "_hooked", "_world"},
+    "xupc.api.lifecycle": {"_failed", "_halfway", "_hooked", "_world"},
 }
 CHANGES = {"argv", "displayhook", "excepthook", "flags", "last_exc", "last_traceback", "last_type",
            "last_value", "modules", "path", "path_importer_cache", "stderr", "stdin", "stdout",
@@ -242,7 +242,7 @@ class Held:
         """Name what has not been given back by xupc."""
         names = [t.name for t in self._new_threads()]
         found = [f"thread {name}" for name in names if name.startswith("xupc")]
-        runtime = sys.modules.get("xupc.runtime")
+        runtime = sys.modules.get("xupc.api.lifecycle")
         if runtime is not None and (runtime._world or runtime._halfway) is not None:
             found.append("xupc is not finalized")
         found += [f for f in sorted(_open_files() - self.files) if OURS.search(f)]
@@ -407,8 +407,8 @@ def _status(error: SystemExit) -> int:
 
 def _forget_hooks() -> None:
     """Have the next init install xupc's exit function again, as the first of a process does."""
-    if "xupc.runtime" in sys.modules:
-        runtime = sys.modules["xupc.runtime"]
+    if "xupc.api.lifecycle" in sys.modules:
+        runtime = sys.modules["xupc.api.lifecycle"]
         runtime._hooked = False  # type: ignore[attr-defined]
         runtime._failed = runtime._halfway = None  # type: ignore[attr-defined]
 
@@ -416,10 +416,10 @@ def _forget_hooks() -> None:
 def main() -> None:
     """Start MPI, say which rank this is, and serve."""
     address = os.environ.pop("XUPC_TEST_RANK_SOCKET")
-    from xupc.engine.mpi import place_in_mpi, start_mpi
+    from xupc.comm.mpi import place_in_mpi, start_mpi
 
     start_mpi()
-    from xupc.memory import heap
+    from xupc.pgas import heap
 
     guards = Guards()
     guards.install(heap)

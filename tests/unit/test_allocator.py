@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from xupc.memory.allocator import Allocator
+from xupc.pgas.allocator import Allocator
 
 ALIGN = 16
 UNITS = 24

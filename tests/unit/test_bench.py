@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from xupc.bench import stats, suites, text
-from xupc.bench.cases import COLLECTIVES, Work
+from xupc.backends.native.native_core import core
+from xupc.bench import osu_text, stats, suites
 from xupc.bench.collect import Collector, lines_of, wrong_results
+from xupc.bench.oracle import COLLECTIVES, Work
 from xupc.bench.results import OURS, PEER, Result
 from xupc.bench.settings import (
     Settings,
@@ -29,7 +30,6 @@ from xupc.bench.settings import (
 )
 from xupc.cli import main
 from xupc.cli.bench import Output
-from xupc.engine.native_core import core
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
 from xupc.specs import SPECS, parse_name
 
@@ -260,14 +260,14 @@ def test_osu_lines_are_a_size_and_a_latency() -> None:
     times = {"cell": 0, "ns": [[2000] * 20, [3000] * 20], "wrong": [[], [1]]}
     result = collected(HEAD, begin(), times, HEAD, begin(), times)
     result.complete = False
-    out = text.osu(result, full=True, check=True)
+    out = osu_text.osu(result, full=True, check=True)
     rows = [line.split() for line in out.splitlines() if line and not line.startswith("#")]
     assert [row[:2] for row in rows] == [["8", "2.00"], ["8", "3.00"]]
     assert [row[-1] for row in rows] == ["Pass", "Fail"]
     assert rows[0][-2] == "1.50"
     assert rows[0][4] == "8.00"  # 16 bytes in 2 us
     assert "# incomplete" in out
-    table = [line.split(",") for line in text.table_csv(result).splitlines()]
+    table = [line.split(",") for line in osu_text.table_csv(result).splitlines()]
     assert len({len(row) for row in table}) == 1
     row = dict(zip(table[0], table[1], strict=True))
     assert (row["candidate"], row["median us"], row["peer/this"]) == ("xupc", "2.000", "1.5000")
@@ -275,11 +275,13 @@ def test_osu_lines_are_a_size_and_a_latency() -> None:
 
 def test_the_header_says_what_the_interval_is() -> None:
     visit = {"cell": 0, "ns": [[2000] * 20, [3000] * 20]}
-    once = text.osu(collected(HEAD, begin(), visit))
+    once = osu_text.osu(collected(HEAD, begin(), visit))
     assert "one launch does not say" in once
     assert re.search(r"^8 +2.00 +- +- ", once, re.MULTILINE)
     for n in (2, 5):
-        assert f"95% interval over {n} launches" in text.osu(collected(*(HEAD, begin(), visit) * n))
+        assert f"95% interval over {n} launches" in osu_text.osu(
+            collected(*(HEAD, begin(), visit) * n)
+        )
 
 
 @pytest.mark.parametrize("launches", [2, 3, 5, 10])
@@ -318,7 +320,7 @@ def test_which_algorithm_was_chosen_is_said_by_size() -> None:
     line["cells"][0]["candidates"] = [{**line["cells"][0]["candidates"][0], "algorithm": "pull"}]
     line["cells"][1]["candidates"] = [{**line["cells"][0]["candidates"][0], "algorithm": "push"}]
     times = [{"cell": k, "ns": [[2000] * 9]} for k in (0, 1)]
-    assert "xupc by pull (8), push (16)" in text.osu(collected(HEAD, line, *times))
+    assert "xupc by pull (8), push (16)" in osu_text.osu(collected(HEAD, line, *times))
 
 
 def test_nothing_is_measured_twice_nothing_can_be_resolved() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from unit.test_shared import FakeMemory
 
-from xupc.layout import Layout
-from xupc.memory.allocation import Allocation
-from xupc.memory.allocator import Allocator
-from xupc.places import Displaced, Numbers
-from xupc.pointer import advance, distance, local_count, locate
-from xupc.shared import SharedPointer
+from xupc.api.block_addresses import Displaced, Numbers
+from xupc.pgas.allocation import Allocation
+from xupc.pgas.allocator import Allocator
+from xupc.pgas.layout import Layout
+from xupc.pgas.pointer import advance, distance, local_count, locate
+from xupc.pgas.shared import SharedPointer
 
 EDGES = [
     (1 << power) + step for power in (31, 32, 33, 40) for step in (-65, -64, -1, 0, 1, 63, 64)

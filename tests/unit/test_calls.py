@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import xupc
-from xupc.arguments import func_name
-from xupc.one_sided import _Call
+from xupc.api.argument_checks import func_name
+from xupc.api.one_sided import _Call
 
 COLLECTIVES = [name for name in xupc.__all__ if name.startswith("all")] + ["barrier"]
 

@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 from support.launch import PROJECT
 
-from xupc import cli, host
+from xupc import cli
 from xupc.cli import info, jobs, options
 from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe
+from xupc.topology import host
 
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
 GOOD = info.Facts(

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from support.bench_results import SIZES, job, result
 
-from xupc.bench import suites, text
+from xupc.bench import osu_text, suites
 from xupc.bench.collect import Collector
 from xupc.bench.results import Candidate, Result, Summary
 from xupc.bench.tuner import tuned
 from xupc.cli import main
 from xupc.report import markdown
-from xupc.report.content import Section, job_content, regressions
+from xupc.report.model import Section, job_content, regressions
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 MOST = 3 << 20
@@ -57,9 +57,11 @@ def test_everything_is_shown_alike(tmp_path: Path) -> None:
         assert compact.is_compact
         assert not full.is_compact
         assert not any(any(c.ns) for cell in compact.jobs[0].cells for c in cell.candidates)
-        for table in (text.table_csv, suites.mtu_table, suites.bandwidth_table):
+        for table in (osu_text.table_csv, suites.mtu_table, suites.bandwidth_table):
             assert table(compact) == table(full)
-        assert text.osu(compact, full=True, check=True) == text.osu(full, full=True, check=True)
+        assert osu_text.osu(compact, full=True, check=True) == osu_text.osu(
+            full, full=True, check=True
+        )
         assert [t.rules for t in tuned(compact)] == [t.rules for t in tuned(full)]
         cells = zip(full.jobs[0].cells, compact.jobs[0].cells, strict=True)
         assert all(a.repetitions == b.repetitions and a.spread == b.spread for a, b in cells)
@@ -122,7 +124,7 @@ def test_launches_are_added_to_a_compact_result(tmp_path: Path) -> None:
     assert max(collector.widths()) > 0
     again = reread(found, tmp_path)
     assert len(again.jobs[0].cells[0].candidates[0].kept) == 5
-    assert text.table_csv(again) == text.table_csv(found)
+    assert osu_text.table_csv(again) == osu_text.table_csv(found)
 
 
 def test_the_commands_write_them(tmp_path: Path) -> None:

@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xupc import team
-from xupc.engine import control, kernels, live, mpi, native, net, tracing
+from xupc.backends.native import lowering
+from xupc.comm import mpi, plan_messages
+from xupc.health import control_segment
 from xupc.plan import recorder, steps
+from xupc.reduction import kernels, ufunc_capture
+from xupc.runtime import executor, team_state
 
-ENGINE = Path(native.__file__).parent
-CORE = (ENGINE / "core.h").read_text()
-MESSAGES = (ENGINE / "messages.h").read_text()
-FUNCTIONS = (ENGINE / "functions.h").read_text()
-CYTHON = (ENGINE / "_core.pyx").read_text()
+NATIVE = Path(lowering.__file__).parent
+CORE = (NATIVE / "shm_protocol.h").read_text()
+MESSAGES = (NATIVE / "mpi_messages.h").read_text()
+FUNCTIONS = (NATIVE / "user_functions.h").read_text()
+CYTHON = (NATIVE / "_core.pyx").read_text()
 
 
 def written(pattern: str, text: str = CORE) -> int:
@@ -30,11 +33,11 @@ def written(pattern: str, text: str = CORE) -> int:
         ("XU_SLOTS", steps.SLOTS),
         ("XU_CHANNELS", recorder.CHANNELS),
         ("XU_LANES", len(steps.LANES)),
-        ("XU_SLOT", steps.SLOT),
-        ("XU_OPERANDS", steps.BUFFER + 1),
-        ("XU_SLOT_BYTES", steps.SLOT_BYTES),
+        ("XU_SLOT", steps.OP_SCRATCH),
+        ("XU_OPERANDS", steps.STAGING + 1),
+        ("XU_SLOT_BYTES", steps.OP_SCRATCH_BYTES),
         ("XU_DEPTH", steps.FOLD_DEPTH),
-        ("XU_RING", control.RING),
+        ("XU_RING", control_segment.RING),
     ],
 )
 def test_sizes(name: str, value: int) -> None:
@@ -43,25 +46,25 @@ def test_sizes(name: str, value: int) -> None:
 
 def test_what_messages_are() -> None:
     assert written(r"#define XM_STATUS (\d+)", MESSAGES) == mpi.STATUS
-    assert written(r"#define XM_SERIES (\d+)", MESSAGES) == net.SERIES
+    assert written(r"#define XM_SERIES (\d+)", MESSAGES) == plan_messages.SERIES
     (kinds,) = re.findall(r"enum { (XM_OTHER.*) };", MESSAGES)
     names = [name.strip()[3:] for name in kinds.split(",")]
-    assert [getattr(native, name) for name in names] == list(range(len(names)))
+    assert [getattr(lowering, name) for name in names] == list(range(len(names)))
 
 
 def test_functions() -> None:
     assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == kernels._BLOCK
     assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == kernels._SHORT
-    assert written(r"#define XF_STEPS (\d+)", FUNCTIONS) == tracing.STEPS
-    assert written(r"#define XF_CONSTANTS (\d+)", FUNCTIONS) == tracing.CONSTANTS
-    assert written(r"#define XF_MOST (\d+)", FUNCTIONS) == tracing.MOST
+    assert written(r"#define XF_STEPS (\d+)", FUNCTIONS) == ufunc_capture.STEPS
+    assert written(r"#define XF_CONSTANTS (\d+)", FUNCTIONS) == ufunc_capture.CONSTANTS
+    assert written(r"#define XF_MOST (\d+)", FUNCTIONS) == ufunc_capture.MOST
 
 
 def test_calls_without_a_barrier() -> None:
-    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team.RUN_AHEAD == steps.SLOTS // 2
+    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team_state.RUN_AHEAD == steps.SLOTS // 2
 
 
-@pytest.mark.parametrize(("first", "module"), [("XS_COPY", native), ("XU_DONE", live)])
+@pytest.mark.parametrize(("first", "module"), [("XS_COPY", lowering), ("XU_DONE", executor)])
 def test_kinds_and_outcomes(first: str, module: object) -> None:
     (body,) = re.findall(rf"({first} = 0[^}}]*)}}", CORE)
     names = [name.split("=")[0].strip()[3:] for name in body.split(",")]
@@ -69,7 +72,8 @@ def test_kinds_and_outcomes(first: str, module: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("struct", "dtype"), [("xu_status", control._STATUS), ("xu_ring", control._RING)]
+    ("struct", "dtype"),
+    [("xu_status", control_segment._STATUS), ("xu_ring", control_segment._RING)],
 )
 def test_lines_that_control_shares(struct: str, dtype: np.dtype[np.void]) -> None:
     """Its fields stand where the core has room for them, and fill the line."""
@@ -80,5 +84,5 @@ def test_lines_that_control_shares(struct: str, dtype: np.dtype[np.void]) -> Non
     assert dtype.fields
     assert list(dtype.names[: len(own)]) == own
     assert dtype.fields[dtype.names[len(own)]][1] == 8 * len(own)
-    calls = control.RING * control._CALL.itemsize if "xu_call" in body else 0
-    assert dtype.itemsize - calls == 8 * (len(own) + room) == control.LINE
+    calls = control_segment.RING * control_segment._CALL.itemsize if "xu_call" in body else 0
+    assert dtype.itemsize - calls == 8 * (len(own) + room) == control_segment.LINE

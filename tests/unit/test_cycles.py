@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xupc import HangError
-from xupc.engine.guard import Guard
+from xupc.health.failure_detector import FailureDetector
 
 
 class Control:
@@ -42,7 +42,7 @@ class Control:
 
 def look(control: Control, times: int) -> None:
     """Have thread 0 look so often."""
-    guard: Any = Guard.__new__(Guard)
+    guard: Any = FailureDetector.__new__(FailureDetector)
     guard.control, guard._suspected = control, None
     guard.inquiry = SimpleNamespace(report=lambda: "")
     guard._raise_troubles = lambda waiting: None

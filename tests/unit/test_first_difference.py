@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xupc.engine.reports import Record, Verdict, compare, first_apart
 from xupc.errors import CollectiveMismatchError
+from xupc.health.call_record import CallRecord, MismatchReport, compare, first_apart
 
 SAME = [(4, 40), (5, 50)]
 
@@ -27,32 +27,32 @@ def test_first_apart(
     assert first_apart(calls) == expected
 
 
-def text(records: list[Record], earlier: list[Record | None] | None) -> str:
-    verdict = Verdict(compare(records, range(len(records)), earlier))
+def text(records: list[CallRecord], earlier: list[CallRecord | None] | None) -> str:
+    verdict = MismatchReport(compare(records, range(len(records)), earlier))
     error = verdict.error_for(records[0])
     assert isinstance(error, CollectiveMismatchError)
     return str(error)
 
 
 def test_an_earlier_call_is_named_with_where_it_was_found() -> None:
-    barrier = [Record("barrier") for _ in range(3)]
-    calls = [Record("all_gather", [("nbytes", n)]) for n in ("8", "8", "16")]
+    barrier = [CallRecord("barrier") for _ in range(3)]
+    calls = [CallRecord("all_gather", [("nbytes", n)]) for n in ("8", "8", "16")]
     found = "thread 2: 16; the other threads (0-1): 8; found in barrier"
     assert text(barrier, [*calls]) == f"all_gather: nbytes differs: {found}"
 
 
 def test_who_has_not_come_so_far_is_not_judged() -> None:
-    now = [Record("barrier"), Record("barrier"), Record("all_gather")]
-    calls = [Record("all_gather", [("nbytes", "8")]), Record("all_scatter"), None]
+    now = [CallRecord("barrier"), CallRecord("barrier"), CallRecord("all_gather")]
+    calls = [CallRecord("all_gather", [("nbytes", "8")]), CallRecord("all_scatter"), None]
     said = text(now, calls)
     assert "different calls" in said
     assert "thread 2" not in said
 
 
 def test_an_earlier_error_of_an_argument_is_told() -> None:
-    bad = Record("all_gather")
+    bad = CallRecord("all_gather")
     bad.error = ValueError("all_gather: nbytes: expected at least 1, got 0")
-    said = text([Record("barrier"), Record("barrier")], [Record("all_gather"), bad])
+    said = text([CallRecord("barrier"), CallRecord("barrier")], [CallRecord("all_gather"), bad])
     assert said == (
         "barrier: an earlier call failed: thread 1: all_gather: nbytes: expected at least 1, got 0"
     )

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xupc.arguments import func_name
-from xupc.engine.folding import carry_out
-from xupc.engine.kernels import find
+from xupc.api.argument_checks import func_name
 from xupc.ops import Op, vectorized
-from xupc.plan.steps import Fold, Leaf, Part
+from xupc.plan.steps import BlockRef, Fold, FoldOperand
+from xupc.reduction.kernels import find
+from xupc.reduction.reduce_steps import carry_out
 
 P = 1_000_003
 
@@ -29,17 +29,17 @@ def test_blocks_of_several_threads_are_joined_to_all_places(n: int) -> None:
     a, b, c = threads.copy()
     before = threads[:, : 2 * n].copy()
 
-    def view(part: Part, nelems: int) -> Any:
+    def view(part: BlockRef, nelems: int) -> Any:
         return threads[part.thread, part.offset // 8 :][:nelems]
 
     size = n * 8
     leaves = (
-        Leaf(Part(0, 0, 0, 0, size), 2),
-        Leaf(Part(0, 1, 0)),
-        Leaf(Part(0, 2, 0, 0, size), 2, 2),
+        FoldOperand(BlockRef(0, 0, 0, 0, size), 2),
+        FoldOperand(BlockRef(0, 1, 0)),
+        FoldOperand(BlockRef(0, 2, 0, 0, size), 2, 2),
     )
     carry_out(
-        Fold(Part(0, 0, 2 * size, 1), leaves, n, copies=3),
+        Fold(BlockRef(0, 0, 2 * size, 1), leaves, n, copies=3),
         find("i8", Op.NONCOMM_FUNC, affine),
         view,
     )

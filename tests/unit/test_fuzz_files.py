@@ -20,11 +20,11 @@ from click.testing import CliRunner
 from support.soak import amount, figure, seed
 from unit.test_bench_results import result
 
-from xupc import runtime
+from xupc.api import lifecycle
 from xupc.bench.results import Result
 from xupc.cli.report import report_command
-from xupc.selection_file import Found, built_in, load, read
-from xupc.topology import parse_nodes
+from xupc.topology.tree import parse_nodes
+from xupc.tuning.selection_file import Found, built_in, load, read
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 1 << 31, 1 << 64, -(1 << 64), 10**400, 0.5, -0.0, 1e308,
@@ -177,7 +177,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def _said_of_settings() -> str | None:
     """The error that the variables make; None if they are good, and then they mean something."""
     try:
-        settings = runtime.settings_of()
+        settings = lifecycle.settings_of()
         nodes = parse_nodes(settings.nodes, 8) if settings.nodes else [0] * 8
     except ValueError as e:
         return str(e)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xupc import handles
+from xupc.api import handles
 
 
 class Over:

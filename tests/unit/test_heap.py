@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xupc.memory.heap import Heap
-from xupc.memory.segment import Segment, create
-from xupc.topology import Tree
+from xupc.pgas.heap import Heap
+from xupc.pgas.segment import Segment, create
+from xupc.topology.tree import Tree
 
 NBYTES = 1 << 20
 

@@ -51,7 +51,7 @@ def test_init_loads_all_that_calls_need_and_no_tools() -> None:
 def test_a_collective_loads_no_others_algorithms() -> None:
     found = loaded("import xupc; xupc.all_broadcast")
     assert found.isdisjoint(NEVER_AT_START)
-    assert "xupc.algorithms.transfers" not in found
+    assert "xupc.algorithms.block_transfers" not in found
 
 
 def test_help_loads_no_command() -> None:

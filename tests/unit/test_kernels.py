@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import xupc.engine
-from xupc.engine.kernels import Kernel, find
+import xupc
 from xupc.ops import Op, vectorized
+from xupc.reduction.kernels import Kernel, find
 
 INTS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q"]
 FLOATS = ["f2", "f4", "f8", "g"]
@@ -577,7 +577,7 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     flags = ["-std=c11", "-O3", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared", "-Wall"]
     if request.param == "no-clones":
         flags.append("-DXK_NO_CLONES")
-    include = Path(xupc.engine.__path__[0])
+    include = Path(xupc.__file__).parent / "backends" / "native"
     command = [compiler, *flags, f"-I{include}", "library.c", "-o", "library.so"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from xupc.cli import batch, launcher, local_threads, mpi
+from xupc.cli.diagnostics import mpi_shortage
 from xupc.cli.launcher import (
     Failure,
     Outcome,
@@ -29,7 +30,6 @@ from xupc.cli.local_threads import LocalThreads
 from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
 from xupc.cli.processes import kill_tagged, tagged
 from xupc.cli.terminal import JobControl
-from xupc.cli.trouble import mpi_shortage
 
 PROGRAM = Path(__file__).parent / "programs" / "threads_of_a_launcher.py"
 MPICH = """MPICH Version:      5.0.2

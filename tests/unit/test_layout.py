@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xupc.layout import Layout, moves
+from xupc.pgas.layout import Layout, moves
 
 
 def place(threads: int, first: int, phase: int, block: int, i: int) -> tuple[int, int]:

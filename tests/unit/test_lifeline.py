@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.thread_comm import Comm, in_threads
 
-from xupc.engine.control import DEAD, HUNG
-from xupc.engine.lifeline import Lifeline, Peer
+from xupc.health.control_segment import DEAD, HUNG
+from xupc.health.failure_tree import FailureTree, Peer
 
 MACHINES = 12  # 0 has the children 1-8, 1 has 9-11
 
@@ -26,11 +26,11 @@ class Machine:
         self.served = 0
         self.asked = 0
         self.places: list[tuple[int, Any]] = []
-        self.line: Lifeline | None = None
+        self.line: FailureTree | None = None
 
     def join(self, comm: Comm) -> None:
         me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
-        self.line = Lifeline(comm, me)
+        self.line = FailureTree(comm, me)
         self.line.doing = lambda: f"in call {self.rank}"
         self.line.heard, self.line.end, self.line.serve = self.hear, self.ended.append, self.serve
         self.line.asked = self.ask

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xupc.lists import contents
-from xupc.places import Numbers
+from xupc.api.block_addresses import Numbers
+from xupc.api.list_arguments import contents
 
 
 def test_arrays_of_objects_are_compared_by_value() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xupc.engine import machine
-from xupc.engine.native_core import core
-from xupc.memory.segment import create
+from xupc.backends.native.native_core import core
+from xupc.pgas.segment import create
+from xupc.tuning import probes
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native core tries")
 
@@ -59,32 +59,32 @@ class Partner:
 def test_a_trial_that_takes_long_ends_for_both(
     monkeypatch: pytest.MonkeyPatch, seconds: float, late: list[bool], said: list[bool]
 ) -> None:
-    monkeypatch.setattr(machine, "TRIAL_SECONDS", seconds)
-    comm, room = Partner(*late), create(4 * machine.UNIT)
+    monkeypatch.setattr(probes, "TRIAL_SECONDS", seconds)
+    comm, room = Partner(*late), create(4 * probes.UNIT)
     room.settle()
-    with pytest.raises(machine._OutOfTime):
-        machine._tried(comm, 1, os.getpid(), room)
+    with pytest.raises(probes._OutOfTime):
+        probes._tried(comm, 1, os.getpid(), room)
     room.close_fd()
     assert comm.said == said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
 def test_a_thread_reaches_itself() -> None:
-    assert machine.pids_in_reach(Comm()) == [os.getpid()]
+    assert probes.pids_in_reach(Comm()) == [os.getpid()]
 
 
 def test_a_process_of_the_same_number_is_not_taken_for_a_thread() -> None:
-    room = (b"x" * machine.NONCE, b"y" * machine.NONCE)
+    room = (b"x" * probes.NONCE, b"y" * probes.NONCE)
     address = id(room[0]) + bytes.__basicsize__ - 1
-    assert machine.pids_in_reach(Comm((os.getpid(), address, room[1]))) is None
+    assert probes.pids_in_reach(Comm((os.getpid(), address, room[1]))) is None
 
 
 def test_memory_that_may_be_read_only_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     def across(pid: int, here: int, there: int, nbytes: int, out: bool) -> int:
         return 1 if out else core.across(pid, here, there, nbytes, out)
 
-    monkeypatch.setattr(machine, "core", type("Core", (), {"across": staticmethod(across)}))
-    assert machine.pids_in_reach(Comm()) is None
+    monkeypatch.setattr(probes, "core", type("Core", (), {"across": staticmethod(across)}))
+    assert probes.pids_in_reach(Comm()) is None
 
 
 def test_who_is_gone_is_out_of_reach() -> None:
@@ -92,7 +92,7 @@ def test_who_is_gone_is_out_of_reach() -> None:
     if not pid:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert machine.pids_in_reach(Comm((pid, 4096, b"z" * machine.NONCE))) is None
+    assert probes.pids_in_reach(Comm((pid, 4096, b"z" * probes.NONCE))) is None
 
 
 class Two:
@@ -147,12 +147,12 @@ def test_a_trial_moves_what_it_says() -> None:
 
     def moves() -> None:
         me = comm.Get_rank()
-        with machine._shared_by_two(comm, 1 - me) as room:
+        with probes._shared_by_two(comm, 1 - me) as room:
             assert room is not None
-            memory = machine.memory_of(2 * machine.SIZES[-1], huge=bool(me))
-            pair = machine._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
+            memory = probes.memory_of(2 * probes.SIZES[-1], huge=bool(me))
+            pair = probes._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
             for turn, (nbytes, both, move) in enumerate(
-                itertools.product(machine.SIZES, (False, True), (pair._stage, pair._reach))
+                itertools.product(probes.SIZES, (False, True), (pair._stage, pair._reach))
             ):
                 pair.values[:] = 2 * turn + me
                 pair.results[:] = 255
@@ -167,18 +167,18 @@ def test_a_trial_moves_what_it_says() -> None:
 
 def test_both_hear_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose copies of each kind take how long is made up."""
-    monkeypatch.setattr(machine, "REPEATED", 1)
+    monkeypatch.setattr(probes, "REPEATED", 1)
     for slow, expected in (
-        ("reach", machine.Reaching(2 * machine.SIZES[-1], 2 * machine.SIZES[-1], 0)),
-        ("stage", machine.Reaching(machine.SIZES[0], machine.SIZES[0], machine.NO_LIMIT)),
+        ("reach", probes.Reaching(2 * probes.SIZES[-1], 2 * probes.SIZES[-1], 0)),
+        ("stage", probes.Reaching(probes.SIZES[0], probes.SIZES[0], probes.NO_LIMIT)),
     ):
         comm = Two()
 
         def time_of(pair: Any, move: Any, nbytes: int, both: bool, slow: str = slow) -> int:
             return 2000 if move.__name__ == f"_{slow}" else 1000
 
-        monkeypatch.setattr(machine._Pair, "_time", time_of)
-        found = comm.both(lambda comm=comm: machine.reaching(comm, [os.getpid()] * 2, 2))
+        monkeypatch.setattr(probes._Pair, "_time", time_of)
+        found = comm.both(lambda comm=comm: probes.reaching(comm, [os.getpid()] * 2, 2))
         assert found == [expected] * 2
 
 
@@ -186,12 +186,12 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or where one of the two cannot read the other's memory, or there is one core."""
     pids = [os.getpid()] * 2
     comm = Two()
-    assert comm.both(lambda: machine.reaching(comm, pids, 1)) == [machine.Reaching()] * 2
-    closed = comm.both(lambda: machine.reaching(comm, pids if comm.Get_rank() else None, 2))
-    assert closed == [machine.Reaching()] * 2
-    monkeypatch.setattr(machine, "free_space", lambda: 4 * machine.UNIT - 1)
-    monkeypatch.setattr(machine._Pair, "compare", None)
-    assert comm.both(lambda: machine.reaching(comm, pids, 2)) == [machine.Reaching()] * 2
+    assert comm.both(lambda: probes.reaching(comm, pids, 1)) == [probes.Reaching()] * 2
+    closed = comm.both(lambda: probes.reaching(comm, pids if comm.Get_rank() else None, 2))
+    assert closed == [probes.Reaching()] * 2
+    monkeypatch.setattr(probes, "free_space", lambda: 4 * probes.UNIT - 1)
+    monkeypatch.setattr(probes._Pair, "compare", None)
+    assert comm.both(lambda: probes.reaching(comm, pids, 2)) == [probes.Reaching()] * 2
 
 
 @pytest.mark.parametrize(
@@ -205,48 +205,55 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
-    expected = [*machine.SIZES, 2 * machine.SIZES[-1]][first]
-    assert machine.best_start(gains, gains) == expected
+    expected = [*probes.SIZES, 2 * probes.SIZES[-1]][first]
+    assert probes.best_start(gains, gains) == expected
 
 
 def test_long_blocks_are_likelier_in_huge_pages() -> None:
-    assert machine.best_start([1.1] * 5, [-1] * 5) == machine.SIZES[2]  # the middle
-    assert machine.best_start([0.5] * 5, [-1] * 5) == machine.SIZES[3]
-    assert machine.best_start([-1.1] * 5, [1] * 5) == 2 * machine.SIZES[-1]
+    assert probes.best_start([1.1] * 5, [-1] * 5) == probes.SIZES[2]  # the middle
+    assert probes.best_start([0.5] * 5, [-1] * 5) == probes.SIZES[3]
+    assert probes.best_start([-1.1] * 5, [1] * 5) == 2 * probes.SIZES[-1]
 
 
 def test_values_of_any_length_are_taken_where_the_other_core_is_far() -> None:
     """Gains as they were measured, near and far: logarithms, sizes in order."""
     near = [0.9, 1.3, 1.5, 1.2, 2.0], [0.8, 1.1] + 3 * [0.7]
     far = [1.2, 2.2, 3.7, 5.5, 7.0], [1.2, 1.8] + 3 * [2.8]
-    assert machine.most_folded(*np.log(near)) == 0
-    assert machine.most_folded(*np.log(far)) == machine.NO_LIMIT
+    assert probes.most_folded(*np.log(near)) == 0
+    assert probes.most_folded(*np.log(far)) == probes.NO_LIMIT
 
 
 def test_tuned_sizes_are_least_ones() -> None:
     tuning = {
-        "reach": 8, "reach_pair": 9000, "reach_each": 10, "reach_all": 100, "reach_fold": 7, "x": 5,
+        "direct_min": 8, "direct_min_pair": 9000, "direct_min_alltoall": 10,
+        "direct_min_shared_source": 100, "direct_reduce_max": 7, "x": 5,
     }  # fmt: skip
-    assert machine.Reaching(32, 64, 0).within(tuning, 4) == {
-        "reach": 32, "reach_pair": 9000, "reach_each": 64, "reach_all": 100, "reach_fold": 7,
-        "x": 5,
+    assert probes.Reaching(32, 64, 0).within(tuning, 4) == {
+        "direct_min": 32, "direct_min_pair": 9000, "direct_min_alltoall": 64,
+        "direct_min_shared_source": 100, "direct_reduce_max": 7, "x": 5,
     }  # fmt: skip
 
 
 def test_blocks_of_long_arrays_are_taken_anyway() -> None:
-    sizes = "reach", "reach_pair", "reach_each", "reach_all", "reach_fold"
+    sizes = (
+        "direct_min",
+        "direct_min_pair",
+        "direct_min_alltoall",
+        "direct_min_shared_source",
+        "direct_reduce_max",
+    )
     tuning = dict.fromkeys(sizes, 1)
-    never = machine.Reaching(2 * machine.HUGE, 2 * machine.HUGE)
+    never = probes.Reaching(2 * probes.HUGE, 2 * probes.HUGE)
     two, eight = never.within(tuning, 2), never.within(tuning, 8)
-    assert (two["reach"], two["reach_pair"]) == (machine.HUGE, machine.HUGE // 2)
-    assert eight["reach"] == eight["reach_each"] == machine.HUGE // 8
-    assert two["reach_all"] == eight["reach_all"] == 2 * machine.HUGE
+    assert (two["direct_min"], two["direct_min_pair"]) == (probes.HUGE, probes.HUGE // 2)
+    assert eight["direct_min"] == eight["direct_min_alltoall"] == probes.HUGE // 8
+    assert two["direct_min_shared_source"] == eight["direct_min_shared_source"] == 2 * probes.HUGE
 
 
 def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is made up: which of them is quick shows in what is chosen."""
-    middle = machine.LONG[1]
-    for quick, slow, pays in ((1, 2, machine.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
+    middle = probes.LONG[1]
+    for quick, slow, pays in ((1, 2, probes.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
         now = [0]
 
         class Core:
@@ -255,9 +262,9 @@ def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPat
                 dst: int, src: int, nbytes: int, past: bool,
                 now: list[int] = now, quick: int = quick, slow: int | None = slow,
             ) -> None:  # fmt: skip
-                other = slow if slow is not None else 1 + (nbytes >= machine.LONG[1])
+                other = slow if slow is not None else 1 + (nbytes >= probes.LONG[1])
                 now[0] += quick if past else other
 
-        monkeypatch.setattr(machine, "core", Core)
-        monkeypatch.setattr(machine.time, "perf_counter_ns", lambda now=now: now[0])
-        assert machine.bypass_from() == pays
+        monkeypatch.setattr(probes, "core", Core)
+        monkeypatch.setattr(probes.time, "perf_counter_ns", lambda now=now: now[0])
+        assert probes.bypass_from() == pays

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xupc import patterns
 from xupc.algorithms.exchange import messages
-from xupc.patterns import Shape, binary, binomial, chain, filled, pipeline
+from xupc.plan import patterns
+from xupc.plan.patterns import Shape, binary, binomial, chain, filled, pipeline
 from xupc.plan.steps import Ranks
 
 

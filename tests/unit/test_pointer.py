@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xupc.pointer import (
+from xupc.pgas.pointer import (
     AffinityIndices,
     Piece,
     Position,

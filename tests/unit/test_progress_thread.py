@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xupc.engine.pending import Progress
+from xupc.runtime.async_queue import Progress
 
 
 class Network:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xupc.plan.steps import Need, NetSignal, NetWait, Post, Ranks
+from xupc.plan.steps import NetSignal, NetWait, Ranks, SetTicket, WaitTicket
 from xupc.records import record, replace
 
 
@@ -72,9 +72,9 @@ def test_fields_are_not_inherited() -> None:
 
 
 def test_steps_of_two_kinds_differ() -> None:
-    assert Need(1) != Post(1)
-    assert len({Need(1), Post(1), Need(1)}) == 2
+    assert WaitTicket(1) != SetTicket(1)
+    assert len({WaitTicket(1), SetTicket(1), WaitTicket(1)}) == 2
     assert NetSignal(0, Ranks(1), 2) == NetSignal(0, Ranks(1), 2) != NetWait(0, Ranks(1), 2)
-    match Need(3):
-        case Need(ticket):
+    match WaitTicket(3):
+        case WaitTicket(ticket):
             assert ticket == 3

@@ -16,13 +16,14 @@ from click.testing import CliRunner
 from click.testing import Result as Outcome
 from support.bench_results import COLLECTIVES, SIZES, job, result
 
-from xupc import algorithms, cli
+from xupc import cli
+from xupc.algorithms import registry
+from xupc.backends.simulator.timeline import Rates, run
 from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
 from xupc.flags import ALGORITHM_NAMES
 from xupc.report.bounds import bounds_of, crossing
 from xupc.report.findings import Findings
 from xupc.report.plans import programs
-from xupc.report.timeline import Rates, run
 
 NOTHING = Job(2, [[0, 1]])
 
@@ -222,7 +223,7 @@ def test_messages_of_a_node_share_its_network() -> None:
 def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> None:
     """On a clock nobody waits for ever, and what is sent is received."""
     drawn = 0
-    for entry in algorithms.registered():
+    for entry in registry.registered():
         name = entry.collective
         if name.endswith(("_v", "_x")):  # where their blocks lie is not in a result
             continue

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xupc import runtime
+from xupc.api import lifecycle
 
 
 class Pieces(io.RawIOBase):
@@ -29,7 +29,7 @@ def pieces_of(report: BaseException, monkeypatch: pytest.MonkeyPatch) -> list[by
     with monkeypatch.context() as patch:
         text = io.TextIOWrapper(io.BufferedWriter(raw), line_buffering=True)
         patch.setattr(sys, "stderr", text)
-        runtime._report(report)
+        lifecycle._report(report)
     return raw.pieces
 
 

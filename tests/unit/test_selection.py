@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xupc
-from xupc.algorithms import registered
+from xupc.algorithms.registry import registered
 from xupc.flags import MULTICORE, PULL, PUSH
-from xupc.selection import Place, Table, public_name, registered_name
-from xupc.selection_file import built_in, find, load, parse
+from xupc.tuning.old_keys import NEW_KEYS
+from xupc.tuning.selection import Place, Table, public_name, registered_name
+from xupc.tuning.selection_file import built_in, find, load, parse
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -117,10 +118,14 @@ def test_a_users_rules_come_first_and_the_rest_is_built_in() -> None:
 
 
 def test_a_users_sizes_count_more_in_whatever_section() -> None:
-    found = table("[tuning.default]\nlead = 5\n[tuning.openmpi-tcp]\nchunk = 4096\n")
-    assert built_in().tuning(CLUSTER)["lead"] == 131072
-    assert found.tuning(CLUSTER) == {**built_in().tuning(CLUSTER), "lead": 5, "chunk": 4096}
-    assert found.tuning(ONE) == {**built_in().tuning(ONE), "lead": 5}
+    found = table("[tuning.default]\nroot_exchange_max = 5\n[tuning.openmpi-tcp]\nchunk = 4096\n")
+    assert built_in().tuning(CLUSTER)["root_exchange_max"] == 131072
+    assert found.tuning(CLUSTER) == {
+        **built_in().tuning(CLUSTER),
+        "root_exchange_max": 5,
+        "chunk": 4096,
+    }
+    assert found.tuning(ONE) == {**built_in().tuning(ONE), "root_exchange_max": 5}
 
 
 # --- where it is looked for -----------------------------------------------------------------------
@@ -128,12 +133,12 @@ def test_a_users_sizes_count_more_in_whatever_section() -> None:
 
 @pytest.fixture
 def homes(tmp_path: Path) -> dict[str, str]:
-    """A table in each place, which says whose it is by its size `flat`."""
+    """A table in each place, which says whose it is by its size `few_nodes_max`."""
     places = {"named.toml": 1, "config/xupc/tuning.toml": 2, "home/.config/xupc/tuning.toml": 3}
     for name, number in places.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"version = 1\n[tuning.default]\nflat = {number}\n")
+        file.write_text(f"version = 1\n[tuning.default]\nfew_nodes_max = {number}\n")
     return {
         "XUPC_TUNING": str(tmp_path / "named.toml"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
@@ -144,7 +149,7 @@ def homes(tmp_path: Path) -> dict[str, str]:
 def test_search_order(homes: dict[str, str]) -> None:
     flat = []
     for name in ("XUPC_TUNING", "XDG_CONFIG_HOME", "HOME"):
-        flat.append(load(find(homes)).tuning(ONE)["flat"])
+        flat.append(load(find(homes)).tuning(ONE)["few_nodes_max"])
         del homes[name]
     assert flat == [1, 2, 3]
     assert load(find(homes)) is built_in()
@@ -156,7 +161,7 @@ def test_a_table_that_is_named_must_be_there(homes: dict[str, str]) -> None:
         load(find(homes))
     homes["XUPC_TUNING"] = ""
     homes["XDG_CONFIG_HOME"] = "not/absolute"
-    assert load(find(homes)).tuning(ONE)["flat"] == 3
+    assert load(find(homes)).tuning(ONE)["few_nodes_max"] == 3
     homes["HOME"] += "/nowhere"
     assert find(homes) is None
 
@@ -205,8 +210,14 @@ def test_what_is_no_table_at_all(tmp_path: Path, kind: str) -> None:
         ("version = 1\n[tuning]\nchunk = 3", "[tuning.chunk]: expected one of default"),
         ("version = 1\n[tuning.tcp]\nchunck = 64", "[tuning.tcp]: 'chunck': expected one of chunk"),
         ("version = 1\n[tuning.tcp]\nchunk = 0", "[tuning.tcp]: chunk: expected an int from 4096"),
-        ("version = 1\n[tuning.shm]\nslot = 2048", "slot: expected an int from 0 to 1024"),
-        ("version = 1\n[tuning.shm]\nbuffer = 2097152", "buffer: expected an int from 65536"),
+        (
+            "version = 1\n[tuning.shm]\neager_max = 2048",
+            "eager_max: expected an int from 0 to 1024",
+        ),
+        (
+            "version = 1\n[tuning.shm]\nstaging_bytes = 2097152",
+            "staging_bytes: expected an int from 65536",
+        ),
         ("version = 1\n" + rule("max_bytes = 0x" + "f" * 5000), "got a number that is too long"),
         ("version = 1\nx = " + "[" * 9999, "nested too deeply"),
     ],
@@ -233,8 +244,11 @@ def test_without_another_below_it_must_be_complete() -> None:
     whole = f"version = 1\n{sizes}{rule('', 'pull', '*')}"
     assert parse(whole, "t", None).at(ONE).choose("gather", 1) == PULL
     for lacking, words in [
-        (whole.replace("ring = ", "chunk = "), "no TOML"),
-        (whole.replace("ring = 524288\n", ""), "[tuning.default]: ring: it is missing"),
+        (whole.replace("alltoall_chunk = ", "chunk = "), "no TOML"),
+        (
+            whole.replace("alltoall_chunk = 524288\n", ""),
+            "[tuning.default]: alltoall_chunk: it is missing",
+        ),
         (whole.replace('"*"', '"all_gather"'), 'fits allav_broadcast with nodes = "one"'),
         (whole + 'nodes = "one"', 'fits allav_broadcast with nodes = "many"'),
         (whole + "max_bytes = 9", 'fits allav_broadcast with nodes = "one"'),
@@ -276,3 +290,26 @@ def test_whatever_the_text_only_value_errors_come_of_it(text: str, headed: bool)
     else:
         assert found.at(ONE).choose("gather", 8) in (PULL, PUSH, MULTICORE)
         assert found.tuning(ONE).keys() == built_in().tuning(ONE).keys()
+
+
+@pytest.mark.parametrize(("old", "new"), NEW_KEYS.items(), ids=NEW_KEYS)
+def test_old_keys_are_read_with_a_warning(old: str, new: str) -> None:
+    least = max(1, built_in().sizes["default"][new])
+    text = f"version = 1\n[tuning.default]\n{old} = {least}\n"
+    with pytest.warns(DeprecationWarning, match=rf"default\]: {old} is now called {new}: rename"):
+        found = parse(text, "mine", built_in())
+    assert found.sizes == {"default": {new: least}}
+
+
+def test_a_size_by_its_old_and_its_new_name() -> None:
+    for keys in (("slot", "eager_max"), ("eager_max", "slot")):
+        text = "version = 1\n[tuning.tcp]\n" + "".join(f"{key} = 5\n" for key in keys)
+        with pytest.raises(ValueError, match="eager_max: it is there twice, also as 'slot'"):
+            parse(text, "mine", built_in())
+
+
+def test_new_keys_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    parse("version = 1\n[tuning.default]\neager_max = 5\n", "mine", built_in())
+    assert not recwarn
+    assert set(NEW_KEYS.values()) <= built_in().sizes["default"].keys()
+    assert built_in().sizes["default"].keys().isdisjoint(NEW_KEYS)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from xupc import shared
 from xupc.errors import NotInitializedError, OverlapError
-from xupc.shared import (
+from xupc.pgas import shared
+from xupc.pgas.shared import (
     Allocation,
     SharedArray,
     SharedPointer,

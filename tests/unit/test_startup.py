@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from xupc.engine.startup import Lookout
-from xupc.memory.segment import create
+from xupc.health.init_watchdog import InitDeathWatch
+from xupc.pgas.segment import create
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks cannot be asked for")
 
@@ -19,15 +19,15 @@ Start = Callable[[], "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def lookout() -> Iterator[Lookout]:
-    found = Lookout(create(Lookout.bytes_for(3)), 0)
+def lookout() -> Iterator[InitDeathWatch]:
+    found = InitDeathWatch(create(InitDeathWatch.bytes_for(3)), 0)
     found.names = ["thread 0", "", "thread 5"]
     yield found
     found.close()
 
 
 @pytest.fixture
-def other(lookout: Lookout) -> Iterator[subprocess.Popen[str]]:
+def other(lookout: InitDeathWatch) -> Iterator[subprocess.Popen[str]]:
     """Thread 5, with index 2."""
     segment = lookout.segment
     command = [sys.executable, str(PROGRAM), segment.path, str(segment.nbytes)]
@@ -40,7 +40,7 @@ def other(lookout: Lookout) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_who_dies_is_named(lookout: Lookout, other: subprocess.Popen[str]) -> None:
+def test_who_dies_is_named(lookout: InitDeathWatch, other: subprocess.Popen[str]) -> None:
     assert lookout.deaths() == []
     other.kill()
     other.wait()
@@ -48,7 +48,7 @@ def test_who_dies_is_named(lookout: Lookout, other: subprocess.Popen[str]) -> No
 
 
 def test_who_says_that_it_leaves_has_not_died(
-    lookout: Lookout, other: subprocess.Popen[str]
+    lookout: InitDeathWatch, other: subprocess.Popen[str]
 ) -> None:
     print("leave", file=other.stdin, flush=True)
     assert other.stdout is not None
@@ -60,6 +60,6 @@ def test_who_says_that_it_leaves_has_not_died(
 
 
 def test_there_is_room_for_every_thread_of_a_machine() -> None:
-    assert Lookout.bytes_for(1) == 4096
+    assert InitDeathWatch.bytes_for(1) == 4096
     for threads in (4032, 4033, 100_000):
-        assert Lookout.bytes_for(threads) >= 64 + threads
+        assert InitDeathWatch.bytes_for(threads) >= 64 + threads

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.thread_comm import Comm, in_threads
 
-from xupc import topology
-from xupc.engine import neighbours
-from xupc.engine.neighbours import Neighbours
 from xupc.errors import HeapError
-from xupc.memory.segment import Segment, attach, create
-from xupc.topology import (
+from xupc.pgas.segment import Segment, attach, create
+from xupc.topology import discovery
+from xupc.topology import tree as topology
+from xupc.topology.discovery import Neighbours
+from xupc.topology.tree import (
     HostRecord,
     Run,
     Tree,
@@ -305,8 +305,8 @@ class Proof:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setenv("XUPC_SHM_DIR", str(folder))
-        monkeypatch.setattr(neighbours, "create", self.create)
-        monkeypatch.setattr(neighbours, "attach", self.attach)
+        monkeypatch.setattr(discovery, "create", self.create)
+        monkeypatch.setattr(discovery, "attach", self.attach)
         self.me = threading.local()
         self.makers: dict[str, int] = {}
         self.deaf: set[tuple[int, int]] = set()
@@ -327,7 +327,7 @@ class Proof:
 
         def mine(comm: Comm) -> Neighbours:
             self.me.rank = comm.rank
-            return neighbours.find_neighbours(comm, hosts[comm.rank], f"thread {comm.rank}")
+            return discovery.find_neighbours(comm, hosts[comm.rank], f"thread {comm.rank}")
 
         return in_threads(len(hosts), mine)
 
@@ -466,7 +466,7 @@ def test_another_file_under_the_same_name_is_no_proof(
             segment.reserve(0, nbytes)
         return segment
 
-    monkeypatch.setattr(neighbours, "attach", attach)
+    monkeypatch.setattr(discovery, "attach", attach)
     assert proof.machines([A, A, A], set()) == [(0, 2), (1,)]
 
 
@@ -474,7 +474,7 @@ def test_without_a_segment_all_hear_of_it(monkeypatch: pytest.MonkeyPatch, proof
     def full(nbytes: int) -> Segment:
         raise HeapError("no room")
 
-    monkeypatch.setattr(neighbours, "create", full)
+    monkeypatch.setattr(discovery, "create", full)
     found = proof.find([A, A, B], set())
     assert [(n.threads, n.lookout, n.why_none) for n in found] == [
         ([0, 1], None, "no room"), ([0, 1], None, ""), ([2], None, "no room"),

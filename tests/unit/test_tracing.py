@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xupc.engine import kernels, tracing
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 from xupc.ops import Op, vectorized
+from xupc.reduction import kernels, ufunc_capture
 
 pytestmark = pytest.mark.skipif(core is None, reason="no native core")
 
@@ -156,7 +156,7 @@ NOT_PLAIN: dict[str, Any] = {
 
 
 def traced(func: Any, dtype: str = "f8", ordered: bool = False) -> Any:
-    return tracing.trace(func, np.dtype(dtype), ordered)
+    return ufunc_capture.trace(func, np.dtype(dtype), ordered)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -190,12 +190,12 @@ def test_long_doubles_and_times_are_left_to_python() -> None:
 def test_a_function_that_the_core_gets_wrong_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was not thought of: the sample shows it."""
     assert traced(lambda a, b: a - b) is not None
-    real = tracing._Trace.call
+    real = ufunc_capture._Trace.call
 
     def swapped(self: Any, ufunc: Any, inputs: Any) -> Any:
         return real(self, ufunc, inputs[::-1])
 
-    monkeypatch.setattr(tracing._Trace, "call", swapped)
+    monkeypatch.setattr(ufunc_capture._Trace, "call", swapped)
     assert traced(lambda a, b: a - b) is None
 
 
@@ -284,7 +284,7 @@ def test_errors_are_told_as_numpy_tells_them() -> None:
         kinds: Any = dict.fromkeys(("divide", "over", "under", "invalid"), mode)
         with np.errstate(**kinds), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            tracing.report(divide, func)
+            ufunc_capture.report(divide, func)
         here = func.__code__.co_filename, func.__code__.co_firstlineno
         assert all((w.filename, w.lineno) == here for w in caught)
         return sorted(str(w.message) for w in caught)
@@ -309,10 +309,10 @@ def test_errors_print_and_call(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[str, int]] = []
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="print"):
-        tracing.report(divide, np.divide)
+        ufunc_capture.report(divide, np.divide)
     assert capsys.readouterr().err == "Warning: divide by zero encountered in divide\n"
     divide.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, 1)
     with np.errstate(divide="call", call=lambda *what: told.append(what)):
-        tracing.report(divide, np.divide)
+        ufunc_capture.report(divide, np.divide)
         a / b
     assert told[0] == told[1]

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.test_shared import FakeMemory
 
-from xupc.algorithms.staging import units_of
-from xupc.algorithms.transfers import Transfers, _divided, _packed, entries
-from xupc.places import Displaced, Numbers
-from xupc.plan import Recorder
-from xupc.shared import SharedArray
-from xupc.topology import Tree
+from xupc.algorithms.block_transfers import Transfers, _divided, _packed, entries
+from xupc.algorithms.private_staging import units_of
+from xupc.api.block_addresses import Displaced, Numbers
+from xupc.pgas.shared import SharedArray
+from xupc.plan.recorder import Recorder
+from xupc.topology.tree import Tree
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_displacements_are_pointer_arithmetic(
 
 
 def _recorder(threads: int, share: int) -> Recorder:
-    return Recorder(0, Tree([0] * threads), ("all", "all"), {"share": share})
+    return Recorder(0, Tree([0] * threads), ("all", "all"), {"rebalance_min": share})
 
 
 def _moves(rows: list[tuple[int, int, int, int, int]]) -> Transfers:
@@ -109,7 +109,7 @@ def test_messages_are_full() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 16, 17])
 @pytest.mark.parametrize("width", [64, 1024, 4096])
 def test_what_fits_a_place_is_one_unit(count: int, width: int) -> None:
-    """A place in a SLOT is never waited for, so a second unit would overwrite the first."""
+    """A place in a op_scratch is never waited for, so a second unit would overwrite the first."""
     for nbytes in range(1, width // count + 1):
         assert units_of(count, nbytes, width) == [(0, count, 0, nbytes)]
     for nbytes in range(width // count + 1, 2 * width, 61):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from xupc import host
-from xupc.cli import info, trouble
+from xupc.cli import diagnostics, info
 from xupc.cli.info import Facts, Heap, Thread
 from xupc.cli.mpi import Mpi, Probe
+from xupc.topology import host
 
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
 STALE = Mpi("openmpi", "4.1.4", Path("/usr/bin/mpiexec"), "on PATH")
@@ -113,30 +113,30 @@ def test_a_job_whose_processes_do_not_find_each_other_is_unusable() -> None:
 
 
 def test_choices_that_have_a_price() -> None:
-    assert list(trouble.remarks(GOOD)) == []
+    assert list(diagnostics.remarks(GOOD)) == []
     mpich = Probe("MPICH Version: 5.0.2", thread_level="multiple")
     facts = dataclasses.replace(GOOD, probe=mpich, mpi=MPICH)
-    (said,) = trouble.remarks(facts)
+    (said,) = diagnostics.remarks(facts)
     assert "MPI4PY_RC_THREAD_LEVEL=serialized" in said
     assert "do not go on while threads compute" in said
     serialized = dataclasses.replace(mpich, thread_level="serialized")
-    assert list(trouble.remarks(dataclasses.replace(facts, probe=serialized))) == []
+    assert list(diagnostics.remarks(dataclasses.replace(facts, probe=serialized))) == []
 
 
 def test_threads_that_may_leave_their_memory() -> None:
-    (said,) = trouble.remarks(dataclasses.replace(GOOD, numa_nodes=2))
+    (said,) = diagnostics.remarks(dataclasses.replace(GOOD, numa_nodes=2))
     assert "2 NUMA nodes" in said
     bound = dataclasses.replace(GOOD, numa_nodes=2, threads=(thread("0"), thread("1")))
-    assert list(trouble.remarks(bound)) == []
+    assert list(diagnostics.remarks(bound)) == []
     wide = dataclasses.replace(GOOD, threads=(thread("0"), thread("1 2", numa=2)))
-    assert len(list(trouble.remarks(wide))) == 1
+    assert len(list(diagnostics.remarks(wide))) == 1
 
 
 def test_memory_that_nobody_else_may_read(tmp_path: Path) -> None:
-    (said,) = trouble.remarks(dataclasses.replace(GOOD, memory_closed=True))
+    (said,) = diagnostics.remarks(dataclasses.replace(GOOD, memory_closed=True))
     assert "copied twice" in said
     assert "kernel.yama.ptrace_scope=0" in said
-    assert list(trouble.remarks(dataclasses.replace(GOOD, memory_closed=True, core=""))) == []
+    assert list(diagnostics.remarks(dataclasses.replace(GOOD, memory_closed=True, core=""))) == []
     scope, status = tmp_path / "ptrace_scope", tmp_path / "status"
     for text, capabilities, closed in (
         ("1\n", "0000000000000000", True),

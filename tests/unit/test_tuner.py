@@ -17,8 +17,8 @@ from xupc.bench.settings import Shape
 from xupc.bench.tuner import tuned
 from xupc.bench.tuning_file import TuningFile
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
-from xupc.selection import Place, Rule, Table
-from xupc.selection_file import built_in, load, parse, read
+from xupc.tuning.selection import Place, Rule, Table
+from xupc.tuning.selection_file import built_in, load, parse, read
 
 PLACE = Place.of([4, 4], "mpich", "shm", True)
 SIZES = [8 << i for i in range(0, 18, 2)]
@@ -243,7 +243,7 @@ collective = "all_scatter"
 algorithm = "pull"
 
 [tuning.default]
-lead = 5  # mine
+root_exchange_max = 5  # mine
 """
 
 
@@ -278,7 +278,7 @@ def test_the_users_own_lines_and_other_shapes_stay(tmp_path: Path) -> None:
     chosen = [table.at(p).choose("gather", n) for p in (PLACE, other) for n in (8, 1 << 15)]
     assert chosen == [MULTICORE, PULL, PULL, PULL]
     assert table.at(PLACE).choose("scatter", 8) == PULL
-    assert table.tuning(PLACE)["lead"] == 5
+    assert table.tuning(PLACE)["root_exchange_max"] == 5
     text = path.read_text()
     assert text.count("# >>> xupc tune: ") == 2
     assert text.replace("\n\n", "\n").endswith(OWN.split("version = 1\n")[1].replace("\n\n", "\n"))

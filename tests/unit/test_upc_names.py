@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import xupc
-from xupc import shared, upc
+from xupc import upc
+from xupc.pgas import shared
 
 PROJECT = Path(xupc.__file__).parent.parent
 
@@ -347,7 +348,7 @@ def test_handles_are_complete_when_they_were_waited_for() -> None:
         done, error, call = False, None, "a call"
 
         def abandon(self) -> None:
-            """As `Pending.abandon`."""
+            """As `AsyncCall.abandon`."""
 
     pending: Any = Call()
     pending.team = team

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from support.soak import amount, figure
 
+from xupc.backends.native.lowering import lower
+from xupc.backends.native.native_core import core
 from xupc.cli import hang
-from xupc.engine import control as layout
-from xupc.engine.control import LAST, PLACES_BYTES, RING, TEXTS, Control, control_bytes
-from xupc.engine.native import lower
-from xupc.engine.native_core import core
-from xupc.engine.whereabouts import (
+from xupc.health import control_segment as layout
+from xupc.health.control_segment import LAST, PLACES_BYTES, RING, TEXTS, Control, control_bytes
+from xupc.health.stack_report import (
     Gathering,
     Group,
     Row,
@@ -32,9 +32,9 @@ from xupc.engine.whereabouts import (
     report_text,
     unpack,
 )
-from xupc.memory.segment import Segment, create
+from xupc.pgas.segment import Segment, create
 from xupc.plan.steps import barrier_plan
-from xupc.topology import Tree
+from xupc.topology.tree import Tree
 
 
 def test_the_example() -> None:
@@ -169,7 +169,11 @@ NUMPY = str(Path(np.__file__).parent)
     [
         (["/home/me/train.py"], "train.py:4", False),
         (["/home/me/train.py", "/home/me/load.py"], "load.py:4", False),
-        (["/home/me/train.py", f"{XUPC}/team.py", f"{XUPC}/engine/live.py"], "train.py:4", True),
+        (
+            ["/home/me/train.py", f"{XUPC}/team.py", f"{XUPC}/runtime/executor.py"],
+            "train.py:4",
+            True,
+        ),
         (["/home/me/train.py", f"{NUMPY}/linalg.py"], "linalg.py:4 from train.py:4", False),
         (["/home/me/op.py", f"{XUPC}/team.py", "/home/me/f.py"], "f.py:4", False),
         (["/home/me/pkg/__main__.py"], "pkg/__main__.py:4", False),

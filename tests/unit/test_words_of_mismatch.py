@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xupc.engine.resync import ANSWER, FOUND, QUESTION, WORD, Differences
+from xupc.health.mismatch_recovery import ANSWER, FOUND, QUESTION, WORD, MismatchDetector
 
 
 class Ears:
@@ -28,7 +28,7 @@ class Ears:
 
 def differences(
     op: int, words: list[tuple[int, tuple[int, int, int, int]]], since: int = 0
-) -> tuple[Differences, Any]:
+) -> tuple[MismatchDetector, Any]:
     """Those of a team of which only the listening part is there, and that team.
 
     Operation i leaves fingerprint 100 + i.
@@ -37,7 +37,7 @@ def differences(
         op=op, since=since, fp_after=lambda i: 100 + i if since < i <= core.op else 0
     )
     team: Any = SimpleNamespace(core=core, link=Ears(words))
-    return Differences(team), team
+    return MismatchDetector(team), team
 
 
 @pytest.mark.parametrize(("verified", "differs"), [(4, True), (5, False), (9, False)])

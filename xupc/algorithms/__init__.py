@@ -1,9 +1,4 @@
-"""The algorithms, one file per collective, PULL, PUSH and MULTICORE side by side.
-
-A file is imported when an algorithm of its collectives is first looked up. A new one needs its
-decorator, and its collective a line in `registry.HOMES`.
-"""
-
-from .registry import Entry, algorithm, collectives, find, registered
-
-__all__ = ["Entry", "algorithm", "collectives", "find", "registered"]
+"""The algorithms, one file per collective, with all variants side by side.
+A recorder and the sizes of a call come in; a plan is the only result. A file is imported when an
+algorithm of its collectives is first looked up, and a new collective needs a line in
+`registry.HOMES`; nothing here may touch memory, MPI or a team."""

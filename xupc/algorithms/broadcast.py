@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import Shape, chunks, rotate, star, tree_for
+from ..plan.patterns import Shape, chunks, rotate, star, tree_for
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Part, Ranks
+from ..plan.steps import BlockRef, Ranks
 from .registry import algorithm
 
 
@@ -42,22 +42,22 @@ def push(
     """
     but = root if in_place else None
     if t.one_node:
-        with t.alone(root):
-            _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
+        with t.single_mover(root):
+            _hand_out(t, dst, src.on(root), nbytes, t.node_ranks(), but)
         return
     t.ready(ALL, root, node_only=True)
-    for offset, size in chunks(nbytes, t.tuning["message"]):
+    for offset, size in chunks(nbytes, t.tuning["max_message"]):
         if t.me == root:
             t.send(Ranks(0, t.size), src.on(root, offset), size)
         elif not t.on_my_node(root):
             t.recv(root, dst.on(t.me, offset), size)
     if t.me == root:
-        _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
+        _hand_out(t, dst, src.on(root), nbytes, t.node_ranks(), but)
     t.done(root, ALL, node_only=True)
 
 
 def _hand_out(
-    t: Recorder, dst: Operand, source: Part, nbytes: int, to: Sequence[Ranks], but: int | None
+    t: Recorder, dst: Operand, source: BlockRef, nbytes: int, to: Sequence[Ranks], but: int | None
 ) -> None:
     """Copy one block to threads of my node but one."""
     for run in to:
@@ -85,23 +85,25 @@ def multicore(
     """
     but = root if in_place else None
     if t.one_node:
-        if nbytes <= t.tuning["fuse"]:
-            with t.alone(root, anyone=True):
-                _hand_out(t, dst, src.on(root), nbytes, t.mates(), but)
+        if nbytes <= t.tuning["fused_max"]:
+            with t.single_mover(root, anyone=True):
+                _hand_out(t, dst, src.on(root), nbytes, t.node_ranks(), but)
         else:
             pull(t, dst, src, root, nbytes, in_place=in_place)
         return
 
-    if nbytes <= t.tuning["chain"] and t.lead(nbytes * t.largest_node, one_block=True):
+    if nbytes <= t.tuning["pipeline_min"] and t.root_exchange(
+        nbytes * t.largest_node, one_block=True
+    ):
         if t.me == t.node_root:
             _lead(t, dst, src, root, nbytes, but)
         return
     home = t.on_my_node(root)
-    speaker = t.acting_root(t.my_node, root)
+    node_source = t.acting_root(t.my_node, root)
     arrived, chunk = t.channel(), t.chunk(nbytes)
     parts = chunks(nbytes, chunk)
 
-    if t.me == speaker:
+    if t.me == node_source:
         _between_nodes(t, dst, src, root, parts, arrived)
     if home:
         # the root's own node reads src itself
@@ -109,11 +111,11 @@ def multicore(
         if t.me != but:
             for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
-    elif t.me != speaker:
-        for i, (offset, size) in enumerate(chunks(nbytes, t.told(chunk))):
-            t.wait(arrived, speaker, i + 1)
-            t.copy(dst.on(t.me, offset), dst.on(speaker, offset), size)
-    t.done(NODE, speaker, node_only=True)
+    elif t.me != node_source:
+        for i, (offset, size) in enumerate(chunks(nbytes, t.notify_interval(chunk))):
+            t.wait(arrived, node_source, i + 1)
+            t.copy(dst.on(t.me, offset), dst.on(node_source, offset), size)
+    t.done(NODE, node_source, node_only=True)
 
 
 def _lead(
@@ -122,9 +124,9 @@ def _lead(
     """A node root's work when it does everything for its node."""
     parent, children = _tree(t, root, star)
     if parent is None:
-        source, targets = src.on(root), t.mates()
+        source, targets = src.on(root), t.node_ranks()
     else:
-        source, targets = dst.on(t.me), tuple(t.mates_but(t.me))
+        source, targets = dst.on(t.me), tuple(t.node_ranks_but(t.me))
         t.need(t.recv(t.tree.node_root(parent), source, nbytes))
     for child in children:
         t.send(t.tree.node_root(child), source, nbytes)
@@ -153,21 +155,21 @@ def _between_nodes(
     shape = tree_for(nodes, nbytes, chunk, t.tuning)
     parent, children = _tree(t, root, shape)
 
-    def speaker(node: int) -> int:
+    def node_source(node: int) -> int:
         return t.acting_root(node, root)
 
     source = src.on(root) if parent is None else dst.on(t.me)
-    told = t.told(chunk)
+    interval = t.notify_interval(chunk)
     with t.net():
         tickets: list[int] = []
         for i, (offset, size) in enumerate(parts):
             if parent is not None:
                 while len(tickets) < min(len(parts), i + t.tuning["window"]):
                     o, n = parts[len(tickets)]
-                    tickets.append(t.recv(speaker(parent), dst.on(t.me, o), n, bounded=False))
+                    tickets.append(t.recv(node_source(parent), dst.on(t.me, o), n, bounded=False))
                 t.need(tickets[i])
-                word, rest = divmod(offset + size, told)
+                word, rest = divmod(offset + size, interval)
                 if not rest or i + 1 == len(parts):
-                    t.signal(arrived, t.mates(), word + bool(rest))
+                    t.signal(arrived, t.node_ranks(), word + bool(rest))
             for child in children:
-                t.send(speaker(child), source + offset, size)
+                t.send(node_source(child), source + offset, size)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, filled, pieces
+from ..plan.patterns import chunks, filled, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
@@ -28,7 +28,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         mine = src.across(everyone, t.me * nbytes)
         with t.net():
             t.get(blocks_for(dst, t.me, everyone, nbytes), mine, nbytes, t.size)
-    for run in t.mates():
+    for run in t.node_ranks():
         mine = src.across(run, t.me * nbytes)
         t.copy(blocks_for(dst, t.me, run, nbytes), mine, nbytes, run.count)
     t.done(ALL, ALL)
@@ -41,10 +41,10 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     if not t.one_node:
         everyone = Ranks(0, t.size)
         with t.net():
-            for offset, size in chunks(nbytes, t.tuning["message"]):
+            for offset, size in chunks(nbytes, t.tuning["max_message"]):
                 t.recv(everyone, dst.on(t.me, offset), size, peer_step=nbytes)
                 t.send(everyone, src.on(t.me, offset), size, peer_step=nbytes)
-    for run in t.mates():
+    for run in t.node_ranks():
         yours = blocks_for(src, t.me, run, nbytes)
         t.copy(dst.across(run, t.me * nbytes), yours, nbytes, run.count)
     t.done(NODE, NODE, node_only=True)
@@ -65,15 +65,15 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     small ones are copied by whoever arrives last, else pulled.
     """
     if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fuse"]:
-            with t.alone(0, anyone=True):
+        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(0, anyone=True):
                 _copy_all(t, dst, src, nbytes)
         else:
             pull(t, dst, src, nbytes)
         return
 
-    message = t.message(nbytes * t.largest_node, "ring")
-    if t.lead(nbytes * t.size * t.largest_node):
+    message = t.message(nbytes * t.largest_node, "alltoall_chunk")
+    if t.root_exchange(nbytes * t.size * t.largest_node):
         if t.me == t.node_root:
             _between_nodes(t, dst, src, nbytes, message)
             _copy_all(t, dst, src, nbytes)
@@ -82,7 +82,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     if t.me == t.node_root:
         with t.net():
             _between_nodes(t, dst, src, nbytes, message)
-    for run in t.mates():
+    for run in t.node_ranks():
         # in pieces, so that a node root looks at the network in between
         for block, count, offset, size in pieces(run.count, nbytes, message):
             part = run.cut(block, count)
@@ -93,19 +93,19 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 def _copy_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """All that my node's threads have for each other."""
-    for run in t.mates():
+    for run in t.node_ranks():
         for thread in run:
-            for to in t.mates():
+            for to in t.node_ranks():
                 yours = blocks_for(src, thread, to, nbytes)
                 t.copy(dst.across(to, thread * nbytes), yours, nbytes, to.count)
 
 
 def _between_nodes(t: Recorder, dst: Operand, src: Operand, nbytes: int, message: int) -> None:
     """All that my node's threads and others' have for each other."""
-    mine = t.mates()
+    mine = t.node_ranks()
 
     def outgoing(node: int) -> Iterator[list[Blocks]]:
-        for grids in messages(mine, t.mates(node), nbytes, message):
+        for grids in messages(mine, t.node_ranks(node), nbytes, message):
             yield [
                 Blocks(
                     blocks_for(src, of.first, to, nbytes) + offset, size, to.count,
@@ -115,7 +115,7 @@ def _between_nodes(t: Recorder, dst: Operand, src: Operand, nbytes: int, message
             ]
 
     def incoming(node: int) -> Iterator[list[Blocks]]:
-        for grids in messages(t.mates(node), mine, nbytes, message):
+        for grids in messages(t.node_ranks(node), mine, nbytes, message):
             yield [
                 Blocks(
                     dst.across(to, of.first * nbytes + offset), size, to.count,

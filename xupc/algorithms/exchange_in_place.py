@@ -5,8 +5,8 @@
     before   dst@0: A0 A1 A2   dst@1: B0 B1 B2   dst@2: C0 C1 C2
     after    dst@0: A0 B0 C0   dst@1: A1 B1 C1   dst@2: A2 B2 C2
 
-No second array: what is to be overwritten is read first, piece by piece through the BUFFERs,
-or, in one thread's hands, two blocks change places. Blocks (i, i) are not touched.
+No second array: what is to be overwritten is read first, piece by piece through the staging
+buffers, or, in one thread's hands, two blocks change places. Blocks (i, i) are not touched.
 
 PULL and PUSH go in *turns*. In a turn thread i deals with the threads j for which i + j
 lies in a window (mod T): then j deals with i, too. Four threads, a window of one::
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, pieces
+from ..plan.patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .exchange import Grids, messages
@@ -55,7 +55,9 @@ class Turn(NamedTuple):
         found = []
         for run, place in self.partners(t):
             end = run.first + run.count
-            near = (part.count for mates in t.mates() for part in _within(mates, run.first, end))
+            near = (
+                part.count for mates in t.node_ranks() for part in _within(mates, run.first, end)
+            )
             if sum(near) < run.count:
                 found.append((run, place))
         return found
@@ -63,7 +65,7 @@ class Turn(NamedTuple):
     def near(self, t: Recorder) -> Iterator[tuple[Ranks, int, int]]:
         """Those of my node but me: a run, its first one's place, the way to the next one's."""
         for run, place in self.partners(t):
-            for mates in t.mates():
+            for mates in t.node_ranks():
                 for part in _within(mates, run.first, run.first + run.count):
                     for others in part.without(t.me):
                         yield others, place + others.first - run.first, others.step
@@ -85,7 +87,7 @@ def _turns(t: Recorder, nbytes: int, room: int) -> list[Turn]:
 
 
 def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -> None:
-    """What is in my BUFFER."""
+    """What is in my staging buffer."""
     for partners, start in turn.partners(t):
         for run in partners.without(t.me):
             place = start + run.first - partners.first
@@ -96,12 +98,12 @@ def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -
 
 @algorithm("exchange_in_place", PULL)
 def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """In each turn every thread reads its blocks into its BUFFER; all meet; then into place.
+    """Per turn every thread reads its blocks into its staging buffer; all meet; then into place.
 
     Two copies of each block, one of them from thread to thread; a barrier per turn.
     """
     t.ready(ALL, ALL)
-    for turn in _turns(t, nbytes, t.tuning["buffer"]):
+    for turn in _turns(t, nbytes, t.tuning["staging_bytes"]):
         coming = []
         for run, place in turn.far(t):
             row = t.buffer(t.me, place * turn.size, turn.size)
@@ -118,15 +120,15 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 @algorithm("exchange_in_place", PUSH)
 def push(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """In each turn every thread writes or sends its blocks to BUFFERs; then each into place.
+    """Per turn every thread writes or sends its blocks to staging buffers; then each into place.
 
-    Two copies of each block. Turns use the halves of the BUFFER alternately, so that in each
-    the threads of a node have to meet only once; those of others are waited for by message.
+    Two copies of each block. Turns use the halves of the staging buffer alternately, so that in
+    each the threads of a node have to meet only once; those of others are waited for by message.
     """
     t.node_entered()
     there = t.channel()
-    half = max(1, t.tuning["buffer"] // 2)
-    mates = t.mates() if t.tree.node_size(t.my_node) > 1 else ()
+    half = max(1, t.tuning["staging_bytes"] // 2)
+    mates = t.node_ranks() if t.tree.node_size(t.my_node) > 1 else ()
     for k, turn in enumerate(_turns(t, nbytes, half)):
         base = k % 2 * half
         far, tickets = turn.far(t), []
@@ -155,14 +157,14 @@ def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
 
     No scratch, and nobody waits for anybody. Small ones: whoever arrives last does it all.
     Between nodes two node roots trade what their nodes have for each other, straight from
-    the heaps into their BUFFERs; from there every thread takes its blocks, while the next
+    the heaps into their staging buffers; from there every thread takes its blocks, while the next
     messages come::
 
         turn r    node k trades with node r - k (mod N), message by message
     """
     if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fuse"]:
-            with t.alone(0, anyone=True):
+        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(0, anyone=True):
                 _swap_all(t, dst, nbytes)
         else:
             t.ready(NODE, NODE, node_only=True)
@@ -170,20 +172,20 @@ def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
             t.done(NODE, NODE, node_only=True)
         return
     total = nbytes * t.size * t.largest_node
-    if total <= t.tuning["buffer"] and t.lead(total):
+    if total <= t.tuning["staging_bytes"] and t.root_exchange(total):
         if t.me == t.node_root:
             _lead(t, dst, nbytes)
         return
     t.ready(NODE, NODE, node_only=True)
-    Trading(t, dst, nbytes).record()
+    SwapRounds(t, dst, nbytes).record()
     t.done(NODE, NODE, node_only=True)
 
 
 def _swap_all(t: Recorder, dst: Operand, nbytes: int) -> None:
     """All pairs of my node."""
-    for mates in t.mates():
+    for mates in t.node_ranks():
         for thread in mates:
-            for run in t.mates():
+            for run in t.node_ranks():
                 for later in _within(run, thread + 1, t.size):
                     mine = blocks_for(dst, thread, later, nbytes)
                     t.swap(mine, dst.across(later, thread * nbytes), nbytes, later.count)
@@ -193,7 +195,7 @@ def _swap_mine(t: Recorder, dst: Operand, nbytes: int, message: int) -> None:
     """My half of the bytes of each pair on my node, in pieces."""
     half = nbytes // 2 // 64 * 64
     for begin, end, low, high in ((0, t.me, half, nbytes), (t.me + 1, t.size, 0, half)):
-        for mates in t.mates() if low < high else ():
+        for mates in t.node_ranks() if low < high else ():
             for run in _within(mates, begin, end):
                 for block, count, offset, size in pieces(run.count, high - low, message):
                     part = run.cut(block, count)
@@ -228,7 +230,7 @@ class Item(NamedTuple):
         return out
 
     def take(self, t: Recorder, dst: Operand, nbytes: int, base: int, thread: int) -> None:
-        """A thread's blocks out of its node root's BUFFER, where the message is at `base`."""
+        """A thread's blocks out of its node root's staging buffer: the message is at `base`."""
         for low, high, offset, size in self.grids:
             row = high.count * size
             mine, others = (low, high) if self.lower else (high, low)
@@ -249,7 +251,7 @@ def _items(t: Recorder, nbytes: int, most: int) -> Iterator[Item]:
         if node == t.my_node:
             continue
         low, high = sorted((node, t.my_node))
-        for grids in messages(t.mates(low), t.mates(high), nbytes, most):
+        for grids in messages(t.node_ranks(low), t.node_ranks(high), nbytes, most):
             total = t.once(sum(a.count * b.count * size for a, b, _, size in grids))
             yield Item(node, t.my_node == low, grids, total)
 
@@ -258,7 +260,7 @@ def _lead(t: Recorder, dst: Operand, nbytes: int) -> None:
     """A node root's work when it does everything for its node."""
     items, base = [], 0
     tickets = []
-    for item in _items(t, nbytes, t.tuning["buffer"]):
+    for item in _items(t, nbytes, t.tuning["staging_bytes"]):
         items.append((item, base))
         root = t.tree.node_root(item.node)
         tickets.append(t.recv(root, t.buffer(t.me, base), item.nbytes, bounded=False))
@@ -269,17 +271,17 @@ def _lead(t: Recorder, dst: Operand, nbytes: int) -> None:
     t.need(*tickets)
     _swap_all(t, dst, nbytes)
     for item, at in items:
-        for mates in t.mates():
+        for mates in t.node_ranks():
             for thread in mates:
                 item.take(t, dst, nbytes, at, thread)
 
 
-class Trading:
-    """A node's messages, in batches that use the halves of the node root's BUFFER alternately."""
+class SwapRounds:
+    """A node's messages, in batches that use half of the node root's staging buffer in turn."""
 
     def __init__(self, t: Recorder, dst: Operand, nbytes: int) -> None:
         self.t, self.dst, self.nbytes = t, dst, nbytes
-        self.half = t.tuning["buffer"] // 2
+        self.half = t.tuning["staging_bytes"] // 2
         self.message = min(t.message(nbytes * t.largest_node), self.half)
         self.batches: list[list[tuple[Item, int]]] = []
         at = self.half
@@ -311,7 +313,7 @@ class Trading:
     def _root(self) -> None:
         """The messages, my own blocks among them; and what changes places on my node."""
         t, n = self.t, len(self.batches)
-        others = t.mates_but(t.me)
+        others = t.node_ranks_but(t.me)
         under_way: list[list[int]] = []
         with t.net():
             for b in range(n + 1):
@@ -323,7 +325,7 @@ class Trading:
                     t.need(*under_way[b - 1])
                     t.signal(self.arrived, others, b)
                     self._take(b - 1)
-            t.wait(self.taken, others, n)  # nobody reads my BUFFER any more
+            t.wait(self.taken, others, n)  # nobody reads my staging buffer any more
         _swap_mine(t, self.dst, self.nbytes, self.message)
 
     def _post(self, b: int) -> list[int]:

@@ -10,7 +10,7 @@ In place the root's own block is in dst already: it is neither read nor written.
 from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks
+from ..plan.patterns import chunks
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
 from .registry import algorithm
@@ -24,7 +24,7 @@ def pull(
     """The root copies from its node's threads and reads from each of the others."""
     but = root if in_place else None
     if t.one_node:
-        with t.alone(root):
+        with t.single_mover(root):
             _collect(t, dst, src, root, nbytes, but)
         return
     t.ready(ALL, root)
@@ -40,7 +40,7 @@ def _collect(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
 ) -> None:
     """Copy the blocks of my node's threads, of all but one."""
-    for run in t.mates_but(but):
+    for run in t.node_ranks_but(but):
         t.copy(blocks_for(dst, root, run, nbytes), src.across(run), nbytes, run.count)
 
 
@@ -53,12 +53,12 @@ def push(
     if t.on_my_node(root):
         if t.me == root and not t.one_node:
             with t.net():
-                for offset, size in chunks(nbytes, t.tuning["message"]):
+                for offset, size in chunks(nbytes, t.tuning["max_message"]):
                     t.recv(Ranks(0, t.size), dst.on(root, offset), size, peer_step=nbytes)
         if not (in_place and t.me == root):
             t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
     else:
-        for offset, size in chunks(nbytes, t.tuning["message"]):
+        for offset, size in chunks(nbytes, t.tuning["max_message"]):
             t.send(root, src.on(t.me, offset), size)
     t.done(ALL, root, node_only=True)
 
@@ -74,8 +74,8 @@ def multicore(
     """
     but = root if in_place else None
     if t.one_node:
-        if nbytes * t.size <= t.tuning["fuse"]:
-            with t.alone(root, anyone=True):
+        if nbytes * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(root, anyone=True):
                 _collect(t, dst, src, root, nbytes, but)
         else:
             push(t, dst, src, root, nbytes, in_place=in_place)
@@ -83,11 +83,11 @@ def multicore(
 
     home = t.on_my_node(root)
     message = t.message(nbytes)
-    if t.lead(nbytes * t.largest_node):
+    if t.root_exchange(nbytes * t.largest_node):
         if t.me == t.node_root:
             _lead(t, dst, src, root, nbytes, message, but)
         return
-    speaker = t.acting_root(t.my_node, root)
+    node_source = t.acting_root(t.my_node, root)
     if home:
         t.ready(root, NODE, node_only=True)
         if t.me == root:
@@ -97,10 +97,10 @@ def multicore(
             t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
         t.done(NODE, root, node_only=True)
         return
-    t.ready(NODE, speaker, node_only=True)
-    if t.me == speaker:
+    t.ready(NODE, node_source, node_only=True)
+    if t.me == node_source:
         _send_all(t, src, root, nbytes, message)
-    t.done(speaker, NODE, node_only=True)
+    t.done(node_source, NODE, node_only=True)
 
 
 def _lead(

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, grouped, pieces
+from ..plan.patterns import chunks, grouped, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Blocks, Part, Ranks
+from ..plan.steps import BlockRef, Blocks, Ranks
 from .registry import algorithm
 from .scatter import blocks_for
 
@@ -37,7 +37,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 def _copy_mates(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """My node's blocks into my dst."""
-    for run in t.mates_but(_but(src, t.me)):
+    for run in t.node_ranks_but(_but(src, t.me)):
         t.copy(blocks_for(dst, t.me, run, nbytes), src.across(run), nbytes, run.count)
 
 
@@ -52,10 +52,10 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.ready(NODE, NODE, node_only=True)
     if not t.one_node:
         with t.net():
-            for offset, size in chunks(nbytes, t.tuning["message"]):
+            for offset, size in chunks(nbytes, t.tuning["max_message"]):
                 t.recv(Ranks(0, t.size), dst.on(t.me, offset), size, peer_step=nbytes)
                 t.send(Ranks(0, t.size), src.on(t.me, offset), size)
-    for run in t.mates_but(_but(src, t.me)):
+    for run in t.node_ranks_but(_but(src, t.me)):
         mine = src.across(Ranks(t.me, run.count, 0))
         t.copy(dst.across(run, t.me * nbytes), mine, nbytes, run.count)
     t.done(NODE, NODE, node_only=True)
@@ -78,25 +78,25 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     Inside one node: small ones are copied by whoever arrives last, else pulled.
     """
     if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fuse"]:
-            with t.alone(0, anyone=True):
+        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(0, anyone=True):
                 for i in range(t.size):
-                    for run in t.mates_but(_but(src, i)):
+                    for run in t.node_ranks_but(_but(src, i)):
                         to = dst.across(run, i * nbytes)
                         t.copy(to, src.across(Ranks(i, run.count, 0)), nbytes, run.count)
         else:
             pull(t, dst, src, nbytes)
         return
 
-    if t.lead(nbytes * t.size * t.largest_node):
+    if t.root_exchange(nbytes * t.size * t.largest_node):
         if t.me == t.node_root:
             _lead(t, dst, src, nbytes)
         return
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
-    few = t.tree.node_count <= t.tuning["flat"]
-    small = nbytes * t.largest_node <= t.tuning["chain"]
-    words = _words(t, dst, nbytes, 1 if small and few else t.tuning["tell"])
+    few = t.tree.node_count <= t.tuning["few_nodes_max"]
+    small = nbytes * t.largest_node <= t.tuning["pipeline_min"]
+    words = _words(t, dst, nbytes, 1 if small and few else t.tuning["notify_bytes"])
     if t.me == t.node_root:
         with t.net():
             if small and few:
@@ -113,7 +113,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(NODE, NODE, node_only=True)
 
 
-Message = tuple[Part, int, int]
+Message = tuple[BlockRef, int, int]
 """A row of blocks, the bytes of one, how many."""
 
 
@@ -130,14 +130,14 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
     """
     out = []
     # two messages in a round at least, so that one can go on while the other one comes
-    unit = min(t.tuning["ring"], max(t.tuning["chunk"], t.largest_node * nbytes // 2))
-    for run in t.mates(node):
+    unit = min(t.tuning["alltoall_chunk"], max(t.tuning["chunk"], t.largest_node * nbytes // 2))
+    for run in t.node_ranks(node):
         for block, count, offset, size in pieces(run.count, nbytes, unit):
             rank = run.first + block * run.step
             if home:
                 row = area.across(Ranks(rank, count, run.step), offset)
             else:
-                row = Part(area.index, t.me, rank * nbytes + offset, 0, run.step * nbytes)
+                row = BlockRef(area.index, t.me, rank * nbytes + offset, 0, run.step * nbytes)
             out.append((row, size, count))
     return out
 
@@ -150,7 +150,7 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         t.need(ticket)
     if isinstance(src, InPlace):  # their own blocks, too, are written over, with what they are
         t.join()
-    for run in t.mates_but(t.me):
+    for run in t.node_ranks_but(t.me):
         t.copy(dst.across(run), dst.on(t.me), nbytes * t.size, run.count)
 
 
@@ -158,7 +158,7 @@ def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) ->
     """All node roots to all, and word to my node of each message that comes."""
     for i, ticket in enumerate(_all_to_all(t, dst, src, nbytes)):
         t.need(ticket)
-        t.signal(arrived, t.mates(), i + 1)
+        t.signal(arrived, t.node_ranks(), i + 1)
 
 
 def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[int]:
@@ -207,7 +207,7 @@ def _doubling(
         came += len(incoming)
         now = bisect_right(ends, came)
         for word in range(told + 1, now + 1):  # a wait for the n-th word is for n signals
-            t.signal(arrived, t.mates(), word)
+            t.signal(arrived, t.node_ranks(), word)
         told = now
         step *= 2
 
@@ -228,7 +228,7 @@ def _rounds(
     def take(i: int) -> None:
         t.need(tickets[i])
         if i + 1 in complete:
-            t.signal(arrived, t.mates(), complete[i + 1])
+            t.signal(arrived, t.node_ranks(), complete[i + 1])
 
     for k, node in enumerate(_arrival_order(t), 1):
         of, to = t.tree.node_root(node), t.tree.node_root((t.my_node + k) % nodes)
@@ -273,7 +273,7 @@ def _ring(
         post(len(own) + i + window)
         t.need(tickets[i])
         if i + 1 in complete:
-            t.signal(arrived, t.mates(), complete[i + 1])
+            t.signal(arrived, t.node_ranks(), complete[i + 1])
         if i < passed_on:
             t.send(to, row, size, count)
 
@@ -299,14 +299,14 @@ class InPlace(Operand):
 
     nbytes: int = 0
 
-    def on(self, thread: int, offset: int = 0) -> Part:
+    def on(self, thread: int, offset: int = 0) -> BlockRef:
         """A thread's block."""
-        return Part(self.index, thread, thread * self.nbytes + offset)
+        return BlockRef(self.index, thread, thread * self.nbytes + offset)
 
-    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> Part:
+    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> BlockRef:
         """The blocks of some threads."""
         first = ranks.first * self.nbytes + offset
-        return Part(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
+        return BlockRef(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
 
 
 @algorithm("gather_all_in_place", PULL)

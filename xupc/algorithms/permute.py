@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, filled
+from ..plan.patterns import chunks, filled
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks
 from .exchange import trade
@@ -58,7 +58,7 @@ def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
     to, of = ends_of(t, perm)
     owners, users = near(t, [to]), near(t, [of])
     t.ready_each(owners, users, node_only=True)
-    for offset, size in chunks(nbytes, t.tuning["message"]):
+    for offset, size in chunks(nbytes, t.tuning["max_message"]):
         if not t.on_my_node(of):
             t.recv(of, dst.on(t.me, offset), size)
         if not t.on_my_node(to):
@@ -80,15 +80,15 @@ def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
     Inside one node: small ones are copied by whoever arrives last, else pulled.
     """
     if t.one_node:
-        if nbytes * t.size <= t.tuning["fuse"]:
-            with t.alone(0, anyone=True):
+        if nbytes * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(0, anyone=True):
                 _copy_all(t, dst, src, perm, nbytes)
         else:
             pull(t, dst, src, perm, nbytes)
         return
 
     message = t.message(nbytes)
-    if t.lead(nbytes * t.largest_node):
+    if t.root_exchange(nbytes * t.largest_node):
         if t.me == t.node_root:
             trade_blocks(t, dst, src, perm, nbytes, message)
             _copy_all(t, dst, src, perm, nbytes)
@@ -109,7 +109,7 @@ def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
 
 def _copy_all(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """All blocks that stay on my node."""
-    for run in t.mates():
+    for run in t.node_ranks():
         for of in run:
             to = int(perm[of])
             if t.on_my_node(to):

@@ -5,7 +5,7 @@
     before   dst@0: A   dst@1: B   dst@2: C      perm 2 0 1
     after    dst@0: B   dst@1: C   dst@2: A
 
-Blocks pass through the BUFFER of the thread to which they go, piece by piece: a piece comes
+Blocks pass through the staging buffer of the thread to which they go, piece by piece: a piece comes
 there while the one before it is put into place. Blocks that stay where they are (perm[i] = i)
 are not touched.
 """
@@ -18,22 +18,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks
+from ..plan.patterns import chunks
 from ..plan.recorder import NODE, Operand, Recorder
-from ..plan.steps import BUFFER, Part, Ranks
+from ..plan.steps import STAGING, BlockRef, Ranks
 from .permute import Permutation, crossing_threads, ends_of, near, trade_blocks
 from .registry import algorithm
 
 
 def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
-    """The pieces of a block, of which a BUFFER holds two, and how far apart it holds them."""
-    piece = min(t.tuning["fold"], t.tuning["buffer"] // 2)
+    """The pieces of a block, of which a staging buffer holds two, and how far apart they are."""
+    piece = min(t.tuning["reduce_chunk"], t.tuning["staging_bytes"] // 2)
     return chunks(nbytes, piece), piece
 
 
 @algorithm("permute_in_place", PULL)
 def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
-    """Each thread reads a piece into its BUFFER and says so; it overwrites what has been read."""
+    """Each thread reads a piece into its staging buffer; it overwrites what has been read."""
     to, of = ends_of(t, perm)
     t.ready_each(owners=[of], users=[to])
     t.expose()
@@ -54,9 +54,9 @@ def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
 
 @algorithm("permute_in_place", PUSH)
 def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
-    """Each thread writes a piece to the other's BUFFER, by load/store or by a message."""
+    """Each thread writes a piece to the other's staging buffer, by load/store or by a message."""
     to, of = ends_of(t, perm)
-    t.entered(owners=[to], users=[of])
+    t.peer_entered(owners=[to], users=[of])
     there, taken = t.channel(), t.channel()
     if of == t.me:
         return
@@ -92,11 +92,11 @@ def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None
 
     Nobody waits for anybody there. Small ones: whoever arrives last does it all.
     Across nodes as in PULL inside each node; what crosses goes in one message per pair of
-    nodes and piece, from the heaps to the BUFFERs of the threads to which it goes.
+    nodes and piece, from the heaps to the staging buffers of the threads to which it goes.
     """
     if t.one_node:
-        if nbytes * t.size <= t.tuning["fuse"]:
-            with t.alone(0, anyone=True):
+        if nbytes * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(0, anyone=True):
                 _turn(t, dst, perm, 0, nbytes)
         else:
             t.ready(NODE, NODE, node_only=True)
@@ -105,7 +105,7 @@ def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None
             t.done(NODE, NODE, node_only=True)
         return
     total = nbytes * t.largest_node
-    if total <= t.tuning["buffer"] and t.lead(total):
+    if total <= t.tuning["staging_bytes"] and t.root_exchange(total):
         if t.me == t.node_root:
             _lead(t, dst, perm, nbytes)
         return
@@ -139,15 +139,15 @@ class _At(Operand):
 
     offset: int
 
-    def on(self, thread: int, offset: int = 0) -> Part:
+    def on(self, thread: int, offset: int = 0) -> BlockRef:
         """Its memory on one thread."""
-        return Part(self.index, thread, self.offset + offset)
+        return BlockRef(self.index, thread, self.offset + offset)
 
 
 def _lead(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """A node root's work when it does everything for its node."""
     t.buffer(t.me)
-    t.need(*trade_blocks(t, Operand(BUFFER), dst, perm, nbytes, t.message(nbytes)))
+    t.need(*trade_blocks(t, Operand(STAGING), dst, perm, nbytes, t.message(nbytes)))
     source = np.argsort(perm)
     _turn(t, dst, perm, 0, nbytes)
     for end in t.tree.members(t.my_node).tolist():
@@ -166,13 +166,13 @@ class Crossing:
         self.t, self.dst, self.perm = t, dst, perm
         self.to, self.of = ends_of(t, perm)
         self.message = t.message(nbytes)
-        self.half = t.tuning["buffer"] // 2
+        self.half = t.tuning["staging_bytes"] // 2
         self.parts = chunks(nbytes, self.half)
         self.crossing = crossing_threads(t, perm)
         source = np.argsort(perm)
         self.receivers = {x for x in self.crossing if not t.on_my_node(int(source[x]))}
         root = t.me == t.node_root
-        t.entered(
+        t.peer_entered(
             owners=[*near(t, [self.of]), *(self.crossing if root else ())],
             users=[*near(t, [self.to]), *([t.node_root] if t.me in self.crossing else ())],
         )
@@ -205,7 +205,7 @@ class Crossing:
                 if root and t.me in self.receivers:
                     done.append(t.post())
 
-    def _landing(self, k: int, thread: int) -> Part:
+    def _landing(self, k: int, thread: int) -> BlockRef:
         return self.t.buffer(thread, k % 2 * self.half)
 
     def _post(self, k: int, done: list[int]) -> list[int]:
@@ -215,7 +215,7 @@ class Crossing:
             t.wait(self.taken, _each(self.receivers - {t.me}), k - 1)
             t.need(*done[k - 2 : k - 1])
         offset, size = self.parts[k]
-        area, landing = _At(self.dst.index, offset), _At(BUFFER, k % 2 * self.half)
+        area, landing = _At(self.dst.index, offset), _At(STAGING, k % 2 * self.half)
         t.buffer(t.me)
         return trade_blocks(t, landing, area, self.perm, size, self.message)
 

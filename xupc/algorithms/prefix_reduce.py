@@ -8,7 +8,7 @@
 
 Three things one after the other: every block's own value, what lies before every block,
 and along each block the results, from there on. The second is a sweep up and down the
-binomial tree of threads, for as many rows of blocks at once as the BUFFER holds: on the
+binomial tree of threads, for as many rows of blocks at once as the staging buffer holds: on the
 way up each vertex learns the value of all below it; on the way down it gives its right
 half what lies before itself joined with its left half's value. Rows follow each other.
 
@@ -23,18 +23,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..layout import Block, Layout, moves
-from ..patterns import mirrored, prefix_joins
+from ..pgas.layout import Block, Layout, moves
+from ..plan.patterns import mirrored, prefix_joins
 from ..plan.recorder import ALL, DST, MOST_BYTES, SRC, Operand, Recorder
-from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Blocks, Leaf, Part, Ranks
+from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand, Ranks
 from .registry import algorithm
-from .sweeps import DEPTH, Edge, Up, trade_values, traded_values
+from .tree_pipeline import DEPTH, Edge, FanIn, trade_values, traded_values
 
 _BLOCKS = 512  # of a message
 
 
 @dataclass(frozen=True)
-class Running:
+class ScanSpec:
     """A prefix or suffix reduction's arguments.
 
     Attributes
@@ -126,19 +126,19 @@ class Line:
 class _Sweep:
     """My part of the sweeps: one batch of rows after the other."""
 
-    def __init__(self, t: Recorder, r: Running, *, push: bool) -> None:
+    def __init__(self, t: Recorder, r: ScanSpec, *, push: bool) -> None:
         self.t, self.r, self.push = t, r, push
         line = self.line = r.line
         x, size = line.layout, r.itemsize
         levels = max(1, (x.positions - 1).bit_length())
         # those going up and coming down at each level, my own values, rows' carries
         places = 2 * DEPTH * (2 + levels) + levels + 3
-        width = t.tuning["buffer"] // places // 64 * 64 - t.line
+        width = t.tuning["staging_bytes"] // places // 64 * 64 - t.line
         most = max(1, min(width // size, x.rows))
         self.width = -(-(most + 1) * size // 64) * 64
         self.batches = list(line.batches(most))
         counts = [n for _, _, n in self.batches]
-        self.up = Up(t, line.first, counts, None, self.width, push=push, way=line.way)
+        self.up = FanIn(t, line.first, counts, None, self.width, push=push, way=line.way)
         base = DEPTH * self.width * (3 + levels)
         ready, room = t.channel(), t.channel()
 
@@ -156,9 +156,9 @@ class _Sweep:
         self.own = base + DEPTH * self.width * (1 + levels)
         self.levels = levels
 
-    def _place(self, i: int, offset: int = 0) -> Part:
+    def _place(self, i: int, offset: int = 0) -> BlockRef:
         """One of my own vectors."""
-        return Operand(BUFFER).on(self.t.me, self.own + i * self.width + offset)
+        return Operand(STAGING).on(self.t.me, self.own + i * self.width + offset)
 
     def run(self) -> None:
         """All batches."""
@@ -169,11 +169,11 @@ class _Sweep:
         for edge in self.down.values():
             edge.end()
 
-    def _joined(self, a: Part, b: Part) -> list[Leaf]:
+    def _joined(self, a: BlockRef, b: BlockRef) -> list[FoldOperand]:
         """The value of two that follow each other along the line."""
         if self.r.backward:
             a, b = b, a
-        return [Leaf(a), Leaf(b, joins=1)]
+        return [FoldOperand(a), FoldOperand(b, joins=1)]
 
     def _batch(self, j: int, row: int, rows: int, positions: int) -> None:
         t, r, line, up = self.t, self.r, self.line, self.up
@@ -187,7 +187,7 @@ class _Sweep:
         value = here
         if not single:
             value = self._place(0)
-            run = Leaf(here._replace(offset_step=size), lowest.nelems, 0, step)
+            run = FoldOperand(here._replace(offset_step=size), lowest.nelems, 0, step)
             t.fold(value, [run], rows=rows, dst_step=size)
         lefts = []
         children = [child for child in up.below if child < positions]
@@ -199,10 +199,10 @@ class _Sweep:
                 t.fold(target, self._joined(value, taken), rows)
                 value = target
             up.below[child].taken(j)
-        before: Part | None = None
+        before: BlockRef | None = None
         if up.above is not None:
             assert self.before is not None
-            t.fold(up.above.target(j), [Leaf(value)], rows)
+            t.fold(up.above.target(j), [FoldOperand(value)], rows)
             up.above.give(j, nbytes)
             before = self.before.take(j, nbytes)
         elif len(self.batches) > 1:
@@ -210,7 +210,7 @@ class _Sweep:
         # down
         later = children[::-1]
         for child, left in zip(later, reversed(lefts), strict=True):
-            leaves = [Leaf(left)] if before is None else self._joined(before, left)
+            leaves = [FoldOperand(left)] if before is None else self._joined(before, left)
             t.fold(self.down[child].target(j), leaves, rows)
         for child in later:
             self.down[child].give(j, nbytes)
@@ -228,24 +228,24 @@ class _Sweep:
         if self.before is not None:
             self.before.taken(j)
 
-    def _rows(self, j: int, totals: Part, rows: int) -> Part | None:
+    def _rows(self, j: int, totals: BlockRef, rows: int) -> BlockRef | None:
         """At the top: what lies before each row; and what lies before the next batch."""
         t, size, back = self.t, self.r.itemsize, self.r.backward
         carry = self._place(self.levels + 2)
         if j == 0:
-            t.fold(carry, [Leaf(totals)])
+            t.fold(carry, [FoldOperand(totals)])
             return None
         # one place more than rows: the carry, then the running totals
         line = self._place(self.levels + 1)
         begin, on = (line + rows * size, line) if back else (line, line + size)
-        t.fold(begin, [Leaf(carry)])
+        t.fold(begin, [FoldOperand(carry)])
         t.scan(on, totals, rows, begin, reverse=back)
-        t.fold(carry, [Leaf(line if back else line + rows * size)])
+        t.fold(carry, [FoldOperand(line if back else line + rows * size)])
         return line + size if back else line
 
 
 # --- src's elements to dst's places -------------------------------------------------------
-def _deal(t: Recorder, r: Running, *, push: bool) -> None:
+def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
     """dst's elements are src's, wherever they lie: PULL reads them, else they are brought."""
     size = r.itemsize
     most = MOST_BYTES // size * size
@@ -254,8 +254,8 @@ def _deal(t: Recorder, r: Running, *, push: bool) -> None:
     outgoing: list[tuple[int, list[Blocks]]] = []
     for (a, b), pieces in sorted(moves(r.src, r.dst, t.me).items()):
         near = t.tree.node_of(a) == t.tree.node_of(b)
-        to = [Part(DST.index, b, p.dst * size, 0, p.dst_step * size) for p in pieces]
-        out_of = [Part(SRC.index, a, p.src * size, 0, p.src_step * size) for p in pieces]
+        to = [BlockRef(DST.index, b, p.dst * size, 0, p.dst_step * size) for p in pieces]
+        out_of = [BlockRef(SRC.index, a, p.src * size, 0, p.src_step * size) for p in pieces]
         if near or not push:
             for x, y, p in zip(to, out_of, pieces, strict=True):
                 if near and t.me == (a if push else b):
@@ -279,11 +279,11 @@ def _deal(t: Recorder, r: Running, *, push: bool) -> None:
         t.send_blocks(b, some)
     t.need(*coming)
     if push:
-        t.signal(there, t.mates())
-        t.wait(there, t.mates())
+        t.signal(there, t.node_ranks())
+        t.wait(there, t.node_ranks())
 
 
-def _tree(t: Recorder, r: Running, *, push: bool) -> None:
+def _tree(t: Recorder, r: ScanSpec, *, push: bool) -> None:
     if r.moved:  # threads read and write each other's memory
         t.ready(ALL, ALL)
         _deal(t, r, push=push)
@@ -292,28 +292,28 @@ def _tree(t: Recorder, r: Running, *, push: bool) -> None:
         t.done(ALL, ALL)
 
 
-def pull(t: Recorder, r: Running) -> None:
+def pull(t: Recorder, r: ScanSpec) -> None:
     """Parents read their children's values in a tree of threads, children their parent's."""
     _tree(t, r, push=False)
 
 
-def push(t: Recorder, r: Running) -> None:
+def push(t: Recorder, r: ScanSpec) -> None:
     """Children write their values to their parent in a tree of threads, parents theirs."""
     _tree(t, r, push=True)
 
 
-def multicore(t: Recorder, r: Running) -> None:
+def multicore(t: Recorder, r: ScanSpec) -> None:
     """Inside a node each thread looks at all values before its own at once.
 
     One node: small ones are done by whoever arrives last, unless the operation is a
     function, of which that takes many calls; else every thread folds its block into its
-    SLOT, joins those of the threads before it, and goes along its block.
+    op_scratch, joins those of the threads before it, and goes along its block.
     Few nodes: the same, when node roots have told each other their threads' values.
     Where threads have blocks of several rows, and on many nodes: as PUSH.
     """
     line = r.line
-    few = t.tree.node_count <= t.tuning["flat"]
-    fits = line.layout.positions * r.itemsize <= t.tuning["buffer"]
+    few = t.tree.node_count <= t.tuning["few_nodes_max"]
+    fits = line.layout.positions * r.itemsize <= t.tuning["staging_bytes"]
     if line.layout.rows > 1 or not (few and fits):
         push(t, r)
         return
@@ -325,20 +325,20 @@ def multicore(t: Recorder, r: Running) -> None:
         _deal(t, r, push=True)
         _at_once(t, r)
         t.done(ALL, ALL)
-    elif line.layout.nelems * r.itemsize <= t.tuning["fuse"] and t.kernel.func is None:
-        with t.alone(line.first, anyone=True):
+    elif line.layout.nelems * r.itemsize <= t.tuning["fused_max"] and t.kernel.func is None:
+        with t.single_mover(line.first, anyone=True):
             for position in reversed(range(line.layout.positions)):
                 _along(t, r, position, before=_runs_before(r, position))
     else:
         _at_once(t, r)
 
 
-def _runs_before(r: Running, position: int) -> list[Leaf]:
+def _runs_before(r: ScanSpec, position: int) -> list[FoldOperand]:
     """The blocks before a position."""
     return _in_order(r, [_run(r, p) for p in range(position)])
 
 
-def _in_order(r: Running, leaves: list[Leaf]) -> list[Leaf]:
+def _in_order(r: ScanSpec, leaves: list[FoldOperand]) -> list[FoldOperand]:
     """Values of the first positions, joined as the sweeps join them."""
     joins = prefix_joins(len(leaves))
     if r.backward:
@@ -346,7 +346,7 @@ def _in_order(r: Running, leaves: list[Leaf]) -> list[Leaf]:
     return [leaf._replace(joins=n) for leaf, n in zip(leaves, joins, strict=True)]
 
 
-def _at_once(t: Recorder, r: Running) -> None:
+def _at_once(t: Recorder, r: ScanSpec) -> None:
     """My block's value to all after me; theirs before me; and along my block."""
     line = r.line
     there = t.channel()
@@ -356,31 +356,31 @@ def _at_once(t: Recorder, r: Running) -> None:
         return
     later = [line.thread(p) for p in range(position + 1, line.layout.positions)]
     if later:
-        t.fold(Operand(SLOT).on(t.me), [_run(r, position)])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [_run(r, position)])
         t.signal(there, [Ranks(thread) for thread in later])
     leaves = []
     for p in range(position):
         t.wait(there, line.thread(p))
-        leaves.append(Leaf(Operand(SLOT).on(line.thread(p))))
+        leaves.append(FoldOperand(Operand(OP_SCRATCH).on(line.thread(p))))
     _along(t, r, position, _in_order(r, leaves))
 
 
-def _across(t: Recorder, r: Running) -> None:
+def _across(t: Recorder, r: ScanSpec) -> None:
     """One row of blocks on a few nodes."""
     line, size = r.line, r.itemsize
     n = line.layout.positions
     threads = [line.thread(p) for p in range(n)]
     everywhere = range(t.tree.node_count)
     nbytes = max(line.layout.nelems * size // t.tree.node_count, n * size)
-    if not r.moved and t.lead(nbytes, one_block=True):
+    if not r.moved and t.root_exchange(nbytes, one_block=True):
         if t.me == t.node_root:
             mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
             for p in mine:
-                t.fold(Operand(SLOT).on(threads[p]), [_run(r, p)])
+                t.fold(Operand(OP_SCRATCH).on(threads[p]), [_run(r, p)])
             t.need(*trade_values(t, threads, size, everywhere))
             parts = traded_values(t, threads, size)
             for p in mine:
-                _along(t, r, p, _in_order(r, [Leaf(part) for part in parts[:p]]))
+                _along(t, r, p, _in_order(r, [FoldOperand(part) for part in parts[:p]]))
         return
     if r.moved:
         t.ready(ALL, ALL)
@@ -389,7 +389,7 @@ def _across(t: Recorder, r: Running) -> None:
     near = [Ranks(thread) for thread in threads if t.on_my_node(thread)]
     listening = near if t.node_root in threads else [*near, Ranks(t.node_root)]
     if t.me in threads:
-        t.fold(Operand(SLOT).on(t.me), [_run(r, threads.index(t.me))])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [_run(r, threads.index(t.me))])
         t.signal(arrived, listening)
     if Ranks(t.me) in listening:
         t.wait(arrived, near)
@@ -400,32 +400,32 @@ def _across(t: Recorder, r: Running) -> None:
         t.wait(there, t.node_root)
         position = threads.index(t.me)
         parts = traded_values(t, threads, size)
-        _along(t, r, position, _in_order(r, [Leaf(part) for part in parts[:position]]))
+        _along(t, r, position, _in_order(r, [FoldOperand(part) for part in parts[:position]]))
         if t.me != t.node_root:
             t.signal(read, (Ranks(t.node_root),))
-    if t.me == t.node_root:  # its BUFFER is its own again
+    if t.me == t.node_root:  # its staging buffer is its own again
         t.wait(read, [ranks for ranks in near if t.me not in ranks])
     if r.moved:
         t.done(ALL, ALL)
 
 
-def _run(r: Running, position: int) -> Leaf:
+def _run(r: ScanSpec, position: int) -> FoldOperand:
     """A position's block as a leaf."""
     line, size = r.line, r.itemsize
     block = line.at(position, 0)
     assert block is not None
-    part = Part(r.operand.index, line.thread(position), block.place * size, 0, size)
-    return Leaf(part, block.nelems)
+    part = BlockRef(r.operand.index, line.thread(position), block.place * size, 0, size)
+    return FoldOperand(part, block.nelems)
 
 
-def _along(t: Recorder, r: Running, position: int, before: list[Leaf]) -> None:
+def _along(t: Recorder, r: ScanSpec, position: int, before: list[FoldOperand]) -> None:
     """A position's results, from the values before it on."""
     thread, size = r.line.thread(position), r.itemsize
     block = r.line.at(position, 0)
     assert block is not None
     carry = None
     if before:
-        carry = Operand(SLOT).on(thread, SLOT_BYTES // 2)
+        carry = Operand(OP_SCRATCH).on(thread, OP_SCRATCH_BYTES // 2)
         t.fold(carry, before)
     place = block.place * size
     t.scan(

@@ -16,14 +16,14 @@ places (NONCOMM_FUNC) and a thread has blocks of several rows, it goes row by ro
 from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, tree_joins
+from ..plan.patterns import chunks, tree_joins
 from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import SLOT, Leaf, Part, Ranks
+from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
-from .reduction import DST, Reduction, Task, joined
+from .private_staging import LINE
+from .reduce_spec import DST, Reduction, Task, joined
 from .registry import algorithm
-from .staging import LINE
-from .sweeps import Down, Up
+from .tree_pipeline import FanIn, FanOut
 
 FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all")
 
@@ -31,11 +31,11 @@ FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all")
 # --- PULL and PUSH -------------------------------------------------------------------------
 def _tree(t: Recorder, r: Reduction, *, push: bool) -> None:
     """Up a tree of threads, from its top to dst's thread or down to all."""
-    width = Up.width(t, r.layout.positions, min(t.unit(r.most, r.most), r.most))
+    width = FanIn.width(t, r.layout.positions, min(t.unit(r.most, r.most), r.most))
     plan = r.tasks(width)
     top = r.layout.first
-    up = Up(t, top, [task.positions for task in plan], r.to, width, push=push)
-    down = Down(t, top, r.layout.positions, push=push) if r.to is None else None
+    up = FanIn(t, top, [task.positions for task in plan], r.to, width, push=push)
+    down = FanOut(t, top, r.layout.positions, push=push) if r.to is None else None
     pieces = 0
     for j, task in enumerate(plan):
         nelems = task.nelems * task.rows
@@ -50,22 +50,24 @@ def _tree(t: Recorder, r: Reduction, *, push: bool) -> None:
     up.end()
     if down is not None:
         if not pieces:  # only now are they final
-            for offset, size in chunks(r.nbytes, t.tuning["fold"]):
+            for offset, size in chunks(r.nbytes, t.tuning["reduce_chunk"]):
                 down.piece(DST.on(top, offset), size)
         down.end()
 
 
-def _finish(t: Recorder, r: Reduction, task: Task, leaves: list[Leaf], spare: Part) -> None:
+def _finish(
+    t: Recorder, r: Reduction, task: Task, leaves: list[FoldOperand], spare: BlockRef
+) -> None:
     """Fold a task's values into my dst."""
     place = DST.on(t.me, task.begin * r.itemsize)
     if task.row in (None, 0):
         t.fold(place, leaves, task.nelems)
     elif r.element_wise or task.rows == 1:
-        t.fold(place, [Leaf(place), *joined(leaves)], task.nelems)
+        t.fold(place, [FoldOperand(place), *joined(leaves)], task.nelems)
     else:
         t.fold(spare, leaves, task.rows)
-        row = Leaf(spare, joins=1, step=r.itemsize)
-        t.fold(place, [Leaf(place), row], rows=task.rows)
+        row = FoldOperand(spare, joins=1, step=r.itemsize)
+        t.fold(place, [FoldOperand(place), row], rows=task.rows)
 
 
 def pull(t: Recorder, r: Reduction) -> None:
@@ -100,9 +102,9 @@ def multicore(t: Recorder, r: Reduction) -> None:
     if t.one_node:
         _one_node(t, r)
         return
-    few = t.tree.node_count <= t.tuning["flat"]
+    few = t.tree.node_count <= t.tuning["few_nodes_max"]
     into_a_node = r.nbytes * (t.tree.node_count - 1)
-    fits = r.layout.positions * r.itemsize <= t.tuning["buffer"]
+    fits = r.layout.positions * r.itemsize <= t.tuning["staging_bytes"]
     if r.by_row or (not r.element_wise and not (few and fits)):
         push(t, r)
     elif not r.element_wise:
@@ -112,8 +114,8 @@ def multicore(t: Recorder, r: Reduction) -> None:
     elif (
         few
         and nodes.fits(t, r)
-        and into_a_node <= t.tuning["lead"]
-        and t.lead(r.nbytes * t.largest_node, one_block=True)
+        and into_a_node <= t.tuning["root_exchange_max"]
+        and t.root_exchange(r.nbytes * t.largest_node, one_block=True)
     ):
         if t.me == t.node_root:
             nodes.lead(t, r)
@@ -127,8 +129,8 @@ def multicore(t: Recorder, r: Reduction) -> None:
 
 def _one_node(t: Recorder, r: Reduction) -> None:
     by = r.layout.first if r.to is None else r.to
-    if r.layout.nelems * r.itemsize <= t.tuning["fuse"]:
-        with t.alone(by, anyone=True):
+    if r.layout.nelems * r.itemsize <= t.tuning["fused_max"]:
+        with t.single_mover(by, anyone=True):
             _all_of(t, r, 0, r.each)
     elif r.element_wise:
         t.ready(ALL, ALL)
@@ -146,7 +148,7 @@ def _one_node(t: Recorder, r: Reduction) -> None:
 
 def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
     """Some of the results from all threads' blocks, to all places where they belong."""
-    first, *rest = t.mates() if r.to is None else (Ranks(r.to),)
+    first, *rest = t.node_ranks() if r.to is None else (Ranks(r.to),)
     for b, e, blocks in r.ranges(begin, end):
         offset, nelems = b * r.itemsize, e - b
         total = DST.on(first.first, offset)
@@ -160,30 +162,30 @@ def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
             t.copy(DST.across(run, offset), total, nelems * r.itemsize, run.count)
 
 
-def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: Part) -> None:
+def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: BlockRef) -> None:
     """Rows of blocks one after the other, into the first place."""
     last = r.layout.rows - 1
     t.fold(total, r.row_tree(0, begin), nelems)
     for row, rows in ((1, last - 1), (last, 1)):
         if rows and (leaves := r.row_tree(row, begin)):
-            t.fold(total, [Leaf(total), *joined(leaves)], nelems, rows=rows)
+            t.fold(total, [FoldOperand(total), *joined(leaves)], nelems, rows=rows)
 
 
 def _one_value(t: Recorder, r: Reduction) -> None:
-    """Each thread folds its run into its SLOT; whoever wants the value joins them all."""
+    """Each thread folds its run into its op_scratch; whoever wants the value joins them all."""
     layout = r.layout
     position = layout.position(t.me)
     there = t.channel()
-    wanted = t.mates() if r.to is None else (Ranks(r.to),)
+    wanted = t.node_ranks() if r.to is None else (Ranks(r.to),)
     if position is not None:
-        t.fold(Operand(SLOT).on(t.me), [r.leaf(position, 0, layout.blocks)])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [r.leaf(position, 0, layout.blocks)])
         t.signal(there, wanted)
     if r.to in (None, t.me):
         joins = tree_joins(layout.positions)
         leaves = []
         for p in range(layout.positions):
             t.wait(there, layout.thread(p))
-            leaves.append(Leaf(Operand(SLOT).on(layout.thread(p)), 1, joins[p]))
+            leaves.append(FoldOperand(Operand(OP_SCRATCH).on(layout.thread(p)), 1, joins[p]))
         t.fold(DST.on(t.me), leaves)
 
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..patterns import chain, grouped, tree_for, tree_joins
+from ..plan.patterns import chain, grouped, tree_for, tree_joins
 from ..plan.recorder import NODE, Operand, Recorder
-from ..plan.steps import BUFFER, SLOT, SLOT_BYTES, Leaf, Part, Ranks
-from .reduction import DST, Piece, Reduction, tree_of
-from .sweeps import trade_values, traded_values
+from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, FoldOperand, Ranks
+from .reduce_spec import DST, Piece, Reduction, tree_of
+from .tree_pipeline import trade_values, traded_values
 
 __all__ = [
     "fits",
@@ -46,7 +46,7 @@ def order_of(t: Recorder, r: Reduction, blocks: int) -> list[int]:
     return sorted((node for node in first if first[node]), key=lambda node: first[node][0])
 
 
-def leaves_of(t: Recorder, r: Reduction, begin: int, blocks: int) -> list[Leaf]:
+def leaves_of(t: Recorder, r: Reduction, begin: int, blocks: int) -> list[FoldOperand]:
     """The tree of my node's blocks for the results from `begin` on."""
     positions = positions_of(t, r, t.my_node, blocks)
     joins = tree_joins(len(positions))
@@ -75,18 +75,18 @@ def join_in_order(nodes: Sequence[Sequence[int]]) -> bool:
 
 
 def fits(t: Recorder, r: Reduction) -> bool:
-    """Whether a result of each node fits a BUFFER."""
-    return t.tree.node_count * r.nbytes <= t.tuning["buffer"]
+    """Whether a result of each node fits a staging buffer."""
+    return t.tree.node_count * r.nbytes <= t.tuning["staging_bytes"]
 
 
 def in_parts(t: Recorder, nbytes: int) -> bool:
     """Whether a result for one goes faster in parts, each joined by a node, than down a chain.
 
     That is n (N-1)/N bytes twice, in all links at once, against n and N-2 units of the chain
-    besides, half of `chain` and more; and two messages one after the other against N-1.
+    besides, half of `pipeline_min` and more; and two messages one after the other against N-1.
     """
     n = t.tree.node_count
-    return 2 < n <= t.tuning["flat"] and nbytes <= n * t.tuning["chain"] // 2
+    return 2 < n <= t.tuning["few_nodes_max"] and nbytes <= n * t.tuning["pipeline_min"] // 2
 
 
 def parts_pay(t: Recorder, nbytes: int) -> bool:
@@ -97,9 +97,9 @@ def parts_pay(t: Recorder, nbytes: int) -> bool:
     """
     n, tuning = t.tree.node_count, t.tuning
     part = nbytes // n
-    room = tuning["buffer"] // (Parts.DEPTH * n)
-    long = part >= tuning["chain"] // tuning["flat"] > 0 and room >= 64
-    return long and 2 * n * -(-part // room) <= tuning["messages"]
+    room = tuning["staging_bytes"] // (ReduceScatterAllgather.DEPTH * n)
+    long = part >= tuning["pipeline_min"] // tuning["few_nodes_max"] > 0 and room >= 64
+    return long and 2 * n * -(-part // room) <= tuning["max_messages"]
 
 
 def targets(t: Recorder, r: Reduction) -> list[int]:
@@ -107,13 +107,15 @@ def targets(t: Recorder, r: Reduction) -> list[int]:
     return list(range(t.tree.node_count)) if r.to is None else [t.tree.node_of(r.to)]
 
 
-def _fold_to_node(t: Recorder, r: Reduction, begin: int, leaves: list[Leaf], nelems: int) -> None:
+def _fold_to_node(
+    t: Recorder, r: Reduction, begin: int, leaves: list[FoldOperand], nelems: int
+) -> None:
     """Results wherever they belong on my node; a node root's work."""
     offset = begin * r.itemsize
     if r.to is not None:
         t.fold(DST.on(r.to, offset), leaves, nelems)
         return
-    first, *rest = t.mates()
+    first, *rest = t.node_ranks()
     t.fold(DST.across(first, offset), leaves, nelems, first.count)
     for run in rest:
         source = DST.on(first.first, offset)
@@ -132,31 +134,31 @@ def table(t: Recorder, r: Reduction) -> None:
     threads = [layout.thread(p) for p in range(layout.positions)]
     near = [(p, thread) for p, thread in enumerate(threads) if t.on_my_node(thread)]
 
-    def trade() -> list[Leaf]:
+    def trade() -> list[FoldOperand]:
         t.need(*trade_values(t, threads, size, nodes))
         return tree_of(traded_values(t, threads, size))
 
     nbytes = max(layout.nelems * size // t.tree.node_count, layout.positions * size)
-    if t.lead(nbytes, one_block=True):
+    if t.root_exchange(nbytes, one_block=True):
         if t.me == t.node_root:
             for p, thread in near:
-                t.fold(Operand(SLOT).on(thread), [r.leaf(p, 0, blocks)])
+                t.fold(Operand(OP_SCRATCH).on(thread), [r.leaf(p, 0, blocks)])
             leaves = trade()
             if t.my_node in nodes:
                 _fold_to_node(t, r, 0, leaves, 1)
         return
     arrived, there = t.channel(), t.channel()
-    total = Operand(SLOT).on(t.node_root, SLOT_BYTES // 2)
+    total = Operand(OP_SCRATCH).on(t.node_root, OP_SCRATCH_BYTES // 2)
     position = layout.position(t.me)
     if position is not None:
-        t.fold(Operand(SLOT).on(t.me), [r.leaf(position, 0, blocks)])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [r.leaf(position, 0, blocks)])
         t.signal(arrived, (Ranks(t.node_root),))
     if t.me == t.node_root:
         t.wait(arrived, [Ranks(thread) for _, thread in near])
         leaves = trade()
         if t.my_node in nodes:
             t.fold(total, leaves)
-            t.signal(there, t.mates() if r.to is None else (Ranks(r.to),))
+            t.signal(there, t.node_ranks() if r.to is None else (Ranks(r.to),))
     if r.to in (None, t.me):
         t.wait(there, t.node_root)
         t.copy(DST.on(t.me), total, size)
@@ -167,8 +169,8 @@ def lead(t: Recorder, r: Reduction) -> None:
     nodes = targets(t, r)
     ranges = [(piece, order_of(t, r, piece[2])) for piece in r.ranges(0, r.each)]
 
-    def place(node: int, begin: int = 0) -> Part:
-        return Operand(BUFFER).on(t.me, (node * r.each + begin) * r.itemsize)
+    def place(node: int, begin: int = 0) -> BlockRef:
+        return Operand(STAGING).on(t.me, (node * r.each + begin) * r.itemsize)
 
     def length(node: int) -> int:
         """Bytes of a node's value: less if its threads have no part of the last block row."""
@@ -195,30 +197,30 @@ def lead(t: Recorder, r: Reduction) -> None:
 
 
 # --- long ones -------------------------------------------------------------------------------
-def _makers(t: Recorder, r: Reduction, speaker: int) -> list[int]:
-    """Who of my node folds its blocks: as many as it is worth to wake, or the speaker alone."""
-    mates = [speaker, *(thread for run in t.mates_but(speaker) for thread in run)]
+def _makers(t: Recorder, r: Reduction, node_source: int) -> list[int]:
+    """Who of my node folds its blocks: as many as it is worth to wake, or the node source alone."""
+    mates = [node_source, *(thread for run in t.node_ranks_but(node_source) for thread in run)]
     return mates[: _worth_waking(t, r, len(mates))]
 
 
 def _worth_waking(t: Recorder, r: Reduction, mates: int) -> int:
-    return min(mates, max(1, mates * r.nbytes // t.tuning["wake"]))
+    return min(mates, max(1, mates * r.nbytes // t.tuning["fold_wakeup_min"]))
 
 
-class Making:
-    """A node's threads fold its blocks piece by piece, in turn, for a speaker to use.
+class ReducePipeline:
+    """A node's threads fold its blocks piece by piece, in turn, for a node source to use.
 
     Parameters
     ----------
     pieces
         In the order in which they are made.
-    speaker
+    node_source
         Who uses them.
     """
 
-    def __init__(self, t: Recorder, r: Reduction, pieces: list[Piece], speaker: int) -> None:
-        self.t, self.r, self.pieces, self.speaker = t, r, pieces, speaker
-        self.mates = _makers(t, r, speaker)
+    def __init__(self, t: Recorder, r: Reduction, pieces: list[Piece], node_source: int) -> None:
+        self.t, self.r, self.pieces, self.node_source = t, r, pieces, node_source
+        self.mates = _makers(t, r, node_source)
         self.channel = t.channel()
         has = {blocks: bool(positions_of(t, r, t.my_node, blocks)) for _, _, blocks in pieces}
         numbers = iter(range(len(pieces)))
@@ -241,11 +243,11 @@ class Making:
             if i is not None and self.maker(i) == self.t.me:
                 yield i, piece
 
-    def make(self, i: int, piece: Piece, place: Part) -> None:
+    def make(self, i: int, piece: Piece, place: BlockRef) -> None:
         """Fold my node's blocks and say so."""
         begin, end, blocks = piece
         self.t.fold(place, leaves_of(self.t, self.r, begin, blocks), end - begin)
-        self.t.signal(self.channel, (Ranks(self.speaker),), self.turn(i) + 1)
+        self.t.signal(self.channel, (Ranks(self.node_source),), self.turn(i) + 1)
 
     def wait(self, i: int) -> None:
         """Until the i-th is there."""
@@ -263,10 +265,10 @@ def to_all(t: Recorder, r: Reduction) -> None:
     Twice (N-1)/N of the result cross each link each way. A node's values and the results are
     in its node root's dst; its threads copy them from there.
     """
-    Parts(t, r).record()
+    ReduceScatterAllgather(t, r).record()
 
 
-class Parts:
+class ReduceScatterAllgather:
     """The pieces of each node's part, and what a node root does with them round by round.
 
     Piece j of part k is ``(k, j)``; parts are numbered by the nodes that finish them.
@@ -279,7 +281,7 @@ class Parts:
         self.t, self.r = t, r
         n = self.n = t.tree.node_count
         me = self.me = t.my_node
-        self.speaker = self._root(me)
+        self.node_source = self._root(me)
         self.wanting = targets(t, r)
         grain = max(1, 64 // r.itemsize)
         grains = -(-r.each // grain)
@@ -291,7 +293,7 @@ class Parts:
         order = [(k, j) for j in range(self.rounds) for k in (*self.others, me)]
         self.order = [(k, j) for k, j in order if j < len(self.parts[k])]
         pieces = [self.parts[k][j] for k, j in self.order]
-        self.making = Making(t, r, pieces, self.speaker)
+        self.making = ReducePipeline(t, r, pieces, self.node_source)
         self.made = dict(zip(self.order, self.making.number, strict=True))
         self.having = {blocks: order_of(t, r, blocks) for _, _, blocks in pieces}
         self.final = t.channel()
@@ -300,7 +302,7 @@ class Parts:
         """On every thread."""
         t = self.t
         t.ready(NODE, NODE, node_only=True)
-        if t.me == self.speaker:
+        if t.me == self.node_source:
             with t.net():
                 self._between_nodes()
         self._make()
@@ -310,7 +312,7 @@ class Parts:
     def _width(self, part: int) -> int:
         """Bytes of the largest piece of a part of so many."""
         t = self.t
-        return t.unit(part, t.tuning["buffer"] // (self.DEPTH * self.n))
+        return t.unit(part, t.tuning["staging_bytes"] // (self.DEPTH * self.n))
 
     def _make(self) -> None:
         """My share of my node's values."""
@@ -320,16 +322,16 @@ class Parts:
     def _take(self) -> None:
         """What is mine of the results."""
         t = self.t
-        if t.me != self.speaker:
+        if t.me != self.node_source:
             for i, told in enumerate(self._told_together()):
-                t.wait(self.final, self.speaker, i + 1)
+                t.wait(self.final, self.node_source, i + 1)
                 for k, j in told:
                     source = self._result(k, j)
                     t.copy(source._replace(thread=t.me), source, self._nbytes(k, j))
 
     def _told_together(self) -> list[list[tuple[int, int]]]:
         """The results of which a node's threads are told at once: it wakes them."""
-        come, least = self._as_they_come(), self.t.tuning["tell"]
+        come, least = self._as_they_come(), self.t.tuning["notify_bytes"]
         return grouped(come, lambda piece: self._nbytes(*piece), least)
 
     def _as_they_come(self) -> Iterator[tuple[int, int]]:
@@ -343,23 +345,23 @@ class Parts:
         begin, end, _ = self.parts[k][j]
         return (end - begin) * self.r.itemsize
 
-    def _made(self, i: int, begin: int) -> Part:
+    def _made(self, i: int, begin: int) -> BlockRef:
         """Where my node's own value is: the i-th that there is, of results from `begin` on."""
-        return DST.on(self.speaker, begin * self.r.itemsize)
+        return DST.on(self.node_source, begin * self.r.itemsize)
 
-    def _value(self, k: int, j: int) -> Part:
+    def _value(self, k: int, j: int) -> BlockRef:
         """Where my node's own value of a piece is."""
         i = self.made[k, j]
         assert i is not None
         return self._made(i, self.parts[k][j][0])
 
-    def _result(self, k: int, j: int) -> Part:
+    def _result(self, k: int, j: int) -> BlockRef:
         """Where a result is put on my node."""
-        return DST.on(self.speaker, self.parts[k][j][0] * self.r.itemsize)
+        return DST.on(self.node_source, self.parts[k][j][0] * self.r.itemsize)
 
-    def _landing(self, k: int, j: int) -> Part:
+    def _landing(self, k: int, j: int) -> BlockRef:
         """Where node k's value of piece j of my part arrives."""
-        return Operand(BUFFER).on(self.t.me, (j % self.DEPTH * self.n + k) * self.width)
+        return Operand(STAGING).on(self.t.me, (j % self.DEPTH * self.n + k) * self.width)
 
     def _root(self, node: int) -> int:
         return self.t.tree.node_root(node)
@@ -441,23 +443,23 @@ class Parts:
                 if k != self.me:
                     t.need(self._results[k, j])
                 if word := self._last.get((k, j)):
-                    t.signal(self.final, t.mates_but(t.me), word)
+                    t.signal(self.final, t.node_ranks_but(t.me), word)
 
 
-class PartsToOne(Parts):
-    """The results go to one node; whatever is under way elsewhere is in BUFFERs, in turn.
+class ReduceScatterGather(ReduceScatterAllgather):
+    """The results go to one node; whatever is under way elsewhere is in staging buffers, in turn.
 
-    A maker's: what it made. The speaker's besides: what comes for its part, and their results.
+    A maker's: what it made. The node source's besides: what comes for its part, and their results.
     """
 
     @staticmethod
     def pays(t: Recorder, r: Reduction) -> bool:
         """Whether results so long go to one in parts."""
-        return r.nbytes >= t.tuning["chain"] and in_parts(t, r.nbytes)
+        return r.nbytes >= t.tuning["pipeline_min"] and in_parts(t, r.nbytes)
 
     def _width(self, part: int) -> int:
         t = self.t
-        room = t.tuning["buffer"] // (self.kept + self.DEPTH * (self.n + 1)) // 64 * 64
+        room = t.tuning["staging_bytes"] // (self.kept + self.DEPTH * (self.n + 1)) // 64 * 64
         whole = -(-part // 64) * 64
         return whole if whole <= room else t.unit(part, room)
 
@@ -479,7 +481,7 @@ class PartsToOne(Parts):
         for i, piece in self.making.mine():
             round_ = self._round[i]
             if round_ >= self.DEPTH:  # where this one goes
-                self.t.wait(self.final, self.speaker, round_ - self.DEPTH + 1)
+                self.t.wait(self.final, self.node_source, round_ - self.DEPTH + 1)
             self.making.make(i, piece, self._made(i, piece[0]))
 
     @cached_property
@@ -487,21 +489,21 @@ class PartsToOne(Parts):
         """The number of a piece that there is -> its round."""
         return {i: j for (_, j), i in self.made.items() if i is not None}
 
-    def _made(self, i: int, begin: int) -> Part:
+    def _made(self, i: int, begin: int) -> BlockRef:
         making = self.making
-        return Operand(BUFFER).on(making.maker(i), making.turn(i) % self.kept * self.width)
+        return Operand(STAGING).on(making.maker(i), making.turn(i) % self.kept * self.width)
 
-    def _landing(self, k: int, j: int) -> Part:
+    def _landing(self, k: int, j: int) -> BlockRef:
         return self._behind(j % self.DEPTH * (self.n + 1) + k)
 
-    def _result(self, k: int, j: int) -> Part:
+    def _result(self, k: int, j: int) -> BlockRef:
         if self.me in self.wanting:
             return super()._result(k, j)
         return self._behind(j % self.DEPTH * (self.n + 1) + self.n)
 
-    def _behind(self, slot: int) -> Part:
-        """A place of the speaker's BUFFER behind all that it makes."""
-        return Operand(BUFFER).on(self.speaker, (self.kept + slot) * self.width)
+    def _behind(self, slot: int) -> BlockRef:
+        """A place of the node source's staging buffer behind all that it makes."""
+        return Operand(STAGING).on(self.node_source, (self.kept + slot) * self.width)
 
     def _root(self, node: int) -> int:
         assert self.r.to is not None
@@ -520,8 +522,8 @@ class PartsToOne(Parts):
         self.t.need(*(ticket for (_, round_), ticket in self._results.items() if round_ == j))
 
     def _take(self) -> None:
-        if any(True for _ in self.making.mine()):  # nobody reads my BUFFER any more
-            self.t.wait(self.final, self.speaker, self._words)
+        if any(True for _ in self.making.mine()):  # nobody reads my staging buffer any more
+            self.t.wait(self.final, self.node_source, self._words)
 
 
 def to_one(t: Recorder, r: Reduction) -> None:
@@ -530,15 +532,15 @@ def to_one(t: Recorder, r: Reduction) -> None:
     That is a chain of nodes if these are few for so many pieces. Short results come from a
     few nodes all at once, those that make only a few pieces of a chain in parts, each joined
     by another node; so do those whose nodes have an order, which is not a chain's. A node's
-    threads fold its pieces into their BUFFERs; of a pipeline's, two of them ahead.
+    threads fold its pieces into their staging buffers; of a pipeline's, two of them ahead.
     """
-    if r.exact or PartsToOne.pays(t, r):
-        PartsToOne(t, r).record()
+    if r.exact or ReduceScatterGather.pays(t, r):
+        ReduceScatterGather(t, r).record()
     else:
-        WholeToOne(t, r).record()
+        PipelinedReduce(t, r).record()
 
 
-class WholeToOne:
+class PipelinedReduce:
     """Pieces on their way to one node: a pipeline or a star, the target's node at its top."""
 
     _DEPTH = 2  # pieces that may be under way on a link
@@ -549,19 +551,19 @@ class WholeToOne:
         n = self.n = t.tree.node_count
         self.home = t.tree.node_of(r.to)
         # a single piece would have one link after the other
-        half = max(r.nbytes // 2, t.tuning["chain"])
+        half = max(r.nbytes // 2, t.tuning["pipeline_min"])
 
         def unit(children: int) -> int:
-            """The size of pieces of which a speaker keeps so many, its own and its results."""
+            """The size of pieces of which a node source keeps so many, its own and its results."""
             places = self._DEPTH * (2 + children)
-            return t.unit(r.nbytes, min(half, t.tuning["buffer"] // places))
+            return t.unit(r.nbytes, min(half, t.tuning["staging_bytes"] // places))
 
         self.shape = tree_for(n, r.nbytes, unit(1), t.tuning)
         self.parent, self.children = self.shape((t.my_node - self.home) % n, n)
         width = self.width = unit(len(self.shape(0, n)[1]))  # 0 has the most
         self.pieces = r.pieces(0, r.each, width)
-        self.speaker = t.acting_root(t.my_node, r.to)
-        self.making = Making(t, r, self.pieces, self.speaker)
+        self.node_source = t.acting_root(t.my_node, r.to)
+        self.making = ReducePipeline(t, r, self.pieces, self.node_source)
         self.used = t.channel()
         # How often my node's makers are told that pieces are used, which wakes them: after each
         # turn of which somebody waits to make another one there, and at the end.
@@ -589,16 +591,16 @@ class WholeToOne:
         """On every thread."""
         t, making = self.t, self.making
         t.ready(NODE, NODE, node_only=True)
-        if t.me == self.speaker:
+        if t.me == self.node_source:
             with t.net():
                 self._link()
         mine = list(making.mine())
         for i, piece in mine:
             if (before := making.turn(i) - self._DEPTH) >= 0:  # where this one goes
-                t.wait(self.used, self.speaker, before + 1)
+                t.wait(self.used, self.node_source, before + 1)
             making.make(i, piece, self._made(i))
-        if mine:  # nobody reads my BUFFER any more; all words have been heard
-            t.wait(self.used, self.speaker, self.words)
+        if mine:  # nobody reads my staging buffer any more; all words have been heard
+            t.wait(self.used, self.node_source, self.words)
         t.done(NODE, NODE, node_only=True)
 
     def _tell(self, i: int) -> None:
@@ -609,21 +611,23 @@ class WholeToOne:
         elif making.turn(i + 1) > turn and turn + 1 < self.words:
             self.t.signal(self.used, making.makers, turn + 1)
 
-    def _made(self, i: int) -> Part:
+    def _made(self, i: int) -> BlockRef:
         """Where the i-th piece of my node's own is."""
         at = self.making.turn(i) % self._DEPTH * self.width
-        return Operand(BUFFER).on(self.making.maker(i), at)
+        return Operand(STAGING).on(self.making.maker(i), at)
 
-    def _slot(self, k: int, q: int) -> Part:
-        """The k-th pair of places of my BUFFER behind the one for pieces that I make."""
-        return Operand(BUFFER).on(self.t.me, (self._DEPTH * (1 + k) + q % self._DEPTH) * self.width)
+    def _slot(self, k: int, q: int) -> BlockRef:
+        """The k-th pair of places of my staging buffer behind the one for pieces that I make."""
+        return Operand(STAGING).on(
+            self.t.me, (self._DEPTH * (1 + k) + q % self._DEPTH) * self.width
+        )
 
     def _root(self, v: int) -> int:
         """Who speaks for the node at a place in the tree."""
         return self.t.acting_root((self.home + v) % self.n, self.to)
 
     def _link(self) -> None:
-        """A speaker's messages and joins."""
+        """A node source's messages and joins."""
         t, size = self.t, self.r.itemsize
         coming: dict[tuple[int, int], int] = {}
         sends: list[int] = []

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import ALL, DST, SRC, Recorder
-from ..plan.steps import BUFFER, Part, Ranks
-from .reduction import tree_of
+from ..plan.steps import STAGING, BlockRef, Ranks
+from .private_staging import LINE, cut
+from .reduce_spec import tree_of
 from .registry import algorithm
-from .staging import LINE, cut
 from .values_reduce_scatter import ByNodes, ReduceScatter, in_order
 from .values_reduce_scatter import push as push_blocks
 
@@ -28,7 +28,7 @@ def pull(t: Recorder, r: ReduceScatter) -> None:
     """
     t.ready(ALL, ALL)
     mine = t.me * r.nbytes
-    width = t.tuning["buffer"] // r.most(t) // LINE * LINE
+    width = t.tuning["staging_bytes"] // r.most(t) // LINE * LINE
     for offset, size in [(0, r.nbytes)] if t.one_node else cut(r.nbytes, width, r.itemsize):
         for group in r.groups(t):
             parts = _read(t, group, mine + offset, size)
@@ -36,12 +36,12 @@ def pull(t: Recorder, r: ReduceScatter) -> None:
     t.done(ALL, ALL)
 
 
-def _read(t: Recorder, group: Ranks, at: int, size: int) -> list[Part]:
+def _read(t: Recorder, group: Ranks, at: int, size: int) -> list[BlockRef]:
     """Return where the operands of a group are: at src on my node, or read one-sided."""
     parts = [SRC.on(i, at) for i in group]
     if t.one_node:
         return parts
-    row = Part(BUFFER, t.me, 0, 0, size)
+    row = BlockRef(STAGING, t.me, 0, 0, size)
     t.need(*t.get(row, SRC.across(group, at), size, group.count))
     return [part if t.on_my_node(i) else row.block(k) for k, (i, part) in enumerate(
         zip(group, parts, strict=True)
@@ -69,8 +69,8 @@ def multicore(t: Recorder, r: ReduceScatter) -> None:
             _SharedByNodes(t, r).record_all()
         else:
             push_blocks(t, r)
-    elif r.nbytes * t.size * t.size <= t.tuning["fuse"]:
-        with t.alone(0, anyone=True):
+    elif r.nbytes * t.size * t.size <= t.tuning["fused_max"]:
+        with t.single_mover(0, anyone=True):
             for i in range(t.size):
                 for group in r.groups(t):
                     parts = [SRC.on(k, i * r.nbytes) for k in group]
@@ -91,13 +91,13 @@ class _SharedByNodes(ByNodes):
         """Record all units, led or not."""
         t, nbytes = self.t, self.r.nbytes
         single = len(self.units) == 1
-        if not (single and t.lead(self._landing_blocks(t) * nbytes)):
+        if not (single and t.root_exchange(self._landing_blocks(t) * nbytes)):
             self.record()
         elif t.me == t.node_root:
             t.need(*self._post(0))
             t.need(*self._finish(0))
             at = self._sums(0, t.my_node)
-            for run in t.mates():
+            for run in t.node_ranks():
                 t.copy(DST.across(run), at._replace(offset_step=nbytes), nbytes, run.count)
                 at += run.count * nbytes
 
@@ -109,7 +109,7 @@ class _SharedByNodes(ByNodes):
         offset, size = self.units[u]
         at = self._sums(u, 0)
         for node in range(t.tree.node_count):
-            for run in t.mates(node):
+            for run in t.node_ranks(node):
                 step = run.step * r.nbytes
                 rows = [SRC.on(i, run.first * r.nbytes + offset) for i in mates]
                 leaves = [leaf._replace(step=step) for leaf in tree_of(rows)]

@@ -22,8 +22,8 @@ HOMES = {
     "prefix_reduce": "prefix_reduce suffix_reduce",
     "reduce": "reduce reduce_all reduce_mpi reduce_mpi_all",
     "scatter": "scatter scatter_in_place",
-    "transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x gather_all_v "
-                 "gather_all_x permute_v permute_x scatter_v scatter_x",
+    "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
+                       "gather_all_v gather_all_x permute_v permute_x scatter_v scatter_x",
     "values": "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
               "allav_scatter",
     "reduce_scatter": "reduce_scatter",

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks, filled
+from ..plan.patterns import chunks, filled
 from ..plan.recorder import ALL, NODE, Operand, Recorder
-from ..plan.steps import Blocks, Part, Ranks
+from ..plan.steps import BlockRef, Blocks, Ranks
 from .registry import algorithm
 
 
-def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> Part:
+def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> BlockRef:
     """The row of blocks that belong to `ranks` in the area of T blocks on thread `on`."""
     return area.row(on, ranks.first * nbytes, ranks.step * nbytes)
 
@@ -43,11 +43,11 @@ def push(
     """The root copies to its node's threads and sends one message to each other thread."""
     but = root if in_place else None
     if t.one_node:
-        with t.alone(root):
+        with t.single_mover(root):
             _hand_out(t, dst, src, root, nbytes, but)
         return
     t.ready(ALL, root, node_only=True)
-    for offset, size in chunks(nbytes, t.tuning["message"]):
+    for offset, size in chunks(nbytes, t.tuning["max_message"]):
         if t.me == root:
             t.send(Ranks(0, t.size), src.on(root, offset), size, peer_step=nbytes)
         elif not t.on_my_node(root):
@@ -61,7 +61,7 @@ def _hand_out(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
 ) -> None:
     """Copy my node's blocks to its threads, to all but one."""
-    for run in t.mates_but(but):
+    for run in t.node_ranks_but(but):
         t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
 
 
@@ -77,8 +77,8 @@ def multicore(
     """
     but = root if in_place else None
     if t.one_node:
-        if nbytes * t.size <= t.tuning["fuse"]:
-            with t.alone(root, anyone=True):
+        if nbytes * t.size <= t.tuning["fused_max"]:
+            with t.single_mover(root, anyone=True):
                 _hand_out(t, dst, src, root, nbytes, but)
         else:
             pull(t, dst, src, root, nbytes, in_place=in_place)
@@ -86,26 +86,26 @@ def multicore(
 
     home = t.on_my_node(root)
     message = t.message(nbytes)
-    if t.lead(nbytes * t.largest_node):
+    if t.root_exchange(nbytes * t.largest_node):
         if t.me == t.node_root:
             _lead(t, dst, src, root, nbytes, message, but)
         return
-    speaker = t.acting_root(t.my_node, root)
+    node_source = t.acting_root(t.my_node, root)
     if home:
         t.ready(root, NODE, node_only=True)
     else:
-        t.ready(NODE, speaker, node_only=True)
+        t.ready(NODE, node_source, node_only=True)
     if t.me == root:
         with t.net():
             _send_all(t, src, root, nbytes, message)
-    elif t.me == speaker:
+    elif t.me == node_source:
         _recv_all(t, dst, root, nbytes, message)
     if home:
         if t.me != but:
             t.copy(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
         t.done(NODE, root, node_only=True)
     else:
-        t.done(speaker, NODE, node_only=True)
+        t.done(node_source, NODE, node_only=True)
 
 
 def _lead(
@@ -154,7 +154,7 @@ def together(area: Operand, on: int, share: Share, nbytes: int) -> Blocks:
 
 def node_messages(t: Recorder, node: int, nbytes: int, message: int) -> Iterator[list[Share]]:
     """What is in the messages from or to a node: the order both ends keep."""
-    rows = [(run, run.count) for run in t.mates(node)]
+    rows = [(run, run.count) for run in t.node_ranks(node)]
     for shares in filled(rows, nbytes, message):
         yield [
             Share(run.cut(block, count), offset, size)

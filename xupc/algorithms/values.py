@@ -9,8 +9,8 @@
     exchange     0: A0 A1   1: B0 B1     to   A0 B0   A1 B1
     permute      0: A   1: B   2: C      to   C   A   B        to any order
 
-A :class:`~.staging.Move` says which of them it is; each algorithm below does them all.
-Where threads of a node may not reach into each other's private memory, and for short blocks,
+A :class:`~.private_staging.TransferSpec` says which of them it is; each algorithm below does them
+all. Where threads of a node may not reach into each other's private memory, and for short blocks,
 a block takes two copies inside a node; the second one of a unit goes on while the first one of
 the next does.
 """
@@ -21,16 +21,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import chunks
+from ..plan.patterns import chunks
 from ..plan.recorder import ALL, DST, SRC, Recorder
-from ..plan.steps import Part, Ranks
+from ..plan.steps import BlockRef, Ranks
 from . import values_across_nodes as nodes
 from .permute import Permutation, ends_of
+from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
-from .staging import LINE, Move, cut, deposits, places_of, reaches, units_of
 
 if TYPE_CHECKING:
-    from ..topology import Tree
+    from ..topology.tree import Tree
 
 __all__ = ["FLOWS", "move_of", "stage_blocks", "transforms"]
 
@@ -44,13 +44,13 @@ FLOWS: dict[str, tuple[bool, bool, bool, bool]] = {
 """All threads give, all take; a block for each target, a place for each source."""
 
 
-def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> Move:
+def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> TransferSpec:
     """The move of a collective; in place, dst is src too."""
     give, take, by_target, by_source = FLOWS[flow]
     src = DST if in_place else SRC
     shift = t.me * nbytes if in_place and by_source and not by_target else 0
     source, target = ALL if give else root, ALL if take else root
-    return Move(source, target, nbytes, by_target, by_source, DST, src, shift)
+    return TransferSpec(source, target, nbytes, by_target, by_source, DST, src, shift)
 
 
 def transforms(
@@ -74,12 +74,12 @@ def transforms(
         return one_node or flag != PUSH
     if not one_node and flag != PULL:
         return False
-    width = min(tuning["stage"], tuning["buffer"] // 2)
-    return flag == PUSH or tree.size * nbytes <= tuning["slot"] or tree.size * LINE <= width
+    width = min(tuning["staging_chunk"], tuning["staging_bytes"] // 2)
+    return flag == PUSH or tree.size * nbytes <= tuning["eager_max"] or tree.size * LINE <= width
 
 
 # --- PULL ----------------------------------------------------------------------------------
-def pull(t: Recorder, m: Move) -> None:
+def pull(t: Recorder, m: TransferSpec) -> None:
     """Givers copy their blocks into their scratch, takers copy them from there.
 
     Takers of other nodes read one-sided, straight into their private memory. Inside a node
@@ -114,7 +114,7 @@ def pull(t: Recorder, m: Move) -> None:
         t.barrier()
 
 
-def _reach(t: Recorder, m: Move) -> None:
+def _reach(t: Recorder, m: TransferSpec) -> None:
     """One copy: nobody gives before he has entered, or leaves before all have taken."""
     if m.gives(t.me):
         m.offer(t)
@@ -125,7 +125,9 @@ def _reach(t: Recorder, m: Move) -> None:
     t.after(m.target, m.source)
 
 
-def stage_blocks(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place: Part) -> None:
+def stage_blocks(
+    t: Recorder, m: TransferSpec, to: Ranks, offset: int, size: int, place: BlockRef
+) -> None:
     """My blocks for some threads, side by side, into a place; not my own one."""
     if not m.by_target:
         if m.ranks(t, m.target).without(t.me):
@@ -140,7 +142,7 @@ def stage_blocks(t: Recorder, m: Move, to: Ranks, offset: int, size: int, place:
 
 
 # --- PUSH ----------------------------------------------------------------------------------
-def push(t: Recorder, m: Move) -> None:
+def push(t: Recorder, m: TransferSpec) -> None:
     """Givers copy their blocks into the takers' scratch, takers copy them out.
 
     To other nodes they are sent, from private memory to private memory. Inside a node long
@@ -152,7 +154,7 @@ def push(t: Recorder, m: Move) -> None:
     if not t.one_node:
         of, to = m.ranks(t, m.source), m.ranks(t, m.target)
         with t.net():
-            for offset, size in chunks(m.nbytes, t.tuning["message"]):
+            for offset, size in chunks(m.nbytes, t.tuning["max_message"]):
                 if m.takes(t.me):
                     t.recv(of, m.to(t, of, offset)._replace(offset_step=0), size,
                            peer_step=m.nbytes if m.by_source else 0)  # fmt: skip
@@ -163,7 +165,7 @@ def push(t: Recorder, m: Move) -> None:
     places = places_of(t, m.nbytes * givers)
     mine = t.tree.local_index(t.me) if m.source == ALL else 0
     if not places.short:
-        t.meet()  # nobody writes to the scratch of one who may still be in an earlier call
+        t.node_barrier()  # nobody writes to the scratch of one who may still be in an earlier call
     for u, (offset, size) in enumerate(cut(m.nbytes, places.width // givers)):
         if m.gives(t.me):
             for _, run in m.near(t, m.target, but=t.me):
@@ -171,7 +173,7 @@ def push(t: Recorder, m: Move) -> None:
         if places.short:
             t.after(m.source, m.target, node_only=not t.one_node)
         else:
-            t.meet()
+            t.node_barrier()
         if m.takes(t.me):
             for at, run in m.near(t, m.source, but=t.me):
                 place = places.on(t.me, u, at * size if m.source == ALL else 0)
@@ -180,7 +182,7 @@ def push(t: Recorder, m: Move) -> None:
     m.own(t)
 
 
-def _deposit(t: Recorder, m: Move) -> None:
+def _deposit(t: Recorder, m: TransferSpec) -> None:
     """One copy: nobody is given anything before he has entered, or leaves before he has it all."""
     if m.takes(t.me):
         m.lend(t)
@@ -197,7 +199,7 @@ def _deposit(t: Recorder, m: Move) -> None:
 
 
 # --- MULTICORE -----------------------------------------------------------------------------
-def multicore(t: Recorder, m: Move) -> None:
+def multicore(t: Recorder, m: TransferSpec) -> None:
     """A block crosses once to each node that it goes to; inside the node it is pulled.
 
     Node roots speak for their nodes (the call's root for its own). Inside one node: PULL, but
@@ -218,7 +220,7 @@ def multicore(t: Recorder, m: Move) -> None:
         nodes.broadcast(t, m)
 
 
-def _share(t: Recorder, m: Move) -> None:
+def _share(t: Recorder, m: TransferSpec) -> None:
     """One copy; the beginnings of blocks are taken, the rest is brought, both at the same time.
 
     Cut so that all threads have as much to do: in a broadcast the root brings as much as each
@@ -241,7 +243,7 @@ def _share(t: Recorder, m: Move) -> None:
         m.reclaim(t, taken)
 
 
-def _of(flow: str, way: Callable[[Recorder, Move], None]) -> Callable[..., None]:
+def _of(flow: str, way: Callable[[Recorder, TransferSpec], None]) -> Callable[..., None]:
     def record(t: Recorder, root: int, nbytes: int, in_place: bool) -> None:
         way(t, move_of(t, flow, root, nbytes, in_place))
 
@@ -314,14 +316,14 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
         return
     if not t.one_node:
         with t.net():
-            for offset, size in chunks(nbytes, t.tuning["message"]):
+            for offset, size in chunks(nbytes, t.tuning["max_message"]):
                 if not t.on_my_node(of):
                     t.recv(of, DST.on(t.me, offset), size)
                 if not t.on_my_node(to):
                     t.send(to, src.on(t.me, offset), size)
     places = places_of(t, nbytes)
     if not places.short:
-        t.meet()
+        t.node_barrier()
     givers, takers = _others(t, [of], near=True), _others(t, [to], near=True)
     for u, (offset, size) in enumerate(chunks(nbytes, places.width)):
         for taker in takers:
@@ -329,7 +331,7 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
         if places.short:
             t.after_each(givers, takers)
         else:
-            t.meet()
+            t.node_barrier()
         for _ in givers:
             t.copy(DST.on(t.me, offset), places.on(t.me, u), size)
         if of == t.me and not in_place:

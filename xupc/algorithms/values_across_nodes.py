@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import chunks, pieces, rotate, tree_for
+from ..plan.patterns import chunks, pieces, rotate, tree_for
 from ..plan.recorder import Operand, Recorder, Who
-from ..plan.steps import BUFFER, SLOT, Blocks, Ranks
-from .staging import LINE, Move, Places, Unit, cut, places_of, units_of, within
+from ..plan.steps import OP_SCRATCH, STAGING, Blocks, Ranks
+from .private_staging import LINE, Places, TransferSpec, Unit, cut, places_of, units_of, within
 
 __all__ = ["Relay", "all_to_all", "broadcast", "from_root", "permute", "to_root"]
 
@@ -35,8 +35,8 @@ class Relay:
                                [1 ----------------------------------|
 
     A unit is put into its place while the one before is on the wire. A place for what is
-    staged is taken again four units later, one for what arrives `deep` units later; the BUFFER
-    is divided in proportion, but so that what is staged is no less than a small piece.
+    staged is taken again four units later, one for what arrives `deep` units later; the staging
+    buffer is divided in proportion, but so that what is staged is no less than a small piece.
     A single unit that all wait for is led: it travels with a barrier of node roots.
 
     Parameters
@@ -44,9 +44,9 @@ class Relay:
     out, landing
         Bytes that a thread stages in a unit, and that arrive at a node root. If they are too
         many, the caller cuts its units to what `out` and `landing` of this object are then;
-        if what is staged fits a SLOT, there is one unit.
+        if what is staged fits a op_scratch, there is one unit.
     crossing
-        What a node would send and get in all, for `Recorder.lead`; None: not to be led.
+        What a node would send and get in all, for `Recorder.root_exchange`; None: not to be led.
     deep
         Units that a node root has under way: 2, or 3 if it sends each twice (see `run`).
     """
@@ -57,23 +57,23 @@ class Relay:
         self.t = t
         self.crossing = crossing
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
-        slot, buffer = t.tuning["slot"], t.tuning["buffer"]
+        slot, buffer = t.tuning["eager_max"], t.tuning["staging_bytes"]
         depth = 4
         least = min(out, _PIECE, buffer // (2 * depth) // LINE * LINE)
         staged = max(least, out * buffer // (depth * out + deep * landing) // LINE * LINE)
         arriving = min(landing, (buffer - depth * staged) // deep // LINE * LINE)
-        self.out = Places(SLOT, out)
-        self.landing = Places(BUFFER, arriving, deep, depth * staged)
+        self.out = Places(OP_SCRATCH, out)
+        self.landing = Places(STAGING, arriving, deep, depth * staged)
         if out > slot or landing > arriving:
-            self.out = Places(BUFFER, staged, depth)
+            self.out = Places(STAGING, staged, depth)
         elif out + landing <= slot:
-            self.landing = Places(SLOT, landing, 1, out)
+            self.landing = Places(OP_SCRATCH, landing, 1, out)
         self._deep = deep
 
     @staticmethod
     def fits(t: Recorder, landing: int, deep: int = 2) -> bool:
         """Whether so many bytes may arrive in a unit, however much is staged."""
-        return landing <= t.tuning["buffer"] // (2 * deep)
+        return landing <= t.tuning["staging_bytes"] // (2 * deep)
 
     def run(
         self,
@@ -104,12 +104,12 @@ class Relay:
                 t.need(*finish(0))
             t.barrier()
             take(0)
-            self._leave(only, t.mates())
+            self._leave(only, t.node_ranks())
             return
         given, landed = t.channel(), t.channel()
-        woken, others = list(t.mates()), list[Ranks]()
+        woken, others = list(t.node_ranks()), list[Ranks]()
         if isinstance(only, int):
-            woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.mates_but(only)
+            woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.node_ranks_but(only)
         taker = any(t.me in run for run in woken)
         sent = t.channel() if others else -1
         ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
@@ -125,7 +125,7 @@ class Relay:
             if t.me == t.node_root:
                 with t.net():
                     if u < units:
-                        t.wait(given, t.mates(), u + 1)
+                        t.wait(given, t.node_ranks(), u + 1)
                         posted[u] = post(u)
                     if 0 < u <= units:
                         t.need(*posted.pop(u - 1))
@@ -147,15 +147,15 @@ class Relay:
                 t.wait(sent, t.node_root, max(0, units - ahead) + 1)
 
     def _led(self) -> bool:
-        return self.crossing is not None and self.t.lead(self.crossing, meets=True)
+        return self.crossing is not None and self.t.root_exchange(self.crossing, meets=True)
 
     def _leave(self, only: Who | None, woken: Sequence[Ranks]) -> None:
-        """Wait until those `woken` read no BUFFER of mine any more."""
+        """Wait until those `woken` read no staging buffer of mine any more."""
         t = self.t
         if self.landing.short:
             return
         if only is None and not self.out.short:
-            t.meet()
+            t.node_barrier()
             return
         taken = t.channel()
         if t.me == t.node_root:
@@ -165,7 +165,7 @@ class Relay:
 
 
 # --- gather_all and exchange ------------------------------------------------------------------
-def all_to_all(t: Recorder, m: Move) -> None:
+def all_to_all(t: Recorder, m: TransferSpec) -> None:
     """In round k a node root sends what its threads have for the node k places on.
 
     Some rounds in a unit while blocks are short, a part of the blocks of one round when they
@@ -180,14 +180,14 @@ def all_to_all(t: Recorder, m: Move) -> None:
 class _Rounds:
     """The units of `all_to_all`: some rounds, and a part of the blocks that go in each."""
 
-    def __init__(self, t: Recorder, m: Move) -> None:
+    def __init__(self, t: Recorder, m: TransferSpec) -> None:
         self.t, self.m = t, m
         n, most = t.tree.node_count, t.largest_node
         each = most if m.by_target else 1  # blocks that a thread has for a node
         block = each * m.nbytes
         out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
         self.relay = Relay(t, out, landing, m.nbytes * t.size * most)
-        self.message = t.message(block, "ring")
+        self.message = t.message(block, "alltoall_chunk")
         rounds, width = self._cut(block)
         whole = rounds > 1 and m.by_target
         parts = [(0, each, 0, m.nbytes)] if whole else units_of(each, m.nbytes, width)
@@ -270,13 +270,13 @@ class _Rounds:
         place = t.tree.local_index(t.me) - first if m.by_target else 0
         if not 0 <= place < mine:
             return
-        for run in t.mates() if not rounds[0] else ():
+        for run in t.node_ranks() if not rounds[0] else ():
             row = self.relay.out.across(run, u, place * size)
             t.copy(m.to(t, run, offset), row, size, run.count)
         rows = _Rows(mine * size)  # where they lie, and whose they are
         for i, k in enumerate(range(rounds[-1], max(rounds[0], 1) - 1, -1)):
             at = i * t.largest_node * blocks * size + place * size
-            rows.add(at, t.mates((t.my_node - k) % t.tree.node_count))
+            rows.add(at, t.node_ranks((t.my_node - k) % t.tree.node_count))
         for at, run in rows:
             row = self.relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
             t.copy(m.to(t, run, offset), row, size, run.count)
@@ -364,7 +364,7 @@ def permute(t: Recorder, perm: NDArray[Any], dst: Operand, src: Operand, nbytes:
 
 
 # --- from and to one thread --------------------------------------------------------------------
-def from_root(t: Recorder, m: Move) -> None:
+def from_root(t: Recorder, m: TransferSpec) -> None:
     """scatter: the root sends each node root what its threads get, out of its own src.
 
     A node root (at home the root) hands it out; it tells its threads of each unit and
@@ -372,7 +372,7 @@ def from_root(t: Recorder, m: Move) -> None:
     """
     assert isinstance(m.source, int)
     root, home = m.source, t.tree.node_of(m.source)
-    speaker = t.acting_root(t.my_node, root)
+    node_source = t.acting_root(t.my_node, root)
     places = places_of(t, t.largest_node * m.nbytes)
     units = units_of(t.largest_node, m.nbytes, places.width)
     there, used = t.channel(), t.channel()
@@ -380,9 +380,9 @@ def from_root(t: Recorder, m: Move) -> None:
     def handed(u: int) -> None:
         """Unit u's place is free again."""
         if u >= 0 and not places.short:
-            t.wait(used, t.mates(), u + 1)
+            t.wait(used, t.node_ranks(), u + 1)
 
-    if t.me == speaker:
+    if t.me == node_source:
         with t.net():
             for u, unit in enumerate(units):
                 handed(u - places.depth)
@@ -402,67 +402,69 @@ def from_root(t: Recorder, m: Move) -> None:
                     if size:
                         tickets.append(t.recv(root, places.on(t.me, u), size))
                 t.need(*tickets)
-                t.signal(there, t.mates(), u + 1)
+                t.signal(there, t.node_ranks(), u + 1)
     for u, (first, count, offset, size) in enumerate(units):
-        t.wait(there, speaker, u + 1)
+        t.wait(there, node_source, u + 1)
         at = t.tree.local_index(t.me) - first
         if 0 <= at < count:
-            t.copy(m.dst.on(t.me, offset), places.on(speaker, u, at * size), size)
+            t.copy(m.dst.on(t.me, offset), places.on(node_source, u, at * size), size)
         if not places.short:
-            t.signal(used, (Ranks(speaker),), u + 1)
-    if t.me == speaker:
+            t.signal(used, (Ranks(node_source),), u + 1)
+    if t.me == node_source:
         with t.net():
             for u in range(max(0, len(units) - places.depth), len(units)):
                 handed(u)
 
 
-def to_root(t: Recorder, m: Move) -> None:
+def to_root(t: Recorder, m: TransferSpec) -> None:
     """gather: each node root sends its threads' blocks straight into the root's dst."""
     assert isinstance(m.target, int)
     root = m.target
-    speaker = t.acting_root(t.my_node, root)
+    node_source = t.acting_root(t.my_node, root)
     places = places_of(t, m.nbytes)
     units = cut(m.nbytes, places.width)
     given, used = t.channel(), t.channel()
     sends: list[int] = []
-    if t.me == speaker:
+    if t.me == node_source:
         with t.net():
             for u, (offset, size) in enumerate(units):
                 for node in range(t.tree.node_count) if t.me == root else ():
                     if node != t.my_node:
                         t.recv_blocks(t.tree.node_root(node), m.blocks_from(t, node, offset, size))
-                t.wait(given, t.mates(), u + 1)
+                t.wait(given, t.node_ranks(), u + 1)
                 if t.me == root:
-                    for run in t.mates():
+                    for run in t.node_ranks():
                         t.copy(m.to(t, run, offset), places.across(run, u), size, run.count)
                 else:
-                    rows = [Blocks(places.across(run, u), size, run.count) for run in t.mates()]
+                    rows = [
+                        Blocks(places.across(run, u), size, run.count) for run in t.node_ranks()
+                    ]
                     sends.append(t.send_blocks(root, rows))
                     t.need(sends[-1])
                 if not places.short:
-                    t.signal(used, t.mates(), u + 1)
+                    t.signal(used, t.node_ranks(), u + 1)
     for u, (offset, size) in enumerate(units):
         if u >= places.depth:
-            t.wait(used, speaker, u + 1 - places.depth)
+            t.wait(used, node_source, u + 1 - places.depth)
         t.copy(places.on(t.me, u), m.of(t, Ranks(t.me), offset), size)
-        t.signal(given, (Ranks(speaker),), u + 1)
+        t.signal(given, (Ranks(node_source),), u + 1)
     for u in range(max(0, len(units) - places.depth), len(units)) if not places.short else ():
-        t.wait(used, speaker, u + 1)
+        t.wait(used, node_source, u + 1)
 
 
 # --- broadcast ---------------------------------------------------------------------------------
-def broadcast(t: Recorder, m: Move) -> None:
+def broadcast(t: Recorder, m: TransferSpec) -> None:
     """Down a `pipeline` of nodes, mostly a chain; short: a star or a binomial tree.
 
     ::
 
         root's node   c0 c1 c2 c3 ->
-        next node        c0 c1 c2 ->          its threads copy out of its node root's BUFFER
+        next node        c0 c1 c2 ->          its threads copy out of its node root's staging buffer
 
     A node's threads are told of some chunks at once, and say when they have them.
     """
     downward = _Downward(t, m)
-    if t.me == downward.speaker:
+    if t.me == downward.node_source:
         downward.pass_on()
     else:
         downward.listen()
@@ -471,21 +473,21 @@ def broadcast(t: Recorder, m: Move) -> None:
 class _Downward:
     """The chunks of `broadcast`: on each node one speaks, the root at home, the others listen."""
 
-    def __init__(self, t: Recorder, m: Move) -> None:
+    def __init__(self, t: Recorder, m: TransferSpec) -> None:
         assert isinstance(m.source, int)
         self.t, self.m, self.root = t, m, m.source
-        self.speaker = t.acting_root(t.my_node, self.root)
-        self.listeners = tuple(t.mates_but(self.speaker))
-        slot, buffer = t.tuning["slot"], t.tuning["buffer"]
+        self.node_source = t.acting_root(t.my_node, self.root)
+        self.listeners = tuple(t.node_ranks_but(self.node_source))
+        slot, buffer = t.tuning["eager_max"], t.tuning["staging_bytes"]
         self.chunk = min(t.tuning["chunk"], buffer // 4 // LINE * LINE)
-        self.places = Places(SLOT, slot)
+        self.places = Places(OP_SCRATCH, slot)
         if m.nbytes > slot:
-            self.places = Places(BUFFER, self.chunk, buffer // self.chunk // 2 * 2)
+            self.places = Places(STAGING, self.chunk, buffer // self.chunk // 2 * 2)
         self.half = half = max(1, self.places.depth // 2)
         # so many chunks are told of at once: half of the places, or what is enough to be worth it
-        told = t.told(self.chunk)
+        interval = t.notify_interval(self.chunk)
         self.word = max(
-            d for d in range(1, half + 1) if half % d == 0 and d * self.chunk <= told
+            d for d in range(1, half + 1) if half % d == 0 and d * self.chunk <= interval
         )
         self.ring = self.places.depth // self.word  # words that there is room for
         self.units = chunks(m.nbytes, self.places.width)
@@ -493,7 +495,7 @@ class _Downward:
         self.there, self.used = t.channel(), t.channel()
 
     def pass_on(self) -> None:
-        """A speaker's part: from the one before to those behind, and to the node's others."""
+        """A node source's part: from the one before to those behind, and to the node's others."""
         t, m, places, units = self.t, self.m, self.places, self.units
         parent, children = self._neighbours()
         with t.net():
@@ -531,16 +533,16 @@ class _Downward:
                     self._heard(w)
 
     def listen(self) -> None:
-        """The others' part: word by word out of the speaker's places."""
+        """The others' part: word by word out of the node source's places."""
         t, places = self.t, self.places
         for w in range(self.words):
-            t.wait(self.there, self.speaker, w + 1)
+            t.wait(self.there, self.node_source, w + 1)
             some = self.units[w * self.word : (w + 1) * self.word]
             begin, end = some[0][0], sum(some[-1])
-            place = places.on(self.speaker, w * self.word)
+            place = places.on(self.node_source, w * self.word)
             t.copy(self.m.dst.on(t.me, begin), place, end - begin)
             if not places.short:
-                t.signal(self.used, (Ranks(self.speaker),), w + 1)
+                t.signal(self.used, (Ranks(self.node_source),), w + 1)
 
     def _heard(self, word: int) -> None:
         """All listeners have that word."""
@@ -548,7 +550,7 @@ class _Downward:
             self.t.wait(self.used, self.listeners, word + 1)
 
     def _neighbours(self) -> tuple[int | None, list[int]]:
-        """The speaker before mine, if there is one, and those behind it."""
+        """The node source before mine, if there is one, and those behind it."""
         t, nodes, home = self.t, self.t.tree.node_count, self.t.tree.node_of(self.root)
         shape = tree_for(nodes, self.m.nbytes, self.chunk, t.tuning)
         parent, children = shape(rotate(t.my_node, home, nodes), nodes)

@@ -20,22 +20,22 @@ from itertools import pairwise
 from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..patterns import binomial
+from ..plan.patterns import binomial
 from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import SLOT, Leaf, Part, Ranks
+from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import values_reduce_across_nodes as nodes
-from .reduction import tree_of
+from .private_staging import LINE, cut, places_of, reaches
+from .reduce_spec import tree_of
 from .registry import algorithm
-from .staging import LINE, cut, places_of, reaches
-from .sweeps import DEPTH, Edge, Up
+from .tree_pipeline import DEPTH, Edge, FanIn
 from .values_reduce_across_nodes import fold_in_line
 
-__all__ = ["Joining"]
+__all__ = ["ReduceSpec"]
 
 
 
 @dataclass(frozen=True)
-class Joining:
+class ReduceSpec:
     """What is to be joined.
 
     Attributes
@@ -71,16 +71,16 @@ class Joining:
         nothing to do meanwhile, and had better bring them.
         """
         both = self.to is None
-        few = t.size == 2 if both else t.size < t.tuning["folders"]
+        few = t.size == 2 if both else t.size < t.tuning["parallel_fold_threads"]
         return (
-            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["reach_fold"]
+            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["direct_reduce_max"]
             and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
         )  # fmt: skip
 
     @staticmethod
     def room(t: Recorder) -> int:
-        """In each thread's BUFFER for what is taken of each other one at a time."""
-        return max(LINE, t.tuning["buffer"] // max(4, t.size) // LINE * LINE)
+        """In each thread's staging buffer for what is taken of each other one at a time."""
+        return max(LINE, t.tuning["staging_bytes"] // max(4, t.size) // LINE * LINE)
 
     @property
     def src(self) -> Operand:
@@ -102,19 +102,19 @@ class Joining:
 
 
 # --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------
-def _tree(t: Recorder, r: Joining, *, push: bool) -> None:
+def _tree(t: Recorder, r: ReduceSpec, *, push: bool) -> None:
     """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
     places = DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * DEPTH
-    width = min(t.unit(r.nbytes, r.nbytes), t.tuning["buffer"] // places // LINE * LINE)
+    width = min(t.unit(r.nbytes, r.nbytes), t.tuning["staging_bytes"] // places // LINE * LINE)
     width = max(t.line, width)
     units = r.units(width)
-    up = Up(t, 0, [t.size] * len(units), r.to, width, push=push)
+    up = FanIn(t, 0, [t.size] * len(units), r.to, width, push=push)
     down = _Down(t, len(units), width, push=push) if r.to is None else None
     ahead = DEPTH if down is not None else 0
     for j in range(len(units) + ahead):
         if j < len(units):
             offset, size = units[j]
-            own = [Leaf(r.src.on(t.me, offset))]
+            own = [FoldOperand(r.src.on(t.me, offset))]
             leaves = up.values(j, own, size // r.itemsize, size)
             if t.me == up.owner:
                 t.fold(r.dst.on(t.me, offset), leaves, size // r.itemsize)
@@ -134,7 +134,7 @@ class _Down:
         self.t = t
         there, room = t.channel(), t.channel()
         parent, children = binomial(t.me, t.size)
-        staged = t.tuning["buffer"] // LINE * LINE - 2 * DEPTH * width
+        staged = t.tuning["staging_bytes"] // LINE * LINE - 2 * DEPTH * width
         landing = staged + DEPTH * width
 
         def edge(giver: int, taker: int) -> Edge:
@@ -145,7 +145,7 @@ class _Down:
         if self.above is not None:
             self.above.begin()
 
-    def piece(self, j: int, mine: Part, nbytes: int) -> None:
+    def piece(self, j: int, mine: BlockRef, nbytes: int) -> None:
         """The j-th piece of the result: at the top it is there, elsewhere it comes."""
         t = self.t
         if self.above is not None:
@@ -158,30 +158,30 @@ class _Down:
             edge.give(j, nbytes)
 
     def end(self) -> None:
-        """After the last piece: nobody will read my BUFFER any more."""
+        """After the last piece: nobody will read my staging buffer any more."""
         for edge in self.below:
             edge.end()
 
 
-def pull(t: Recorder, r: Joining) -> None:
+def pull(t: Recorder, r: ReduceSpec) -> None:
     """Each thread of a binomial tree reads its children's values, and then its parent's result."""
     _tree(t, r, push=False)
 
 
-def push(t: Recorder, r: Joining) -> None:
+def push(t: Recorder, r: ReduceSpec) -> None:
     """Each thread of a binomial tree writes its value to its parent, the result to its children."""
     _tree(t, r, push=True)
 
 
 # --- PULL and PUSH: prefix and suffix ------------------------------------------------------------
-def _chain_width(t: Recorder, r: Joining) -> int:
+def _chain_width(t: Recorder, r: ReduceSpec) -> int:
     unit = t.unit(r.nbytes, r.nbytes)
     if t.one_node:  # few threads: longer ones, of which the chain is soon full
         unit = max(unit, r.nbytes // (4 * t.size))
-    return max(t.line, min(unit, t.tuning["buffer"] // 4) // LINE * LINE)
+    return max(t.line, min(unit, t.tuning["staging_bytes"] // 4) // LINE * LINE)
 
 
-def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
+def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
     """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
     way = -1 if reverse else 1
     before, behind = t.me - way, t.me + way
@@ -215,7 +215,7 @@ def _chain(t: Recorder, r: Joining, reverse: bool, *, push: bool) -> None:
 
 
 # --- MULTICORE -----------------------------------------------------------------------------------
-def multicore(t: Recorder, r: Joining) -> None:
+def multicore(t: Recorder, r: ReduceSpec) -> None:
     """Inside a node threads share the work by load and store; node roots speak for it.
 
     One node: short values are brought to scratch by all, and folded by those who want the result.
@@ -230,7 +230,7 @@ def multicore(t: Recorder, r: Joining) -> None:
         _reach(t, r)
         return
     places = places_of(t, r.nbytes)
-    few = t.size < t.tuning["folders"]
+    few = t.size < t.tuning["parallel_fold_threads"]
     share = not places.short and not (few and (r.to is None or r.nbytes >= 4 * places.width))
     for u, (offset, size) in enumerate(r.units(places.width)):
         parts = [places.on(i, u) for i in range(t.size)]
@@ -242,7 +242,7 @@ def multicore(t: Recorder, r: Joining) -> None:
         t.barrier()
 
 
-def _reach(t: Recorder, r: Joining, *, keeps: bool = False) -> None:
+def _reach(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
     In pieces that stay in its cache. Of two both have a piece before its result may lie on it.
@@ -270,9 +270,9 @@ def _reach(t: Recorder, r: Joining, *, keeps: bool = False) -> None:
         t.after(to, ALL)
 
 
-def _bring(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
+def _bring(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size: int) -> None:
     """All bring their values, and who wants the result folds them."""
-    me, short = t.me, parts[0].operand == SLOT
+    me, short = t.me, parts[0].operand == OP_SCRATCH
     if t.size > 1 and me != r.to:
         t.copy(parts[me], r.src.on(me, offset), size)
     if short and r.to is not None:
@@ -284,7 +284,7 @@ def _bring(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
         t.fold(r.dst.on(me, offset), tree_of(parts), size // r.itemsize)
 
 
-def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -> None:
+def _share(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size: int) -> None:
     """Each thread folds a slice of all values, which the others bring; who wants it takes all."""
     me, n = t.me, size // r.itemsize
     grain = max(1, LINE // r.itemsize)
@@ -309,7 +309,7 @@ def _share(t: Recorder, r: Joining, parts: list[Part], offset: int, size: int) -
                 t.copy(r.dst.on(me, offset + first), parts[i] + first, last - first)
 
 
-def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
+def multicore_running(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     """All values to where they are needed; node after node; or thread after thread, as PUSH.
 
     Of a long one each edge between neighbours carries n bytes, and so does a link between
@@ -323,7 +323,7 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     if not places.short:
         if t.size == 2 and reaches(t.tree, t.tuning, r.nbytes):
             last = int(not reverse)
-            if r.nbytes <= t.tuning["reach_fold"]:
+            if r.nbytes <= t.tuning["direct_reduce_max"]:
                 _reach(t, replace(r, to=last), keeps=True)
             else:
                 _pair(t, r, last)
@@ -338,7 +338,7 @@ def multicore_running(t: Recorder, r: Joining, reverse: bool) -> None:
     fold_in_line(t, r.dst.on(t.me), parts, r.nelems, reverse)
 
 
-def _pair(t: Recorder, r: Joining, last: int) -> None:
+def _pair(t: Recorder, r: ReduceSpec, last: int) -> None:
     """A chain of two: half of each unit is brought, the other half taken where it lies.
 
     So both have as much to do, since the first copies all of its values to its dst.
@@ -368,7 +368,9 @@ def _pair(t: Recorder, r: Joining, last: int) -> None:
     t.after(last, first)  # until all is taken
 
 
-def _fold_pair(t: Recorder, r: Joining, dst: Part, mine: Part, other: Part, size: int) -> None:
+def _fold_pair(
+    t: Recorder, r: ReduceSpec, dst: BlockRef, mine: BlockRef, other: BlockRef, size: int
+) -> None:
     if not size:
         return
     parts = [mine, mine]
@@ -377,15 +379,15 @@ def _fold_pair(t: Recorder, r: Joining, dst: Part, mine: Part, other: Part, size
 
 
 def _running(name: str, reverse: bool) -> None:
-    def pull_running(t: Recorder, r: Joining) -> None:
+    def pull_running(t: Recorder, r: ReduceSpec) -> None:
         """Each thread reads its neighbour's results."""
         _chain(t, r, reverse, push=False)
 
-    def push_running(t: Recorder, r: Joining) -> None:
+    def push_running(t: Recorder, r: ReduceSpec) -> None:
         """Each thread writes its results to its neighbour."""
         _chain(t, r, reverse, push=True)
 
-    def multicore_(t: Recorder, r: Joining) -> None:
+    def multicore_(t: Recorder, r: ReduceSpec) -> None:
         """All values to all; longer, across nodes: a chain of them; long: a chain of threads."""
         multicore_running(t, r, reverse)
 

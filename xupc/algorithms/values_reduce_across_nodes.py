@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..patterns import chain
+from ..plan.patterns import chain
 from ..plan.recorder import ALL, Recorder
-from ..plan.steps import FOLD_DEPTH, Blocks, Leaf, Part
+from ..plan.steps import FOLD_DEPTH, BlockRef, Blocks, FoldOperand
+from .private_staging import LINE
 from .reduce_across_nodes import in_parts, join_in_order, parts_pay
-from .reduction import tree_of
-from .staging import LINE
+from .reduce_spec import tree_of
 from .values_across_nodes import Relay
 
 if TYPE_CHECKING:
-    from .values_reduce import Joining
+    from .values_reduce import ReduceSpec
 
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
@@ -27,18 +27,18 @@ _MOST = FOLD_DEPTH - 2  # values that a fold keeps before it joins them
 _DEEP = 3  # units under way where results follow values on the same links
 
 
-def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -> None:
+def reduce(t: Recorder, r: ReduceSpec, tree: Callable[[Recorder, ReduceSpec], None]) -> None:
     """Node by node, or of all threads in their order, or (many nodes) up a tree of threads."""
-    few = t.tree.node_count <= t.tuning["flat"]
+    few = t.tree.node_count <= t.tuning["few_nodes_max"]
     free = not (r.exact or r.ordered)
-    unit = min(r.nbytes, t.tuning["buffer"] // 10)
+    unit = min(r.nbytes, t.tuning["staging_bytes"] // 10)
     pays = few or (free and r.to is None and parts_pay(t, unit))
     if pays and _nodes_fit(t, r) and (free or _in_order(t)):
         by_nodes(t, r)
     elif few and _table_fits(t):
         homes = range(t.tree.node_count) if r.to is None else [t.tree.node_of(r.to)]
 
-        def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
+        def take(offset: int, size: int, at: Callable[[int], BlockRef]) -> None:
             if r.wanted(t.me):
                 parts = [at(i) for i in range(t.size)]
                 t.fold(r.dst.on(t.me, offset), tree_of(parts), size // r.itemsize)
@@ -48,13 +48,13 @@ def reduce(t: Recorder, r: Joining, tree: Callable[[Recorder, Joining], None]) -
         tree(t, r)
 
 
-def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) -> None:
+def running(t: Recorder, r: ReduceSpec, reverse: bool, long: Callable[[], None]) -> None:
     """prefix and suffix: all values to all nodes if few and short; by nodes; or `long`."""
     nodes = t.tree.node_count
-    few = nodes <= t.tuning["flat"]
-    if not (few and _table_fits(t) and r.nbytes * t.size <= t.tuning["chain"]):
-        units = -(-r.nbytes // t.tuning["chain"])
-        if not _neighbours(t) or (few and r.nbytes * t.largest_node > t.tuning["wake"]):
+    few = nodes <= t.tuning["few_nodes_max"]
+    if not (few and _table_fits(t) and r.nbytes * t.size <= t.tuning["pipeline_min"]):
+        units = -(-r.nbytes // t.tuning["pipeline_min"])
+        if not _neighbours(t) or (few and r.nbytes * t.largest_node > t.tuning["fold_wakeup_min"]):
             long()
         elif few or r.exact or units * (nodes - 1).bit_length() >= units + nodes - 2:
             node_after_node(t, r, reverse)
@@ -62,7 +62,7 @@ def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) ->
             doubling(t, r, reverse)
         return
 
-    def take(offset: int, size: int, at: Callable[[int], Part]) -> None:
+    def take(offset: int, size: int, at: Callable[[int], BlockRef]) -> None:
         needed = range(t.me, t.size) if reverse else range(t.me + 1)
         parts = [at(i) for i in needed]
         fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
@@ -70,18 +70,20 @@ def running(t: Recorder, r: Joining, reverse: bool, long: Callable[[], None]) ->
     table(t, r, set(range(t.tree.node_count)), take)
 
 
-def fold_in_line(t: Recorder, dst: Part, parts: list[Part], nelems: int, reverse: bool) -> None:
+def fold_in_line(
+    t: Recorder, dst: BlockRef, parts: list[BlockRef], nelems: int, reverse: bool
+) -> None:
     """Values joined one after the other, from the first on, or from the last.
 
     From the last on, so many at a time as a fold can keep: ``a (b (c d))``.
     """
     if not reverse:
-        leaves = [Leaf(part, joins=int(i > 0)) for i, part in enumerate(parts)]
+        leaves = [FoldOperand(part, joins=int(i > 0)) for i, part in enumerate(parts)]
         t.fold(dst, leaves, nelems)
         return
     while parts:
         rest, some = parts[:-_MOST], parts[-_MOST:]
-        leaves = [Leaf(part) for part in some]
+        leaves = [FoldOperand(part) for part in some]
         leaves[-1] = leaves[-1]._replace(joins=len(some) - 1)
         t.fold(dst, leaves, nelems)
         parts = [*rest, dst] if rest else []
@@ -108,21 +110,21 @@ def _table_fits(t: Recorder) -> bool:
     return Relay.fits(t, t.size * t.line)
 
 
-def _nodes_fit(t: Recorder, r: Joining) -> bool:
+def _nodes_fit(t: Recorder, r: ReduceSpec) -> bool:
     """Whether what `ByNodes` puts there does, in units of a line at least."""
     most = max((1 + t.tree.node_count) * t.line, 2 * (t.line + _spare(t, r)))
     return Relay.fits(t, most, _DEEP)
 
 
-def _spare(t: Recorder, r: Joining) -> int:
+def _spare(t: Recorder, r: ReduceSpec) -> int:
     """Bytes that the parts of a unit for each node may have besides, whole lines: one element."""
     return -(-t.tree.node_count * r.itemsize // LINE) * LINE
 
 
 # --- all threads' values ------------------------------------------------------------------------
 def table(
-    t: Recorder, r: Joining, homes: set[int],
-    take: Callable[[int, int, Callable[[int], Part]], None],
+    t: Recorder, r: ReduceSpec, homes: set[int],
+    take: Callable[[int, int, Callable[[int], BlockRef]], None],
 ) -> None:
     """Node roots tell those of `homes` each thread's values; there `take` finds them.
 
@@ -149,14 +151,14 @@ def table(
                 nbytes = len(members[node]) * size
                 tickets.append(t.recv(t.tree.node_root(node), place, nbytes, bounded=False))
         for node in sorted(homes - {t.my_node}):
-            rows = [Blocks(relay.out.across(run, u), size, run.count) for run in t.mates()]
+            rows = [Blocks(relay.out.across(run, u), size, run.count) for run in t.node_ranks()]
             tickets.append(t.send_blocks(t.tree.node_root(node), rows))
         return tickets
 
     def out(u: int) -> None:
         offset, size = units[u]
 
-        def at(thread: int) -> Part:
+        def at(thread: int) -> BlockRef:
             if t.on_my_node(thread):
                 return relay.out.on(thread, u)
             node = t.tree.node_of(thread)
@@ -169,15 +171,15 @@ def table(
 
 
 # --- prefix and suffix, node after node ----------------------------------------------------------
-def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
+def node_after_node(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     """Down a chain of nodes, in chunks; inside of a node all threads join at once.
 
     Each joins what came from the node before with what its mates up to itself have staged.
     Values are joined in the order of a chain of threads, in which each wakes the next one.
     """
-    line = Line(t, r, reverse, 2, max(t.line, t.tuning["chain"]))
+    line = Line(t, r, reverse, 2, max(t.line, t.tuning["pipeline_min"]))
 
-    def before(u: int) -> list[Part]:
+    def before(u: int) -> list[BlockRef]:
         return [line.place(u, 0)] if line.here else []
 
     def post(u: int) -> list[int]:
@@ -194,7 +196,7 @@ def node_after_node(t: Recorder, r: Joining, reverse: bool) -> None:
     line.run(before, post, pass_on)
 
 
-def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
+def doubling(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     """prefix and suffix: what the 2^k nodes up to one have goes to the one 2^k further on.
 
     So n bytes leave a node in each of the log2 N rounds k = 0, 1, ..., while a chain of N nodes
@@ -205,10 +207,10 @@ def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
     line = Line(t, r, reverse, 2 * len(rounds), r.nbytes)
     here, nodes = line.here, line.nodes
 
-    def arrived(u: int, k: int) -> Part:
+    def arrived(u: int, k: int) -> BlockRef:
         return line.place(u, k)
 
-    def joined(u: int, k: int) -> Part:
+    def joined(u: int, k: int) -> BlockRef:
         return line.place(u, len(rounds) + k)
 
     def trade(u: int) -> list[int]:
@@ -228,7 +230,7 @@ def doubling(t: Recorder, r: Joining, reverse: bool) -> None:
                 mine = joined(u, k + 1)
         return []
 
-    def before(u: int) -> list[Part]:
+    def before(u: int) -> list[BlockRef]:
         return [arrived(u, k) for k in reversed(rounds) if here - 2**k >= 0]
 
     line.run(before, lambda u: [], trade)
@@ -245,7 +247,7 @@ class Line:
         The largest unit.
     """
 
-    def __init__(self, t: Recorder, r: Joining, reverse: bool, places: int, most: int) -> None:
+    def __init__(self, t: Recorder, r: ReduceSpec, reverse: bool, places: int, most: int) -> None:
         self.t, self.r, self.reverse = t, r, reverse
         self.nodes = t.tree.node_count
         self.here = self._turned(t.my_node)
@@ -265,23 +267,23 @@ class Line:
         """The root of a node, by where it is in the line."""
         return self.t.tree.node_root(self._turned(at))
 
-    def place(self, u: int, k: int) -> Part:
+    def place(self, u: int, k: int) -> BlockRef:
         """My node root's k-th place of a unit."""
         return self.relay.landing.on(self.t.node_root, u, k * self.stride)
 
-    def staged(self, u: int, last: int | None = None) -> list[Part]:
+    def staged(self, u: int, last: int | None = None) -> list[BlockRef]:
         """What my node's threads have staged, in the order of the line, until `last`."""
         end = len(self.mates) if last is None else self.mates.index(last) + 1
         return [self.relay.out.on(i, u) for i in self.mates[:end]]
 
-    def join(self, dst: Part, u: int, parts: list[Part]) -> None:
+    def join(self, dst: BlockRef, u: int, parts: list[BlockRef]) -> None:
         """Join values that are given in the order of the line."""
         ordered = parts[::-1] if self.reverse else parts
         fold_in_line(self.t, dst, ordered, self.units[u][1] // self.r.itemsize, self.reverse)
 
     def run(
         self,
-        before: Callable[[int], list[Part]],
+        before: Callable[[int], list[BlockRef]],
         post: Callable[[int], list[int]],
         finish: Callable[[int], list[int]],
     ) -> None:
@@ -300,7 +302,7 @@ class Line:
 
 
 # --- node by node ---------------------------------------------------------------------------------
-def by_nodes(t: Recorder, r: Joining) -> None:
+def by_nodes(t: Recorder, r: ReduceSpec) -> None:
     """A node root folds its threads' values; node roots then join theirs, unit by unit."""
     ByNodes(t, r).record()
 
@@ -317,14 +319,14 @@ class ByNodes:
     has been sent, and what comes from others.
     """
 
-    def __init__(self, t: Recorder, r: Joining) -> None:
+    def __init__(self, t: Recorder, r: ReduceSpec) -> None:
         self.t, self.r = t, r
         n = self.n = t.tree.node_count
         self.order = _order(t)
         self.home = None if r.to is None else t.tree.node_of(r.to)
         exact = r.exact or r.ordered  # the order of a chain is not the nodes'
         parts = r.to is None or in_parts(t, r.nbytes) or (exact and n > 2)
-        short = t.tuning["chain"] // (n if r.to is None else 1)
+        short = t.tuning["pipeline_min"] // (n if r.to is None else 1)
         self.flat = r.nbytes < short or (exact and not parts)
         self.slots = 1 + (n if self.flat else 1)
         spare = 0 if self.flat else _spare(t, r)
@@ -354,14 +356,14 @@ class ByNodes:
         offset, size = self.units[u]
         self.t.copy(self.relay.out.on(self.t.me, u), self.r.src.on(self.t.me, offset), size)
 
-    def _place(self, u: int, slot: int) -> Part:
+    def _place(self, u: int, slot: int) -> BlockRef:
         return self.relay.landing.on(self.t.node_root, u, slot * self.stride)
 
-    def _mine(self, u: int) -> Part:
+    def _mine(self, u: int) -> BlockRef:
         """My node's value, later the result."""
         return self._place(u, 0)
 
-    def _arrived(self, u: int, node: int) -> Part:
+    def _arrived(self, u: int, node: int) -> BlockRef:
         """Where what comes from a node's root is."""
         if self.flat:
             return self._place(u, 1 + node)

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import ALL, DST, SRC, Recorder
-from ..plan.steps import BUFFER, Leaf, Part, Ranks
+from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
+from .private_staging import LINE, Places, TransferSpec, cut, places_of
 from .reduce_across_nodes import join_in_order
-from .reduction import joined, tree_of
+from .reduce_spec import joined, tree_of
 from .registry import algorithm
-from .staging import LINE, Move, Places, cut, places_of
 from .values import move_of, stage_blocks
 from .values_across_nodes import Relay
 
@@ -68,17 +68,17 @@ class ReduceScatter:
         """True if operands may be joined in any order."""
         return not (self.ordered or self.exact)
 
-    def move(self, t: Recorder) -> Move:
+    def move(self, t: Recorder) -> TransferSpec:
         """Return the exchange that brings the operands."""
         return move_of(t, "exchange", 0, self.nbytes, False)
 
-    def own(self, t: Recorder, offset: int) -> Part:
+    def own(self, t: Recorder, offset: int) -> BlockRef:
         """Return this thread's operand for its own result, from a byte of the block on."""
         return SRC.on(t.me, t.me * self.nbytes + offset)
 
     def most(self, t: Recorder) -> int:
         """Return the threads of a group: fewer if the places cannot hold an element of each."""
-        room = min(t.tuning["stage"], t.tuning["buffer"] // 3) // LINE * LINE
+        room = min(t.tuning["staging_chunk"], t.tuning["staging_bytes"] // 3) // LINE * LINE
         return max(1, min(_GROUP, t.size, room // self.itemsize))
 
     def groups(self, t: Recorder) -> Iterator[Ranks]:
@@ -95,11 +95,13 @@ class ReduceScatter:
             for to in self.groups(t)
         ]
 
-    def join(self, t: Recorder, dst: Part, group: Ranks, parts: list[Part], size: int) -> None:
+    def join(
+        self, t: Recorder, dst: BlockRef, group: Ranks, parts: list[BlockRef], size: int
+    ) -> None:
         """Reduce the operands of one group to `dst`, or join them with what is there."""
         leaves = tree_of(parts)
         if group.first:
-            leaves = [Leaf(dst), *joined(leaves)]
+            leaves = [FoldOperand(dst), *joined(leaves)]
         t.fold(dst, leaves, size // self.itemsize)
 
 
@@ -137,15 +139,15 @@ def _places(t: Recorder, r: ReduceScatter) -> tuple[Places, Places]:
     out = places_of(t, r.nbytes * t.size)
     if t.one_node:
         return out, out
-    third = t.tuning["buffer"] // 3 // LINE * LINE
+    third = t.tuning["staging_bytes"] // 3 // LINE * LINE
     if out.short:
-        return out, Places(BUFFER, third)
-    return Places(BUFFER, third, 2), Places(BUFFER, third, 1, 2 * third)
+        return out, Places(STAGING, third)
+    return Places(STAGING, third, 2), Places(STAGING, third, 1, 2 * third)
 
 
 def _read(
     t: Recorder, r: ReduceScatter, unit: Unit, group: Ranks, out: Places, landing: Places, u: int
-) -> list[Part]:
+) -> list[BlockRef]:
     """Return where the operands of a group are: on my node, or read one-sided."""
     at, size = (t.me - unit.to.first) * unit.size, unit.size
     parts = [out.on(i, u, at) for i in group]
@@ -159,11 +161,11 @@ def _read(
     return parts
 
 
-def _reach(t: Recorder, r: ReduceScatter, m: Move) -> None:
+def _reach(t: Recorder, r: ReduceScatter, m: TransferSpec) -> None:
     """Reduce blocks that are read where they lie, in pieces that stay in the cache."""
     m.offer(t)
     t.after(ALL, ALL)
-    width = t.tuning["buffer"] // r.most(t) // LINE * LINE
+    width = t.tuning["staging_bytes"] // r.most(t) // LINE * LINE
     mine = t.me * r.nbytes
     for offset, size in cut(r.nbytes, width, r.itemsize):
         for group in r.groups(t):
@@ -187,7 +189,7 @@ def push(t: Recorder, r: ReduceScatter) -> None:
     most = r.most(t)
     places = places_of(t, r.nbytes * most)
     if not places.short:
-        t.meet()  # a thread may still read its scratch in an earlier call
+        t.node_barrier()  # a thread may still read its scratch in an earlier call
     u = 0
     for offset, size in cut(r.nbytes, places.width // most, r.itemsize):
         for group in r.groups(t):
@@ -198,7 +200,7 @@ def push(t: Recorder, r: ReduceScatter) -> None:
             r.join(t, DST.on(t.me, offset), group, parts, size)
             u += 1
             if places.short and u * most < t.size:
-                t.meet()  # the next group goes to the same place
+                t.node_barrier()  # the next group goes to the same place
 
 
 def _bring(
@@ -214,14 +216,14 @@ def _bring(
             t.send(everyone, SRC.row(me, offset, 0), size, peer_step=r.nbytes)
     if me in group:
         at = (me - group.first) * size
-        for run in t.mates():
+        for run in t.node_ranks():
             for part in run.without(me):
                 theirs = SRC.row(me, part.first * r.nbytes + offset, part.step * r.nbytes)
                 t.copy(places.across(part, u, at), theirs, size, part.count)
     if places.short:
         t.after(ALL, ALL, node_only=not t.one_node)
     else:
-        t.meet()
+        t.node_barrier()
     t.need(*tickets)
 
 
@@ -286,7 +288,7 @@ class ByNodes:
     def fits(cls, t: Recorder, r: ReduceScatter) -> bool:
         """Return whether a unit of at least one element of each block has room."""
         blocks = cls._landing_blocks(t)
-        staged = t.size * r.itemsize <= min(t.tuning["buffer"] // 8, 4096)
+        staged = t.size * r.itemsize <= min(t.tuning["staging_bytes"] // 8, 4096)
         return staged and Relay.fits(t, blocks * r.itemsize + LINE, 3)
 
     def record(self) -> None:
@@ -304,18 +306,18 @@ class ByNodes:
         offset, size = self.units[u]
         at = 0
         for node in range(t.tree.node_count):
-            for run in t.mates(node):
+            for run in t.node_ranks(node):
                 place = self.relay.out.on(t.me, u, at)._replace(offset_step=size)
                 mine = SRC.row(t.me, run.first * r.nbytes + offset, run.step * r.nbytes)
                 t.copy(place, mine, size, run.count)
                 at += run.count * size
 
-    def _sums(self, u: int, node: int) -> Part:
+    def _sums(self, u: int, node: int) -> BlockRef:
         """Return where my node's sums for the threads of a node are."""
         size = self.units[u][1]
         return self.relay.landing.on(self.t.node_root, u, self.starts[node] * size)
 
-    def _arrived(self, u: int, node: int) -> Part:
+    def _arrived(self, u: int, node: int) -> BlockRef:
         """Return where the row of another node's sums for my node's threads arrives."""
         t, size = self.t, self.units[u][1]
         others = [k for k in range(t.tree.node_count) if k != t.my_node]

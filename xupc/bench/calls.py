@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import xupc
 
 from ..specs import parse_name
-from .cases import Work
+from .oracle import Work
 
 __all__ = [
     "Call",
@@ -482,7 +482,7 @@ def _reducing_peer(make: _Peer, one: Any, many: Any, into: Any) -> _Found | None
         return spec.peer, getattr(comm, spec.peer), (given, target, op, *where)
     if work.op.startswith("LOG"):
         return None
-    from .cases import OPS
+    from .oracle import OPS
 
     function: Any = OPS[work.op]
     values, sums = one[0], into[0]

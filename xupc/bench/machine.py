@@ -38,15 +38,15 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import xupc
-from xupc import host
-from xupc.engine.live import DONE, PENDING
-from xupc.engine.native import lower
-from xupc.engine.native_core import core
+from xupc.backends.native.lowering import lower
+from xupc.backends.native.native_core import core
 from xupc.plan.recorder import Recorder, trace
 from xupc.plan.steps import Plan
-from xupc.topology import Tree
+from xupc.runtime.executor import DONE, PENDING
+from xupc.topology import host
+from xupc.topology.tree import Tree
 
-from . import wire
+from . import network_probe
 
 __all__ = ["measure"]
 
@@ -76,17 +76,17 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
     found: dict[str, float | None] = {}
     if team.rank == node[0]:
         found["copy rate"] = copy_rate(MPI.COMM_SELF)
-    wire.wait_quietly(comm)
+    network_probe.wait_quietly(comm)
     if len(node) > 1:
         mates = comm.Split(0 if team.rank in node else MPI.UNDEFINED, team.rank)
         if mates:
             found["node copy rate"] = copy_rate(mates)
             mates.Free()
-        wire.wait_quietly(comm)
+        network_probe.wait_quietly(comm)
         found["line latency ns"] = line_latency(team, comm, node)
     found = comm.bcast(found, root=node[0])
     if team.tree.node_count > 1:
-        times = wire.measure(team, comm)
+        times = network_probe.measure(team, comm)
         found["wire rate"] = times["stream bytes"] / statistics.median(times["stream ns"]) * 1e9
         found["wire latency ns"] = statistics.median(times["latency ns"])
     return {key: float(value) for key, value in found.items() if value}
@@ -148,7 +148,7 @@ def line_latency(team: xupc.Team, comm: MPI.Intracomm, node: tuple[int, ...]) ->
         if pair is not None:
             with bound_to(pair[me]):
                 found = bounce(area, me)
-    wire.wait_quietly(comm)
+    network_probe.wait_quietly(comm)
     return found
 
 

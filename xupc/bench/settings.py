@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from xupc.flags import Flags
-from xupc.topology import parse_nodes
+from xupc.topology.tree import parse_nodes
 
 from ..specs import parse_name
-from .cases import COLLECTIVES, OPS
+from .oracle import COLLECTIVES, OPS
 
 __all__ = [
     "ALGORITHMS",

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from ..algorithms import collectives
+from ..algorithms.registry import collectives
 from ..flags import ALGORITHM_NAMES
-from ..selection import Choices, Place, Rule, Table, public_name, registered_name
-from ..selection_file import built_in
+from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
+from ..tuning.selection_file import built_in
 from .results import OURS, Candidate, Cell, Job, Result
 from .stats import ERROR, RESOLVABLE, Ratio, geometric_mean, ratio
 

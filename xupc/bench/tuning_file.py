@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..flags import ALGORITHM_NAMES
-from ..selection import Place, Rule, Table, public_name
-from ..selection_file import RULE, built_in, load, parse, read
+from ..tuning.selection import Place, Rule, Table, public_name
+from ..tuning.selection_file import RULE, built_in, load, parse, read
 from .results import write_whole
 
 __all__ = ["TuningFile"]

@@ -34,14 +34,14 @@ import psutil
 from mpi4py import MPI
 
 import xupc
-from xupc import host
-from xupc.engine.native_core import core
+from xupc.backends.native.native_core import core
 from xupc.specs import parse_name
-from xupc.topology import read_boot_id
+from xupc.topology import host
+from xupc.topology.tree import read_boot_id
 
 from . import clocks, machine, stats
 from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call
-from .cases import Work
+from .oracle import Work
 from .results import AGAIN, FLOOR, OURS, PEER
 from .settings import Case, Settings, cases, flags_of, root_of, rooted
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
-from xupc.bench import driver, suites, text
-from xupc.bench.cases import OPS
+from xupc.bench import driver, osu_text, suites
 from xupc.bench.collect import Collector, wrong_results
+from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
@@ -302,14 +302,14 @@ class Output:
         if self.json is not None and (replace or not self.json.exists()):
             (result.compact() if self.compact else result).save(self.json)
         if self.csv is not None and (replace or not self.csv.exists()):
-            self.csv.write_text(text.table_csv(result), encoding="utf-8")
+            self.csv.write_text(osu_text.table_csv(result), encoding="utf-8")
 
     def show(self, result: Result) -> None:
         """What is printed."""
         if self.suite is not None:
             click.echo(suites.TABLES[self.suite](result), nl=False)
         else:
-            click.echo(text.osu(result, full=self.full, check=self.check), nl=False)
+            click.echo(osu_text.osu(result, full=self.full, check=self.check), nl=False)
 
     def status(self, result: Result) -> int:
         """1 if a result of ours was wrong; a peer's is only reported."""

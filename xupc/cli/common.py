@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from xupc.topology import parse_nodes
+from xupc.topology.tree import parse_nodes
 
-from ..host import available_cores
+from ..topology.host import available_cores
 from .launcher import EXIT_ENVIRONMENT
-from .watch import RANK_VARIABLES
+from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
     "RANK_VARIABLES", "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable",

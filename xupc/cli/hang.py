@@ -19,9 +19,9 @@ from pathlib import Path
 import click
 import psutil
 
-from xupc.engine.control import LAST, MAGIC, Control
-from xupc.engine.whereabouts import Gathering, report_text
-from xupc.memory.segment import attach
+from xupc.health.control_segment import LAST, MAGIC, Control
+from xupc.health.stack_report import Gathering, report_text
+from xupc.pgas.segment import attach
 
 from .common import EnvironmentProblem
 from .launcher import JOB_TAG

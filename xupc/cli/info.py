@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from xupc.runtime import settings_of
-from xupc.selection_file import find as find_table
-from xupc.selection_file import load as load_table
-from xupc.topology import diagnose, read_host_record
+from xupc.api.lifecycle import settings_of
+from xupc.topology.tree import diagnose, read_host_record
+from xupc.tuning.selection_file import find as find_table
+from xupc.tuning.selection_file import load as load_table
 
-from .. import host
-from . import batch, trouble
+from ..topology import host
+from . import batch, diagnostics
 from .mpi import (
     FAMILY_NAMES,
     LaunchError,
@@ -48,7 +48,7 @@ __all__ = [
     "unusable",
 ]
 
-CORE = "xupc.engine._core"
+CORE = "xupc.backends.native._core"
 SHM_DEFAULT = "/dev/shm"
 MIN_PYTHON = (3, 11)
 REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2)}
@@ -201,7 +201,7 @@ def collect(
         core_error=core_error,
         compiler=host.c_compiler(),
         heap=heap,
-        mpi_shm=host.free_shared_memory(trouble.MPI_SHM),
+        mpi_shm=host.free_shared_memory(diagnostics.MPI_SHM),
         memory_limit=host.memory_limit(),
         cpus=os.cpu_count() or 1,
         cpus_allowed=host.cpus_allowed(),
@@ -323,7 +323,7 @@ def _unusable(facts: Facts) -> Iterator[str]:
         yield f"there is no directory {facts.heap.directory} for shared memory: set XUPC_SHM_DIR"
     elif not facts.heap.writable:
         yield f"{facts.heap.directory} is not writable: set XUPC_SHM_DIR"
-    yield from trouble.alone(facts)
+    yield from diagnostics.alone(facts)
 
 
 def problems(facts: Facts) -> list[str]:
@@ -345,7 +345,7 @@ def _impaired(facts: Facts) -> Iterator[str]:
     if not facts.core:
         hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
         yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"
-    yield from trouble.troubles(facts)
+    yield from diagnostics.troubles(facts)
     if facts.measure_error:
         yield f"nothing could be measured: {facts.measure_error}"
     engine = facts.variables.get("XUPC_ENGINE", "")
@@ -369,7 +369,7 @@ def render(facts: Facts) -> str:
         lines += [f"  - {problem}" for problem in found]
     else:
         lines.append("nothing wrong")
-    if remarks := list(trouble.remarks(facts)):
+    if remarks := list(diagnostics.remarks(facts)):
         lines += ["", "worth knowing", *(f"  - {remark}" for remark in remarks)]
     return "\n".join(lines)
 

@@ -17,9 +17,9 @@ from typing import IO, Any
 
 import click
 
-from xupc.topology import threads_of_nodes
+from xupc.topology.tree import threads_of_nodes
 
-from .. import host
+from ..topology import host
 from . import options
 from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .launcher import (
@@ -79,9 +79,9 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
 
     facts: info.Facts | None
     if in_job():
-        from . import inside
+        from . import job_info
 
-        facts = inside.collect(timeout=timeout, measure=measure)
+        facts = job_info.collect(timeout=timeout, measure=measure)
         if facts is None:
             return
     else:

@@ -6,8 +6,8 @@ nothing running behind.
 
 What `run_job` finds out by itself, because the launchers do not say it: hydra merges the threads'
 exit codes bit by bit, and prterun reports success when a thread was killed by a signal
-(``--enable-recovery``). So each thread is started by `watch.py`, which tells `run_job` how it
-ended. The first to fail gives the job's status.
+(``--enable-recovery``). So each thread is started by `rank_wrapper.py`, which tells `run_job` how
+it ended. The first to fail gives the job's status.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from .. import host
+from ..topology import host
 from .batch import local_settings, obstacle
+from .diagnostics import MPI_SHM, mpi_shortage
 from .local_threads import Failure, LocalThreads, describe_status
 from .mpi import LaunchError, Mpi, clean_environment
 from .processes import Keeper, kill_tagged, tagged
 from .terminal import JobControl, StandardInput
-from .trouble import MPI_SHM, mpi_shortage
 
 __all__ = [
     "EXIT_ENVIRONMENT",
@@ -63,7 +63,7 @@ FAILED_GRACE = 3.5  # seconds from the first failed thread to the end of the oth
 # leaves it there, and the next prterun with that process id then refuses to start.
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 
-_WATCH = Path(__file__).with_name("watch.py")
+_WATCH = Path(__file__).with_name("rank_wrapper.py")
 _OF_MEMORY = (128 + signal.SIGBUS, 128 + signal.SIGSEGV)  # of a thread that found no page
 _POLL = 0.02
 _READING = 0.05  # seconds between looks whether thread 0 has read the last line
@@ -101,7 +101,7 @@ def launcher_options(family: str, extra: Sequence[str] = (), *, recover: bool = 
 
 
 def thread_command(program: Sequence[str], *, python: str | None = None) -> list[str]:
-    """Return what runs one thread of a job: `watch.py` where it can work, and `program`."""
+    """Return what runs one thread of a job: `rank_wrapper.py` where it can work, and `program`."""
     if sys.platform != "linux":
         return list(program)
     # -I -S: the watcher needs the standard library alone, and starts in half the time. A colon
@@ -271,9 +271,9 @@ def run_job(
         Pass signals on to the job. `grace` seconds after SIGINT, SIGTERM, SIGHUP or SIGQUIT it is
         killed, or at once if the signal comes again; it stops and goes on with this process.
     watched : bool
-        The threads run under `watch.py` and report how they ended. When one has failed, the others
-        have `failed_grace` seconds to notice: one that never reached MPI's start would leave them
-        waiting in there for good.
+        The threads run under `rank_wrapper.py` and report how they ended. When one has failed, the
+        others have `failed_grace` seconds to notice: one that never reached MPI's start would leave
+        them waiting in there for good.
     tag_name : str
         The variable in `environment` by which all processes of the job are known.
     stdin

@@ -1,6 +1,6 @@
 """The threads of a running job that are on this machine, as `xupc run` knows them.
 
-Each thread's `watch.py` sends datagrams to a socket of `xupc run`:
+Each thread's `rank_wrapper.py` sends datagrams to a socket of `xupc run`:
 
     stdin                   thread 0, before it starts; answered with a descriptor
     up THREAD OF PID        the program runs, as this process, which leads a process group

@@ -11,9 +11,9 @@ import click
 import numpy as np
 
 from xupc.bench.settings import SYNCS, Shape, size_of, sizes_between
-from xupc.topology import threads_of_nodes
+from xupc.topology.tree import threads_of_nodes
 
-from .. import host
+from ..topology import host
 from .common import check_nodes
 
 __all__ = [

@@ -13,14 +13,14 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from xupc.algorithms import collectives
+from xupc.algorithms.registry import collectives
 from xupc.bench import driver
 from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, named
 from xupc.bench.tuner import Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
-from xupc.selection import registered_name
-from xupc.selection_file import VARIABLE, user_path
+from xupc.tuning.selection import registered_name
+from xupc.tuning.selection_file import VARIABLE, user_path
 
 from . import options
 from .common import EnvironmentProblem, check_crowd, check_writable, in_job

@@ -1,6 +1,3 @@
-"""Plans: an algorithm is traced once per call signature and leaves straight-line steps."""
-
-from .recorder import Operand, Recorder, trace
-from .steps import Plan
-
-__all__ = ["Operand", "Plan", "Recorder", "trace"]
+"""Plans as data: the steps, the recorder that notes them, the patterns that algorithms
+use, and their drawing. Ranks, operands and sizes come in. No address and no running job belongs
+here."""

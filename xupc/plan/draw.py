@@ -5,28 +5,28 @@ from __future__ import annotations
 from .steps import (
     LANES,
     Barrier,
+    BlockRef,
     Blocks,
     Copy,
-    Deposit,
+    CopyBack,
+    DirectGet,
+    DirectPut,
+    Expose,
     Fold,
-    Fused,
+    FusedBarrier,
     Get,
-    Need,
     NetSignal,
     NetWait,
-    Offer,
-    Part,
     Plan,
-    Post,
-    Reach,
-    Reclaim,
     Recv,
     Scan,
     Send,
+    SetTicket,
     Signal,
     Step,
     Swap,
     Wait,
+    WaitTicket,
 )
 
 __all__ = ["draw", "step_text"]
@@ -34,7 +34,7 @@ __all__ = ["draw", "step_text"]
 OPERANDS = ("dst", "src", "slot", "buffer")
 
 
-def _part(p: Part, count: int, nbytes: int) -> str:
+def _part(p: BlockRef, count: int, nbytes: int) -> str:
     name = OPERANDS[p.operand] if p.operand < len(OPERANDS) else f"operand{p.operand}"
     thread = str(p.thread)
     if count > 1 and p.thread_step:
@@ -46,7 +46,7 @@ def _part(p: Part, count: int, nbytes: int) -> str:
     return f"{name}@{thread}[{where}]"
 
 
-def _row(a: Part, b: Part, nbytes: int, count: int) -> str:
+def _row(a: BlockRef, b: BlockRef, nbytes: int, count: int) -> str:
     times = f"{count} x " if count > 1 else ""
     return f"{times}{nbytes} B  {_part(a, count, nbytes)} <- {_part(b, count, nbytes)}"
 
@@ -70,17 +70,17 @@ def step_text(step: Step) -> str:
         case Swap():
             text = _row(step.a, step.b, step.nbytes, step.count)
             return "swap     " + text.replace("<-", "<->")
-        case Offer():
+        case Expose():
             return f"offer    {step.nbytes} B from {_at(step.part)} on to my node"
-        case Reach():
+        case DirectGet():
             into = _part(step.dst, step.of.count, step.nbytes)
             count = f"{step.of.count} x " if step.of.count > 1 else ""
             return f"reach    {count}{step.nbytes} B {into} <- offer of {step.of}[{step.offset}]"
-        case Deposit():
+        case DirectPut():
             of = _part(step.src, step.to.count, step.nbytes)
             count = f"{step.to.count} x " if step.to.count > 1 else ""
             return f"deposit  {count}{step.nbytes} B {of} -> offer of {step.to}[{step.offset}]"
-        case Reclaim():
+        case CopyBack():
             into = _part(step.part, step.count, step.nbytes)
             count = f"{step.count} x " if step.count > 1 else ""
             return f"reclaim  {count}{step.nbytes} B {into} <- my offer[{step.offset}]"
@@ -99,9 +99,9 @@ def step_text(step: Step) -> str:
             return f"notify   {step.to} off my node (channel {step.channel})  => t{step.ticket}"
         case NetWait():
             return f"await    {step.of} off my node (channel {step.channel})  => t{step.ticket}"
-        case Need():
+        case WaitTicket():
             return f"need     t{step.ticket}"
-        case Post():
+        case SetTicket():
             return f"post     t{step.ticket}"
         case Fold():
             return _fold(step)
@@ -113,14 +113,14 @@ def step_text(step: Step) -> str:
             return f"scan     {times}{step.nelems} el {into} <- {out_of} {way}{carry}"
         case Barrier():
             return "barrier  all threads of the team, same call"
-        case Fused():
+        case FusedBarrier():
             by = "the last to arrive" if step.by is None else f"thread {step.by}"
             inside = "; ".join(step_text(s) for s in step.body)
             return f"fused    all arrive, {by} does [{inside}], all are released"
     return repr(step)
 
 
-def _at(p: Part) -> str:
+def _at(p: BlockRef) -> str:
     return f"{OPERANDS[p.operand]}@{p.thread}[{p.offset}]"
 
 

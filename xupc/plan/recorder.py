@@ -20,37 +20,37 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from .steps import (
-    BUFFER,
     FOLD_DEPTH,
+    STAGING,
     Barrier,
+    BlockRef,
     Blocks,
     Copy,
-    Deposit,
+    CopyBack,
+    DirectGet,
+    DirectPut,
+    Expose,
     Fold,
-    Fused,
+    FoldOperand,
+    FusedBarrier,
     Get,
-    Leaf,
-    Need,
     NetSignal,
     NetWait,
-    Offer,
-    Part,
     Plan,
-    Post,
     Ranks,
-    Reach,
-    Reclaim,
     Recv,
     Scan,
     Send,
+    SetTicket,
     Signal,
     Step,
     Swap,
     Wait,
+    WaitTicket,
 )
 
 if TYPE_CHECKING:
-    from ..topology import Run, Tree
+    from ..topology.tree import Run, Tree
 
 __all__ = ["ALL", "CHANNELS", "DST", "NODE", "SRC", "Operand", "Recorder", "Who", "trace"]
 
@@ -72,17 +72,17 @@ class Operand:
 
     index: int
 
-    def on(self, thread: int, offset: int = 0) -> Part:
+    def on(self, thread: int, offset: int = 0) -> BlockRef:
         """The operand's memory on one thread."""
-        return Part(self.index, thread, offset)
+        return BlockRef(self.index, thread, offset)
 
-    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> Part:
+    def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> BlockRef:
         """A row: a block on each of `ranks`, `step` bytes further on each time."""
-        return Part(self.index, ranks.first, offset, ranks.step, step)
+        return BlockRef(self.index, ranks.first, offset, ranks.step, step)
 
-    def row(self, thread: int, offset: int, step: int) -> Part:
+    def row(self, thread: int, offset: int, step: int) -> BlockRef:
         """A row of blocks `step` bytes apart on one thread."""
-        return Part(self.index, thread, offset, 0, step)
+        return BlockRef(self.index, thread, offset, 0, step)
 
 
 DST: Final = Operand(0)
@@ -117,7 +117,7 @@ class Recorder:
         self.sync = sync
         self.my_node = tree.node_of(me)
         self.node_root = tree.node_root(self.my_node)
-        self._mates = _ranks(tree.runs(self.my_node))
+        self._node_ranks = _ranks(tree.runs(self.my_node))
         self._lanes: tuple[list[Step], list[Step]] = ([], [])
         self._lane = 0
         self._tickets = 0
@@ -146,15 +146,15 @@ class Recorder:
         """Whether load and store reach `rank`."""
         return self.tree.node_of(rank) == self.my_node
 
-    def mates(self, node: int | None = None) -> tuple[Ranks, ...]:
+    def node_ranks(self, node: int | None = None) -> tuple[Ranks, ...]:
         """The ranks of a node (default mine) as a few arithmetic runs."""
         if node is None or node == self.my_node:
-            return self._mates
+            return self._node_ranks
         return _ranks(self.tree.runs(node))
 
-    def mates_but(self, rank: int | None) -> list[Ranks]:
+    def node_ranks_but(self, rank: int | None) -> list[Ranks]:
         """My node's threads without one of them; all of them if that is None."""
-        return [part for run in self.mates() for part in run.without(rank)]
+        return [part for run in self.node_ranks() for part in run.without(rank)]
 
     def acting_root(self, node: int, root: int) -> int:
         """Who speaks for `node` when `root` is the call's root: the root itself at home."""
@@ -165,14 +165,14 @@ class Recorder:
         """How many threads the largest node has."""
         return self.tree.largest_node
 
-    def message(self, nbytes: int, size: str = "message") -> int:
+    def message(self, nbytes: int, size: str = "max_message") -> int:
         """The largest message when each thread of every node has a block of `nbytes`.
 
         The tuned size, or more where one plan would have too many messages: it has to
         stay small at 10,000 nodes. `size`: its name in the table.
         """
         nodes = self.tree.node_count
-        per_node = max(1, self.tuning["messages"] // nodes)
+        per_node = max(1, self.tuning["max_messages"] // nodes)
         needed = -(-self.largest_node * nbytes // per_node)
         return min(max(self.tuning[size], needed), MOST_BYTES)
 
@@ -190,7 +190,10 @@ class Recorder:
         of them. All of about the same size: a short last one would take a message like any
         other.
         """
-        line, fold = self.line, max(self.tuning["fold"], -(-nbytes // self.tuning["messages"]))
+        line, fold = (
+            self.line,
+            max(self.tuning["reduce_chunk"], -(-nbytes // self.tuning["max_messages"])),
+        )
         limit = max(line, min(fold, most) // line * line)
         units = max(1, -(-nbytes // limit), nbytes // min(limit, max(fold // 2, nbytes // 8)))
         return -(-nbytes // (line * units)) * line or line
@@ -200,16 +203,16 @@ class Recorder:
 
         The tuned size, or more where one plan would have too many of them.
         """
-        chunk, needed = self.tuning["chunk"], -(-nbytes // self.tuning["messages"])
+        chunk, needed = self.tuning["chunk"], -(-nbytes // self.tuning["max_messages"])
         return chunk if needed <= chunk else min(-(-needed // 64) * 64, MOST_BYTES)
 
-    def told(self, chunk: int) -> int:
+    def notify_interval(self, chunk: int) -> int:
         """After how many bytes of arriving chunks a node's threads are told of them.
 
         A multiple of `chunk`. To wake threads for every one of them costs more than it
         gains where they share cores with the node root.
         """
-        return max(1, self.tuning["tell"] // chunk) * chunk
+        return max(1, self.tuning["notify_bytes"] // chunk) * chunk
 
     # -- steps ---------------------------------------------------------------------
     def _add(self, step: Step) -> None:
@@ -234,48 +237,48 @@ class Recorder:
         open_here.append(ticket)
         return ticket
 
-    def copy(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> None:
+    def copy(self, dst: BlockRef, src: BlockRef, nbytes: int, count: int = 1) -> None:
         """Load/store copy of a row of blocks."""
         if nbytes and count:
             self._add(Copy(dst, src, nbytes, count))
 
-    def swap(self, a: Part, b: Part, nbytes: int, count: int = 1) -> None:
+    def swap(self, a: BlockRef, b: BlockRef, nbytes: int, count: int = 1) -> None:
         """Two rows of blocks of my node's threads change places."""
         if nbytes and count:
             self._add(Swap(a, b, nbytes, count))
 
-    def offer(self, part: Part, nbytes: int) -> None:
+    def offer(self, part: BlockRef, nbytes: int) -> None:
         """Others may `reach` for so many bytes of my private memory, or `deposit` there.
 
         Once they have heard from me; a plan has one offer.
         """
         self._scratch = True
         self._offered = part.offset
-        self._add(Offer(part._replace(thread_step=0, offset_step=0), nbytes))
+        self._add(Expose(part._replace(thread_step=0, offset_step=0), nbytes))
 
-    def reach(self, dst: Part, of: Ranks, offset: int, nbytes: int) -> None:
+    def reach(self, dst: BlockRef, of: Ranks, offset: int, nbytes: int) -> None:
         """Copy from the private memory of each of `of`, who have made their `offer`."""
         if nbytes and of.count:
-            self._add(Reach(dst, of, offset, nbytes))
+            self._add(DirectGet(dst, of, offset, nbytes))
 
-    def deposit(self, src: Part, to: Ranks, offset: int, nbytes: int) -> None:
+    def deposit(self, src: BlockRef, to: Ranks, offset: int, nbytes: int) -> None:
         """Copy to the private memory of each of `to`, who have made their `offer`."""
         if nbytes and to.count:
-            self._add(Deposit(src, to, offset, nbytes))
+            self._add(DirectPut(src, to, offset, nbytes))
 
-    def reclaim(self, part: Part, nbytes: int, count: int = 1) -> None:
+    def reclaim(self, part: BlockRef, nbytes: int, count: int = 1) -> None:
         """Have what others deposited in a row of blocks, when I have heard from them."""
         if nbytes and count:
-            self._add(Reclaim(part, part.offset - self._offered, nbytes, count))
+            self._add(CopyBack(part, part.offset - self._offered, nbytes, count))
 
-    def buffer(self, thread: int, offset: int = 0, step: int = 0) -> Part:
-        """A place in a thread's BUFFER, or a row of them so many bytes apart."""
+    def buffer(self, thread: int, offset: int = 0, step: int = 0) -> BlockRef:
+        """A place in a thread's staging buffer, or a row of them so many bytes apart."""
         self._scratch = True
-        part: Part = self.once(Part(BUFFER, thread, offset, 0, step))
+        part: BlockRef = self.once(BlockRef(STAGING, thread, offset, 0, step))
         return part
 
     def fold(
-        self, dst: Part, leaves: Sequence[Leaf], nelems: int = 1, copies: int = 1, *,
+        self, dst: BlockRef, leaves: Sequence[FoldOperand], nelems: int = 1, copies: int = 1, *,
         rows: int = 1, dst_step: int = 0,
     ) -> None:
         """Values of my node's threads folded into one place (or a row of `copies`)."""
@@ -284,8 +287,17 @@ class Recorder:
         self._add(Fold(dst, tuple(leaves), nelems, copies, rows, dst_step))
 
     def scan(
-        self, dst: Part, src: Part, nelems: int, carry: Part | None = None, *, rows: int = 1,
-        dst_step: int = 0, src_step: int = 0, carry_step: int = 0, reverse: bool = False,
+        self,
+        dst: BlockRef,
+        src: BlockRef,
+        nelems: int,
+        carry: BlockRef | None = None,
+        *,
+        rows: int = 1,
+        dst_step: int = 0,
+        src_step: int = 0,
+        carry_step: int = 0,
+        reverse: bool = False,
     ) -> None:
         """Running results along a block."""
         self._add(
@@ -293,7 +305,7 @@ class Recorder:
         )
 
     def send(
-        self, to: Ranks | int, src: Part, nbytes: int, count: int = 1, peer_step: int = 0
+        self, to: Ranks | int, src: BlockRef, nbytes: int, count: int = 1, peer_step: int = 0
     ) -> int:
         """One message to each of `to` off my node; completed before the call ends.
 
@@ -307,7 +319,7 @@ class Recorder:
     def recv(
         self,
         of: Ranks | int,
-        dst: Part,
+        dst: BlockRef,
         nbytes: int,
         count: int = 1,
         peer_step: int = 0,
@@ -342,12 +354,12 @@ class Recorder:
         """The same object for equal values: a plan for 10,000 nodes is full of them."""
         return self._known.setdefault(value, value)
 
-    def get(self, dst: Part, src: Part, nbytes: int, count: int = 1) -> list[int]:
+    def get(self, dst: BlockRef, src: BlockRef, nbytes: int, count: int = 1) -> list[int]:
         """One-sided read of blocks off my node, in pieces that the network likes.
 
         Returns the pieces' tickets.
         """
-        piece = self.tuning["get_piece"]
+        piece = self.tuning["rma_get_max"]
         tickets = []
         for offset in range(0, nbytes, piece):
             n = min(piece, nbytes - offset)
@@ -355,7 +367,7 @@ class Recorder:
             self._add(Get(dst + offset, src + offset, n, tickets[-1], count))
         return tickets
 
-    def fetch(self, dst: Part, src: Part, nbytes: int) -> list[int]:
+    def fetch(self, dst: BlockRef, src: BlockRef, nbytes: int) -> list[int]:
         """One block from wherever it is into my node's memory; the tickets if it was far."""
         if self.on_my_node(src.thread):
             self.copy(dst, src, nbytes)
@@ -365,14 +377,14 @@ class Recorder:
     def need(self, *tickets: int) -> None:
         """Go on only when the tickets are set."""
         for ticket in tickets:
-            self._add(Need(ticket))
+            self._add(WaitTicket(ticket))
             for open_here in self._outstanding:
                 open_here.pop(ticket, None)
 
     def post(self) -> int:
         """A ticket that is set when this lane has come here: for the other lane."""
         ticket = self._ticket()
-        self._add(Post(ticket))
+        self._add(SetTicket(ticket))
         return ticket
 
     def channel(self) -> int:
@@ -419,8 +431,8 @@ class Recorder:
             self._forked = True
             fork = self._tickets
             self._tickets += 1
-            self._add(Post(fork))
-            self._lanes[1].append(Need(fork))
+            self._add(SetTicket(fork))
+            self._lanes[1].append(WaitTicket(fork))
         self._joined = False
         self._lane = 1
         try:
@@ -439,23 +451,24 @@ class Recorder:
         if self._forked:
             end = self._tickets
             self._tickets += 1
-            self._lanes[1].append(Post(end))
-            self._lanes[0].append(Need(end))
+            self._lanes[1].append(SetTicket(end))
+            self._lanes[0].append(WaitTicket(end))
         self._joined = True
 
-    def lead(self, nbytes: int, *, one_block: bool = False, meets: bool = False) -> bool:
+    def root_exchange(self, nbytes: int, *, one_block: bool = False, meets: bool = False) -> bool:
         """Whether the node roots are to move everything, the others only arrive and leave.
 
-        Across a few nodes, under ALLSYNC both ways, for at most ``lead`` bytes per node, or
-        ``lead_block`` if what crosses is not more than `one_block`. `meets`: under any mode, since
-        the algorithm has all threads meet before and after what the node roots do.
-        Waking a thread costs more than to copy a small block for it, and between node
-        roots the data travels with the barrier: so no message may depend on another one.
+        Across a few nodes, under ALLSYNC both ways, for at most ``root_exchange_max`` bytes per
+        node, or ``root_exchange_max_one_block`` if what crosses is not more than `one_block`.
+        `meets`: under any mode, since the algorithm has all threads meet before and after what the
+        node roots do. Waking a thread costs more than to copy a small block for it, and between
+        node roots the data travels with the barrier: so no message may depend on another one.
         """
         self._led = (
-            1 < self.tree.node_count <= self.tuning["flat"]
+            1 < self.tree.node_count <= self.tuning["few_nodes_max"]
             and (meets or self.sync == ("all", "all"))
-            and nbytes <= self.tuning["lead_block" if one_block else "lead"]
+            and nbytes
+            <= self.tuning["root_exchange_max_one_block" if one_block else "root_exchange_max"]
             and not self._may_raise
         )
         return self._led
@@ -466,7 +479,7 @@ class Recorder:
         if self.size > 1:
             self._add(Barrier())
 
-    def meet(self) -> None:
+    def node_barrier(self) -> None:
         """All threads of my node have come here."""
         if self.one_node:
             self.barrier()
@@ -474,8 +487,8 @@ class Recorder:
         if self._meeting is None:
             self._meeting = self.channel()
         self._met += 1
-        self.signal(self._meeting, self.mates(), self._met)
-        self.wait(self._meeting, self.mates(), self._met)
+        self.signal(self._meeting, self.node_ranks(), self._met)
+        self.wait(self._meeting, self.node_ranks(), self._met)
 
     def after(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
         """`users` go on when `owners` have come here."""
@@ -498,7 +511,7 @@ class Recorder:
         if self.sync[0] != "all":
             self._handshake(NODE, NODE, node_only=True)
 
-    def entered(self, owners: Iterable[int], users: Iterable[int]) -> None:
+    def peer_entered(self, owners: Iterable[int], users: Iterable[int]) -> None:
         """Before I write to scratch of `owners`, `users` to mine: those of my node are there.
 
         Unlike data, scratch may be in use until its thread enters, whatever the modes.
@@ -539,12 +552,12 @@ class Recorder:
     def _is(self, who: Who) -> bool:
         return who in (ALL, NODE) or who == self.me
 
-    def _mates_in(self, who: Who) -> tuple[Ranks, ...]:
+    def _node_ranks_in(self, who: Who) -> tuple[Ranks, ...]:
         if self.tree.node_size(self.my_node) == 1:
             return ()
         if isinstance(who, int):  # myself too: I may be about to wait for all, me included
             return (Ranks(who),) if self.on_my_node(who) else ()
-        return self.mates()
+        return self.node_ranks()
 
     def _handshake(self, givers: Who, takers: Who, node_only: bool) -> None:
         if givers == ALL and takers == ALL and not node_only:
@@ -553,11 +566,11 @@ class Recorder:
         channel = self.channel()
         across = not node_only and not self.one_node and NODE not in (givers, takers)
         if self._is(givers):
-            self.signal(channel, self._mates_in(takers))
+            self.signal(channel, self._node_ranks_in(takers))
             if across and (takers == ALL or not self._is_near(takers)):
                 self._add(NetSignal(channel, self._ranks(takers), self._ticket()))
         if self._is(takers) and givers != self.me:
-            self.wait(channel, self._mates_in(givers))
+            self.wait(channel, self._node_ranks_in(givers))
             if across and (givers == ALL or not self._is_near(givers)):
                 ticket = self._ticket()
                 self._add(NetWait(channel, self._ranks(givers), ticket))
@@ -570,7 +583,7 @@ class Recorder:
         return Ranks(who) if isinstance(who, int) else Ranks(0, self.size)
 
     @contextmanager
-    def alone(self, by: int, *, anyone: bool = False) -> Iterator[None]:
+    def single_mover(self, by: int, *, anyone: bool = False) -> Iterator[None]:
         """One thread of the node moves all data; the whole of a one-node algorithm.
 
         Under ALLSYNC both ways this is one fan-in and one fan-out with the data
@@ -586,7 +599,7 @@ class Recorder:
         mine = body if self.me == by or (anyone and fused) else []
         if fused:
             assert all(isinstance(s, Copy | Swap | Fold | Scan) for s in body)
-            self._add(Fused(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
+            self._add(FusedBarrier(None if anyone else by, tuple(mine)))  # type: ignore[arg-type]
             self._fused = True
         else:
             self._lanes[0].extend(mine)

@@ -9,10 +9,10 @@ Meaning, for every interpreter (native, Python, simulated, drawn):
 ============  ==================================================================
 Copy          load/store copy between two threads of my node
 Swap          two threads' blocks on my node change places
-Offer         my node's threads may reach into my private memory from this place on
-Reach         copy a block of what each of `of` on my node has offered, straight from there
-Deposit       copy a block to where each of `to` on my node has offered room, straight there
-Reclaim       what others have deposited is where I want it, if they had other room than that
+Expose        my node's threads may reach into my private memory from this place on
+DirectGet     copy a block of what each of `of` on my node has offered, straight from there
+DirectPut     copy a block to where each of `to` on my node has offered room, straight there
+CopyBack      what others have deposited is where I want it, if they had other room than that
 Signal        count up my channel; those in `to` on my node may be waiting for it
 Wait          until each of `of` on my node has counted its channel up to `value`
 NetSignal     an empty message to each of `to` that is not on my node
@@ -20,10 +20,10 @@ NetWait       an empty message from each of `of` that is not on my node
 Send, Recv    one message per peer off my node; does not block, sets `ticket` when
               its memory is free (Send) or filled (Recv)
 Get           one-sided read from a thread off my node; sets `ticket` when filled
-Need          until `ticket` is set
-Post          set `ticket` (from one lane to the other)
+WaitTicket    until `ticket` is set
+SetTicket     set `ticket` (from one lane to the other)
 Barrier       until all threads of the team are in the same barrier
-Fused         barrier whose middle one thread carries out: all arrive, the
+FusedBarrier  barrier whose middle one thread carries out: all arrive, the
               executor does `body`, all are released
 Fold          values of threads of my node to fewer, by the plan's kernel
 Scan          running results along a block, by the plan's kernel
@@ -34,10 +34,10 @@ A message is any number of blocks, in the order in which the step lists them; on
 bytes count, so the two ends may cut them differently.
 
 Operands 0 and 1 are the call's own: shared, or each thread's private memory, which others
-cannot touch (`Plan.private`) but by a Reach or Deposit. `SLOT` is a little scratch on each
-thread that only this operation uses; `BUFFER` is a larger piece of scratch that calls use one
+cannot touch (`Plan.private`) but by a DirectGet or DirectPut. `OP_SCRATCH` is a little scratch on
+each thread that only this operation uses; `STAGING` is a larger piece of scratch that calls use one
 after the other: an algorithm must itself see to it that nobody still reads or writes a
-thread's BUFFER for an earlier call.
+thread's staging buffer for an earlier call.
 
 An operation is over when both lanes are at their end and every ticket is set.
 """
@@ -50,31 +50,31 @@ from typing import Any, NamedTuple
 from ..records import record
 
 __all__ = [
-    "BUFFER",
-    "BUFFER_BYTES",
+    "STAGING",
+    "STAGING_BYTES",
     "FOLD_DEPTH",
     "LANES",
-    "SLOT",
+    "OP_SCRATCH",
     "SLOTS",
-    "SLOT_BYTES",
+    "OP_SCRATCH_BYTES",
     "Barrier",
     "Blocks",
     "Copy",
-    "Deposit",
+    "DirectPut",
     "Fold",
-    "Fused",
+    "FusedBarrier",
     "Get",
-    "Leaf",
-    "Need",
+    "FoldOperand",
+    "WaitTicket",
     "NetSignal",
     "NetWait",
-    "Offer",
-    "Part",
+    "Expose",
+    "BlockRef",
     "Plan",
-    "Post",
+    "SetTicket",
     "Ranks",
-    "Reach",
-    "Reclaim",
+    "DirectGet",
+    "CopyBack",
     "Recv",
     "Scan",
     "Send",
@@ -87,12 +87,12 @@ __all__ = [
 ]
 
 LANES = ("node", "net")
-SLOT, BUFFER = 2, 3
+OP_SCRATCH, STAGING = 2, 3
 """Operands that are scratch."""
-SLOT_BYTES, BUFFER_BYTES = 1024, 1 << 20
-"""Of one operation's SLOT, and of the BUFFER, on each thread."""
+OP_SCRATCH_BYTES, STAGING_BYTES = 1024, 1 << 20
+"""Of one operation's op_scratch, and of the staging buffer, on each thread."""
 SLOTS = 64
-"""Operations that have a SLOT of their own."""
+"""Operations that have a op_scratch of their own."""
 FOLD_DEPTH = 34
 """Most values of a Fold that are not yet combined: enough for 2^32 leaves of `tree_joins`."""
 
@@ -140,7 +140,7 @@ class Ranks:
         return f"{self.first}-{last}" + (f":{self.step}" if self.step != 1 else "")
 
 
-class Part(NamedTuple):
+class BlockRef(NamedTuple):
     """A block of an operand's memory on one thread, or a row of such blocks.
 
     Block i of a row is on thread ``thread + i * thread_step``, at
@@ -153,20 +153,20 @@ class Part(NamedTuple):
     thread_step: int = 0
     offset_step: int = 0
 
-    def block(self, i: int) -> Part:
+    def block(self, i: int) -> BlockRef:
         """The i-th block of the row alone."""
-        return Part(
+        return BlockRef(
             self.operand,
             self.thread + i * self.thread_step,
             self.offset + i * self.offset_step,
         )
 
-    def __add__(self, nbytes: object) -> Part:
+    def __add__(self, nbytes: object) -> BlockRef:
         assert isinstance(nbytes, int)
         if not nbytes:
             return self
         operand, thread, offset, thread_step, offset_step = self
-        return Part(operand, thread, offset + nbytes, thread_step, offset_step)
+        return BlockRef(operand, thread, offset + nbytes, thread_step, offset_step)
 
 
 class Blocks(NamedTuple):
@@ -175,7 +175,7 @@ class Blocks(NamedTuple):
     Each row is ``row_step[0]`` threads and ``row_step[1]`` bytes further on.
     """
 
-    part: Part
+    part: BlockRef
     nbytes: int
     columns: int = 1
     rows: int = 1
@@ -186,13 +186,13 @@ class Blocks(NamedTuple):
         """Bytes of all of them."""
         return self.nbytes * self.columns * self.rows
 
-    def each(self) -> Iterator[Part]:
+    def each(self) -> Iterator[BlockRef]:
         """The blocks one by one, row after row."""
         operand, thread, offset, thread_step, offset_step = self.part
         threads, nbytes = self.row_step
         for k in range(self.rows):
             for i in range(self.columns):
-                yield Part(
+                yield BlockRef(
                     operand,
                     thread + k * threads + i * thread_step,
                     offset + k * nbytes + i * offset_step,
@@ -209,8 +209,8 @@ class Step:
 class Copy(Step):
     """`count` blocks of `nbytes`, row to row."""
 
-    dst: Part
-    src: Part
+    dst: BlockRef
+    src: BlockRef
     nbytes: int
     count: int = 1
 
@@ -219,45 +219,45 @@ class Copy(Step):
 class Swap(Step):
     """`count` blocks of `nbytes` change places with as many others, row with row."""
 
-    a: Part
-    b: Part
+    a: BlockRef
+    b: BlockRef
     nbytes: int
     count: int = 1
 
 
 @record
-class Offer(Step):
-    """Where `nbytes` begin that others may read or write; the address is at my SLOT's head."""
+class Expose(Step):
+    """Where `nbytes` begin that others may read or write; the address heads my op_scratch."""
 
-    part: Part
+    part: BlockRef
     nbytes: int
 
 
 @record
-class Reach(Step):
+class DirectGet(Step):
     """To a row of blocks, of each of `of` in turn what lies `offset` bytes into its Offer."""
 
-    dst: Part
+    dst: BlockRef
     of: Ranks
     offset: int
     nbytes: int
 
 
 @record
-class Deposit(Step):
+class DirectPut(Step):
     """A row of blocks, to each of `to` in turn, `offset` bytes into its Offer."""
 
-    src: Part
+    src: BlockRef
     to: Ranks
     offset: int
     nbytes: int
 
 
 @record
-class Reclaim(Step):
+class CopyBack(Step):
     """A row of blocks in which others made deposits; it begins `offset` bytes into my Offer."""
 
-    part: Part
+    part: BlockRef
     offset: int
     nbytes: int
     count: int = 1
@@ -307,7 +307,7 @@ class Send(Step):
     """
 
     to: Ranks
-    src: Part
+    src: BlockRef
     nbytes: int
     ticket: int
     count: int = 1
@@ -327,7 +327,7 @@ class Recv(Step):
     """From each of `of` off my node one message, to be laid out as in Send."""
 
     of: Ranks
-    dst: Part
+    dst: BlockRef
     nbytes: int
     ticket: int
     count: int = 1
@@ -346,22 +346,22 @@ class Recv(Step):
 class Get(Step):
     """One-sided: `count` blocks into my node's memory; blocks on my node are skipped."""
 
-    dst: Part
-    src: Part
+    dst: BlockRef
+    src: BlockRef
     nbytes: int
     ticket: int
     count: int = 1
 
 
 @record
-class Need(Step):
+class WaitTicket(Step):
     """Until the ticket is set."""
 
     ticket: int
 
 
 @record
-class Post(Step):
+class SetTicket(Step):
     """Set the ticket."""
 
     ticket: int
@@ -372,7 +372,7 @@ class Barrier(Step):
     """Until all threads of the team have arrived, with equal fingerprints."""
 
 
-class Leaf(NamedTuple):
+class FoldOperand(NamedTuple):
     """An operand of a Fold: `times` blocks, ``part.offset_step`` bytes apart on one thread.
 
     They are folded in order; then the value is combined `joins` times with the last one
@@ -380,7 +380,7 @@ class Leaf(NamedTuple):
     row of the Fold everything is `step` bytes further on.
     """
 
-    part: Part
+    part: BlockRef
     times: int = 1
     joins: int = 0
     step: int = 0
@@ -395,8 +395,8 @@ class Fold(Step):
     All this `rows` times, dst `dst_step` bytes further on each time.
     """
 
-    dst: Part
-    leaves: tuple[Leaf, ...]
+    dst: BlockRef
+    leaves: tuple[FoldOperand, ...]
     nelems: int
     copies: int = 1
     rows: int = 1
@@ -411,10 +411,10 @@ class Scan(Step):
     carries, are `step` and `carry_step` bytes apart; without a carry the first is src's own.
     """
 
-    dst: Part
-    src: Part
+    dst: BlockRef
+    src: BlockRef
     nelems: int
-    carry: Part | None = None
+    carry: BlockRef | None = None
     rows: int = 1
     dst_step: int = 0
     src_step: int = 0
@@ -423,7 +423,7 @@ class Scan(Step):
 
 
 @record
-class Fused(Step):
+class FusedBarrier(Step):
     """All arrive; one thread does `body`; all are released.
 
     `by` None: any thread may do it (all have the body).  Only on teams that are
@@ -440,7 +440,7 @@ def barrier_plan(rank: int, size: int) -> Plan:
     return Plan("barrier", "barrier", rank, size, (steps, ()), 0, ("all", "all"))
 
 
-def parts_of(step: Step) -> Iterator[Part]:
+def parts_of(step: Step) -> Iterator[BlockRef]:
     """Where a step reads and writes; of rows where they begin."""
     match step:
         case Fold():
@@ -454,15 +454,15 @@ def parts_of(step: Step) -> Iterator[Part]:
         case Copy() | Get():
             yield step.dst
             yield step.src
-        case Offer() | Reclaim():
+        case Expose() | CopyBack():
             yield step.part
-        case Deposit():
+        case DirectPut():
             yield step.src
-        case Reach():
+        case DirectGet():
             yield step.dst
         case Send() | Recv():
             yield from (blocks.part for blocks in step.blocks)
-        case Fused():
+        case FusedBarrier():
             for part in step.body:
                 yield from parts_of(part)
 
@@ -491,9 +491,9 @@ class Plan:
         the others only once and send the data with the first barrier.
     kernel
         What Fold and Scan do to values: an object with `dtype`, `combine`, `fold` and
-        `scan` (`xupc.engine.kernels`).
+        `scan` (`xupc.reduction.kernels`).
     scratch
-        Whether steps name SLOT or BUFFER.
+        Whether steps name op_scratch or staging buffer.
     private
         Whether operands 0 and 1 are each thread's own memory, out of the others' reach.
     """
@@ -532,13 +532,13 @@ class Plan:
 
     @property
     def uses_buffer(self) -> bool:
-        """Whether any step reads or writes a BUFFER."""
-        return any(part.operand == BUFFER for step in self.steps for part in parts_of(step))
+        """Whether any step reads or writes a staging buffer."""
+        return any(part.operand == STAGING for step in self.steps for part in parts_of(step))
 
     @property
     def barriers(self) -> int:
         """How many full barriers (fused ones included) the call makes."""
-        return sum(isinstance(s, Barrier | Fused) for s in self.steps)
+        return sum(isinstance(s, Barrier | FusedBarrier) for s in self.steps)
 
     def __str__(self) -> str:
         from .draw import draw

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..bench.results import Cell, Job
 from ..specs import parse_name
-from . import words
+from . import formatting
 from .plans import Unplanned, root_of, team_of, tree_of
 
 __all__ = ["Bound", "bounds_of", "crossing"]
@@ -39,8 +39,8 @@ def bounds_of(job: Job) -> list[Bound]:
     line = bounds.get("line latency ns")
     if line and job.threads > 1 and any(len(node) > 1 for node in job.nodes):
         why = (
-            f"a cache line takes {words.time(line)} from core to core, measured here: no thread "
-            "can know sooner of what another one did"
+            f"a cache line takes {formatting.time(line)} from core to core, measured here: "
+            "no thread can know sooner of what another one did"
         )
         found.append(Bound("cache line", why, lambda cell: line))
     found += _copying(job, bounds)
@@ -48,8 +48,8 @@ def bounds_of(job: Job) -> list[Bound]:
     if rate and len(job.nodes) > 1:
         why = (
             f"the bytes that must enter or leave one node whatever the algorithm, at the "
-            f"{words.rate(rate)} measured between node roots, after one latency of "
-            f"{words.time(latency)}: no byte crosses sooner"
+            f"{formatting.rate(rate)} measured between node roots, after one latency of "
+            f"{formatting.time(latency)}: no byte crosses sooner"
         )
         found.append(Bound("wire", why, lambda cell: latency + crossing(job, cell) / rate * 1e9))
     return found
@@ -61,9 +61,15 @@ def _copying(job: Job, bounds: dict[str, float]) -> list[Bound]:
     cores = job.about.get("cores")
     workers = [min(len(n), cores) if isinstance(cores, int) else len(n) for n in job.nodes]
     if of_node:
-        total, how = of_node * len(job.nodes), f"{words.rate(of_node)} of all threads of a node"
+        total, how = (
+            of_node * len(job.nodes),
+            f"{formatting.rate(of_node)} of all threads of a node",
+        )
     elif copy:
-        total, how = copy * sum(workers), f"{words.rate(copy)} of one thread, times {sum(workers)}"
+        total, how = (
+            copy * sum(workers),
+            f"{formatting.rate(copy)} of one thread, times {sum(workers)}",
+        )
     else:
         return []
     why = (

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..backends.simulator.timeline import Act, Timeline
 from ..bench.results import FLOOR, PEER, Candidate, Job
 from ..bench.stats import Estimate
-from ..topology import Tree
-from . import words
+from ..topology.tree import Tree
+from . import formatting
 from .bounds import Bound
 from .findings import CHOSEN, Standing
 from .svg import MARKS, Axis, mark, path, spread_out, tag, text
-from .timeline import Act, Timeline
 
 __all__ = ["Line", "curves", "intervals", "lines_of", "styles", "timeline", "tree"]
 
@@ -100,7 +100,7 @@ def curves(group: Sequence[Standing], lines: Sequence[Line], bounds: Sequence[Bo
 
     title = group[0].cell.title
     latency = _plot(
-        f"{title}: time", lines, limits, lambda nbytes, ns: ns, words.time, faster_down=True
+        f"{title}: time", lines, limits, lambda nbytes, ns: ns, formatting.time, faster_down=True
     )
     if not all(moved.values()):
         return [latency]
@@ -108,7 +108,7 @@ def curves(group: Sequence[Standing], lines: Sequence[Line], bounds: Sequence[Bo
     rates = [limit for limit in limits if limit.name != "cache line"]
     return [
         latency,
-        _plot(f"{title}: bandwidth", timed, rates, as_rate, words.rate, faster_down=False),
+        _plot(f"{title}: bandwidth", timed, rates, as_rate, formatting.rate, faster_down=False),
     ]
 
 
@@ -171,7 +171,7 @@ def _grid(x: Axis, y: Axis, sizes: Sequence[int], unit: Callable[[float], str]) 
             tag("line", class_="grid", x1=at, x2=at, y1=TOP if shown else foot, y2=foot + 3)
         )
         if shown:
-            parts.append(text(at, foot + 16, words.size(size), class_="tick middle"))
+            parts.append(text(at, foot + 16, formatting.size(size), class_="tick middle"))
     return parts
 
 
@@ -219,7 +219,7 @@ def _curve(
         return parts
     for (px, py), (size, e) in zip(points, line.points, strict=True):
         said = (
-            f"{line.name}, {words.size(size)}: {words.time(e.value)} "
+            f"{line.name}, {formatting.size(size)}: {formatting.time(e.value)} "
             f"({_interval(e)})"
         )
         parts.append(tag("g", tag("title", _escaped(said)), mark(line.style.mark, px, py, class_)))
@@ -236,7 +236,7 @@ def _ends(e: Estimate) -> tuple[float, float]:
 def _interval(e: Estimate) -> str:
     if math.isnan(e.low):
         return "one launch, no interval"
-    return f"{words.time(e.low)} to {words.time(e.high)}"
+    return f"{formatting.time(e.low)} to {formatting.time(e.high)}"
 
 
 def _names(ends: Sequence[tuple[Line, tuple[float, float]]]) -> list[str]:
@@ -268,7 +268,7 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> str:
     for value in x.decades():
         at = x(value)
         parts.append(tag("line", class_="grid", x1=at, x2=at, y1=TOP - 8, y2=height - 30))
-        parts.append(text(at, height - 15, words.time(value), class_="tick middle"))
+        parts.append(text(at, height - 15, formatting.time(value), class_="tick middle"))
     for i, (line, e) in enumerate(shown):
         y, class_ = TOP + 6 + 22.0 * i, line.style.class_
         parts.append(text(104, y + 4, _short(line.name, 16), class_="name end"))
@@ -276,7 +276,7 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> str:
         parts.append(tag("line", class_=f"whisker {class_}", x1=low, x2=high, y1=y, y2=y))
         kind = line.style.mark if line.style.mark != "none" else "ring"
         parts.append(mark(kind, x(e.value), y, class_, 4.2))
-        parts.append(text(WIDTH - 68, y + 4, words.time(e.value), class_="name"))
+        parts.append(text(WIDTH - 68, y + 4, formatting.time(e.value), class_="name"))
     parts.append(text(4, 14, "time of a call (left is faster)", class_="axis"))
     return _svg(f"{group[0].cell.title}: time", WIDTH, height, parts)
 
@@ -381,7 +381,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
         at = axis(happened.end * share / 4)
         parts.append(tag("line", class_="grid", x1=at, x2=at, y1=20, y2=top))
         parts.append(
-            text(at, 14, words.time(happened.end * share / 4) if share else "0",
+            text(at, 14, formatting.time(happened.end * share / 4) if share else "0",
                  class_="tick end" if share == 4 else "tick middle")
         )  # fmt: skip
     return _svg("timeline of a plan", wide, top + 4, [*parts, *body])
@@ -420,12 +420,12 @@ def _bar(act: Act, times: int, axis: _Linear, y: float, high: float) -> str:
     x = axis(act.start)
     wide = max(axis(act.end) - x, 0.8)
     several = f" in {times} pieces" if times > 1 else ""
-    data = f" {words.size(act.nbytes)}{several}" if act.nbytes else ""
+    data = f" {formatting.size(act.nbytes)}{several}" if act.nbytes else ""
     peer = f"{_TOWARDS[act.kind]} {act.peer}" if act.peer >= 0 else ""
-    took = words.time(act.end - act.start)
+    took = formatting.time(act.end - act.start)
     said = f"thread {act.thread}: {act.kind}{data}{peer and ' ' + peer}, {took}"
     bar = tag("rect", class_=f"act {act.kind}", x=x, y=y, width=wide, height=high)
-    label = words.size(act.nbytes)
+    label = formatting.size(act.nbytes)
     if high > 10 and act.nbytes and wide > 7.5 * len(label):
         bar += text(x + wide / 2, y + 10, label, class_=f"inside middle {act.kind}")
     return tag("g", tag("title", _escaped(said)), bar)

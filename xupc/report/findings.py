@@ -17,7 +17,7 @@ from ..bench.stats import (
     ratio,
     verdict,
 )
-from . import words
+from . import formatting
 
 __all__ = [
     "CHOSEN",
@@ -234,7 +234,7 @@ def warnings(job: Job) -> list[str]:
     found = []
     if job.about.get("oversubscribed"):
         cores = job.about.get("cores")
-        of = f" on {words.count(cores, 'core')}" if isinstance(cores, int) else ""
+        of = f" on {formatting.count(cores, 'core')}" if isinstance(cores, int) else ""
         found.append(
             f"Oversubscribed: {job.threads} threads{of}. Times include waiting for a core."
         )

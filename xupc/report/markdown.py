@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from . import words
-from .content import HOW, Content, Drawn, Matrix, Regressions, Section
-from .timeline import Timeline
-from .words import plain
+from ..backends.simulator.timeline import Timeline
+from . import formatting
+from .formatting import plain
+from .model import HOW, Content, Drawn, Matrix, Regressions, Section
 
 __all__ = ["lanes", "render"]
 
@@ -69,8 +69,8 @@ def _job(content: Content) -> Iterator[str]:
     yield "### A plan on the clock\n"
     yield _drawn(content.drawn)
     yield "### Where it comes from\n"
-    yield words.table(["what", "is"], [[plain(k), plain(v)] for k, v in content.provenance])
-    yield words.table(
+    yield formatting.table(["what", "is"], [[plain(k), plain(v)] for k, v in content.provenance])
+    yield formatting.table(
         ["launch", "began", "seconds", "load before and after", "others took", "seed"],
         [
             [str(x.number), plain(x.began), f"{x.seconds:.1f}",
@@ -86,7 +86,7 @@ def _matrix(matrix: Matrix) -> str:
         [plain(name), *(plain(", ".join(filter(None, (e.first, e.second, e.third)))) for e in row)]
         for name, row in matrix.rows
     ]
-    return f"{plain(matrix.caption)}\n\n{words.table([matrix.corner, *matrix.sizes], rows)}"
+    return f"{plain(matrix.caption)}\n\n{formatting.table([matrix.corner, *matrix.sizes], rows)}"
 
 
 def _times(content: Content) -> str:
@@ -97,16 +97,16 @@ def _times(content: Content) -> str:
         by_size = {s.cell.nbytes: s.times for s in group}
         for candidate in findings.candidates(group):
             cells = [by_size.get(n, {}).get(candidate.name) for n in findings.sizes]
-            said = ["" if e is None else words.time(e.value) for e in cells]
+            said = ["" if e is None else formatting.time(e.value) for e in cells]
             rows.append([plain(f"{title}, {candidate.name}"), *said])
-    heads = [words.size(n) if n else "no data" for n in findings.sizes]
-    return words.table(["median time of a call", *heads], rows)
+    heads = [formatting.size(n) if n else "no data" for n in findings.sizes]
+    return formatting.table(["median time of a call", *heads], rows)
 
 
 def _drawn(drawn: Drawn) -> str:
     if drawn.happened is None:
         return f"{plain(' '.join(filter(None, (drawn.title, drawn.missing))))}\n"
-    said = [f"{plain(drawn.title)}, {words.time(drawn.happened.end)}."]
+    said = [f"{plain(drawn.title)}, {formatting.time(drawn.happened.end)}."]
     said += map(plain, drawn.notes)
     key = ", ".join(f"{letter} {kind}" for kind, letter in LETTERS.items())
     return f"{' '.join(said)}\n\n```\n{lanes(drawn.happened, drawn.rows)}\n```\n\n{plain(key)}\n"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from . import words
-from .content import HOW, Content, Regressions, Section
+from . import formatting
 from .figures import curves, intervals, lines_of, timeline, tree
+from .model import HOW, Content, Regressions, Section
 
 __all__ = ["MissingError", "render"]
 
@@ -31,7 +31,7 @@ def render(title: str, sections: Sequence[Section], compared: Sequence[Regressio
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["time"] = words.time
+    environment.filters["time"] = formatting.time
     page = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     drawings = {
         (i, k): {

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from .. import algorithms
-from ..algorithms.prefix_reduce import Running
-from ..algorithms.reduction import Reduction
-from ..algorithms.values_reduce import Joining
+from ..algorithms import registry
+from ..algorithms.prefix_reduce import ScanSpec
+from ..algorithms.reduce_spec import Reduction
+from ..algorithms.values_reduce import ReduceSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..backends.simulator.sim_program import Program
 from ..bench.results import Candidate, Cell, Job
-from ..engine import kernels
-from ..engine.programs import Program
 from ..flags import ALGORITHM_NAMES
-from ..layout import Layout
 from ..ops import Op
-from ..plan import Operand, Plan, trace
-from ..plan.steps import barrier_plan
-from ..selection import Place
-from ..selection_file import built_in
+from ..pgas.layout import Layout
+from ..plan.recorder import Operand, trace
+from ..plan.steps import Plan, barrier_plan
+from ..reduction import kernels
 from ..specs import SPECS
-from ..topology import Tree
+from ..topology.tree import Tree
+from ..tuning.selection import Place
+from ..tuning.selection_file import built_in
 
 __all__ = ["MOST_THREADS", "Unplanned", "programs", "root_of", "team_of", "tree_of"]
 
@@ -87,7 +87,7 @@ def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[
     private = prefix in ("allav", "allv")
     key = f"allav_{name}" if private else name
     flag = _flag(candidate)
-    entries = {entry.flag: entry for entry in algorithms.registered(key)}
+    entries = {entry.flag: entry for entry in registry.registered(key)}
     if prefix not in ("all", "allav", "allv") or flag not in entries:
         raise Unplanned(f"{cell.collective} has no {candidate.algorithm or 'such'} algorithm")
     entry = entries[flag]
@@ -163,7 +163,7 @@ def _rotation(threads: int) -> Any:
 
 def _reduction(
     name: str, cell: Cell, threads: int, root: int, kernel: Any
-) -> Reduction | Running | ReduceScatter:
+) -> Reduction | ScanSpec | ReduceScatter:
     """A block of each thread is reduced."""
     size = kernel.dtype.itemsize
     each = max(1, cell.nbytes // size)
@@ -171,7 +171,7 @@ def _reduction(
         return ReduceScatter(each, size, False, False)
     layout = Layout(threads, 0, 0, each, each * threads)
     if SPECS[name].scans:
-        return Running(layout, layout, size, name == "suffix_reduce")
+        return ScanSpec(layout, layout, size, name == "suffix_reduce")
     element_wise = SPECS[name].elementwise
     to = None if SPECS[name].folds_to_all else root
     return Reduction(
@@ -186,6 +186,6 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
         if SPECS[name].src.blocks == "T":
             return [ReduceScatter(max(1, cell.nbytes // size), size, False, False)]
         to = root if SPECS[name].root else None
-        return [Joining(max(1, cell.nbytes // size), size, to, False, False, False)]
+        return [ReduceSpec(max(1, cell.nbytes // size), size, to, False, False, False)]
     first = _rotation(threads) if name == "permute" else root
     return [first, cell.nbytes, name == "broadcast"]

@@ -11,7 +11,7 @@ from support.handshakes import index_of
 from support.polling import await_file, until
 
 import xupc
-from xupc.engine.job import Job
+from xupc.runtime.job import Job
 
 
 @case

@@ -29,24 +29,24 @@ import xupc
 
 # phase: module, class or module in it, function
 MOMENTS = {
-    "start": ("xupc.engine.job", "Job", "start"),
-    "MPI's start": ("xupc.engine", "job", "start_mpi"),
-    "settings": ("xupc.engine.job", "Job", "_agree_settings"),
-    "proof": ("xupc.engine", "neighbours", "_try"),
-    "control segment": ("xupc.engine.job", "Job", "_map_control"),
-    "first heap": ("xupc.engine.job", "Job", "_make_heap"),
-    "growth": ("xupc.memory.heap", "Heap", "grow"),
-    "pages": ("xupc.memory.heap", "Heap", "take"),
-    "word": ("xupc.engine.agreement", "Agreement", "agree_room"),
-    "team": ("xupc.engine.ground", "Ground", "open"),
-    "one-sided": ("xupc.engine.job", "RemoteMemory", "get"),
-    "MPI step": ("xupc.engine.net", "NetContext", "learn"),
-    "MPI's turn": ("xupc.engine.mpi", "Network", "progress"),
-    "mismatch": ("xupc.engine.resync", "_Talk", "round"),
-    "posted": ("xupc.engine.pending", "Pending", "advance"),
+    "start": ("xupc.runtime.job", "Job", "start"),
+    "MPI's start": ("xupc.runtime", "job", "start_mpi"),
+    "settings": ("xupc.runtime.job", "Job", "_agree_settings"),
+    "proof": ("xupc.topology", "discovery", "_try"),
+    "control segment": ("xupc.runtime.job", "Job", "_map_control"),
+    "first heap": ("xupc.runtime.job", "Job", "_make_heap"),
+    "growth": ("xupc.pgas.heap", "Heap", "grow"),
+    "pages": ("xupc.pgas.heap", "Heap", "take"),
+    "word": ("xupc.comm.setup_collectives", "Agreement", "agree_room"),
+    "team": ("xupc.runtime.team_resources", "TeamResources", "open"),
+    "one-sided": ("xupc.runtime.job", "RemoteMemory", "get"),
+    "MPI step": ("xupc.comm.plan_messages", "NetContext", "learn"),
+    "MPI's turn": ("xupc.comm.mpi", "MpiContext", "progress"),
+    "mismatch": ("xupc.health.mismatch_recovery", "_Talk", "round"),
+    "posted": ("xupc.runtime.async_queue", "AsyncCall", "advance"),
     "function": ("", "", ""),
-    "finalize": ("xupc.engine.job", "Job", "close"),
-    "last memory": ("xupc.memory.heap", "Heap", "close"),
+    "finalize": ("xupc.runtime.job", "Job", "close"),
+    "last memory": ("xupc.pgas.heap", "Heap", "close"),
 }
 TIMED = ("native wait", "chunks", "computes", "notified")
 
@@ -126,7 +126,7 @@ if IS_VICTIM:
     if PHASE == "function":
         in_function = trap(in_function)
     elif PHASE in MOMENTS:
-        import xupc.runtime
+        import xupc.api.lifecycle
 
         module, owner, name = MOMENTS[PHASE]
         at: Any = getattr(importlib.import_module(module), owner)

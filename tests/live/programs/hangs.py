@@ -40,10 +40,12 @@ def stops_before_init() -> None:
 @case
 def stops_in_init(stage: str) -> None:
     """Thread 1 stops in a stage of init, a function that none watches for as long as usual."""
-    from xupc.engine import job, neighbours, startup
+    from xupc.health import init_watchdog
+    from xupc.runtime import job
+    from xupc.topology import discovery
 
-    startup.UNWATCHED = 1.0
-    owner: Any = {"Job": job.Job, "neighbours": neighbours}[stage.partition(".")[0]]
+    init_watchdog.UNWATCHED = 1.0
+    owner: Any = {"Job": job.Job, "discovery": discovery}[stage.partition(".")[0]]
     name = stage.partition(".")[2]
     kept = getattr(owner, name)
 

@@ -15,7 +15,7 @@ def few_types() -> None:
     """Messages of exchanges are blocks far apart. MPI is given the types of those back that were
     not used for long, and the core must not use them then, however often a call has run.
     """
-    from xupc.engine import mpi
+    from xupc.comm import mpi
 
     mpi.TYPES = 5
     team = xupc.init()
@@ -38,7 +38,7 @@ def no_functions() -> None:
     """One thread does not find a function of MPI's."""
     import mpi4py.MPI
 
-    from xupc.engine import mpi
+    from xupc.comm import mpi
 
     module: Any = mpi
     if mpi4py.MPI.COMM_WORLD.rank == 1:

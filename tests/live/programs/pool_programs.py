@@ -36,7 +36,7 @@ def leaves_a_descriptor() -> None:
 @case
 def patches_the_library() -> None:
     xupc.init()
-    from xupc.engine import mpi
+    from xupc.comm import mpi
 
     types: Any = mpi.TYPES
     print(types)

@@ -335,7 +335,7 @@ def numbers(world: xupc.Team) -> None:
 
 def interrupted(world: xupc.Team) -> None:
     """An interrupt between the steps of a call that all make leaves nobody waiting."""
-    from xupc.engine.agreement import Agreement
+    from xupc.comm.setup_collectives import Agreement
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -353,16 +353,16 @@ def interrupted(world: xupc.Team) -> None:
 
 def stopped(world: xupc.Team) -> None:
     """A thread stops where MPI waits for it: the others' time runs out there, too."""
-    from xupc.engine.mpi import Link
+    from xupc.comm.mpi import TeamComm
 
-    among = Link.among
+    among = TeamComm.among
 
     def stop(*args: object) -> object:
         if world.rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
         return among(*args)
 
-    Link.among = stop
+    TeamComm.among = stop
     world.split(0)
 
 

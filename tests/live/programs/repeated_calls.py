@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import xupc
-from xupc.collectives import Collective
-from xupc.values import ArrayCall
+from xupc.api.collectives import Collective
+from xupc.api.private_arrays import ArrayCall
 
 
 def main() -> None:

@@ -25,7 +25,9 @@ def chosen() -> None:
     plans.append(xupc.all_exchange.plan(b, nothing, 1).algorithm)
     table = team.table
     assert table is not None
-    sys.stdout.write(f"{[p.split()[0] for p in plans]} {team.tuning['flat']} {table.name}\n")
+    sys.stdout.write(
+        f"{[p.split()[0] for p in plans]} {team.tuning['few_nodes_max']} {table.name}\n"
+    )
     xupc.all_broadcast(b, a, 4)
     xupc.finalize()
 

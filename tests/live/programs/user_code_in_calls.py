@@ -24,9 +24,9 @@ from support.polling import await_file
 
 import xupc
 from xupc import XupcError
-from xupc.engine import guard
-from xupc.engine.pending import Pending
-from xupc.handles import Handle
+from xupc.api.handles import Handle
+from xupc.health import failure_detector
+from xupc.runtime.async_queue import AsyncCall
 
 
 class Owner:
@@ -272,16 +272,16 @@ def between_the_lines(world: xupc.Team) -> None:
     x = xupc.all_alloc(world.size, np.int64, 1)
     data = [xupc.all_alloc(8 * world.size, np.uint8, 8) for _ in range(4)]
     armed = [world.rank == 0]
-    finish = Pending.finish
+    finish = AsyncCall.finish
 
-    def then_the_signal(pending: Pending) -> None:
+    def then_the_signal(pending: AsyncCall) -> None:
         finish(pending)
         if armed[0]:
             armed[0] = False
             signal.raise_signal(signal.SIGALRM)
 
     signal.signal(signal.SIGALRM, lambda *_: int(x[world.size - 1]))
-    Pending.finish = then_the_signal  # type: ignore[method-assign]
+    AsyncCall.finish = then_the_signal  # type: ignore[method-assign]
     world.barrier()
     for _ in range(3):
         armed[0] = world.rank == 0
@@ -292,7 +292,7 @@ def between_the_lines(world: xupc.Team) -> None:
         for handle in handles:
             handle.wait()
         world.barrier()
-    Pending.finish = finish  # type: ignore[method-assign]
+    AsyncCall.finish = finish  # type: ignore[method-assign]
 
 
 def no_finalizer(world: xupc.Team) -> None:
@@ -308,7 +308,7 @@ def no_finalizer(world: xupc.Team) -> None:
 def late_with_warnings_as_errors(world: xupc.Team) -> None:
     """To be told of a long wait is no error, whatever filters say."""
     warnings.simplefilter("error")
-    guard.WARN_AFTER = 0.2
+    failure_detector.WARN_AFTER = 0.2
     world.job.timeout = None
     if world.rank == 1:
         time.sleep(1)  # a wait of the others that is longer than WARN_AFTER

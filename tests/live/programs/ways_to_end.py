@@ -17,12 +17,7 @@ import numpy as np
 how, *rest = sys.argv[1:]
 mpi4py.rc.initialize = not how.startswith("late MPI")
 
-from support.handshakes import (  # noqa: E402
-    await_interrupt,
-    await_wait,
-    control,
-    kill_when,
-)
+from support.handshakes import await_interrupt, await_wait, control, kill_when  # noqa: E402
 from support.polling import until  # noqa: E402
 
 import xupc  # noqa: E402

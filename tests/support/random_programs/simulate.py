@@ -41,24 +41,24 @@ from support.random_programs.program import (
 )
 from support.random_programs.values import func
 
-from xupc.algorithms import find
-from xupc.algorithms.prefix_reduce import Running
-from xupc.algorithms.reduction import Reduction
-from xupc.algorithms.transfers import Transfers
+from xupc.algorithms.block_transfers import Transfers
+from xupc.algorithms.prefix_reduce import ScanSpec
+from xupc.algorithms.reduce_spec import Reduction
+from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import Joining
-from xupc.engine import kernels
-from xupc.engine import simulator as sim
+from xupc.algorithms.values_reduce import ReduceSpec
+from xupc.backends.simulator import simulator as sim
 from xupc.flags import ALGORITHM_MASK
-from xupc.layout import Layout as Dealt
 from xupc.ops import Op
-from xupc.plan import Operand, trace
-from xupc.topology import Tree
+from xupc.pgas.layout import Layout as Dealt
+from xupc.plan.recorder import Operand, trace
+from xupc.reduction import kernels
+from xupc.topology.tree import Tree
 
 GUARD = 32
 SLOTS = 64
-SLOT_BYTES = 1024
-BUFFER = 8192
+OP_SCRATCH_BYTES = 1024
+STAGING = 8192
 _COLLECTIVE_IN_PLACE = ("gather_all", "exchange", "permute")
 
 
@@ -160,14 +160,14 @@ class Story:
         return self.trees[team.threads]
 
     def _scratch(self, team: Team) -> tuple[tuple[str, int], tuple[str, int]]:
-        """SLOT and BUFFER of a team's next call."""
+        """op_scratch and staging buffer of a team's next call."""
         number = self.numbers.get(team.threads, 0)
         self.numbers[team.threads] = number + 1
         slot, buffer = f"slot {team.threads}", f"buffer {team.threads}"
         if slot not in self.memory:
-            self.memory[slot] = [bytearray(SLOTS * SLOT_BYTES) for _ in self.every]
-            self.memory[buffer] = [bytearray(BUFFER) for _ in self.every]
-        return (slot, number % SLOTS * SLOT_BYTES), (buffer, 0)
+            self.memory[slot] = [bytearray(SLOTS * OP_SCRATCH_BYTES) for _ in self.every]
+            self.memory[buffer] = [bytearray(STAGING) for _ in self.every]
+        return (slot, number % SLOTS * OP_SCRATCH_BYTES), (buffer, 0)
 
     def _base(self, at: At | None) -> int:
         return 0 if at is None else self.start[at.array] + at.offset
@@ -189,7 +189,7 @@ class Story:
             name = f"{op.name}_{'x' if isinstance(op, ListedX) else 'v'}"
             arguments = [Operand(0), Operand(1), self._transfers(op)]
         if name.endswith("in_place"):
-            tuning = {**tuning, "buffer": tuning["scratch"]}
+            tuning = {**tuning, "staging_bytes": tuning["scratch"]}
         programs = self._programs(op, name, arguments, tuning, kernel)
         # a kernel's plan has its slot third; one without has its buffer there, too
         third = scratch if kernel is not None else (scratch[1], scratch[1])
@@ -247,7 +247,7 @@ class Story:
         layout = dealt(op.src or op.dst)
         if op.name in ("prefix_reduce", "suffix_reduce"):
             back = op.name == "suffix_reduce"
-            return op.name, [Running(layout, dealt(op.dst), size, back, op.src is None)], kernel
+            return op.name, [ScanSpec(layout, dealt(op.dst), size, back, op.src is None)], kernel
         element_wise = "mpi" in op.name
         each = min(layout.block, op.nelems) if element_wise else 1
         ordered = op.op == "NONCOMM_FUNC"
@@ -275,7 +275,7 @@ class Story:
         if kernel is not None:
             to = op.root if op.name == "reduce" else None
             exact = ordered or bool(op.flags & REPRODUCIBLE)
-            arguments: list[Any] = [Joining(op.n, size, to, ordered, exact, in_place)]
+            arguments: list[Any] = [ReduceSpec(op.n, size, to, ordered, exact, in_place)]
         elif op.perm:
             arguments = [np.array(op.perm), nbytes, in_place]
         else:

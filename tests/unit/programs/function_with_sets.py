@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xupc.arguments import func_name
+from xupc.api.argument_checks import func_name
 
 
 def f(a: Any, b: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from xupc.engine.startup import Lookout
-from xupc.memory.segment import attach
+from xupc.health.init_watchdog import InitDeathWatch
+from xupc.pgas.segment import attach
 
-lookout = Lookout(attach(sys.argv[1], int(sys.argv[2])), 2)
+lookout = InitDeathWatch(attach(sys.argv[1], int(sys.argv[2])), 2)
 print("here", flush=True)
 for _ in sys.stdin:
     lookout.close()

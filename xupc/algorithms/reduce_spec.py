@@ -1,0 +1,196 @@
+"""What a reduction is made of: who has which operands, in what order they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..pgas.layout import Layout
+from ..plan.patterns import tree_joins
+from ..plan.recorder import DST, SRC, Recorder
+from ..plan.steps import BlockRef, FoldOperand
+
+__all__ = ["DST", "SRC", "Piece", "Reduction", "Task", "joined", "tree_of"]
+
+Piece = tuple[int, int, int]
+"""Results ``begin .. end``, each over so many blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some of the results, or of the rows that lead to them.
+
+    Elements ``begin .. begin + nelems`` of the result; rows ``row .. row + rows`` of blocks,
+    of which the first `positions` threads have one (all rows: None).
+    """
+
+    begin: int
+    nelems: int
+    positions: int
+    row: int | None = None
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What is to be reduced.
+
+    Attributes
+    ----------
+    layout
+        Of src.
+    each
+        Elements of the result: 1, or those of a block.
+    itemsize
+        Bytes of an element.
+    to
+        The thread of dst; None: dst is on all threads.
+    ordered
+        Operands keep their places.
+    exact
+        The same order of operations on every placement of the threads.
+    """
+
+    layout: Layout
+    each: int
+    itemsize: int
+    to: int | None
+    ordered: bool
+    exact: bool
+    element_wise: bool
+
+    @cached_property
+    def by_row(self) -> bool:
+        """Whether rows have to be folded one after the other."""
+        return self.ordered and self.layout.rows > 1
+
+    @property
+    def nbytes(self) -> int:
+        """Of the result."""
+        return self.each * self.itemsize
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block where they are joined element by element, else of a thread's share."""
+        return self.nbytes if self.element_wise else self.layout.share * self.itemsize
+
+    @property
+    def most(self) -> int:
+        """The most bytes that a task can have."""
+        return self.nbytes if self.element_wise else max(1, self.layout.rows) * self.itemsize
+
+    @cached_property
+    def short(self) -> int:
+        """Elements of the last block."""
+        blocks = self.layout.blocks
+        return self.layout.nelems - (blocks - 1) * self.each if self.element_wise else 1
+
+    # -- the leaves ------------------------------------------------------------------
+    def ranges(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """``(begin, end, blocks)``: results over equally many blocks."""
+        cut = min(max(self.short, begin), end)
+        if begin < cut:
+            yield begin, cut, self.layout.blocks
+        if cut < end:
+            yield cut, end, self.layout.blocks - 1
+
+    def leaf(self, position: int, begin: int, blocks: int) -> FoldOperand:
+        """All that a position has for the results from `begin` on."""
+        layout, size = self.layout, self.itemsize
+        thread, run = layout.thread(position), layout.run(position)
+        if not self.element_wise:
+            return FoldOperand(BlockRef(SRC.index, thread, run.place * size, 0, size), run.nelems)
+        count = -(-(blocks - position) // layout.threads)
+        part = BlockRef(SRC.index, thread, (run.place + begin) * size, 0, self.nbytes)
+        return FoldOperand(part, count)
+
+    def positions(self, blocks: int) -> int:
+        """How many threads have one of so many blocks."""
+        return min(blocks, self.layout.threads) if self.element_wise else self.layout.positions
+
+    def tree(self, begin: int, blocks: int) -> list[FoldOperand]:
+        """All positions' leaves for the results from `begin` on."""
+        n = self.positions(blocks)
+        joins = tree_joins(n)
+        return [self.leaf(p, begin, blocks)._replace(joins=joins[p]) for p in range(n)]
+
+    def row_tree(self, row: int, begin: int) -> list[FoldOperand]:
+        """The leaves of one row, each going on to the next row."""
+        layout, size = self.layout, self.itemsize
+        leaves = []
+        for p in range(layout.threads):
+            block = layout.at(p, row)
+            if block is None or (self.element_wise and block.nelems <= begin):
+                break
+            part = BlockRef(SRC.index, layout.thread(p), (block.place + begin) * size, 0, size)
+            count = 1 if self.element_wise else block.nelems
+            leaves.append(FoldOperand(part, count, 0, layout.block * size))
+        joins = tree_joins(len(leaves))
+        return [leaf._replace(joins=j) for leaf, j in zip(leaves, joins, strict=True)]
+
+    # -- the tasks ----------------------------------------------------------------------
+    def tasks(self, most: int) -> list[Task]:
+        """What goes through a tree of threads, of at most so many bytes each."""
+        step = max(1, most // self.itemsize)
+        if self.by_row:
+            return list(self._row_tasks(step))
+        out = []
+        for begin, end, blocks in self.ranges(0, self.each):
+            for b in range(begin, end, step):
+                n = min(step, end - b)
+                out.append(Task(b, n, self.positions(blocks)))
+        return out
+
+    def _row_tasks(self, step: int) -> Iterator[Task]:
+        layout = self.layout
+        if self.element_wise:
+            for row in range(layout.rows):
+                count = min(layout.threads, layout.blocks - row * layout.threads)
+                for begin, end, blocks in self.ranges(0, self.each):
+                    n = count - (row == layout.rows - 1 and blocks < layout.blocks)
+                    for b in range(begin, end, step):
+                        if n:
+                            yield Task(b, min(step, end - b), n, row)
+            return
+        last = layout.rows - 1
+        yield Task(0, 1, layout.threads, 0)
+        for row in range(1, last, step):
+            yield Task(0, 1, layout.threads, row, min(step, last - row))
+        yield Task(0, 1, layout.blocks - last * layout.threads, last)
+
+    def own(self, t: Recorder, task: Task, position: int, at: BlockRef) -> list[FoldOperand]:
+        """A position's part of a task; `at`: where values of rows may be put first."""
+        if task.row is None:
+            blocks = self.layout.blocks - (self.element_wise and task.begin >= self.short)
+            return [self.leaf(position, task.begin, blocks)]
+        block = self.layout.at(position, task.row)
+        assert block is not None
+        size = self.itemsize
+        part = BlockRef(SRC.index, t.me, (block.place + task.begin) * size)
+        if self.element_wise or block.nelems == 1:
+            return [FoldOperand(part)]  # rows of single elements lie side by side
+        step = self.layout.block * size
+        line = FoldOperand(part._replace(offset_step=size), block.nelems, 0, step)
+        t.fold(at, [line], 1, rows=task.rows, dst_step=size)
+        return [FoldOperand(at)]
+
+    def pieces(self, begin: int, end: int, most: int) -> list[Piece]:
+        """Some of the results in pieces of at most `most` bytes."""
+        step = max(1, most // self.itemsize)
+        return [
+            (b, min(b + step, e), blocks)
+            for first, e, blocks in self.ranges(begin, end)
+            for b in range(first, e, step)
+        ]
+
+
+def joined(leaves: list[FoldOperand]) -> list[FoldOperand]:
+    """The same value, joined with what lies before it."""
+    *rest, last = leaves
+    return [*rest, last._replace(joins=last.joins + 1)]
+
+
+def tree_of(parts: list[BlockRef]) -> list[FoldOperand]:
+    """Values joined in the one written order."""
+    return [FoldOperand(p, 1, n) for p, n in zip(parts, tree_joins(len(parts)), strict=True)]

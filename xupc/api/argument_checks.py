@@ -1,0 +1,171 @@
+"""What collectives ask of single arguments, and how they name them."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import FlagError, show
+from ..fingerprint import fingerprint
+from ..flags import IN_PLACE, Flags, flag_names
+from ..ops import Op
+from ..pgas.allocation import Allocation
+from ..pgas.shared import SharedArray, as_address
+
+__all__ = [
+    "as_integer", "asks_in_place", "describe", "describing", "flags_text", "func_name",
+    "op_name", "signature_of",
+]  # fmt: skip
+
+_BITS = 256  # of an int argument: enough for a message to say what it is
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """What users see of a function's arguments: names and defaults, without types."""
+    given = inspect.signature(function).parameters.values()
+    return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
+
+
+def as_integer(value: Any, call: str, argument: str) -> int:
+    """Return an integer argument as an int.
+
+    Raises
+    ------
+    TypeError
+        If it is none; nor are a bool, an operation, and a flag where no flags are expected.
+    ValueError
+        If it is so large that nothing can be that many.
+    """
+    if isinstance(value, Flags) and argument != "flags":
+        raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
+    if isinstance(value, Op):
+        raise TypeError(f"{call}: {argument}: got {value.name}, an operation")
+    try:
+        if not isinstance(value, bool | np.bool_):
+            number = operator.index(value)
+            if number.bit_length() > _BITS:  # Python refuses to print the longest ones
+                raise ValueError(f"{call}: {argument}: expected 64 bits, got {show(number)}")
+            return number
+    except TypeError:
+        pass
+    raise TypeError(f"{call}: {argument}: expected an int, got {show(value)}")
+
+
+def describe(x: Any) -> str:
+    """Return an operand as text, the same on every thread."""
+    return describing(x)()
+
+
+def describing(x: Any) -> Callable[[], str]:
+    """Return what makes the text later; it keeps no shared memory."""
+    try:
+        allocation, thread, offset = as_address(x)
+    except TypeError:
+        return partial(show, x)
+    return partial(_place_text, thread, offset, allocation.nelems, allocation.dtype)
+
+
+def _place_text(thread: int, offset: int, nelems: int, dtype: np.dtype[Any]) -> str:
+    return f"thread {thread} offset {offset} ({nelems} x {dtype})"
+
+
+def asks_in_place(
+    call: str, dst: Any, src: Any, flags: int, first: int, *, rooted: bool
+) -> bool:
+    """Return whether a call is one in place: by its flag or, if all data is transformed, by src.
+
+    Parameters
+    ----------
+    first : int
+        The team's first thread, where an array alone stands for its start.
+    rooted : bool
+        Whether it is about the root's own block alone: then src is needed.
+
+    Raises
+    ------
+    FlagError
+        If IN_PLACE is given with a src that does not go with it.
+    """
+    asked = bool(flags & IN_PLACE)
+    if rooted:
+        if asked and src is None:
+            raise FlagError(f"{call}: flags: IN_PLACE needs src here, got src=None")
+        return asked
+    if src is None or _same_address(dst, src, first):
+        return True
+    if asked:
+        raise FlagError(
+            f"{call}: flags: IN_PLACE: expected src None or the same as dst, got dst "
+            f"{describe(dst)}, src {describe(src)}"
+        )
+    return False
+
+
+def _same_address(x: Any, y: Any, first: int) -> bool:
+    """Whether both stand for one place; what is behind an allocation's end is in no other one."""
+    try:
+        (of, *one), (within, *other) = _place(x, first), _place(y, first)
+    except TypeError:
+        return False
+    return one == other and of.same(within)
+
+
+def _place(x: Any, first: int) -> tuple[Allocation, int, int]:
+    allocation, thread, offset = as_address(x)
+    if isinstance(x, SharedArray) and allocation.blocksize:
+        thread = first
+    return allocation, thread, offset
+
+
+def flags_text(flags: Any) -> str:
+    """Flags as text, whatever they are."""
+    if isinstance(flags, Op):
+        return show(flags)
+    try:
+        return flag_names(operator.index(flags))
+    except Exception:  # an object of the user's may raise from any question
+        return show(flags)
+
+
+def op_name(op: Any) -> str:
+    """An operation as text."""
+    return op.name if isinstance(op, Op) else show(op)
+
+
+def func_name(func: Any) -> str:
+    """A function by module, name and code: what has to be the same on all threads."""
+    try:
+        return _function_text(func)
+    except Exception:  # an object of the user's may raise from any question
+        return show(func)
+
+
+def _function_text(func: Any) -> str:
+    if func is None:
+        return "None"
+    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
+    if isinstance(func, np.ufunc):
+        known = getattr(np, func.__name__, None) is func
+        return f"numpy.{func.__name__}" if known else f"ufunc {func.__name__}"
+    code = getattr(func, "__code__", None)
+    if code is None:
+        return name
+    return f"{name} ({fingerprint(_code_text(code)) % (1 << 32):08x})"
+
+
+def _code_text(code: Any) -> str:
+    return f"{code.co_code.hex()} {code.co_names} {[_constant(c) for c in code.co_consts]}"
+
+
+def _constant(x: Any) -> str:
+    """A constant of code; a set's order is another one in every process."""
+    if hasattr(x, "co_code"):
+        return _code_text(x)
+    if isinstance(x, frozenset):
+        return f"frozenset({sorted(map(_constant, x))})"
+    return f"({', '.join(map(_constant, x))})" if isinstance(x, tuple) else repr(x)

@@ -1,0 +1,86 @@
+"""barrier, notify, wait and fence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.native.native_core import core
+from . import lifecycle
+from .argument_checks import signature_of
+from .call_cache import SharedCall
+
+__all__ = ["barrier", "fence", "notify", "wait"]
+
+
+class Barrier(SharedCall):
+    """``barrier(value=None)``: wait until all threads are there (UPC language, 6.6.1).
+
+    Parameters
+    ----------
+    value : int or str, optional
+        Must be equal on all threads that give one.
+
+    Raises
+    ------
+    TypeError
+        On a thread whose value is neither.
+    CollectiveMismatchError
+        On every thread else, if values differ or a thread is in another call.
+    """
+
+    __name__ = "barrier"
+
+    def __init__(self) -> None:
+        self.__signature__ = signature_of(self._value)
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A barrier that is not in the cache: the first, or one with a value."""
+        value = self._told(self._value, args, kwargs)
+        world = lifecycle.world()
+        world.barrier(value)
+        if not args and not kwargs and world.job.native:
+            self.remember((), world.plain_barrier)
+
+    def _value(self, value: object = None) -> object:
+        return value
+
+
+barrier = Barrier()
+
+
+def notify(value: object = None) -> None:
+    """First half of a split-phase barrier: arrive and go on (UPC language, 6.6.1).
+
+    Parameters
+    ----------
+    value : int or str, optional
+        As in `barrier`. Errors are those of `barrier` too, and an XupcError where this thread has
+        notified already; what is to be said of other threads' calls `wait` says.
+    """
+    lifecycle.world().notify(value)
+
+
+def wait(value: object = None) -> None:
+    """Second half of a split-phase barrier: until all have notified (UPC language, 6.6.1).
+
+    Parameters
+    ----------
+    value : int or str, optional
+        Must equal the one of this thread's `notify`.
+
+    Raises
+    ------
+    XupcError
+        If this thread has not notified.
+    CollectiveMismatchError
+        As in `barrier`.
+    """
+    lifecycle.world().wait(value)
+
+
+def fence() -> None:
+    """Order my shared accesses: what I wrote is visible to others then (UPC language, 6.6.1)."""
+    world = lifecycle.world()
+    world.job.sync_windows()
+    if core is not None:
+        core.fence()

@@ -1,0 +1,255 @@
+"""What all calls of collectives on shared memory have in common, and plans that users run.
+
+A collective is an object of a :class:`SharedCall`: calling it runs it, its ``plan`` gives a bound
+plan to run again and again. A call that repeats the arguments of an earlier one, by identity, goes
+straight to its bound plan (`CachedCall`); nothing below happens for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..backends.interpreter import interpreter as python_engine
+from ..backends.native.native_core import core
+from ..errors import XupcError
+from ..fingerprint import fingerprint
+from ..flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
+from ..health.call_record import CallRecord
+from ..pgas.shared import Allocation, as_address
+from ..runtime.async_queue import AsyncCall
+from ..runtime.team_state import TeamState
+from .argument_checks import as_integer
+from .handles import Handle, post
+from .team import resolve
+
+__all__ = [
+    "BoundPlan", "CachedCall", "ResolvedCall", "BoundCall", "SharedCall", "SharedPlan",
+]  # fmt: skip
+
+CachedCall: Any = python_engine.CachedCall if core is None else core.CachedCall
+CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
+
+
+@dataclass(slots=True)
+class ResolvedCall:
+    """A call of which team and flags are known; `full` has all of them filled in."""
+
+    team: TeamState
+    full: int
+    record: CallRecord
+
+    @property
+    def posted(self) -> bool:
+        """Whether it is only begun."""
+        return bool(self.full & ASYNC)
+
+    @property
+    def synchronising(self) -> bool:
+        """Whether all threads meet in it."""
+        return bool(self.full & (IN_ALLSYNC | OUT_ALLSYNC))
+
+    @property
+    def sync(self) -> tuple[str, str]:
+        """``(in, out)`` as plans have it."""
+        return sync_modes(self.full)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise the error of an argument, and let no other thread hang."""
+        self.team.fail(error, self.record, self.synchronising, posted=self.posted)
+        raise error
+
+
+@dataclass(slots=True)
+class BoundCall:
+    """A call ready to be run; `instance` does the work."""
+
+    opened: ResolvedCall
+    allocations: Sequence[Allocation]
+    instance: Any = None
+
+    @property
+    def instances(self) -> Iterator[Any]:
+        """One after the other; each has to be run before the next one is asked for."""
+        yield self.instance
+
+    def run(self) -> Handle | None:
+        """Run it, or post it."""
+        call = self.opened
+        if call.posted:
+            return post(AsyncCall(call.team, self.instances, call.record, self.allocations))
+        self.last().execute()
+        return None
+
+    def last(self) -> Any:
+        """Run all that comes before the work, and return the instance that does it."""
+        return self.instance
+
+
+class SharedCall(CachedCall):  # type: ignore[misc]
+    """A collective on shared memory; `_prepare` checks the arguments it is called with."""
+
+    __name__: str
+
+    def __repr__(self) -> str:
+        return f"<xupc collective {self.__name__}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def _prepare(self, *args: Any, **kwargs: Any) -> BoundCall:
+        """Check everything and bind a plan."""
+        raise NotImplementedError
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
+        """A call that is not in the cache."""
+        call: BoundCall = self._told(self._prepare, args, kwargs)
+        if call.opened.team.job.native and not call.opened.posted:
+            self.remember(args, call.instance, kwargs)
+        return call.run()
+
+    def _told(
+        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """`takes(*args, **kwargs)`; others are told if an argument is missing or unknown."""
+        try:
+            return takes(*args, **kwargs)
+        except TypeError:
+            wrong = self._wrong_names(takes, args, kwargs)
+            if wrong is None:  # its own, which it has told
+                raise
+        team, _ = resolve(kwargs.get("team"), self.__name__)
+        team.enter(self.__name__)
+        return team.fail(wrong, CallRecord(self.__name__))
+
+    def _wrong_names(
+        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TypeError | None:
+        try:
+            inspect.signature(takes).bind(*args, **kwargs)
+        except TypeError as e:
+            return TypeError(f"{self.__name__}: {e}")
+        return None
+
+    def _open(self, team: Any, flags: Any, record: CallRecord) -> ResolvedCall:
+        """Check team and flags; from here on the call is one that the other threads make, too."""
+        call = self.__name__
+        on, wrong = resolve(team, call)
+        full = 0
+        try:
+            full = self._check_flags(flags)
+        except Exception as e:
+            wrong = wrong or e
+        on.enter(call, posted=bool(full & ASYNC))
+        if wrong is not None:
+            on.fail(wrong, record, not full or bool(full & (IN_ALLSYNC | OUT_ALLSYNC)))
+        return ResolvedCall(on, full, record)
+
+    def _check_flags(self, flags: Any) -> int:
+        call = self.__name__
+        return check_flags(as_integer(flags, call, "flags"), call)
+
+    def _plan(self, call: BoundCall, **operands: Any) -> SharedPlan:
+        """Agree with all threads on the instance, and give it to the user."""
+        operands = {name: x for name, x in operands.items() if x is not None}
+        team = call.opened.team
+        team.enter(f"{self.__name__}.plan")  # all meet, also if it is to be run by ASYNC
+        instance = call.last()
+        record = CallRecord(f"{self.__name__}.plan", instance.record.arguments)
+        team.meet(fingerprint("plan", instance.hash), record)
+        return SharedPlan(self.__name__, call, instance, operands)
+
+
+class BoundPlan(CachedPlan):  # type: ignore[misc]
+    """A collective bound to its data: call it to run it, print it to see its steps.
+
+    It keeps its team and its data; it takes nothing else, and ends with the last reference to it.
+
+    Attributes
+    ----------
+    algorithm : str
+        Begins ``pull``, ``push`` or ``multicore``; empty where nothing moves.
+    """
+
+    def __init__(self, name: str, team: TeamState, instance: Any, *, posted: bool) -> None:
+        self.name = name
+        self.team = team
+        self._hold = team.hold  # a plan keeps the team that it is on
+        self.instance = instance
+        self.algorithm: str = "" if instance is None else instance.plan.algorithm
+        self._posted = posted
+        self._started: AsyncCall | None = None
+
+    def slow(self) -> Handle | None:
+        """A call that the core does not make by itself."""
+        if self._posted:
+            return self.start()
+        self._enter(posted=False)
+        self._run()
+        return None
+
+    def start(self) -> Handle:
+        """Post the call; collective, under the plan's flags, one at a time."""
+        started = self._started
+        if started in self.team.job.unfinished and not started.abandoned:
+            raise XupcError(f"{self.name}.start: it has been started: wait for that")
+        self._enter(posted=True)
+        self._started = self._pending()
+        return post(self._started)
+
+    def _enter(self, *, posted: bool) -> None:
+        """Before a run: that all is still there."""
+        self.team.enter(f"{self.name}.plan", posted=posted)
+
+    def _run(self) -> None:
+        """Do it."""
+        raise NotImplementedError
+
+    def _pending(self) -> AsyncCall:
+        """It as a call to be posted."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a plan cannot be pickled or copied: it is bound to memory of this thread")
+
+    def __str__(self) -> str:
+        return "nothing to move" if self.instance is None else str(self.instance.plan)
+
+    def __repr__(self) -> str:
+        return f"<xupc plan of {self.name} by {self.algorithm}>"
+
+
+class SharedPlan(BoundPlan):
+    """A plan on shared memory."""
+
+    def __init__(
+        self, name: str, call: BoundCall, instance: Any, operands: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, call.opened.team, instance, posted=call.opened.posted)
+        self.operands = operands
+        self.allocations = call.allocations
+        self._bind()
+
+    def _bind(self) -> None:
+        if self.team.job.native and not self._posted:
+            self.bind(self.instance)
+
+    def _enter(self, *, posted: bool) -> None:
+        super()._enter(posted=posted)
+        call = f"{self.name}.plan"
+        for argument, x in self.operands.items():
+            try:
+                as_address(x)[0].check_live(call, argument)
+            except ValueError as e:
+                record = CallRecord(call, self.instance.record.arguments)
+                self.team.fail(e, record, posted=posted)
+
+    def _run(self) -> None:
+        self._bind()
+        self.instance.execute()
+
+    def _pending(self) -> AsyncCall:
+        instance = self.instance
+        return AsyncCall(self.team, [instance], instance.record, self.allocations)

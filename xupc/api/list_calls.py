@@ -1,0 +1,330 @@
+"""Collectives with lists among their arguments: what a list holds is data, and may be shared.
+
+As in `xupc.api.call_cache` an object per collective. A call goes through these phases:
+
+1. what is known at once is checked: flags, team, the lists' kinds and lengths;
+2. if a list is shared, all meet where the IN flag says that it may be read;
+3. the lists are read, and what they hold is checked as a whole;
+4. the plan for just that is found, bound and run.
+
+A call with the same arguments as an earlier one, and lists that still hold the same, goes from 1 or
+from the reading straight to the bound plan (`CachedListCall`); if its lists are tuples, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backends.native.native_core import caches
+from ..health.mismatch_recovery import Waitable
+from ..pgas.allocation import Allocation
+from ..pgas.shared import extent
+from ..runtime.job import RemoteCompletion
+from .call_cache import BoundCall, ResolvedCall, SharedCall
+from .handles import Handle
+from .list_allgather import ListAllgather
+from .list_arguments import List, contents, lasting
+
+__all__ = ["ListCall", "ListArgumentCall", "after_reading"]
+
+_COPIED = (list, np.ndarray)
+CALLS = 64
+"""How many calls are remembered."""
+TEAM_CALLS = 4
+"""How many of them on memory of teams: while one is remembered, its team is not given back."""
+
+
+@dataclass(slots=True)
+class ListArgumentCall(ResolvedCall):
+    """A call whose arguments are good as far as what its lists hold is not concerned."""
+
+    @property
+    def lists(self) -> Sequence[List]:
+        """All of them."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> list[Allocation]:
+        """Of the other arguments."""
+        raise NotImplementedError
+
+    @property
+    def shared_lists(self) -> list[List]:
+        """Those that have to be read when the IN flag says that they may be."""
+        return [listed for listed in self.lists if listed.shared is not None]
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """The memory that is known to be used."""
+        lists = [x.shared.allocation for x in self.lists if x.shared is not None]
+        return [*self.memory, *lists]
+
+    @property
+    def where(self) -> list[int]:
+        """Where its shared lists are."""
+        return [v for listed in self.lists for v in (len(listed.where), *listed.where)]
+
+    @property
+    def keeps_team(self) -> bool:
+        """Whether it uses memory of a team, which is there as long as something refers to it."""
+        return any(not allocation.of_world for allocation in self.allocations)
+
+
+@dataclass(slots=True)
+class DeferredListCall(BoundCall):
+    """A call that can be bound when its shared lists have been read.
+
+    Attributes
+    ----------
+    lists
+        They.
+    meeting
+        What has to be run before they may be read.
+    bringing
+        What brings them to all threads; None: each thread reads them by itself.
+    read
+        Takes what they hold and returns the instance; None if only they are wanted.
+    """
+
+    lists: Sequence[List] = ()
+    meeting: Sequence[Any] = ()
+    bringing: ListAllgather | None = None
+    read: Callable[[], Any] | None = None
+
+    @property
+    def instances(self) -> Iterator[Any]:
+        yield from self._before()
+        if self.bringing is None:
+            yield self._readable()
+        assert self.read is not None
+        yield self.read()
+
+    def last(self) -> Any:
+        self.meet()
+        assert self.read is not None
+        return self.read()
+
+    def meet(self) -> None:
+        """Come to where the lists may be read; what is brought has come."""
+        for instance in self._before():
+            instance.execute()
+
+    def _before(self) -> Iterator[Any]:
+        yield from self.meeting
+        if self.bringing is not None:
+            yield self.bringing.instance(self.opened.record)
+            self.bringing.finish()
+
+    def _readable(self) -> Waitable:
+        """Lists that lie on other nodes are as the calls before left them."""
+        job = self.opened.team.job
+        where = [(listed.shared, listed.count) for listed in self.lists]
+        owners = {run[0] for p, n in where if p is not None for run in extent(p, n)}
+        owners = {t for t in owners if job.tree.node_of(t) != job.node}
+        left: list[RemoteCompletion] = []
+
+        def settled() -> bool:
+            left[:] = [settling for settling in left if not settling.poll()]
+            if not left:  # others may have come since
+                left[:] = [settling for t in owners for settling in job.unsettled(t)]
+            return not left
+
+        return Waitable(settled, "shared lists", sorted(owners))
+
+
+@dataclass(slots=True)
+class CachedListCall:
+    """An earlier call with the same argument objects, and what its lists held.
+
+    Attributes
+    ----------
+    arguments
+        The objects themselves, so that no others can have their identities.
+    copies
+        (list, copy) of those that may have changed since.
+    shared
+        The bytes of the shared ones.
+    reading
+        What has to be run to have these again; None before the first time.
+    """
+
+    arguments: tuple[Any, ...]
+    call: ListArgumentCall
+    instance: Any
+    copies: list[tuple[Any, Any]]
+    shared: list[bytes]
+    reading: DeferredListCall | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether all that it uses is still there."""
+        call = self.call
+        return call.team.usable and all(allocation.live for allocation in call.allocations)
+
+    def same_arguments(self) -> bool:
+        """Whether private lists hold the same, and all memory is still there."""
+        return self.usable and all(contents(given) == copy for given, copy in self.copies)
+
+    def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
+        """Whether shared lists hold the same as then."""
+        return [x.tobytes() for x in elements] == self.shared
+
+
+class ListCall(SharedCall):
+    """A collective with lists among its arguments."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, CachedListCall] = {}
+        caches.append(self._known.clear)
+
+    def forget(self) -> None:
+        """Drop all that is remembered of earlier calls: the job has ended."""
+        super().forget()
+        self._known.clear()
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ListArgumentCall:
+        """Check what is known before any list is read."""
+        raise NotImplementedError
+
+    def _lists_signature(self, call: Any) -> int:
+        """Of the meeting before shared lists are read."""
+        raise NotImplementedError
+
+    def _read(self, call: Any, sync: tuple[str, str]) -> Any:
+        """Read the lists, and bind the plan that they ask for."""
+        raise NotImplementedError
+
+    # -- calling ---------------------------------------------------------------------------
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
+        """Every call, but such as can be remembered with nothing to look at again."""
+        key = _identity(args, kwargs)
+        known = self._known.get(key)
+        elements: list[NDArray[Any]] = []
+        if known is not None and known.same_arguments():
+            known.call.team.enter(self.__name__)
+            elements = self._again(known)
+            if known.same_lists(elements):
+                known.instance.execute()
+                return None
+            call = known.call
+        else:
+            call = self._check_call(args, kwargs)
+        prepared = self._prepared(call, elements)
+        if call.posted:
+            return prepared.run()
+        last = prepared.last()
+        self._remember(key, (args, kwargs), call, last)
+        last.execute()
+        return None
+
+    def _remember(
+        self, key: Any, arguments: tuple[Any, ...], call: ListArgumentCall, instance: Any
+    ) -> None:
+        """Keep a call whose lists can be compared."""
+        copies, shared = [], []
+        for listed in call.lists:
+            if listed.shared is not None:
+                shared.append(listed.data)
+            elif isinstance(listed.original, _COPIED):
+                copies.append((listed.original, contents(listed.original)))
+            elif not lasting(listed.original):
+                return
+        if not (copies or shared) and call.team.job.native:  # nothing can change
+            args, kwargs = arguments
+            self.remember(args, instance, kwargs)
+            return
+        # what was freed is not to be kept alive
+        of_teams = [k for k, known in self._known.items() if known.call.keeps_team]
+        gone = [k for k, known in self._known.items() if not known.usable]
+        if call.keeps_team:
+            gone += of_teams[: max(0, len(of_teams) + 1 - TEAM_CALLS)]
+        gone += list(self._known)[: max(0, len(self._known) + 1 - CALLS)]
+        for k in gone:
+            self._known.pop(k, None)
+        self._known[key] = CachedListCall(arguments, call, instance, copies, shared)
+
+    def _frozen(self, call: ListArgumentCall) -> BoundCall:
+        """Ready to be kept as a plan, bound to what the lists hold now."""
+        call.team.enter(f"{self.__name__}.plan")
+        last = self._prepared(call, frozen=True).last()
+        return BoundCall(call, call.allocations, last)
+
+    # -- reading ---------------------------------------------------------------------------
+    def _prepared(
+        self, call: ListArgumentCall, elements: Sequence[NDArray[Any]] = (), *, frozen: bool = False
+    ) -> BoundCall:
+        """Ready to be run; private lists are read now.
+
+        `elements`: of the shared ones, if those have been read. `frozen`: for a plan, which will
+        not look at them again.
+        """
+        lists = call.shared_lists
+        if not lists:
+            return BoundCall(call, call.allocations, self._bound_to_lists(call, call.sync))
+        sync = call.sync if frozen else after_reading(call.sync)
+        if elements:
+            for listed, read in zip(lists, elements, strict=True):
+                listed.brought = read
+            return BoundCall(call, call.allocations, self._bound_to_lists(call, sync))
+        reading = self._reading(call)
+        reading.read = lambda: self._read_when_met(call, sync)
+        return reading
+
+    def _read_when_met(self, call: ListArgumentCall, sync: tuple[str, str]) -> Any:
+        if any(listed.brought is None for listed in call.shared_lists):
+            call.team.job.engine.expect_reads(call.team)
+        return self._bound_to_lists(call, sync)
+
+    def _bound_to_lists(self, call: ListArgumentCall, sync: tuple[str, str]) -> Any:
+        instance = self._read(call, sync)
+        if call.keeps_team:
+            call.record.settle()
+        return instance
+
+    def _again(self, known: CachedListCall) -> list[NDArray[Any]]:
+        """What the shared lists of a remembered call hold now."""
+        call = known.call
+        lists = call.shared_lists
+        if not lists:
+            return []
+        if known.reading is None:
+            known.reading = self._reading(call)
+        elif known.reading.bringing is None:
+            call.team.job.engine.expect_reads(call.team)
+        known.reading.meet()
+        return [listed.fetch() for listed in lists]
+
+    def _reading(self, call: ListArgumentCall) -> DeferredListCall:
+        """What all have to come to before shared lists may be read.
+
+        Unless they are brought every thread reads them, so those must have come to where they may
+        be read, and all have read them before their owners may go on to change them
+        (`after_reading`).
+        """
+        team, lists = call.team, call.shared_lists
+        bringing = ListAllgather.of(team, lists)
+        if bringing is None:
+            team.job.engine.expect_reads(team)
+        meeting = []
+        if call.sync[0] == "all":
+            meeting = [team.meeting(self._lists_signature(call), call.record)]
+        return DeferredListCall(call, call.allocations, None, lists, meeting, bringing)
+
+
+def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
+    """The modes of what is left of a call when a shared list has been read."""
+    into, out = sync
+    if out == "my":
+        return "all", out  # nobody may change his part of the list before all have read it
+    return ("no" if into == "all" else into), out
+
+
+def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments by identity, ints by value, names of keywords."""
+    values = (*args, *kwargs, *kwargs.values())
+    return (len(args), *(v if type(v) in (int, str) else (id(v),) for v in values))

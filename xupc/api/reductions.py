@@ -1,0 +1,509 @@
+"""The computational collectives that users call: reduce, in all forms, prefix and suffix.
+
+As in `xupc.api.collectives` an object per collective: it checks the arguments, finds the plan
+and runs it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.prefix_reduce import ScanSpec
+from ..algorithms.reduce_spec import Reduction
+from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..errors import AffinityError, FlagError, OverlapError, show
+from ..fingerprint import fingerprint
+from ..flags import IN_PLACE, REPRODUCIBLE, sync_modes
+from ..health.call_record import CallRecord
+from ..ops import Op
+from ..pgas.allocation import Allocation
+from ..pgas.layout import Layout
+from ..pgas.shared import SharedArray, SharedPointer
+from ..plan.steps import Plan
+from ..reduction import kernels
+from ..reduction.structured_dtypes import name as name_of
+from ..runtime.operand_binding import BoundOperand
+from ..runtime.team_state import TeamState
+from ..specs import SPECS, CollectiveSpec, call_name
+from .argument_checks import (
+    as_integer,
+    asks_in_place,
+    describing,
+    flags_text,
+    func_name,
+    op_name,
+    signature_of,
+)
+from .call_cache import BoundCall, SharedCall, SharedPlan
+from .collectives import check_blocks, smallest_parts
+from .team import Team
+
+__all__ = [
+    "Computation",
+    "all_prefix_reduce",
+    "all_reduce",
+    "all_reduce_all",
+    "all_reduce_mpi",
+    "all_reduce_mpi_all",
+    "all_reduce_scatter",
+    "all_suffix_reduce",
+]
+
+_MANY = 4096  # threads: beyond, only those at the ends of a layout are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """dst or src, as given; `length` if it is an array that is dealt over the team.
+
+    `threads` are the team's.
+    """
+
+    name: str
+    threads: Sequence[int]
+    allocation: Allocation
+    rank: int
+    offset: int
+    phase: int
+    blocksize: int
+    dtype: np.dtype[Any]
+    length: int | None
+
+    @property
+    def where(self) -> tuple[int, int, int, int]:
+        """It as numbers, for fingerprints."""
+        return self.allocation.serial, self.rank, self.offset, self.phase
+
+    @classmethod
+    def of(cls, x: Any, name: str, call: str, team: TeamState) -> Operand:
+        """Check that it is shared data on a thread of the team."""
+        length = None
+        thread = x.thread if isinstance(x, SharedPointer) else 0
+        if isinstance(x, SharedArray):
+            over = x.allocation.members
+            if over is team.threads or over == team.threads:
+                length = len(x)
+            dealt = bool(x.blocksize)
+            x = x.ptr(0)
+            thread = team.threads[0] if dealt else x.thread
+        if not isinstance(x, SharedPointer):
+            raise TypeError(
+                f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
+            )
+        x.allocation.check_live(call, name)
+        rank = team.rank_of(thread)
+        if rank is None:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to a thread of the team, got a pointer with "
+                f"affinity to thread {thread}"
+            )
+        return cls(
+            name, team.threads, x.allocation, rank, x.addr, x.phase, x.blocksize, x.dtype, length
+        )
+
+
+Spans = list[tuple[int, int, int]]
+"""(rank, first byte, end)"""
+
+
+class Computation(SharedCall):
+    """A computational collective.
+
+    ``collective(dst, src, op, nelems=None, blk_size=None, func=None, flags=0, *, team=None)``
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Of the same dtype. src None, or the same as dst: in place, where that can be
+        (prefix, suffix and reduce_mpi_all): dst is transformed.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`. Records
+        of a value and an index have MINLOC and MAXLOC (`Op` shows how), any records FUNC.
+    nelems : int, optional
+        Elements of src, at least 1. Default: all of an array.
+    blk_size : int, optional
+        Take src as ``shared [blk_size]`` from its address and phase on (dst of prefix and
+        suffix too), 0 as indefinite. Default: their own layouts.
+    func : callable, optional
+        Of two scalars, or of two records, of which it returns one, or a tuple of its fields; a
+        numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags : int
+        `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
+        REPRODUCIBLE: the same bits for every placement and algorithm (the forms with one
+        value per call, prefix and suffix always give them).
+    team : Team, optional
+        Whose threads call; default all. Memory is seen as dealt over the team, so nelems is
+        needed unless src was allocated on it.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, AffinityError, OverlapError, HeapError
+        On every thread, before anything moves; the library stays usable.
+    CollectiveMismatchError
+        If the threads' calls differ.
+    Exception
+        What `func` raised on any thread, on every thread where the call synchronises, else
+        at the next call that does.
+    """
+
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{Computation.__doc__}"
+        self.__signature__ = signature_of(self._prepare)
+
+    # -- calling -------------------------------------------------------------------------
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
+        """A plan bound to these arguments; collective itself, like the call."""
+        call = self._prepare(*args, **kwargs)
+        named = dict(zip(("dst", "src"), args, strict=False))
+        operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
+        return self._plan(call, **operands)
+
+    def _prepare(
+        self,
+        dst: Any,
+        src: Any,
+        op: Any,
+        nelems: Any = None,
+        blk_size: Any = None,
+        func: Callable[..., Any] | None = None,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundCall:
+        """Check everything and bind a plan."""
+        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
+                ("dst", to_text()),
+                ("src", of_text()),
+                ("op", op_name(op)),
+                ("nelems", show(nelems)),
+                ("blk_size", show(blk_size)),
+                ("func", func_name(func)),
+                ("flags", flags_text(flags)),
+            ]
+
+        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
+        opened = self._open(team, flags, CallRecord(call, arguments, title=title))
+        on, full = opened.team, opened.full
+        try:
+            to = Operand.of(dst, "dst", call, on)
+            in_place = self._asks_in_place(dst, src, blk_size, full, on)
+            source = replace(to, name="src") if in_place else Operand.of(src, "src", call, on)
+            kernel = kernels.find(source.dtype, op, func, call)
+            full |= IN_PLACE * in_place
+            spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
+            plan = self._plan_of(on, spec, kernel, full)
+            bounds = [BoundOperand(x.allocation.memory, x.offset) for x in (to, source)]
+            signature = fingerprint(
+                self.name,
+                *(v for x in (to, source) for v in x.where),
+                name_of(source.dtype), int(op), func_name(func), *self._layout(spec),
+                operator.index(flags) | IN_PLACE * in_place,
+            )  # fmt: skip
+            instance = on.make(plan, bounds, signature, opened.record)
+        except Exception as e:
+            opened.fail(e)
+        return BoundCall(opened, [x.allocation for x in (to, source)], instance)
+
+    # -- arguments -----------------------------------------------------------------------
+    def _asks_in_place(
+        self, dst: Any, src: Any, blk_size: Any, full: int, team: TeamState
+    ) -> bool:
+        """Whether the call is one in place; FlagError if it cannot be."""
+        call = self.__name__
+        if not (self.spec.scans or (self.spec.folds_to_all and self.spec.elementwise)):
+            if full & IN_PLACE:
+                raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+            return False
+        if src is not None and not _dealt_alike(dst, src, blk_size):
+            if full & IN_PLACE:
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: expected src None or the same as dst, got dst "
+                    f"{_describe(dst)}, src {_describe(src)}"
+                )
+            return False
+        return asks_in_place(call, dst, src, full, team.threads[0], rooted=False)
+
+    def _spec(
+        self,
+        dst: Operand,
+        src: Operand,
+        nelems: Any,
+        blk_size: Any,
+        kernel: kernels.Kernel,
+        full: int,
+        team: TeamState,
+    ) -> Reduction | ScanSpec:
+        call, what = self.__name__, self.spec
+        if dst.dtype != src.dtype:
+            raise TypeError(
+                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
+            )
+        if nelems is None:
+            if src.length is None:
+                raise ValueError(f"{call}: nelems: needed, since src is no array of the team's")
+            nelems = src.length
+        n = as_integer(nelems, call, "nelems")
+        if n < 1:
+            raise ValueError(f"{call}: nelems: expected at least 1, got {n}")
+        layouts = [self._dealt(x, blk_size, n) for x in (src, dst)]
+        layout = layouts[0]
+        if what.elementwise and src.phase:
+            raise ValueError(f"{call}: src: expected phase 0, got {src.phase}")
+        if what.folds_to_all and dst.rank:
+            raise AffinityError(
+                f"{call}: dst: expected affinity to thread {team.threads[0]}, "
+                f"got a pointer with affinity to thread {team.threads[dst.rank]}"
+            )
+        size, in_place = src.dtype.itemsize, bool(full & IN_PLACE)
+        read = _spans(layout, src.offset, size)
+        self._in_range(src, read, n)
+        if what.scans:
+            results = _spans(layouts[1], dst.offset, size)
+            self._in_range(dst, results, n)
+            if not in_place and _meet(results, read):
+                results = _spans(layouts[1], dst.offset, size, all_=True)
+                self._disjoint(dst, src, results, layout)
+            return ScanSpec(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
+        each = min(layout.block, n) if what.elementwise else 1
+        where = [dst.rank]
+        if what.folds_to_all:
+            parts = smallest_parts(dst.allocation, team.threads[0], team, call, "dst")
+            where = [team.threads.index(thread) for thread in parts]
+        spans = [(rank, dst.offset, dst.offset + each * size) for rank in where]
+        self._in_range(dst, spans, each)
+        if what.folds_to_all:
+            spans = [(t, *spans[0][1:]) for t in range(team.size)]
+        if not in_place and _meet(spans, read):
+            self._disjoint(dst, src, spans, layout)
+        ordered = kernel.op == Op.NONCOMM_FUNC
+        exact = ordered or not what.elementwise or bool(full & REPRODUCIBLE)
+        to = None if what.folds_to_all else dst.rank
+        return Reduction(layout, each, size, to, ordered, exact, what.elementwise)
+
+    def _dealt(self, x: Operand, blk_size: Any, n: int) -> Layout:
+        call = self.__name__
+        block = x.blocksize
+        if blk_size is not None:
+            block = as_integer(blk_size, call, "blk_size")
+            if block < 0:
+                raise ValueError(f"{call}: blk_size: expected 0 or more, got {block}")
+            if 0 < block <= x.phase and (x.name == "src" or self.spec.scans):
+                raise ValueError(
+                    f"{call}: blk_size: expected more than the phase {x.phase} of {x.name}, "
+                    f"got {block}"
+                )
+        return Layout(len(x.threads), x.rank, x.phase if block else 0, block, n)
+
+    def _in_range(self, x: Operand, spans: Spans, n: int) -> None:
+        for rank, begin, end in spans:
+            thread = x.threads[rank]
+            if not x.allocation.holds(thread, begin, end - begin):
+                start, size = x.allocation.part(thread)
+                raise ValueError(
+                    f"{self.__name__}: {x.name}: {n} elements of {x.dtype} reach offsets {begin} "
+                    f"to {end} on thread {thread}, where the allocation has {start} to "
+                    f"{start + size}"
+                )
+
+    def _disjoint(self, dst: Operand, src: Operand, spans: Spans, layout: Layout) -> None:
+        """OverlapError if dst's bytes and src's have any in common."""
+        taken = {
+            t: (a, b) for t, a, b in _spans(layout, src.offset, src.dtype.itemsize, all_=True)
+        }
+        for rank, begin, end in spans:
+            a, b = taken.get(rank, (0, 0))
+            if begin < b and a < end:
+                raise OverlapError(
+                    f"{self.__name__}: dst and src overlap on thread {dst.threads[rank]}: dst has "
+                    f"offsets {begin} to {end}, src {a} to {b}"
+                )
+
+    # -- plans -------------------------------------------------------------------------
+    @staticmethod
+    def _layout(spec: Reduction | ScanSpec) -> Iterator[int]:
+        layouts = (spec.src, spec.dst) if isinstance(spec, ScanSpec) else (spec.layout,)
+        for x in layouts:
+            yield from (x.first, x.phase, x.blocksize, x.nelems)
+
+    def _plan_of(
+        self, team: TeamState, spec: Reduction | ScanSpec, kernel: kernels.Kernel, full: int
+    ) -> Plan:
+        """The team's cached plan."""
+        sync = sync_modes(full)
+        return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
+
+
+class BlockReduction(SharedCall):
+    """A reduction of one block for each thread.
+
+    ``collective(dst, src, op, nelems, func=None, flags=0, *, team=None)``
+
+    Parameters
+    ----------
+    dst, src : SharedArray or SharedPointer
+        Of the same dtype, with affinity to the team's first thread. Taken as addresses: each
+        thread has T blocks of `nelems` elements at src, and one at dst.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
+    nelems : int
+        Elements of a block, at least 1.
+    func : callable, optional
+        Of two scalars or records; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags : int
+        `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
+        REPRODUCIBLE: the same bits for every placement and algorithm.
+    team : Team, optional
+        Whose threads call; default all.
+
+    Raises
+    ------
+    TypeError, ValueError, FlagError, AffinityError, OverlapError, HeapError
+        On every thread, before anything moves; the library stays usable.
+    CollectiveMismatchError
+        If the threads' calls differ.
+    Exception
+        What `func` raised on any thread, as in `all_reduce`."""
+
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{BlockReduction.__doc__}\n    "
+        self.__signature__ = signature_of(self._prepare)
+
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
+        """Return a plan bound to these arguments; collective itself, like the call."""
+        call = self._prepare(*args, **kwargs)
+        named = dict(zip(("dst", "src"), args, strict=False)) | kwargs
+        return self._plan(call, dst=named["dst"], src=named["src"])
+
+    def _prepare(
+        self,
+        dst: Any,
+        src: Any,
+        op: Any,
+        nelems: Any,
+        func: Callable[..., Any] | None = None,
+        flags: Any = 0,
+        *,
+        team: Team | None = None,
+    ) -> BoundCall:
+        """Check everything and bind a plan."""
+        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
+                ("dst", to_text()),
+                ("src", of_text()),
+                ("op", op_name(op)),
+                ("nelems", show(nelems)),
+                ("func", func_name(func)),
+                ("flags", flags_text(flags)),
+            ]
+
+        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
+        opened = self._open(team, flags, CallRecord(call, arguments, title=title))
+        on, full = opened.team, opened.full
+        try:
+            dtype = self._dtype(dst, src, full)
+            kernel = kernels.find(dtype, op, func, call)
+            n = self._count(nelems)
+            operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
+            targets, nbytes, _ = check_blocks(call, operands, n * dtype.itemsize, on)
+            ordered = kernel.op == Op.NONCOMM_FUNC
+            exact = ordered or bool(full & REPRODUCIBLE)
+            work = ReduceScatter(n, dtype.itemsize, ordered, exact)
+            plan = on.planned(self.name, full, nbytes, opened.sync, work, [work], kernel)
+            signature = fingerprint(
+                self.name,
+                *(v for x in targets for v in (x.allocation.serial, x.rank, x.offset)),
+                name_of(dtype), int(op), func_name(func), n, operator.index(flags),
+            )  # fmt: skip
+            bounds = [BoundOperand(x.allocation.memory, x.offset) for x in targets]
+            instance = on.make(plan, bounds, signature, opened.record)
+        except Exception as e:
+            opened.fail(e)
+        return BoundCall(opened, [x.allocation for x in targets], instance)
+
+    def _dtype(self, dst: Any, src: Any, full: int) -> np.dtype[Any]:
+        """Return the type of the elements; TypeError if there are two, or none."""
+        call = self.__name__
+        if full & IN_PLACE:
+            raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+        for name, x in (("dst", dst), ("src", src)):
+            if not isinstance(x, SharedArray | SharedPointer):
+                raise TypeError(
+                    f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
+                )
+        if dst.dtype != src.dtype:
+            raise TypeError(
+                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
+            )
+        found: np.dtype[Any] = src.dtype
+        return found
+
+    def _count(self, nelems: Any) -> int:
+        n = as_integer(nelems, self.__name__, "nelems")
+        if n < 1:
+            raise ValueError(f"{self.__name__}: nelems: expected at least 1, got {n}")
+        return n
+
+
+def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
+    """Bytes of the threads of a layout; of very many only those that decide about ranges."""
+    if all_ or layout.positions <= _MANY:
+        runs = [(layout.thread(p), layout.run(p)) for p in range(layout.positions)]
+        ends = [(t, r.place, r.place + r.nelems) for t, r in runs]
+    else:
+        ends = [(t, *ends) for t, ends in layout.furthest().items()]
+    return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def _meet(a: Spans, b: Spans) -> bool:
+    """Whether any offset may be in both: those of different allocations are different."""
+    (a_lo, a_hi), (b_lo, b_hi) = ((min(s[1] for s in x), max(s[2] for s in x)) for x in (a, b))
+    return a_lo < b_hi and b_lo < a_hi
+
+
+def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
+    """Whether two operands with the same address stand for the same elements."""
+    kinds = SharedArray, SharedPointer
+    if not (isinstance(dst, kinds) and isinstance(src, kinds)):
+        return False
+    phases = {getattr(x, "phase", 0) for x in (dst, src)}
+    same = blk_size is not None or dst.blocksize == src.blocksize
+    return same and len(phases) == 1
+
+
+def _describe(x: Any) -> str:
+    """An operand as text: all of it that has to be the same on all threads."""
+    return _describing(x)()
+
+
+def _describing(x: Any) -> Callable[[], str]:
+    """What makes the text later; it keeps no shared memory."""
+    text = describing(x)
+    if not isinstance(x, SharedArray | SharedPointer):
+        return text
+    phase, blocksize, dtype = getattr(x, "phase", 0), x.blocksize, x.dtype
+    return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"
+
+
+all_reduce = Computation(SPECS["reduce"])
+all_prefix_reduce = Computation(SPECS["prefix_reduce"])
+all_suffix_reduce = Computation(SPECS["suffix_reduce"])
+all_reduce_all = Computation(SPECS["reduce_all"])
+all_reduce_scatter = BlockReduction(SPECS["reduce_scatter"])
+all_reduce_mpi = Computation(SPECS["reduce_mpi"])
+all_reduce_mpi_all = Computation(SPECS["reduce_mpi_all"])

@@ -1,0 +1,460 @@
+"""allv_*: collectives on single values, scalars in and scalar out.
+
+A value travels as an array of one element: int, float, complex and bool as int64, float64,
+complex128 and bool, and they come back as what they were; numpy scalars as they are. Types are
+in the call's fingerprint. Where not all threads have a value, or where it is a shared pointer,
+it travels in an envelope of a fixed size that says what it holds.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CollectiveMismatchError, show
+from ..health.call_record import CallRecord
+from ..ops import Op
+from ..pgas.shared import SharedPointer
+from ..specs import SPECS, call_name
+from .argument_checks import as_integer
+from .private_arrays import ArrayCall, Permute
+from .team import Team, resolve
+
+__all__ = [
+    "allv_broadcast",
+    "allv_exchange",
+    "allv_gather",
+    "allv_gather_all",
+    "allv_permute",
+    "allv_prefix_reduce",
+    "allv_reduce",
+    "allv_reduce_all",
+    "allv_reduce_scatter",
+    "allv_scatter",
+    "allv_suffix_reduce",
+]
+
+Array = NDArray[Any]
+Func = Callable[..., Any] | None
+
+_PYTHON: dict[type, np.dtype[Any]] = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
+}
+_POINTER = "SharedPointer"
+_ENVELOPE = 512  # bytes: a pointer pickles to some 250
+
+
+def _kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
+    """The name of a value's type, and how it travels."""
+    dtype = _PYTHON.get(type(value))
+    if dtype is not None:
+        return type(value).__name__, dtype
+    if isinstance(value, SharedPointer):
+        return _POINTER, np.dtype((np.void, _ENVELOPE))
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return f"numpy {value.dtype}", value.dtype
+    for kind, dtype in _PYTHON.items():  # of a class of the user's: it comes back as a plain one
+        if isinstance(value, kind):
+            return kind.__name__, dtype
+    raise TypeError(
+        f"{call}: value: expected an int, float, complex, bool, numpy scalar or "
+        f"SharedPointer, got {show(value)}"
+    )
+
+
+def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -> Array:
+    """Values of one type as an array."""
+    if kind != _POINTER:
+        try:
+            return np.array(values, dtype).reshape(-1)
+        except OverflowError:
+            given = values if len(values) > 1 else values[0]
+            raise OverflowError(
+                f"{call}: value: expected an int of at most 64 bits, got {show(given)}"
+            ) from None
+    out = np.zeros((len(values), _ENVELOPE), np.uint8)
+    for row, value in zip(out, values, strict=True):
+        data = pickle.dumps(value)
+        if 4 + len(data) > _ENVELOPE:
+            raise ValueError(
+                f"{call}: value: a pointer of this dtype or team takes {len(data)} bytes, expected "
+                f"{_ENVELOPE - 4} at most: {show(value)}"
+            )
+        row[:4].view(np.uint32)[0] = len(data)
+        row[4 : 4 + len(data)] = np.frombuffer(data, np.uint8)
+    return out.reshape(-1).view(dtype)
+
+
+def _unpacked(array: Array, kind: str) -> list[Any]:
+    """The other end of `_packed`."""
+    if kind == _POINTER:
+        rows = array.view(np.uint8).reshape(-1, _ENVELOPE)
+        sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
+        return [pickle.loads(row[4 : 4 + n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
+    return list(array) if kind.startswith("numpy") else list(array.tolist())
+
+
+def _header(kind: str, dtype: np.dtype[Any]) -> bytes:
+    """What an envelope says of its value."""
+    if dtype.fields is not None:  # all others are their `str`
+        return pickle.dumps(dtype)
+    return f"{kind}\n{dtype.str}\n".encode()
+
+
+def _of_header(data: bytes) -> tuple[str, np.dtype[Any]]:
+    """The other end of `_header`, of more bytes."""
+    if data[:1] == pickle.PROTO:
+        dtype = pickle.loads(data)
+        return f"numpy {dtype}", dtype
+    kind, name, _ = data.split(b"\n", 2)
+    return kind.decode(), np.dtype(name.decode())
+
+
+class Scalars:
+    """A collective on single values; it makes one on arrays for each type that comes along."""
+
+    def __init__(self, name: str) -> None:
+        self.spec = SPECS[name]
+        self.__name__ = call_name(self.spec, "allv")
+        self.calls: dict[str, ArrayCall] = {}
+
+    def array_call(self, kind: str) -> ArrayCall:
+        """The collective on arrays for one type."""
+        call = self.calls.get(kind)
+        if call is None:
+            make = Permute if self.spec.permutes else ArrayCall
+            call = make(self.spec, "allv", kind)
+            self.calls[kind] = call
+        return call
+
+    def fail(self, error: Exception, team: Team | None, *, late: bool = False) -> Any:
+        """A bad argument, in step with the other threads; `late`: known when the call is over."""
+        on, _ = resolve(team, self.__name__)
+        on.enter(self.__name__)
+        record = CallRecord(self.__name__)
+        record.late = int(late)
+        return on.fail(error, record)
+
+    def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
+        """The type that all of some values have, and they as an array."""
+        try:
+            kinds = [_kind_of(value, self.__name__) for value in values]
+            if len({kind for kind, _ in kinds}) > 1:
+                names = ", ".join(sorted({kind for kind, _ in kinds}))
+                raise TypeError(f"{self.__name__}: values: expected one type, got {names}")
+            return kinds[0][0], _packed(values, *kinds[0], self.__name__)
+        except Exception as e:
+            self.fail(e, team)
+            raise
+
+    def values_of(self, values: Any, team: Team | None) -> list[Any]:
+        """One value for each thread."""
+        try:
+            return self._values_of(values, resolve(team, "allv")[0].size)
+        except Exception as e:  # a sequence of the user's may raise anything
+            self.fail(e, team)
+            raise
+
+    def _values_of(self, values: Any, size: int) -> list[Any]:
+        is_list = isinstance(values, np.ndarray | Sequence)
+        if not is_list or isinstance(values, str | bytes):
+            raise TypeError(
+                f"{self.__name__}: values: expected a sequence of {size} values, got {show(values)}"
+            )
+        try:
+            n = values.size if isinstance(values, np.ndarray) else len(values)
+        except OverflowError:  # a range
+            n = -1
+        if n != size:
+            raise ValueError(
+                f"{self.__name__}: values: expected one for each of {size} threads, "
+                f"got {n if n >= 0 else show(values)}"
+            )
+        return list(values.reshape(-1) if isinstance(values, np.ndarray) else values)
+
+    def at_root(self, root: Any, team: Team | None) -> bool:
+        """Whether I am the root; what is wrong with it is said later."""
+        try:
+            rank = as_integer(root, self.__name__, "root")
+        except Exception as e:
+            return bool(self.fail(e, team))
+        return rank == resolve(team, "allv")[0].rank
+
+    def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
+        """Values that not all threads know the type of: each says what it is."""
+        kind, packed = self.kind_of(values, team)
+        out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
+        head = _header(kind, packed.dtype)
+        if len(head) > _ENVELOPE or packed.itemsize > _ENVELOPE:
+            text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
+            self.fail(ValueError(text), team)
+        for row, value in zip(out, packed, strict=True):
+            data = np.asarray(value).tobytes()
+            row[: len(head)] = np.frombuffer(head, np.uint8)
+            row[_ENVELOPE : _ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
+        return out.reshape(-1)
+
+    def out_of_envelope(self, row: Array, own: Any, team: Team | None) -> Any:
+        """The value that came; `own`: what this thread gave, which must be of the same type."""
+        kind, dtype = _of_header(row[:_ENVELOPE].tobytes())
+        if own is not None and _kind_of(own, self.__name__)[0] != kind:
+            mine = _kind_of(own, self.__name__)[0]
+            error = CollectiveMismatchError(
+                f"{self.__name__}: type differs: {kind} on the root, {mine} here"
+            )
+            self.fail(error, team, late=True)
+        value = row[_ENVELOPE : _ENVELOPE + dtype.itemsize]
+        return _unpacked(value.copy().view(dtype), kind)[0]
+
+
+_BROADCAST, _SCATTER, _GATHER, _GATHER_ALL, _EXCHANGE, _PERMUTE = (
+    Scalars(name)
+    for name in ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
+)
+_REDUCE, _REDUCE_ALL, _REDUCE_SCATTER, _PREFIX, _SUFFIX = (
+    Scalars(name)
+    for name in ("reduce", "reduce_all", "reduce_scatter", "prefix_reduce", "suffix_reduce")
+)
+
+
+def _size(team: Team | None) -> int:
+    return resolve(team, "allv")[0].size
+
+
+def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+    """Return the root's value on all threads (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    value : int, float, complex, bool, numpy scalar or SharedPointer
+        The root's; elsewhere None, or a value of the same type.
+    root : int
+        A thread, by its rank in the team.
+    flags : int
+        As in the call on arrays, `allav_broadcast`, but for ASYNC.
+    team : Team, optional
+        Who takes part; default all threads.
+
+    Returns
+    -------
+    The value, of the type that the root gave.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError, FlagError
+        On a thread whose arguments are wrong; an int has 64 bits at most.
+    CollectiveMismatchError
+        If the threads' calls differ, types included.
+    """
+    row = np.zeros(2 * _ENVELOPE, np.uint8)
+    me = _BROADCAST.at_root(root, team)
+    if me:
+        row = _BROADCAST.in_envelopes([value], team)
+    elif value is not None:
+        _BROADCAST.kind_of([value], team)  # good at all?
+    _BROADCAST.array_call("")(row, root, flags, team)
+    return value if me else _BROADCAST.out_of_envelope(row, value, team)
+
+
+def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+    """Return the root's i-th value on thread i (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    values : sequence
+        The root's: one for each thread, all of one type. Elsewhere ignored, None as a rule.
+    root, flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    The value for this thread.
+    """
+    row, rows = np.zeros(2 * _ENVELOPE, np.uint8), None
+    if _SCATTER.at_root(root, team):
+        rows = _SCATTER.in_envelopes(_SCATTER.values_of(values, team), team)
+    _SCATTER.array_call("")(row, rows, root, flags, team)
+    return _SCATTER.out_of_envelope(row, None, team)
+
+
+def allv_gather(
+    value: Any, root: int, flags: int = 0, team: Team | None = None
+) -> list[Any] | None:
+    """Return all threads' values on the root (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    value
+        As in `allv_broadcast`, of the same type on all threads.
+    root, flags, team
+        As there; so are the errors.
+
+    Returns
+    -------
+    list or None
+        One value of each thread, in order; None elsewhere.
+    """
+    kind, src = _GATHER.kind_of([value], team)
+    dst = np.empty(_size(team), src.dtype) if _GATHER.at_root(root, team) else None
+    _GATHER.array_call(kind)(dst, src, root, flags, team)
+    return None if dst is None else _unpacked(dst, kind)
+
+
+def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+    """Return all threads' values on all threads (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    value, flags, team
+        As in `allv_gather`; errors as in `allv_broadcast`.
+
+    Returns
+    -------
+    list
+        One value of each thread, in order.
+    """
+    kind, src = _GATHER_ALL.kind_of([value], team)
+    dst = np.empty(_size(team), src.dtype)
+    _GATHER_ALL.array_call(kind)(dst, src, flags, team)
+    return _unpacked(dst, kind)
+
+
+def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+    """Send the i-th value to thread i, and return what each thread sent (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    values : sequence
+        One for each thread, all of one type, the same on all threads.
+    flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    list
+        What each thread gave me, in order.
+    """
+    kind, src = _EXCHANGE.kind_of(_EXCHANGE.values_of(values, team), team)
+    dst = np.empty_like(src)
+    _EXCHANGE.array_call(kind)(dst, src, flags, team)
+    return _unpacked(dst, kind)
+
+
+def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
+    """Send the value to thread `to`, and return what this thread was sent (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    value
+        As in `allv_broadcast`, of the same type on all threads.
+    to : int
+        The thread that gets it; all together a permutation.
+    flags, team
+        As there; so are the errors.
+
+    Returns
+    -------
+    The value that was given to me.
+    """
+    kind, src = _PERMUTE.kind_of([value], team)
+    dst = np.empty_like(src)
+    _PERMUTE.array_call(kind)(dst, src, to, flags, team)
+    return _unpacked(dst, kind)[0]
+
+
+def allv_reduce(
+    value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return all threads' values joined by `op`, on the root (XUPC paper, III.C).
+
+    Parameters
+    ----------
+    value : int, float, complex, bool or numpy scalar
+        Of the same type on all threads, which is that of the result: an int has 64 bits and
+        wraps, and ADD of bools is whether any is true. Give ``int(value)`` to count them.
+    op : Op
+        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`. MINLOC and MAXLOC are
+        for records (``np.void``) of a value and an index; `Op` shows how to make one.
+    root : int
+        A thread, by its rank in the team.
+    func : callable, optional
+        Of two scalars or records; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
+    flags, team
+        As in `allv_broadcast`; so are the errors.
+
+    Returns
+    -------
+    The result; None elsewhere.
+    """
+    kind, src = _REDUCE.kind_of([value], team)
+    dst = np.empty_like(src) if _REDUCE.at_root(root, team) else None
+    _REDUCE.array_call(kind)(dst, src, op, root, func, flags, team)
+    return None if dst is None else _unpacked(dst, kind)[0]
+
+
+def _joined(
+    form: Scalars, value: Any, op: Op, func: Func, flags: int, team: Team | None
+) -> Any:
+    kind, src = form.kind_of([value], team)
+    dst = np.empty_like(src)
+    form.array_call(kind)(dst, src, op, func, flags, team)
+    return _unpacked(dst, kind)[0]
+
+
+def allv_reduce_all(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return all threads' values joined by `op`, on all threads (XUPC paper, III.C).
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
+    return _joined(_REDUCE_ALL, value, op, func, flags, team)
+
+
+def allv_reduce_scatter(
+    values: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return the i-th values of all threads joined by `op`, on thread i (MPI 4.1, 6.10.1).
+
+    Parameters
+    ----------
+    values : sequence
+        One for each thread, all of one type, the same on all threads.
+    op, func, flags, team
+        As in `allv_reduce`; so are the errors.
+
+    Returns
+    -------
+    The result for this thread.
+    """
+    kind, src = _REDUCE_SCATTER.kind_of(_REDUCE_SCATTER.values_of(values, team), team)
+    dst = np.empty(1, src.dtype)
+    _REDUCE_SCATTER.array_call(kind)(dst, src, op, func, flags, team)
+    return _unpacked(dst, kind)[0]
+
+
+def allv_prefix_reduce(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return the values of all threads up to and with this one, joined by `op` (XUPC paper, III.C).
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
+    return _joined(_PREFIX, value, op, func, flags, team)
+
+
+def allv_suffix_reduce(
+    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+) -> Any:
+    """Return the values of all threads from this one on, joined by `op` (XUPC paper, III.C).
+
+    Parameters, types and errors are those of `allv_reduce`, without a root.
+    """
+    return _joined(_SUFFIX, value, op, func, flags, team)

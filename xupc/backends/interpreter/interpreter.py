@@ -1,0 +1,385 @@
+"""The Python engine: the same plans with numpy-sized steps and MPI alone.
+
+The readable reference, and what runs where nothing can be compiled. Copies are
+load/store as in the native core; Python has no atomics, so signals are empty MPI
+messages and barriers exchange fingerprints between all threads. No speed is asked
+of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ...comm.mpi import SIGNAL
+from ...plan.steps import (
+    SLOTS,
+    Barrier,
+    Copy,
+    Fold,
+    FusedBarrier,
+    Plan,
+    Scan,
+    SetTicket,
+    Signal,
+    Step,
+    Swap,
+    Wait,
+    WaitTicket,
+)
+from ...runtime.executor import CALL_PYTHON, DONE, MISMATCH, PENDING
+from ...runtime.operand_binding import BoundOperand
+
+if TYPE_CHECKING:
+    from ...health.control_segment import Control
+
+__all__ = ["CachedArrays", "CachedCall", "CachedPlan", "Instance", "Program", "Team", "mix"]
+
+_MASK = (1 << 64) - 1
+_LOCAL = (Copy, Swap, Fold, Scan, Signal, Wait, WaitTicket, SetTicket)
+
+
+def mix(a: int, b: int) -> int:
+    """The fingerprint `a` after the call `b`; the same as the native core's."""
+    a ^= (b + 0x9E3779B97F4A7C15 + (a << 6) + (a >> 2)) & _MASK
+    a = (a * 0xFF51AFD7ED558CCD) & _MASK
+    return a ^ (a >> 32)
+
+
+class Team:
+    """Counters and fingerprint of a team on this thread."""
+
+    unread = None  # here no thread reads from another one's private memory
+
+    def __init__(self, control: Control, number: int) -> None:
+        self.verified = 0  # the last operation known to be the same on all threads
+        self.control = control
+        self.number = number
+        self.op = 0
+        self.epoch = 0
+        self.fp = 0
+        self.value = 0
+        self.unsynced = 0
+        self.verdict = False
+        self.blocked = self.owed = False
+        self.since = 0
+        self.history = [0] * SLOTS
+        self.forget()
+        self.debt = 0  # led calls end with a barrier here
+        self.poison = 0
+
+    @property
+    def node_result(self) -> tuple[int, int, int, int]:
+        """(min, max, value, conflict): my own, since nothing is gathered first."""
+        fp = self.fp ^ self.poison
+        return fp, fp, self.value, 0
+
+    def spoil(self, poison: int) -> None:
+        """From the next barrier on my fingerprint fits nobody's."""
+        self.poison = poison
+
+    def wrote(self) -> None:
+        """I have written to another node's memory: of interest to led calls only."""
+
+    def set_verdict(self, verdict: bool) -> None:
+        """The outcome of the barrier under way."""
+        self.verdict = verdict
+
+    def set_value(self, value: int) -> None:
+        """The value that the next barrier carries; 0 matches any."""
+        self.value = value
+
+    def mix(self, signature: int) -> None:
+        """Mix something into the running fingerprint without a call."""
+        self.fp = mix(self.fp, signature)
+
+    def fp_after(self, op: int) -> int:
+        """The running fingerprint after one of the last operations; 0 if not known."""
+        known = self.since < op <= self.op < op + SLOTS
+        return self.history[op % SLOTS] if known else 0
+
+    def record_of(self, op: int) -> Any:
+        """The record of one of the last operations; None if not known."""
+        return self.records[op % SLOTS] if self.fp_after(op) else None
+
+    def forget(self) -> None:
+        """Keep no record of any call."""
+        self.records: list[Any] = [None] * SLOTS
+
+    def give_up(self) -> None:
+        """A mismatch is known; barriers are all that counts here anyway."""
+
+    def restart(self, op: int, epoch: int) -> None:
+        """After a mismatch: all threads agree on where to go on."""
+        self.op, self.epoch = op, epoch
+        self.since = op
+        self.fp = mix(0, op)  # so that no tag is as before
+        self.value = self.unsynced = self.poison = 0
+        self.verdict = False
+
+
+class Program:
+    """A plan with its fused steps taken apart."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lanes = tuple(
+            [part for step in lane for part in self._expand(step)] for lane in plan.lanes
+        )
+
+    def _expand(self, step: Step) -> list[Step]:
+        if not isinstance(step, FusedBarrier):
+            return [step]
+        executor = 0 if step.by is None else step.by
+        body = list(step.body) if self.plan.rank == executor else []
+        return [Barrier(), *body, Barrier()]
+
+
+class Instance:
+    """A program bound to operands; the same interface as the native core's."""
+
+    def __init__(
+        self,
+        team: Team,
+        program: Program,
+        bounds: list[BoundOperand],
+        signature: int,
+        call: int,
+        record: Any,
+    ) -> None:
+        self.team = team
+        self.program = program
+        self.plan = program.plan
+        self.bounds = bounds
+        self.hash = signature
+        self.call = call
+        self.record = record
+        self.net: Any = None
+        self.owner: Any = None
+        self.active = False
+        self.released = False  # the barrier's verdict has come, and is bad
+        self.op = 0
+        self.fp = 0
+
+    def begin(self) -> None:
+        """Start a call."""
+        team = self.team
+        if team.owed:
+            self.owner.behind.catch_up(self.record)
+        team.op += 1
+        team.fp = mix(team.fp, self.hash)
+        team.unsynced += self.owner.size > 1
+        self.op, self.fp = team.op, team.fp
+        team.history[team.op % SLOTS] = team.fp
+        team.records[team.op % SLOTS] = self.record
+        self.pc = [0, 0]
+        self.tickets: set[int] = set()
+        self.arrived = self.released = False
+        self.signals: dict[tuple[int, int], int] = {}
+        self.stands: dict[int, int] = {}  # my own channels: one lane may wait for the other
+        self.pending: dict[tuple[int, int], Any] = {}
+        self.active = True
+        status = team.control.status[team.control.index]
+        status["op"], status["call"], status["team"] = self.op, self.call, team.number
+        self.noted = team.control.begin_call(self.op, self.call, team.number)
+
+    def withdraw(self) -> None:
+        """Nobody touches this thread's arrays but itself."""
+
+    def end(self) -> None:
+        """The call is over; if it was given up, it listens to no signal any more."""
+        for request in self.pending.values():
+            request.Cancel()
+            request.Free()
+        self.active = False
+        self.team.control.status[self.team.control.index]["done"] = self.op
+        self.team.control.end_call(self.noted)
+
+    def rebind(self, dst: int, src: int) -> None:
+        """Private operands: where they are in the next call."""
+        self.bounds[0].address, self.bounds[1].address = dst, src
+
+    def execute(self) -> None:
+        """The whole call."""
+        job = self.owner.job
+        with job.callers.executing(self):
+            try:
+                self.begin()
+                job.engine.drive(self)
+            except BaseException as e:
+                job.engine.interrupted(self, e)
+                raise
+
+    def poll(self) -> int:
+        """As far as it goes without any waiting."""
+        return self.run(0)
+
+    def run(self, sleep_ns: int) -> int:
+        """As far as both lanes go; never sleeps."""
+        if self.team.verdict:
+            self.team.verdict = False
+            return MISMATCH
+        moved = True
+        while moved:
+            moved = False
+            for lane in (1, 0):
+                while (step := self._step(lane)) is not None and self._try(step):
+                    self.pc[lane] += 1
+                    moved = True
+        if any(self.python_step(lane) is not None for lane in (0, 1)):
+            return CALL_PYTHON
+        if self._step(0) is None and self._step(1) is None:
+            return DONE
+        return PENDING
+
+    def _step(self, lane: int) -> Step | None:
+        steps = self.program.lanes[lane]
+        return steps[self.pc[lane]] if self.pc[lane] < len(steps) else None
+
+    def python_step(self, lane: int) -> Step | None:
+        """The MPI step at which a lane stands, or None."""
+        step = self._step(lane)
+        if self.team.verdict:  # bad: nothing of the call comes after it
+            return None
+        if step is None or isinstance(step, _LOCAL):
+            return None
+        if isinstance(step, Barrier) and not self.arrived:
+            self.arrived = True
+            self.team.epoch += 1
+        return step
+
+    @property
+    def at_barrier(self) -> bool:
+        """Whether I have arrived at the team's current barrier in this call."""
+        return self.arrived
+
+    open = 0  # messages that the core would have under way
+    moved = False
+
+    def suspect(self) -> bool:
+        """There is no shared memory to look at."""
+        return False
+
+    def awaited(self) -> list[int]:
+        """There is no shared memory that tells."""
+        return []
+
+    def advance(self, lane: int) -> None:
+        """Past the MPI step at which a lane stands."""
+        if isinstance(self._step(lane), Barrier):
+            # the call ends here if the verdict is bad
+            self.arrived = self.released = self.team.verdict
+            self.team.unsynced = 0
+            self.team.value = 0
+        self.pc[lane] += 1
+
+    def set_ticket(self, ticket: int) -> None:
+        """Set a ticket."""
+        self.tickets.add(ticket)
+
+    def _try(self, step: Step) -> bool:
+        match step:
+            case Copy():
+                self._copy(step)
+            case Swap():
+                self._swap(step)
+            case Fold() | Scan():
+                self.net.compute(step, self)
+            case Signal():
+                self._signal(step)
+            case Wait():
+                return self._wait(step)
+            case WaitTicket():
+                return step.ticket in self.tickets
+            case SetTicket():
+                self.tickets.add(step.ticket)
+            case _:
+                return False
+        return True
+
+    def _copy(self, step: Copy) -> None:
+        dst, dst_step = self.net.row(step.dst, step.count)
+        src, src_step = self.net.row(step.src, step.count)
+        for i in range(step.count):
+            ctypes.memmove(dst + i * dst_step, src + i * src_step, step.nbytes)
+
+    def _swap(self, step: Swap) -> None:
+        a, a_step = self.net.row(step.a, step.count)
+        b, b_step = self.net.row(step.b, step.count)
+        for i in range(step.count):
+            kept = ctypes.string_at(a + i * a_step, step.nbytes)
+            ctypes.memmove(a + i * a_step, b + i * b_step, step.nbytes)
+            ctypes.memmove(b + i * b_step, kept, step.nbytes)
+
+    def _signal(self, step: Signal) -> None:
+        link, owner = self.net.link, self.owner
+        tag = owner.call_tag(self, SIGNAL + step.channel)
+        self.stands[step.channel] = step.value
+        for rank in step.to:
+            if rank != owner.rank:
+                link.track(link.send_bytes(rank, tag, b""), lambda: None)
+
+    def _wait(self, step: Wait) -> bool:
+        here = True
+        for rank in step.of:
+            if rank == self.owner.rank:
+                here &= self.stands.get(step.channel, 0) >= step.value
+            elif not self._heard(step.channel, rank, step.value):
+                here = False
+        return here
+
+    def _heard(self, channel: int, rank: int, value: int) -> bool:
+        key = (channel, rank)
+        link, owner = self.net.link, self.owner
+        while self.signals.get(key, 0) < value:
+            if key not in self.pending:
+                tag = owner.call_tag(self, SIGNAL + channel)
+                self.pending[key] = link.recv_into(rank, tag, bytearray(1))
+            if not self.pending[key].Test():
+                return False
+            del self.pending[key]
+            self.signals[key] = self.signals.get(key, 0) + 1
+        return True
+
+
+class CachedCall:
+    """The same interface as the native call cache, without the cache."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.slow(args, kwargs)
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Overridden by the collectives."""
+        raise NotImplementedError
+
+    def remember(
+        self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Nothing is cached here."""
+
+    def forget(self) -> None:
+        """Nothing is cached here."""
+
+
+class CachedArrays(CachedCall):
+    """The same interface as the native cache of calls on private arrays, without the cache."""
+
+    def note_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nothing is cached here."""
+
+    def remember(self, *args: Any) -> None:
+        """Nothing is cached here."""
+
+
+class CachedPlan:
+    """The same interface as the native bound plan."""
+
+    def bind(self, instance: Any) -> None:
+        """Nothing is kept here."""
+
+    def __call__(self) -> Any:
+        return self.slow()
+
+    def slow(self) -> Any:
+        """Overridden by the plans."""
+        raise NotImplementedError

@@ -1,0 +1,532 @@
+/* mpi_messages.h: messages between nodes by MPI's C functions, without Python between steps.
+ *
+ * Knows no MPI header, since one core serves whichever MPI the process has loaded: `xm_mpi` holds
+ * the addresses of MPI's functions, and how large its handles are (an int or a pointer).
+ *
+ * Mail.  A call's messages. What a step sends or receives is worked out by Python when the step is
+ * met for the first time (`xm_learn`), relative to where its operands are bound; from then on it is
+ * posted here. A step's ticket is set when all its messages are over.
+ *
+ * Exchanges.  What node roots tell each other at a barrier. They go in rounds; a round has slots: to
+ * whom a message goes, and from whom one comes.
+ *
+ *   few nodes    one round, a slot for each other node root
+ *   many         dissemination: log2 rounds of one slot
+ *
+ * A message is a head (the fingerprints' minimum and maximum, the barrier's value, flags) and what
+ * the slot's node root is to get besides. Receives are posted before sends; when all of a round is
+ * over, the heads are joined and the next round begins with the result.
+ *
+ *        xm_start      xm_test            xm_test
+ *   idle ---------> posted -- joined --> posted -- joined --> idle: verdict, data in `in`
+ *
+ * The buffers belong to the exchange and are as long as the longest message that any call may send,
+ * so that a message of a call that differs is taken, and the difference seen.
+ *
+ * A call (`xm_run`) goes on by turns: its node-local steps (shm_protocol.h), then what it has with
+ * MPI. As long as that is under way the thread tests and gives its core away; where only its own
+ * node is waited for it sleeps as in shm_protocol.h. What takes longer is for Python to wait for.
+ */
+#ifndef XUPC_MESSAGES_H
+#define XUPC_MESSAGES_H
+
+#include <pthread.h>
+
+#include "shm_protocol.h"
+
+#define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
+#define XM_LOOK_UP_NS 50000000 /* so long a call may go on before Python looks round */
+#define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
+#define XM_AHEAD 16  /* this part of what a call sends keeps the wire busy while others run */
+
+enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
+enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
+enum { XM_NO_MEMORY = -1 }; /* an error that is not MPI's */
+
+typedef struct {
+    uintptr_t isend, irecv, testall, testsome, cancel;
+    uintptr_t byte;   /* MPI_BYTE */
+    int64_t handle;   /* bytes of a handle: sizeof(int) or sizeof(void *) */
+    uintptr_t comm;   /* a team's communicator */
+} xm_mpi;
+
+typedef struct {
+    uint64_t low, high, value, flags;
+} xm_head;
+
+typedef struct {
+    const xm_mpi *mpi;
+    int32_t rounds, slots;
+    const int32_t *end;       /* by round: where its slots end */
+    const int32_t *to, *of;   /* by slot: ranks */
+    int64_t room;             /* bytes of each buffer */
+    char *in, *out;           /* by slot */
+    int64_t *more;            /* by slot: bytes beyond the head; 0 between exchanges */
+    char *taken;              /* by slot: its message is here already */
+    char *requests, *statuses; /* of the round: first the receives, by slot, then the sends */
+    int32_t round;            /* under way; -1: none */
+    int32_t again;            /* it is a repetition */
+    int32_t posted;           /* requests of the round */
+    int32_t error;            /* MPI's, after XM_FAILED */
+    int32_t tag;
+    xm_head head;
+} xm_exchange;
+
+/* ---- MPI's functions, by the size of its handles ------------------------------ */
+static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, int64_t n,
+                             uintptr_t type, int rank, int tag, char *request) {
+    if (mpi->handle == (int64_t)sizeof(int))
+        return ((int (*)(void *, int, int, int, int, int, void *))function)(
+            data, (int)n, (int)type, rank, tag, (int)mpi->comm, request);
+    return ((int (*)(void *, int, void *, int, int, void *, void *))function)(
+        data, (int)n, (void *)type, rank, tag, (void *)mpi->comm, request);
+}
+
+/* Open MPI looks first and makes progress then: what that brings, a second look sees, which would
+ * otherwise come after others had the core. */
+static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int *done,
+                              char *statuses) {
+    int error = 0;
+    *done = 0;
+    for (int look = 0; look < 2 && !error && !*done; look++)
+        error = ((int (*)(int, void *, int *, void *))mpi->testall)(
+            count, requests, done, statuses);
+    return error;
+}
+
+/* The same for any of them; `done` is 0 or less if there are none. */
+static inline int xm_test_some(const xm_mpi *mpi, int count, char *requests, int *done,
+                               int32_t *indices, char *statuses) {
+    int error = 0;
+    *done = 0;
+    for (int look = 0; look < 2 && !error && *done <= 0; look++)
+        error = ((int (*)(int, void *, int *, int *, void *))mpi->testsome)(
+            count, requests, done, indices, statuses);
+    return error;
+}
+
+/* ---- MPI's progress ------------------------------------------------------------ */
+/* A receive that nothing ever meets: a test of it is a step of MPI's progress, whatever else the
+ * process has under way, and searches no queue of messages as a probe would. */
+typedef struct {
+    uintptr_t testall;
+    char request[sizeof(void *)];
+    char status[XM_STATUS];
+    int32_t any_thread; /* whether other threads of Python's than MPI's main one may call MPI */
+    pthread_t main_thread;
+    atomic_flag busy;   /* a request must not be tested by two threads at once */
+} xm_progress;
+
+static xm_progress xm_progress_of = {.busy = ATOMIC_FLAG_INIT};
+
+static inline void xm_enter(void) {
+    xm_progress *p = &xm_progress_of;
+    int done;
+    if (!p->any_thread && !pthread_equal(p->main_thread, pthread_self())) return;
+    if (atomic_flag_test_and_set(&p->busy)) return; /* another thread makes progress */
+    ((int (*)(int, void *, int *, void *))p->testall)(1, p->request, &done, p->status);
+    atomic_flag_clear(&p->busy);
+}
+
+/* ---- an exchange --------------------------------------------------------------- */
+static inline int32_t xm_first(const xm_exchange *x) { return x->round ? x->end[x->round - 1] : 0; }
+
+static inline int xm_failed(xm_exchange *x, int error) {
+    x->error = error;
+    return XM_FAILED;
+}
+
+/* All messages of a round. */
+static inline int xm_post(xm_exchange *x) {
+    const xm_mpi *mpi = x->mpi;
+    int error;
+    x->posted = 0;
+    for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
+        if (x->taken[i]) continue;
+        error = xm_message(mpi, mpi->irecv, x->in + i * x->room, x->room, mpi->byte, x->of[i],
+                           x->tag, x->requests + x->posted * mpi->handle);
+        if (error) return xm_failed(x, error);
+        x->posted++;
+    }
+    for (int32_t i = xm_first(x); i < x->end[x->round]; i++) {
+        memcpy(x->out + i * x->room, &x->head, sizeof x->head);
+        error = xm_message(mpi, mpi->isend, x->out + i * x->room,
+                           (int64_t)sizeof x->head + x->more[i], mpi->byte, x->to[i], x->tag,
+                           x->requests + x->posted * mpi->handle);
+        if (error) return xm_failed(x, error);
+        x->posted++;
+    }
+    return XM_OPEN;
+}
+
+/* Begin, with what my node found and what `more` says lies in `out` behind the heads. */
+static inline int xm_start(xm_exchange *x, int32_t tag, xm_head mine) {
+    x->tag = tag;
+    x->head = mine;
+    x->round = 0;
+    return xm_post(x);
+}
+
+static inline void xm_join(xm_head *mine, const char *message) {
+    xm_head its;
+    memcpy(&its, message, sizeof its);
+    if (its.low < mine->low) mine->low = its.low;
+    if (its.high > mine->high) mine->high = its.high;
+    mine->flags |= its.flags;
+    if (its.value && mine->value && its.value != mine->value) mine->flags |= XM_CONFLICT;
+    if (!mine->value) mine->value = its.value;
+}
+
+/* Go on; MPI's progress besides. */
+static inline int xm_test(xm_exchange *x) {
+    int done;
+    if (x->error) return XM_FAILED;
+    int error = xm_test_all(x->mpi, x->posted, x->requests, &done, x->statuses);
+    if (error) return xm_failed(x, error);
+    if (!done) return XM_OPEN;
+    for (int32_t i = xm_first(x); i < x->end[x->round]; i++)
+        xm_join(&x->head, x->in + i * x->room);
+    if (++x->round < x->rounds) return xm_post(x);
+    x->round = -1;
+    memset(x->more, 0, sizeof *x->more * (size_t)x->slots);
+    memset(x->taken, 0, (size_t)x->slots);
+    return XM_OVER;
+}
+
+/* Whether the message of a slot of the round under way has not come yet. */
+static inline int xm_missing(xm_exchange *x, int32_t slot) {
+    int done;
+    if (x->round < 0 || slot < xm_first(x) || slot >= x->end[x->round] || x->taken[slot]) return 0;
+    int64_t at = 0;
+    for (int32_t i = xm_first(x); i < slot; i++) at += !x->taken[i];
+    int error = xm_test_all(x->mpi, 1, x->requests + at * x->mpi->handle, &done, x->statuses);
+    if (error) xm_failed(x, error);
+    return !error && !done;
+}
+
+/* ---- what goes along with it ----------------------------------------------------- */
+typedef struct { /* a piece of memory, relative to where an operand is bound */
+    int32_t slot, operand;
+    int64_t at, n;
+} xm_piece;
+
+static inline char *xm_place(const xm_exchange *x, char *buffers, int64_t *used, xm_piece p) {
+    char *at = buffers + p.slot * x->room + (int64_t)sizeof(xm_head) + used[p.slot];
+    used[p.slot] += p.n;
+    return at;
+}
+
+/* Before it begins: the pieces into the messages, one after the other. */
+static inline void xm_load(xm_exchange *x, const xm_piece *pieces, int32_t n, char *const *bases) {
+    for (const xm_piece *p = pieces; p < pieces + n; p++)
+        memcpy(xm_place(x, x->out, x->more, *p), bases[p->operand] + p->at, (size_t)p->n);
+}
+
+/* When it is over: out of the messages to where they belong. */
+static inline void xm_deliver(xm_exchange *x, const xm_piece *pieces, int32_t n,
+                              char *const *bases) {
+    for (const xm_piece *p = pieces; p < pieces + n; p++)
+        memcpy(bases[p->operand] + p->at, xm_place(x, x->in, x->more, *p), (size_t)p->n);
+    memset(x->more, 0, sizeof *x->more * (size_t)x->slots);
+}
+
+/* ---- making one -------------------------------------------------------------------- */
+static inline void xm_free(xm_exchange *x) {
+    if (x->round >= 0) return; /* MPI still writes there: it stays */
+    free(x->in), free(x->out), free(x->more), free(x->taken), free(x->requests), free(x->statuses);
+}
+
+/* 0 if there is no memory. Long buffers cost nothing before they are used. */
+static inline int xm_make(xm_exchange *x) {
+    size_t slots = (size_t)x->slots, room = (size_t)x->room;
+    x->round = -1;
+    x->in = malloc(slots * room);
+    x->out = malloc(slots * room);
+    x->more = calloc(slots, sizeof *x->more);
+    x->taken = calloc(slots, 1);
+    x->requests = calloc(2 * slots, (size_t)x->mpi->handle);
+    x->statuses = calloc(2 * slots, XM_STATUS);
+    return x->in && x->out && x->more && x->taken && x->requests && x->statuses;
+}
+
+/* ---- mail ---------------------------------------------------------------------------- */
+typedef struct {
+    int32_t rank, operand;
+    int64_t at;     /* bytes from where the operand is bound */
+    int64_t n;      /* of the type */
+    uintptr_t type;
+} xm_message_of;
+
+typedef struct {
+    int32_t first, count; /* its messages; count -1: not known */
+    int32_t ticket, kind; /* kind: of its tag */
+    int32_t sends;
+    uint32_t types;       /* how many types had been given back when it was learnt; 0: bytes alone */
+} xm_step;
+
+typedef struct {
+    xm_step *steps;         /* by number of the Python-side step */
+    xm_message_of *messages;
+    int32_t known;
+    int32_t open, capacity; /* of what is in flight: */
+    char *requests, *statuses;
+    int32_t *indices, *tickets, *ranks, *sends;
+    int32_t *left;          /* by ticket: messages that are not over */
+    int32_t error;          /* MPI's */
+    int32_t called_off;     /* nobody waits for it any more */
+    char nothing[8];        /* what empty messages are made of */
+} xm_mail;
+
+typedef struct { /* of a team: with whom it is, and what calls have in common */
+    xm_mpi mpi;
+    int32_t tag_bits, low_bits, turns, kinds, barrier, again;
+    int64_t patience; /* ns that it is worth to test for before anything else is looked at */
+    xm_exchange x;    /* no rounds: I am no node root */
+    int32_t early;    /* messages of the next exchange may have been taken: ask Python */
+} xm_wire;
+
+typedef struct {
+    xu_inst *in;
+    xm_wire *wire; /* NULL: one node */
+    xm_mail mail;
+    const xm_piece *sends, *recvs; /* what goes along with the exchange of a led call */
+    int32_t sent, received;
+    int32_t led, before; /* before: rows that make the data, done again if it is sent again */
+    int32_t moved;       /* something has happened since Python looked */
+} xm_call;
+
+enum { XM_OTHER, XM_MEETS, XM_MAILS }; /* a PYTHON row's src: kind of step; as in lowering.py */
+
+static uint32_t xm_types = 1; /* 1 + how many types were given back */
+
+static inline xm_step *xm_step_of(const xm_call *c, const xu_step *s) {
+    return &c->mail.steps[s->dst];
+}
+
+/* Whether a row can be carried out here. */
+static inline int xm_knows(const xm_call *c, const xu_step *s) {
+    if (s->kind != XS_PYTHON || !c->wire) return 0;
+    if (s->src == XM_MEETS) return c->wire->x.rounds > 0 && !c->wire->early;
+    const xm_step *step = xm_step_of(c, s);
+    return s->src == XM_MAILS && step->count >= 0 && (!step->types || step->types == xm_types);
+}
+
+/* Room for `n` more. */
+static inline int xm_room(xm_call *c, int32_t n) {
+    xm_mail *m = &c->mail;
+    if (m->open + n <= m->capacity) return 1;
+    size_t most = 2 * (size_t)(m->open + n);
+    char *requests = realloc(m->requests, most * (size_t)c->wire->mpi.handle);
+    if (requests) m->requests = requests;
+    char *statuses = realloc(m->statuses, most * XM_STATUS);
+    if (statuses) m->statuses = statuses;
+    int32_t **rows[] = {&m->indices, &m->tickets, &m->ranks, &m->sends};
+    int ok = requests && statuses;
+    for (int k = 0; k < 4; k++) {
+        int32_t *row = realloc(*rows[k], most * sizeof *row);
+        if (row) *rows[k] = row;
+        ok = ok && row;
+    }
+    if (ok) m->capacity = (int32_t)most;
+    return ok;
+}
+
+static inline int32_t xm_tag(const xm_wire *w, uint64_t number, int32_t kind) {
+    return (int32_t)(number % (uint64_t)w->turns) * w->kinds + kind;
+}
+
+/* Post a step's messages. */
+static inline int xm_send_off(xm_call *c, const xm_step *step) {
+    xm_mail *m = &c->mail;
+    const xm_wire *w = c->wire;
+    uint64_t high = c->in->fp & (((uint64_t)1 << w->tag_bits) - 1);
+    int32_t tag = (int32_t)(high << w->low_bits) | xm_tag(w, c->in->op, step->kind);
+    if (!xm_room(c, step->count)) {
+        m->error = XM_NO_MEMORY;
+        return XM_FAILED;
+    }
+    m->left[step->ticket] = step->count;
+    if (!step->count) c->in->tickets[step->ticket] = 1;
+    for (int32_t i = 0; i < step->count; i++) {
+        const xm_message_of *p = &m->messages[step->first + i];
+        char *data = p->operand < 0 ? m->nothing : c->in->base[p->operand] + p->at;
+        m->error = xm_message(&w->mpi, step->sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
+                              p->type, p->rank, tag,
+                              m->requests + m->open * w->mpi.handle);
+        if (m->error) return XM_FAILED;
+        m->tickets[m->open] = step->ticket;
+        m->ranks[m->open] = p->rank;
+        m->sends[m->open++] = step->sends;
+    }
+    return XM_OVER;
+}
+
+/* Test what is in flight; XM_OVER: something has come to its end. */
+static inline int xm_look(xm_call *c) {
+    xm_mail *m = &c->mail;
+    if (m->error) return XM_FAILED;
+    if (!m->open) return XM_OPEN;
+    int64_t size = c->wire->mpi.handle;
+    int done;
+    m->error = xm_test_some(
+        &c->wire->mpi, m->open, m->requests, &done, m->indices, m->statuses);
+    if (m->error) return XM_FAILED;
+    if (done <= 0) return XM_OPEN;
+    for (int k = 0; k < done; k++) {
+        int32_t i = m->indices[k], ticket = m->tickets[i];
+        m->tickets[i] = -1;
+        if (!--m->left[ticket] && !m->called_off) c->in->tickets[ticket] = 1;
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < m->open; i++) {
+        if (m->tickets[i] < 0) continue;
+        memmove(m->requests + kept * size, m->requests + i * size, (size_t)size);
+        m->tickets[kept] = m->tickets[i];
+        m->ranks[kept] = m->ranks[i];
+        m->sends[kept++] = m->sends[i];
+    }
+    m->open = kept;
+    return XM_OVER;
+}
+
+/* Nobody waits for it any more: what has not met its sender yet is called off. */
+static inline void xm_call_off(xm_call *c) {
+    xm_mail *m = &c->mail;
+    m->called_off = 1;
+    for (int32_t i = 0; i < m->open; i++)
+        if (!m->sends[i])
+            ((int (*)(void *))c->wire->mpi.cancel)(m->requests + i * c->wire->mpi.handle);
+}
+
+/* ---- a call ----------------------------------------------------------------------------- */
+/* The exchange at which the node lane stands; XM_OVER: the lane has moved. */
+static inline int xm_meet(xm_call *c) {
+    xm_wire *w = c->wire;
+    xm_exchange *x = &w->x;
+    xu_team *t = c->in->team;
+    int state = XM_OPEN;
+    if (x->round < 0) {
+        xm_head mine = {t->node_min, t->node_max, t->node_value,
+                        (t->node_conflict ? XM_CONFLICT : 0) | (t->node_wrote ? XM_WROTE : 0)};
+        if (c->led) xm_load(x, c->sends, c->sent, c->in->base);
+        state = xm_start(x, xm_tag(w, t->epoch, x->again ? w->again : w->barrier), mine);
+    }
+    if (state == XM_OPEN) state = xm_test(x);
+    if (state != XM_OVER) return state;
+    int differs = x->head.low != x->head.high || (x->head.flags & XM_CONFLICT);
+    if (c->led && !differs) {
+        if (x->head.flags & XM_WROTE && !x->again) {
+            x->again = 1; /* somebody wrote to another node's memory before he came: once more */
+            c->in->pc[0] -= c->before;
+            return XM_OVER;
+        }
+        xm_deliver(x, c->recvs, c->received, c->in->base);
+    }
+    x->again = 0;
+    t->verdict = differs;
+    if (!differs) t->verified = c->in->op;
+    c->in->pc[0]++;
+    return XM_OVER;
+}
+
+/* Whether messages of the call are under way. */
+static inline int xm_busy(const xm_call *c) {
+    return c->mail.open || (c->wire && c->wire->x.round >= 0);
+}
+
+typedef struct {
+    int moved, sent, stuck, failed; /* stuck: a lane stands where only Python can go on */
+} xm_turn;
+
+/* Whether a call has more to send, nothing to receive, and sent enough to leave its core a while.
+ * Messages go faster into MPI than onto a wire; who shares the core may have to pass them on. */
+static inline int xm_ahead(const xm_call *c) {
+    const xu_inst *in = c->in;
+    int lane = XU_LANES - 1;
+    int32_t from = in->prog->first[lane], at = in->pc[lane], end = in->prog->end[lane];
+    if (at >= end || (at - from) < (end - from) / XM_AHEAD) return 0;
+    for (int32_t i = 0; i < c->mail.open; i++)
+        if (!c->mail.sends[i]) return 0;
+    return 1;
+}
+
+/* What there is to do with MPI, once. */
+static inline xm_turn xm_turn_of(xm_call *c) {
+    xm_turn turn = {0, 0, 0, 0};
+    xu_inst *in = c->in;
+    int posted = 0;
+    for (int lane = XU_LANES - 1; lane >= 0; lane--) {
+        while (in->pc[lane] < in->prog->end[lane]) {
+            const xu_step *s = &in->prog->steps[in->pc[lane]];
+            if (s->kind != XS_PYTHON && s->kind != XS_FUNCTION) break;
+            if (!xm_knows(c, s)) {
+                turn.stuck = 1;
+                break;
+            }
+            int state = s->src == XM_MEETS ? xm_meet(c) : xm_send_off(c, xm_step_of(c, s));
+            if (state == XM_FAILED) turn.failed = 1;
+            if (state != XM_OVER) break;
+            turn.moved = 1;
+            if (s->src == XM_MEETS) continue;
+            turn.sent |= xm_step_of(c, s)->sends;
+            in->pc[lane]++;
+            /* what was posted before wants to move */
+            if (++posted % XM_SERIES == 0 && xm_look(c) == XM_FAILED) turn.failed = 1;
+        }
+    }
+    if (c->mail.open) {
+        int state = xm_look(c);
+        if (state == XM_FAILED) turn.failed = 1;
+        if (state == XM_OVER) turn.moved = 1;
+    }
+    if (turn.moved) c->moved = 1;
+    return turn;
+}
+
+/* As far as a call gets without Python: as xu_run, but for XU_PENDING and XU_CALL_PYTHON, which say
+ * nothing of `xm_busy`; XU_DONE, too, while messages are under way. Sleeps only if nothing of MPI's
+ * is under way; tests for `patience` ns after something has happened, and comes back now and then
+ * however much happens. */
+static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
+    int r = xu_run(c->in, c->wire && xm_busy(c) ? 0 : sleep_ns);
+    if (!c->wire) return r;
+    uint64_t until = 0, enough = 0;
+    for (;;) {
+        if (r == XU_MISMATCH || (r == XU_DONE && !c->mail.open)) return r;
+        if (r == XU_PENDING && !xm_busy(c)) return r;
+        xm_turn turn = xm_turn_of(c);
+        if (turn.failed) return r;
+        if (turn.moved) {
+            until = 0;
+            r = xu_run(c->in, 0);
+            if (r == XU_PENDING && !xm_busy(c) && sleep_ns) r = xu_run(c->in, sleep_ns);
+            uint64_t now = xu_now_ns();
+            if (!enough) enough = now + XM_LOOK_UP_NS;
+            if (now >= enough) return r;
+            if (turn.sent && xm_ahead(c)) sched_yield();
+            continue;
+        }
+        if (turn.stuck && r == XU_CALL_PYTHON) return r;
+        if (!patience) return r;
+        uint64_t now = xu_now_ns();
+        if (!until) until = now + (uint64_t)patience;
+        if (now >= until) return r;
+        sched_yield();
+        r = xu_run(c->in, 0);
+    }
+}
+
+/* A new run. */
+static inline void xm_begin(xm_call *c) {
+    c->mail.called_off = 0;
+    c->moved = 0;
+}
+
+static inline void xm_end_mail(xm_mail *m) {
+    free(m->steps), free(m->messages), free(m->left);
+    if (m->open) return; /* MPI still writes there: it stays */
+    free(m->requests), free(m->statuses);
+    free(m->indices), free(m->tickets), free(m->ranks), free(m->sends);
+}
+
+#endif

@@ -1,0 +1,121 @@
+/* mpi_progress.h: MPI's progress for the program's own messages while a call waits.
+ *
+ * MPI moves a process's messages on only while that process is inside MPI. A program may have posted
+ * sends, started collectives or exposed windows before it makes a call here; a thread that waits for
+ * others in shared memory would keep their partners waiting, and these may be the ones it waits for.
+ * So each wait that lasts enters MPI: at first soon, then at intervals that grow with the wait.
+ *
+ * Whether MPI had something to do cannot be asked. But a step of progress that moved something takes
+ * longer than one that found nothing, so steps are timed: after a long one the thread stays awake and
+ * looks again at once, as a thread inside MPI would, until MPI has had nothing to do for XP_AWAKE_NS.
+ * What an idle step takes is measured when the job starts. With fewer cores than threads it is the
+ * processor time that counts, since Open MPI yields inside a step then.
+ *
+ * What an idle look costs a sleeping thread: some 6 us, of which 3 are the wake-up and 3 the first
+ * step in cold caches [2 cores, MPICH 5.0.2 and Open MPI 5.0.11].
+ *
+ * Knows no MPI: `enter` is mpi_messages.h's.
+ */
+#ifndef XUPC_MPI_PROGRESS_H
+#define XUPC_MPI_PROGRESS_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
+#define XP_COLD_NS 30000u   /* the first step after a sleep has moved something if it takes longer */
+#define XP_COOL_NS 1500u    /* what the steps after that may take longer than in warm caches */
+#define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
+#define XP_TRIED 65         /* steps of which the median is what an idle one takes */
+
+typedef struct { /* of the process */
+    void (*enter)(void); /* one step of MPI's progress; NULL: there is none to make */
+    clockid_t clock;     /* by which a step is timed */
+    uint64_t step_ns;    /* a step in warm caches that takes longer has moved something */
+    uint64_t soon_ns;    /* the first look, and the shortest interval */
+    uint64_t most_ns;    /* the longest one */
+    uint64_t part;       /* an interval is this part of the wait so far */
+} xp_policy;
+
+typedef struct { /* of one wait; all in ns of the monotonic clock */
+    const xp_policy *policy; /* NULL: no looks */
+    uint64_t since;          /* the wait's beginning, or when MPI last had something to do */
+    uint64_t next;           /* the next look */
+    uint64_t awake_until;
+} xp_wait;
+
+static inline uint64_t xp_clock_ns(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t xp_now_ns(void) { return xp_clock_ns(CLOCK_MONOTONIC); }
+
+/* A call begins; it may wait several times, and come back to the interpreter in between. */
+static inline void xp_begin(xp_wait *w) { w->policy = NULL, w->since = 0; }
+
+/* It waits, or does so again. */
+static inline void xp_go_on(xp_wait *w, const xp_policy *policy) {
+    if (w->since || !policy || !policy->enter) return;
+    w->policy = policy;
+    w->since = xp_now_ns();
+    w->next = w->since + policy->soon_ns;
+    w->awake_until = 0;
+}
+
+/* For a thread that spins: enter MPI if it is time to. */
+static inline void xp_spin(xp_wait *w) {
+    if (!w->policy) return;
+    uint64_t now = xp_now_ns();
+    if (now < w->next) return;
+    w->policy->enter();
+    w->next = now + w->policy->soon_ns;
+}
+
+/* What a step takes, on the policy's clock. */
+static inline uint64_t xp_timed(const xp_policy *policy) {
+    uint64_t begin = xp_clock_ns(policy->clock);
+    policy->enter();
+    return xp_clock_ns(policy->clock) - begin;
+}
+
+/* Enter MPI; whether it had something to do. `cold`: the thread has slept. */
+static inline int xp_step(const xp_policy *policy, int cold) {
+    int found = cold && xp_timed(policy) > XP_COLD_NS;
+    uint64_t idle = policy->step_ns + (cold ? XP_COOL_NS : 0);
+    for (int i = 0; i < (cold ? XP_WARM_STEPS : 1); i++) found |= xp_timed(policy) > idle;
+    return found;
+}
+
+/* Find out what an idle step takes. */
+static inline void xp_try(xp_policy *policy) {
+    uint64_t took[XP_TRIED];
+    for (int i = 0; i < XP_TRIED; i++) {
+        uint64_t t = xp_timed(policy);
+        int k = i;
+        for (; k && took[k - 1] > t; k--) took[k] = took[k - 1];
+        took[k] = t;
+    }
+    policy->step_ns = 2 * took[XP_TRIED / 2] + 200;
+}
+
+/* For a thread that is about to sleep: enter MPI if it is time to, and return for how many ns the
+ * thread may sleep then; 0: it should only yield. */
+static inline uint64_t xp_rest(xp_wait *w, uint64_t now) {
+    if (!w->policy) return UINT64_MAX;
+    if (now < w->next) return w->next - now;
+    int cold = now >= w->awake_until;
+    if (xp_step(w->policy, cold)) {
+        w->since = xp_now_ns();
+        w->awake_until = w->since + XP_AWAKE_NS;
+    }
+    if (now < w->awake_until) return 0;
+    uint64_t rest = (now - w->since) / w->policy->part;
+    if (rest < w->policy->soon_ns) rest = w->policy->soon_ns;
+    if (rest > w->policy->most_ns) rest = w->policy->most_ns;
+    w->next = now + rest;
+    return rest;
+}
+
+#endif

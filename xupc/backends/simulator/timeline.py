@@ -1,0 +1,375 @@
+"""When each thread copies, sends and waits in a call: its plans carried out on a clock.
+
+The simulator decides whether plans are right, whatever the schedule; it knows no time. Here the
+same programs (`xupc.backends.simulator.sim_program`) are carried out in the order of a clock, and
+no byte moves:
+
+* a copy takes its bytes at the copy rate, and so does what a reduction reads; threads do not slow
+  each other down, and every thread has a core;
+* a signal is seen a cache line's latency later; a barrier ends two of them after the last thread
+  has arrived, and across nodes two wire latencies for each round of a dissemination besides;
+* a message leaves when both sides are there and both nodes' network is free in that direction; it
+  takes its bytes at the wire rate, and the latency after that. A one-sided read asks first, which
+  takes one latency more.
+
+So it shows the shape of a plan, and the least time that it could take, not a measurement.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...topology.tree import Tree
+from .sim_program import (
+    ACROSS,
+    BARRIER,
+    COPY,
+    FUSED,
+    GET,
+    NEED,
+    POST,
+    SEND,
+    SIGNAL,
+    WAIT,
+    WORK,
+    Message,
+    Moves,
+    Program,
+    ProtocolError,
+    Work,
+)
+
+__all__ = ["DEFAULTS", "Act", "Rates", "Timeline", "rates_of", "run"]
+
+DEFAULTS = {
+    "copy rate": 8e9,
+    "line latency ns": 100.0,
+    "wire rate": 1.25e9,
+    "wire latency ns": 20e3,
+}
+"""What is taken for a bound that was not measured."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What steps cost: bytes per ns, and ns; `assumed` are the bounds that were not measured."""
+
+    copy: float
+    line: float
+    wire: float
+    latency: float
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that takes a thread time, or its network.
+
+    Attributes
+    ----------
+    thread
+        A rank of the team.
+    peer
+        The other rank of a message; -1 of others.
+    """
+
+    kind: str
+    thread: int
+    start: float
+    end: float
+    nbytes: int = 0
+    peer: int = -1
+
+
+@dataclass
+class Timeline:
+    """All that happens in a call; times in ns from its start."""
+
+    acts: list[Act]
+    end: float
+
+    def of(self, thread: int) -> list[Act]:
+        """A thread's, by start."""
+        return sorted(
+            (act for act in self.acts if act.thread == thread), key=lambda a: (a.start, a.end)
+        )
+
+    def total(self, thread: int, kind: str) -> tuple[float, int]:
+        """(ns, bytes) that a kind of act takes a thread."""
+        found = [act for act in self.acts if act.thread == thread and act.kind == kind]
+        return sum(act.end - act.start for act in found), sum(act.nbytes for act in found)
+
+
+def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:
+    """From a job's bounds; the wire's are of no account on one node."""
+    usable = {k: v for k, v in bounds.items() if k in DEFAULTS and math.isfinite(v) and v > 0}
+    values = {**DEFAULTS, **usable}
+    needed = [name for name in DEFAULTS if several_nodes or "wire" not in name]
+    return Rates(
+        values["copy rate"] / 1e9,
+        values["line latency ns"],
+        values["wire rate"] / 1e9,
+        values["wire latency ns"],
+        tuple(name for name in needed if name not in usable),
+    )
+
+
+def run(programs: Sequence[Program], rates: Rates) -> Timeline:
+    """Carry out a call of all threads of a team, all of which enter it at 0."""
+    return _Clock(programs, rates).run()
+
+
+@dataclass
+class _Lane:
+    """One lane of a thread: where it is, and since when it waits."""
+
+    rank: int
+    steps: list[tuple[int, Any]]
+    at: int = 0
+    now: float = 0.0
+    since: float | None = None
+
+
+@dataclass
+class _Ticket:
+    """When it is set, and who waits for that; `left` is what has to come before."""
+
+    left: int = -1
+    time: float = 0.0
+    lane: _Lane | None = None
+
+
+class _Clock:
+    """A heap of lanes and transfers, the earliest first."""
+
+    def __init__(self, programs: Sequence[Program], rates: Rates) -> None:
+        self.programs = programs
+        self.rates = rates
+        self.tree: Tree = programs[0].tree
+        self.size = len(programs)
+        self.node = self.tree.node_index.tolist()
+        self.acts: list[Act] = []
+        self.end = 0.0
+        self.heap: list[tuple[float, int, Any]] = []
+        self.pushed = 0
+        self.tickets = [[_Ticket() for _ in range(p.plan.tickets)] for p in programs]
+        self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+        self.listening: dict[tuple[int, int], list[_Lane]] = defaultdict(list)
+        self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
+        self.free = [[0.0] * self.tree.node_count for _ in range(2)]  # network out, in
+        self.arrived: list[_Lane] = []  # at the next barrier
+        self.running = 0
+        for rank, program in enumerate(programs):
+            for steps in program.lanes:
+                self.running += 1
+                self._push(0.0, _Lane(rank, steps))
+
+    def run(self) -> Timeline:
+        while self.heap:
+            _, _, (do, *arguments) = heapq.heappop(self.heap)
+            do(*arguments)
+        if self.running:
+            raise ProtocolError(f"{self.running} lanes wait for what never comes")
+        return Timeline(self.acts, self.end)
+
+    def _push(self, time: float, lane: _Lane) -> None:
+        lane.now = max(lane.now, time)
+        self._at(lane.now, self._advance, lane)
+
+    def _at(self, time: float, *what: Any) -> None:
+        self.pushed += 1  # among equals in the order of pushing
+        heapq.heappush(self.heap, (time, self.pushed, what))
+
+    def _act(
+        self, kind: str, rank: int, start: float, end: float, nbytes: int = 0, peer: int = -1
+    ) -> None:
+        self.end = max(self.end, end)
+        if end > start:
+            self.acts.append(Act(kind, rank, start, end, nbytes, peer))
+
+    # -- lanes ---------------------------------------------------------------------------------
+    def _advance(self, lane: _Lane) -> None:
+        """One step; the next one at its own time, so that all happens in the order of the clock."""
+        self.end = max(self.end, lane.now)
+        if lane.at == len(lane.steps):
+            self.running -= 1
+            return
+        kind, what = lane.steps[lane.at]
+        if kind in (BARRIER, FUSED):
+            self._arrive(lane)
+            return
+        if kind in (WAIT, NEED):
+            ready = self._heard(lane, what) if kind == WAIT else self._ticket(lane, what)
+            if ready is None:
+                lane.since = lane.now if lane.since is None else lane.since
+                return
+            since = lane.now if lane.since is None else lane.since
+            lane.now, lane.since = max(lane.now, ready), None
+            self._act("wait", lane.rank, since, lane.now)
+        elif kind in (COPY, WORK):
+            self._work(lane, what)
+        elif kind == ACROSS:
+            self._work(lane, self.programs[lane.rank].across(what, self.programs))
+        elif kind == SIGNAL:
+            self._signal(lane, what)
+        elif kind == POST:
+            self._set(self.tickets[lane.rank][what], 1, lane.now)
+        elif kind == GET:
+            self._get(lane, *what)
+        else:
+            self._exchange(lane, kind == SEND, what)
+        lane.at += 1
+        self._push(lane.now, lane)
+
+    def _work(self, lane: _Lane, what: Any) -> None:
+        """Bytes by hand."""
+        start, nbytes = lane.now, _weight(what)
+        lane.now += nbytes / self.rates.copy
+        self._act(_name(what), lane.rank, start, lane.now, nbytes)
+
+    def _signal(self, lane: _Lane, what: tuple[int, int, Any]) -> None:
+        channel, value, _ = what
+        key = lane.rank, channel
+        self.signals[key].append((value, lane.now + self.rates.line))
+        for waiting in self.listening.pop(key, ()):
+            self._push(lane.now + self.rates.line, waiting)
+
+    def _heard(self, lane: _Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
+        """When all have signalled; None, and woken by the next signal, if one has not."""
+        channel, value, of = what
+        latest = 0.0
+        for rank in of:
+            key = rank, channel
+            times = [time for stands, time in self.signals[key] if stands >= value]
+            if not times:
+                self.listening[key].append(lane)
+                return None
+            latest = max(latest, times[0] if rank != lane.rank else 0.0)
+        return latest
+
+    # -- barriers ------------------------------------------------------------------------------
+    def _arrive(self, lane: _Lane) -> None:
+        arrived = self.arrived
+        arrived.append(lane)
+        if len(arrived) < self.size:
+            return
+        self.arrived = []
+        last = max(x.now for x in arrived)
+        rounds = math.ceil(math.log2(self.tree.node_count))
+        met = last + self.rates.line + 2 * rounds * self.rates.latency
+        done = met
+        by, bodies = self._fused(lane, arrived)
+        for what in bodies:
+            start, nbytes = done, _weight(what)
+            done += nbytes / self.rates.copy
+            self._act(_name(what), by, start, done, nbytes)
+        for x in arrived:
+            if x.rank != by or not bodies:
+                self._act("barrier", x.rank, x.now, done + self.rates.line)
+            else:
+                self._act("barrier", x.rank, x.now, met)
+                self._act("barrier", x.rank, done, done + self.rates.line)
+            x.at += 1
+            self._push(done + self.rates.line, x)
+
+    @staticmethod
+    def _fused(last: _Lane, arrived: Sequence[_Lane]) -> tuple[int, list[Any]]:
+        """Who does the middle of a barrier, and what."""
+        kind, what = last.steps[last.at]
+        if kind != FUSED:
+            return -1, []
+        executor = last if what[0] is None else next(x for x in arrived if x.rank == what[0])
+        body = executor.steps[executor.at][1][1]
+        return executor.rank, [part for _, part in body]
+
+    # -- tickets and the network ---------------------------------------------------------------
+    def _ticket(self, lane: _Lane, number: int) -> float | None:
+        """When it was set; None, and woken by it, if it is not."""
+        ticket = self.tickets[lane.rank][number]
+        if ticket.left == 0:
+            return ticket.time
+        ticket.lane = lane
+        return None
+
+    def _set(self, ticket: _Ticket, parts: int, time: float) -> None:
+        """One of so many things that it waits for is done."""
+        ticket.left = (parts if ticket.left < 0 else ticket.left) - 1
+        ticket.time = max(ticket.time, time)
+        if ticket.left == 0 and ticket.lane is not None:
+            lane, ticket.lane = ticket.lane, None
+            self._push(ticket.time, lane)
+
+    def _exchange(self, lane: _Lane, sends: bool, what: Any) -> None:
+        channel, number, messages = what.channel, what.ticket, what.messages
+        ticket = self.tickets[lane.rank][number]
+        if not messages:
+            self._set(ticket, 1, lane.now)
+            return
+        ticket.left = len(messages)
+        for message in messages:
+            self._post(lane, sends, channel, number, message)
+
+    def _post(self, lane: _Lane, sends: bool, channel: int, number: int, message: Message) -> None:
+        """One side of a message; the second one starts it."""
+        ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
+        theirs = self.posted[(*ends, channel, not sends)]
+        if not theirs:
+            self.posted[(*ends, channel, sends)].append((lane.now, number))
+            return
+        time, other = theirs.pop(0)
+        tickets = (number, other) if sends else (other, number)
+        start = max(lane.now, time)
+        self._at(start, self._transfer, start, ends, tickets, message.nbytes)
+
+    def _transfer(
+        self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
+    ) -> None:
+        sender, receiver = ends
+        begin, left = self._on_the_wire(start, self.node[sender], self.node[receiver], nbytes)
+        arrived = left + self.rates.latency
+        if nbytes:
+            self._act("send", sender, begin, left, nbytes, receiver)
+            self._act("receive", receiver, begin, arrived, nbytes, sender)
+        for rank, ticket, time in zip(ends, tickets, (left, arrived), strict=True):
+            self._at(time, self._set, self.tickets[rank][ticket], 1, time)
+
+    def _on_the_wire(
+        self, start: float, source: int, target: int, nbytes: int
+    ) -> tuple[float, float]:
+        """When a message begins to leave, and when it has left."""
+        out, into = self.free
+        begin = max(start, out[source], into[target]) if nbytes else start
+        left = begin + nbytes / self.rates.wire
+        if nbytes:
+            out[source] = into[target] = left
+        return begin, left
+
+    def _get(self, lane: _Lane, number: int, moves: Moves) -> None:
+        """Blocks of other nodes one after the other."""
+        ticket = self.tickets[lane.rank][number]
+        time = lane.now
+        for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
+            nbytes = hi - lo
+            asked = lane.now + self.rates.latency
+            begin, left = self._on_the_wire(
+                asked, self.node[thread], self.node[lane.rank], nbytes
+            )
+            arrived = left + self.rates.latency
+            self._act("get", lane.rank, begin, arrived, nbytes, thread)
+            time = max(time, arrived)
+        self._at(time, self._set, ticket, 1, time)
+
+
+def _weight(what: Any) -> int:
+    """Bytes that work by hand takes: what is written of a copy, what is read of a reduction."""
+    spans = what.reads if isinstance(what, Work) else what.writes
+    return sum(hi - lo for _, _, lo, hi in spans)
+
+
+def _name(what: Any) -> str:
+    return "fold" if isinstance(what, Work) else "copy"

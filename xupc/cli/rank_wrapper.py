@@ -1,0 +1,157 @@
+"""Runs one thread of a job as a child process and reports how it ended.
+
+    python -I -S rank_wrapper.py program args...
+
+Executed by the MPI launcher, once per thread, on Linux, as a plain file: it may import nothing but
+the standard library. Why it exists: see `launcher.py`. It
+
+1. asks the kernel to be killed with the launcher, and the program with it;
+2. gives thread 0 the standard input of `xupc run`, and all others an empty one: what launchers
+   give has no end for some threads, and takes no more than some MB;
+3. runs the program with the launcher's descriptors and variables, keeping none of the descriptors:
+   the launcher takes a closed PMI connection for the thread's end;
+4. passes the launcher's signals on, but for SIGUSR1, which hydra sends to survivors when a thread
+   has died; those that `xupc run` gets it sends to the program itself;
+5. reports the start and the end to `xupc run`; an end that the launcher requested is a good one;
+6. exits with the program's status, or with 128 + the signal that killed it.
+
+The messages are described in `local_threads.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+CANNOT_EXECUTE = 127
+PATIENCE = 10  # seconds that `xupc run` may take to read the messages of many threads
+# Set by the launchers for each of their threads.
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Watch:
+    """The child, and whether its end was asked for."""
+
+    def __init__(self) -> None:
+        self.child = 0
+        self.asked = False
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1:
+            return
+        if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self.asked = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+    def run(self, program: list[str]) -> int:
+        """Run the program and return its status."""
+        handled = {
+            signal.SIGINT,
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGQUIT,
+            signal.SIGUSR1,
+            signal.SIGUSR2,
+        }
+        # Blocked until the child is known and has lost our handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+        for number in handled:
+            signal.signal(number, self.on_signal)
+        parent = os.getpid()
+        self.child = os.fork()
+        if self.child == 0:
+            become(program, parent, handled)
+        with contextlib.suppress(OSError):  # the child does so, too: this one is not always first
+            os.setpgid(self.child, self.child)
+        os.closerange(3, 4096)
+        report(f"up {from_launcher(RANK_VARIABLES)} {from_launcher(SIZE_VARIABLES)} {self.child}")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+        _, status = os.waitpid(self.child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+
+def become(program: list[str], parent: int, handled: set[signal.Signals]) -> None:
+    """In the child: turn into the program, with signals as the launcher left them."""
+    try:
+        die_with_parent()
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)
+        # Launchers signal the whole process group: the program would get each signal twice.
+        os.setpgid(0, 0)
+        for number in {*handled, signal.SIGPIPE, signal.SIGXFSZ}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+        os.execvp(program[0], program)
+    except OSError as error:
+        print(f"xupc run: cannot execute {program[0]}: {error.strerror}", file=sys.stderr)
+    finally:
+        os._exit(CANNOT_EXECUTE)
+
+
+def from_launcher(names: tuple[str, ...]) -> str:
+    """Return the first of some variables that is set, or "0"."""
+    return next((os.environ[name] for name in names if name in os.environ), "0")
+
+
+def report(message: str) -> None:
+    """Send a message to `xupc run`; it is no error if there is none."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(PATIENCE)
+        send(sender, message)
+
+
+def send(sender: socket.socket, message: str) -> None:
+    """Send a message; OSError if `xupc run` is on another machine, or has ended."""
+    tag = os.environ.get("XUPC_JOB", "")
+    if not tag:
+        raise ConnectionRefusedError
+    sender.sendto(message.encode(), f"\0xupc-job-{tag}")
+
+
+def standard_input() -> int:
+    """Return the descriptor of thread 0's standard input; OSError if `xupc run` is not there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        ours.bind("")  # a name from the kernel, to which the answer goes
+        ours.settimeout(PATIENCE)
+        send(ours, "stdin")
+        ours.settimeout(None)  # it may be stopped, and this process is killed with the job
+        return socket.recv_fds(ours, 16, 1)[1][0]
+
+
+def connect_input() -> None:
+    """Give the program its standard input; the launcher's own stays where that is unknown."""
+    with contextlib.suppress(OSError, IndexError):
+        if int(from_launcher(RANK_VARIABLES)):
+            source = os.open(os.devnull, os.O_RDONLY)
+        else:
+            source = standard_input()
+        os.dup2(source, 0)
+        os.close(source)
+
+
+def main() -> None:
+    die_with_parent()
+    connect_input()
+    watch = Watch()
+    words = [word[1:] if word.strip("\\") == ":" and word != ":" else word for word in sys.argv[1:]]
+    status = watch.run(words)
+    report(f"{from_launcher(RANK_VARIABLES)} {0 if watch.asked else status}")
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

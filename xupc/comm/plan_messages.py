@@ -1,0 +1,492 @@
+"""The network's half of an instance: its messages and one-sided reads, and node roots' barriers.
+
+What the core has learnt of an instance's messages it does itself (mpi_messages.h); here it is told
+what they are, and what is left is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_char
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..health.mismatch_recovery import CONFLICT, EXCHANGE
+from ..plan.patterns import dissemination
+from ..plan.steps import (
+    Barrier,
+    BlockRef,
+    Blocks,
+    Fold,
+    Get,
+    NetSignal,
+    NetWait,
+    Plan,
+    Ranks,
+    Recv,
+    Scan,
+    Send,
+    Step,
+)
+from ..reduction.reduce_steps import Action, actions, room
+from ..runtime.operand_binding import BoundOperand, ScratchOperand
+from .mpi import BARRIER, DATA, SIGNAL, Grid, MpiContext, TeamComm, tag_of
+
+if TYPE_CHECKING:
+    from ..runtime.job import Job, RemoteCompletion
+    from ..topology.tree import Tree
+
+__all__ = ["NetBarrier", "NetContext", "rounds_among"]
+
+BURST = 50  # tests of a barrier one after the other
+SERIES = 4  # messages that are posted one after the other without looking at the others
+VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of op_scratch
+KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
+MOST_COUNT = 0x7FFFFFFF  # of a message that the core posts: C's int
+KEPT = 4096  # messages of an instance whose places are remembered
+
+Rounds = list[tuple[list[int], list[int]]]
+"""Of an exchange: to whom messages go, and from whom they come."""
+
+
+class NetContext:
+    """The MPI side of one instance: what it has posted and what is still open."""
+
+    def __init__(self, job: Job, team: Any, bounds: Sequence[BoundOperand]) -> None:
+        self.job = job
+        self.network: MpiContext = job.network
+        self.team = team
+        self.link: TeamComm = team.link
+        self.tree: Tree = team.rank_tree
+        self.bounds = bounds
+        self.open = 0
+        self.unsettled: list[
+            RemoteCompletion
+        ] = []  # what has to come about before something is read
+        self.barrier: NetBarrier | None = None
+        self.wire: Any = team.wire  # by which the core sends messages itself
+        self.posted: dict[int, Step] = {}
+        self._bases: list[int] = []
+        self._messages: dict[int, list[tuple[int, Any]]] = {}
+        self._kept = self._types_freed = 0
+        self.views: dict[tuple[BlockRef, int, int], Any] = {}
+        self._actions: dict[tuple[int, ...], list[Action]] = {}
+
+    def start(self, operation: int) -> None:
+        """A new run of the instance."""
+        for bound in self.bounds:
+            if isinstance(bound, ScratchOperand):
+                bound.turn(operation)
+        bases = [bound.address for bound in self.bounds]
+        if bases != self._bases:
+            self._bases = bases
+            self._forget_messages()
+        self.open = 0
+        self.barrier = None
+        self.posted.clear()
+
+    # -- addresses -------------------------------------------------------------------
+    def address(self, part: BlockRef) -> int:
+        """Of a block on my node."""
+        bound = self.bounds[part.operand]
+        if bound.place is not None:
+            return bound.place(part.thread, part.offset)
+        place = self.team.places[part.thread]
+        return int(bound.address + bound.stride * place + part.offset)
+
+    def row(self, part: BlockRef, count: int) -> tuple[int, int]:
+        """(address, bytes from block to block) of a row on my node."""
+        stride = part.offset_step
+        if part.thread_step and count > 1:
+            stride += self._apart(part, part.thread_step)
+        return self.address(part), stride
+
+    def _apart(self, part: BlockRef, threads: int) -> int:
+        """Bytes from a thread's memory to that of the one `threads` further on."""
+        places, stride = self.team.places, self.bounds[part.operand].stride
+        return int(stride * (places[part.thread + threads] - places[part.thread]))
+
+    def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
+        """Where the blocks of a message lie on my node."""
+        out = []
+        for part, nbytes, columns, rows, (threads, row_stride) in blocks:
+            address, stride = self.row(part, columns)
+            if threads and rows > 1:
+                row_stride += self._apart(part, threads)
+            out.append(Grid.of(address, nbytes, columns, stride, rows, row_stride))
+        return out
+
+    # -- steps -----------------------------------------------------------------------
+    def far(self, ranks: Ranks) -> list[tuple[int, int]]:
+        """(position, rank) of those not on my node."""
+        tree, node = self.tree, self.team.node_number
+        if ranks.count == 1:
+            return [] if tree.node_of(ranks.first) == node else [(0, ranks.first)]
+        index = tree.node_index
+        return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
+
+    def messages(self, step: Send | Recv) -> list[tuple[int, Any]]:
+        """(rank at the other end, what MPI wants to know of the memory) of each."""
+        network = self.network
+        if self._types_freed != network.types_freed:  # perhaps one of those that are here
+            self._types_freed = network.types_freed
+            self._forget_messages()
+        found = self._messages.get(step.ticket)
+        if found is None:
+            grids, ends = self.grids(step.blocks), self.far(_other_ends(step))
+            found = [(rank, network.spec(grids, i * step.peer_step)) for i, rank in ends]
+            if self._kept < KEPT and self._types_freed == network.types_freed:
+                self._messages[step.ticket] = found
+                self._kept += len(found)
+        return found
+
+    def _forget_messages(self) -> None:
+        self._messages.clear()
+        self._kept = 0
+
+    def post(self, step: Step, instance: Any) -> None:
+        """Start an MPI step; its ticket is set when all its messages are done."""
+        team = self.team
+        requests: list[Any] = []
+        keep: list[Any] = []
+        match step:
+            case Send() | Recv():
+                tag = team.call_tag(instance, DATA)
+                start = self.link.send if isinstance(step, Send) else self.link.recv
+                requests += [start(rank, tag, memory) for rank, memory in self.messages(step)]
+            case Get():
+                address, stride = self.row(step.dst, step.count)
+                if step.src.thread_step or step.count == 1:
+                    ranks = Ranks(step.src.thread, step.count, step.src.thread_step)
+                    for i, rank in self.far(ranks):
+                        part = step.src.block(i)
+                        requests.append(self._get(part, rank, address + i * stride, step.nbytes))
+                elif self.far(Ranks(step.src.thread)):
+                    requests.append(
+                        self._get(
+                            step.src, step.src.thread, address, step.nbytes, step.count, stride,
+                            step.src.offset_step,
+                        )
+                    )
+            case NetSignal():
+                for _, rank in self.far(step.to):
+                    tag = team.call_tag(instance, SIGNAL + step.channel)
+                    requests.append(self.link.send_bytes(rank, tag, b""))
+            case NetWait():
+                for _, rank in self.far(step.of):
+                    buffer = bytearray(1)
+                    keep.append(buffer)
+                    tag = team.call_tag(instance, SIGNAL + step.channel)
+                    requests.append(self.link.recv_into(rank, tag, buffer))
+            case _:
+                raise TypeError(f"not an MPI step: {step!r}")
+        self._track(requests, step, instance, keep)
+
+    def to_settle(self, plan: Plan) -> list[RemoteCompletion]:
+        """What must come about before a call without a barrier reads: see `TeamState.unsettled`."""
+        if plan.sync[0] != "no":
+            return []
+        gets = (step for step in plan.steps if isinstance(step, Get))
+        ranks = {rank for step in gets for _, rank in self.far(_sources(step))}
+        return [s for rank in sorted(ranks) for s in self.job.unsettled(self.team.threads[rank])]
+
+    def _settled(self) -> bool:
+        self.unsettled = [s for s in self.unsettled if not s.poll()]
+        return not self.unsettled
+
+    def _get(
+        self, part: BlockRef, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
+        far_stride: int = 0,
+    ) -> Any:
+        bound = self.bounds[part.operand]
+        thread = self.team.threads[rank]
+        remote, displacement = bound.heap.displacement(thread, bound.offset + part.offset)
+        return remote.start(thread, displacement, address, nbytes, count, stride, far_stride)
+
+    def _track(self, requests: list[Any], step: Any, instance: Any, keep: list[Any]) -> None:
+        ticket = step.ticket
+        if not requests:
+            instance.set_ticket(ticket)
+            return
+        left = [len(requests)]
+        self.open += 1
+        self.posted[ticket] = step
+
+        def finished(_keep: list[Any] = keep) -> None:
+            left[0] -= 1
+            if not left[0]:
+                self.open -= 1
+                self.posted.pop(ticket, None)
+                instance.set_ticket(ticket)
+
+        receives = isinstance(step, Recv | NetWait)
+        for request in requests:
+            self.link.track(request, finished, receives=receives)
+
+    @property
+    def exchanging(self) -> bool:
+        """Whether node roots are telling each other what they found."""
+        if self.wire is not None:
+            return bool(self.wire.exchanging)
+        return self.barrier is not None
+
+    def awaited(self, instance: Any) -> set[int]:
+        """Threads off my node whose message or answer is still to come."""
+        found: set[int] = set()
+        exchange = self.wire if self.wire is not None else self.barrier
+        if exchange is not None:
+            found.update(self.team.threads[rank] for rank in exchange.missing)
+        found.update(settling.thread for settling in self.unsettled)
+        if instance.open:
+            found.update(self.team.threads[rank] for rank in instance.peers)
+        for step in self.posted.values():
+            if isinstance(step, Get):
+                ranks = _sources(step)
+            elif isinstance(step, Send | NetSignal | Recv | NetWait):
+                ranks = _other_ends(step)
+            else:
+                continue
+            found.update(self.team.threads[rank] for _, rank in self.far(ranks))
+        found.update(self.team.threads[rank] for _, rank in getattr(instance, "pending", ()))
+        return found
+
+    def go_on(self, instance: Any) -> bool:
+        """Carry out the MPI steps at which lanes stand; True if a lane moved."""
+        moved = False
+        for lane in (1, 0):
+            step = instance.python_step(lane)
+            while step is not None:
+                if isinstance(step, Barrier):
+                    if self.wire is not None:
+                        self.wire.take(instance.team, self.link.early)
+                        moved = True
+                        break
+                    if not self._exchange(instance):
+                        break
+                elif isinstance(step, Fold | Scan):
+                    self.compute(step, instance, instance.computed(lane))
+                elif self.wire is not None and not isinstance(step, Get) and self.learn(
+                    step, lane, instance
+                ):
+                    moved = True
+                    break
+                elif isinstance(step, Get) and not self._settled():
+                    break
+                else:
+                    self.post(step, instance)
+                    if self.open % SERIES == 0:
+                        self.network.progress()  # what was posted before wants to move
+                instance.advance(lane)
+                moved = True
+                step = instance.python_step(lane)
+        return moved
+
+    def compute(self, step: Fold | Scan, instance: Any, computed: bool = False) -> None:
+        """Reduce with numpy or the user's function, or report on what the core has `computed`.
+
+        If that raises, the call goes on all the same: others wait for what is to come.
+        """
+        kernel = instance.plan.kernel
+        try:
+            acts: Iterable[Action]
+            if computed:
+                acts = (instance.report,)
+            else:
+                acts = self._actions.get((id(step), *self._bases)) or self._acts(step, kernel)
+            if kernel.func is None:
+                _do(acts)
+            else:
+                self.job.calling_out.run(partial(_do, acts))
+        except Exception as e:
+            self.team.function_failed(e, instance.record.name)
+
+    def _acts(self, step: Fold | Scan, kernel: Any) -> Iterable[Action]:
+        """What a step consists of here, kept unless that takes much memory."""
+        size = kernel.dtype.itemsize
+
+        def view(part: BlockRef, nelems: int) -> Any:
+            key = part, nelems, self.bounds[part.operand].address
+            found = self.views.get(key)
+            if found is None:
+                memory = (c_char * (nelems * size)).from_address(self.address(part))
+                if len(self.views) == VIEWS:
+                    self.views.clear()
+                found = self.views[key] = np.frombuffer(memory, kernel.dtype)
+            return found
+
+        if room(step, size) > KEPT_ROOM:
+            return actions(step, kernel, view)
+        if len(self._actions) == VIEWS:
+            self._actions.clear()
+        kept = self._actions[id(step), *self._bases] = list(actions(step, kernel, view))
+        return kept
+
+    def _exchange(self, instance: Any) -> bool:
+        """The barrier between all threads, without the core; True when the verdict is there."""
+        if self.barrier is None:
+            rounds, room = self.team.exchange_rounds
+            tag = tag_of(instance.team.epoch, BARRIER)
+            self.barrier = NetBarrier(self.link, rounds, room, tag, instance.team.node_result)
+        if not self.barrier.poll():
+            return False
+        instance.team.set_verdict(self.barrier.differs)
+        if not self.barrier.differs:
+            instance.team.verified = instance.op
+        self.barrier = None
+        return True
+
+    def pieces(self, steps: Sequence[Send | Recv]) -> list[tuple[int, int, int, int]]:
+        """What messages consist of, in order.
+
+        (rank at the other end, operand, bytes from where that is bound, bytes).
+        """
+        found = []
+        for step in steps:
+            peers = self.far(_other_ends(step))
+            for blocks in step.blocks:
+                operand = blocks.part.operand
+                places = [p for grid in self.grids([blocks]) for p in grid.each()]
+                for i, rank in peers:
+                    shift = i * step.peer_step - self.bounds[operand].address
+                    found += [(rank, operand, at + shift, n) for at, n in places]
+        return found
+
+    def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Any) -> bool:
+        """Tell the core what a step sends or receives; False if that is for Python to do."""
+        network, typed = self.network, False
+        ends = self.far(_other_ends(step))
+        if isinstance(step, NetSignal | NetWait):
+            kind = SIGNAL + step.channel
+            byte = network.handle_of(network.mpi.BYTE)
+            n = int(isinstance(step, NetWait))
+            messages = [(rank, -1, 0, n, byte) for _, rank in ends]
+        else:
+            operands = {blocks.part.operand for blocks in step.blocks}
+            if len(operands) > 1:  # which may be bound elsewhere in another call
+                return False
+            kind, operand = DATA, operands.pop()
+            address, _, n, datatype = network.shape(self.grids(step.blocks))
+            if n > MOST_COUNT:
+                return False
+            typed = datatype is not network.mpi.BYTE
+            handle = network.handle_of(datatype)
+            at = address - self.bounds[operand].address
+            messages = [(rank, operand, at + i * step.peer_step, n, handle) for i, rank in ends]
+        sends = isinstance(step, Send | NetSignal)
+        instance.learn(lane, sends, step.ticket, kind, messages, typed)
+        return True
+
+
+def _do(acts: Iterable[Action]) -> None:
+    for act in acts:
+        act()
+
+
+def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:
+    """To whom a message goes, or from whom it comes."""
+    return step.to if isinstance(step, Send | NetSignal) else step.of
+
+
+def _sources(step: Get) -> Ranks:
+    """Whom a Get reads from."""
+    if not step.src.thread_step:
+        return Ranks(step.src.thread)
+    return Ranks(step.src.thread, step.count, step.src.thread_step)
+
+
+def rounds_among(
+    group: Sequence[int], me: int, tuning: Mapping[str, int]
+) -> tuple[Rounds, int]:
+    """How the threads of a group meet: the rounds, and the bytes of the longest message.
+
+    All to all if there are few, else dissemination. `me`: my place in the group.
+    """
+    n = len(group)
+    if n > tuning["few_nodes_max"]:
+        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], EXCHANGE.size
+    others = [group[(me + k) % n] for k in range(1, n)]
+    # also if another call sends as much: to see the difference
+    room = EXCHANGE.size + max(tuning["root_exchange_max"], tuning["root_exchange_max_one_block"])
+    return [(others, others)] if others else [], room
+
+
+class NetBarrier:
+    """The exchange of a barrier without the core.
+
+    Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes.
+    """
+
+    def __init__(
+        self,
+        link: TeamComm,
+        rounds: Rounds,
+        room: int,
+        tag: int,
+        result: tuple[int, int, int, int],
+    ) -> None:
+        self.link = link
+        self.rounds = rounds
+        self.room = room
+        self.tag = tag
+        self.low, self.high, self.value, self.flags = result
+        self.round = -1
+        self.waiting: dict[int, tuple[Any, bytearray]] = {}
+        self.requests: list[Any] = []
+        self._next_round()
+
+    @property
+    def differs(self) -> bool:
+        """The verdict."""
+        return self.low != self.high or bool(self.flags & CONFLICT)
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks whose message has not come."""
+        return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
+
+    def _next_round(self) -> None:
+        self.round += 1
+        if self.round >= len(self.rounds):
+            return
+        to, of = self.rounds[self.round]
+        for rank in of:
+            early = self.link.early.pop((rank, self.tag), None)
+            if early is not None:
+                self._take(early)
+                continue
+            buffer = self.link.room(rank, self.room)
+            self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
+            self.requests.append(self.waiting[rank][0])
+        head = EXCHANGE.pack(self.low, self.high, self.value, self.flags)
+        self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
+
+    def poll(self) -> bool:
+        """Test for a while; True when all rounds are done.
+
+        Nothing else can go on in this thread meanwhile, so a burst of tests with
+        nothing but `sched_yield` between them is the fastest way through.
+        """
+        for _ in range(BURST):
+            if self.link.network.all_done(self.requests):
+                self.requests.clear()
+                for _request, buffer in self.waiting.values():
+                    self._take(buffer)
+                self.waiting.clear()
+                self._next_round()
+                if self.round >= len(self.rounds):
+                    return True
+            else:
+                os.sched_yield()
+        return False
+
+    def _take(self, data: bytes | bytearray) -> None:
+        low, high, value, flags = EXCHANGE.unpack_from(data)
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        self.flags |= flags
+        if value and self.value and value != self.value:
+            self.flags |= CONFLICT
+        self.value = self.value or value

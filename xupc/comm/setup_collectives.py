@@ -1,0 +1,162 @@
+"""What the threads of a team find out together in rare calls: maxima, words, segments.
+
+Everything goes over the team's link, non-blocking, and is waited for by the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import HeapError
+from ..health.mismatch_recovery import Waitable
+from ..pgas.segment import Segment, attach, create, free_space, shm_dir, shortage
+from ..runtime.executor import WaitState
+from .mpi import TeamComm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..runtime.job import Job
+
+__all__ = ["Agreement"]
+
+OFFER = 4096
+
+
+class Agreement:
+    """Agreements among the threads of a link.
+
+    Parameters
+    ----------
+    threads : sequence of int
+        Thread ids by rank.
+    """
+
+    def __init__(self, job: Job, link: TeamComm, threads: Sequence[int]) -> None:
+        self.job = job
+        self.link = link
+        self.threads = threads
+
+    def agree(self, values: list[int]) -> list[int]:
+        """Element-wise maximum over all threads, as a barrier of its own."""
+        job = self.job
+        mine = np.array(values, np.int64)
+        out = np.empty_like(mine)
+        what = f"{job.control.last_call(job.control.index)}, the agreement of all threads"
+        number = job.control.agrees() if self.link is job.network.link else 0
+        request = self._begin(what, self.link.comm.Iallreduce, mine, out, self.link.mpi.MAX)
+        job.engine.wait_for(request.Test, what, threads=self._others(), agreement=number)
+        return [int(v) for v in out]
+
+    def all_here(self) -> Waitable:
+        """Begin to meet, without a word; nothing else may begin until it has come about."""
+        control = self.job.control
+        number = control.agrees() if self.link is self.job.network.link else 0
+        what = f"{control.last_call(control.index)}, the meeting of all threads"
+        request = self._begin(what, self.link.comm.Ibarrier)
+        return Waitable(request.Test, what, self._others(), agreement=number)
+
+    def gather_all(self, values: Sequence[int]) -> list[list[int]]:
+        """Everybody's values, by rank."""
+        mine = np.array(values, np.int64)
+        rows = np.empty((self.link.size, len(mine)), np.int64)
+        what = f"{self.job.control.last_call(self.job.control.index)}, the word of all threads"
+        request = self._begin(what, self.link.comm.Iallgather, mine, rows)
+        self.job.engine.wait_for(request.Test, what, threads=self._others())
+        return [[int(v) for v in row] for row in rows]
+
+    def agree_room(self, why: str, value: int = 0) -> int:
+        """HeapError on every thread if any has a reason; else the threads' largest `value`."""
+        first = np.array([self.link.rank if why else self.link.size, -value], np.int32)
+        worst = np.empty_like(first)
+        what = "all threads' word on a shared segment"
+        request = self._begin(what, self.link.comm.Iallreduce, first, worst, self.link.mpi.MIN)
+        self.job.engine.wait_for(request.Test, what)
+        if worst[0] < self.link.size:
+            root = int(worst[0])
+            raise HeapError(f"{self.share(why, root)} (thread {self.threads[root]})")
+        return -int(worst[1])
+
+    def share(self, text: str, root: int) -> str:
+        """A thread's text on all threads."""
+        return str(self._share(self.link.comm, text, root))
+
+    def shared_segment(
+        self, comm: Any, nbytes: int, call: str = "init", *, whole: bool = False
+    ) -> Segment:
+        """Collective over `comm`: its first thread makes a segment, all map it.
+
+        All threads of the link make one at the same time, each with those on its node or machine.
+        `whole`: take all its pages now. HeapError on every thread of the link if it cannot be.
+        """
+        segment: Segment | None = None
+        path = why = ""
+        if comm.Get_rank() == 0:
+            try:
+                if whole and nbytes > free_space():
+                    raise HeapError(
+                        f"{call}: {nbytes} bytes for what the threads share do not fit: "
+                        f"{free_space()} bytes are free in {shm_dir()}"
+                    )
+                segment = create(nbytes)
+                if whole:
+                    segment.reserve(0, nbytes)
+                path = segment.path
+                if len(json.dumps(path)) > OFFER // 4:
+                    raise HeapError(f"{call}: the path of {shm_dir()} is too long")
+            except HeapError as e:
+                why = str(e)
+            except OSError as e:
+                why = f"{call}: cannot find out how many bytes are free in {shm_dir()}: {e}"
+        path, why, maker = self._share(comm, (path, why, self.job.who))
+        if segment is None and not why:
+            try:
+                segment = attach(path, nbytes)
+            except FileNotFoundError as e:  # a file without a name is gone with its maker
+                wait = WaitState(self.job, None, "the making of a shared segment")
+                raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
+            except OSError as e:
+                why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(e)}"
+        try:
+            self.agree_room(why)
+        except HeapError:
+            if segment is not None:
+                segment.discard()
+            raise
+        assert segment is not None
+        segment.settle()
+        return segment
+
+    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
+        """A text or several, from one thread to all of `comm`; what is too long is cut."""
+        buffer = bytearray(OFFER)
+        if comm.Get_rank() == root:
+            text = json.dumps(data).encode()
+            if len(text) > OFFER:
+                text = json.dumps(_cut(data)).encode()
+            buffer[: len(text)] = text
+        what = "all threads' word on a shared segment"
+        request = self._begin(what, comm.Ibcast, [buffer, OFFER, self.link.mpi.BYTE], root)
+        self.job.engine.wait_for(request.Test, what)
+        return json.loads(buffer.rstrip(b"\0"))
+
+    def _begin(self, what: str, start: Callable[..., Any], *arguments: Any) -> Any:
+        """The request of an MPI call; its errors are those of waiting for it."""
+        with self.job.engine.guarded(WaitState(self.job, None, what)):
+            return start(*arguments)
+
+    def _others(self) -> list[int]:
+        """Whom I wait for; empty where the numbers of agreements tell it better."""
+        if self.link is self.job.network.link:
+            return []
+        return [t for t in self.threads if t != self.job.me]
+
+
+def _cut(data: Any) -> Any:
+    """Texts that fit an offer, whatever their characters become in JSON; a path is short enough."""
+    if isinstance(data, str):
+        return data[: OFFER // 16]
+    return [text if len(json.dumps(text)) <= OFFER // 4 else text[: OFFER // 64] for text in data]

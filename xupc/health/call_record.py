@@ -1,0 +1,262 @@
+"""What each thread says of its call, and the verdict when they differ.
+
+A record is exchanged only after a mismatch was found; until then the call is known
+by its fingerprint alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import pickle
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import errors
+from ..errors import CollectiveMismatchError, XupcError, said
+from .stack_report import range_text, ranges
+
+__all__ = ["CallRecord", "MismatchReport", "compare", "first_apart"]
+
+
+Arguments = list[tuple[str, str]]
+
+
+class CallRecord:
+    """One thread's call.
+
+    Parameters
+    ----------
+    name : str
+        Of the collective.
+    arguments : list of (name, text), or callable that returns it
+        In order. A callable is called only when somebody wants to read it.
+    title : str, optional
+        What others see of the call while it runs: shorter, the same for all calls of a
+        kind. Default: the whole call.
+
+    Attributes
+    ----------
+    error
+        What this thread itself found wrong, else None.
+    shared_error
+        Whether the others raise the same type (HeapError), not a mismatch.
+    raised
+        An error that a function of the user's raised, pickled: all threads raise it.
+    words
+        The call in words, where these are not its name and arguments.
+    status
+        At the end of the program: the exit status of this thread; else 0.
+    late
+        How many operations of the call were over when this thread found something wrong.
+    """
+
+    __slots__ = (
+        "_arguments", "_failed", "error", "late", "name", "raised", "shared_error", "status",
+        "title", "words",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Arguments | Callable[[], Arguments] | tuple[()] = (),
+        title: str = "",
+    ) -> None:
+        self.name = name
+        self._arguments = arguments if callable(arguments) else list(arguments)
+        self.error: BaseException | None = None
+        self._failed: list[str] | None = None
+        self.shared_error = False
+        self.raised = ""
+        self.late = 0
+        self.words = ""
+        self.status = 0
+        self.title = title or self.call
+
+    @classmethod
+    def of_end(cls, words: str, status: int) -> CallRecord:
+        """The end of xupc, which the program did not ask for by its name."""
+        record = cls("finalize", title=words)
+        record.words, record.status = words, status
+        return record
+
+    @classmethod
+    def of_function(cls, name: str, error: BaseException) -> CallRecord:
+        """A call in which a function of the user's raised."""
+        record = cls(name)
+        record.error = error
+        try:
+            record.raised = base64.b64encode(pickle.dumps(error)).decode()
+            pickle.loads(base64.b64decode(record.raised))
+        except Exception:  # others get its text
+            record.raised = "-"
+        return record
+
+    @property
+    def arguments(self) -> Arguments:
+        """(name, value as text) in order."""
+        if callable(self._arguments):
+            try:
+                self._arguments = self._arguments()
+            except Exception as e:  # of an object of the user's: the others wait for this record
+                self._arguments = [("arguments", f"not to be shown: {type(e).__name__}")]
+        return self._arguments
+
+    def with_more(self, more: Arguments) -> CallRecord:
+        """The same call, with more arguments to compare."""
+        return CallRecord(self.name, lambda: [*self.arguments, *more], self.title)
+
+    @property
+    def call(self) -> str:
+        """``all_gather(dst=..., nbytes=8)``."""
+        return self.words or f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
+
+    def settle(self) -> None:
+        """Keep words alone: a record outlives its call, and must not keep what that was given.
+
+        An error's traceback would keep it, too.
+        """
+        self._arguments = self.arguments
+        self._failed, self.error = self._error_text(), None
+
+    def _error_text(self) -> list[str] | None:
+        return self._failed if self.error is None else [type(self.error).__name__, said(self.error)]
+
+    def as_data(self) -> dict[str, Any]:
+        """For the wire."""
+        error = self._error_text()
+        return {
+            "name": self.name,
+            "arguments": self.arguments,
+            "error": error,
+            "shared": self.shared_error,
+            "raised": self.raised,
+            "words": self.words,
+            "status": self.status,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> CallRecord:
+        """From the wire."""
+        error = None
+        if data["error"]:
+            error = XupcError(": ".join(data["error"]))
+        arguments = [(n, v) for n, v in data["arguments"]]
+        record = cls(data["name"], arguments)
+        record.error, record.shared_error = error, data["shared"]
+        record.raised, record.words = data["raised"], data["words"]
+        record.status = data["status"]
+        return record
+
+
+def first_apart(calls: Sequence[Sequence[Sequence[int]]]) -> tuple[int, int | None]:
+    """Where threads' calls begin to differ: ``(start, place)``.
+
+    Each thread has (operation, running fingerprint after it) of its last calls. `start` is the
+    first operation that all tell of, `place` counts calls from there; None if no two differ as
+    far as threads have come.
+    """
+    start = max(own[0][0] for own in calls)
+    rows = [[fp for op, fp in own if op >= start] for own in calls]
+    for place in range(max(len(row) for row in rows)):
+        if len({row[place] for row in rows if place < len(row)}) > 1:
+            return start, place
+    return start, None
+
+
+def compare(
+    records: Sequence[CallRecord],
+    threads: Sequence[int],
+    earlier: Sequence[CallRecord | None] | None = None,
+) -> dict[str, Any]:
+    """Who is odd, and in what, of `threads`, each with its record: plain data for the wire.
+
+    `earlier`: their calls where they first differ, if that is not where they are now; None of
+    those who have not come so far.
+    """
+    for thread, r in zip(threads, records, strict=True):
+        if r.raised:
+            return {"raised": r.raised, "thread": thread, "call": r.name, "words": said(r.error)}
+    for calls in (records, earlier or ()):
+        bad = [(t, r) for t, r in zip(threads, calls, strict=False) if r and r.error is not None]
+        if bad:
+            failed = {str(thread): said(r.error) for thread, r in bad}
+            shared = any(r.shared_error for _, r in bad)
+            return {"failed": failed, "shared": shared, "earlier": calls is not records}
+    if earlier is None:
+        return {"text": _difference(records, threads)}
+    known = [(t, r) for t, r in zip(threads, earlier, strict=True) if r is not None]
+    text = _difference([r for _, r in known], [t for t, _ in known])
+    return {"text": text, "earlier": True}
+
+
+def _difference(records: Sequence[CallRecord], threads: Sequence[int]) -> str:
+    names = [r.name for r in records]
+    if len(set(names)) > 1:
+        calls = [r.call for r in records]
+        return "the threads are in different calls: " + _groups(calls, threads)
+    for k, (argument, _) in enumerate(records[0].arguments):
+        values = [r.arguments[k][1] if k < len(r.arguments) else "?" for r in records]
+        if len(set(values)) > 1:
+            return f"{names[0]}: {argument} differs: " + _groups(values, threads)
+    return (
+        f"{names[0]}: the calls since the last synchronising one differ in number or kind "
+        "between threads"
+    )
+
+
+def _groups(values: list[str], threads: Sequence[int]) -> str:
+    """``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both sides."""
+    counts = Counter(values).most_common()
+    common = counts[0][0]
+    tie = len(counts) > 1 and counts[1][1] == counts[0][1]
+    parts = []
+    for value, _ in reversed(counts):
+        who = [t for t, v in zip(threads, values, strict=True) if v == value]
+        names = range_text(ranges(who), most=len(who))
+        if value == common and not tie:
+            parts.append(f"the other threads ({names}): {value}")
+        else:
+            parts.append(f"thread{'s' * (len(who) > 1)} {names}: {value}")
+    return "; ".join(parts)
+
+
+class MismatchReport:
+    """What the team's first thread found."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def error_for(self, record: CallRecord) -> BaseException:
+        """What this thread raises."""
+        if record.error is not None:
+            return record.error
+        if "raised" in self.data:
+            return self._raised()
+        failed = self.data.get("failed")
+        found = f"; found in {record.name}" if self.data.get("earlier") else ""
+        if not failed:
+            error = CollectiveMismatchError(self.data["text"] + found)
+            error._exit_status = self.data.get("status", 0)
+            return error
+        text = "; ".join(f"thread {r}: {t}" for r, t in failed.items())
+        if self.data.get("shared"):
+            kind, _, message = next(iter(failed.values())).partition(": ")
+            type_ = getattr(errors, kind, CollectiveMismatchError)
+            return type_(f"{message} (thread {', '.join(failed)})")
+        if found:
+            return CollectiveMismatchError(f"{record.name}: an earlier call failed: {text}")
+        return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")
+
+    def _raised(self) -> BaseException:
+        """Another thread's error, of its own type where that can travel."""
+        text = f"raised by the function of {self.data['call']} on thread {self.data['thread']}"
+        try:
+            error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
+        except Exception:
+            return XupcError(f"{text}: {self.data['words']}")
+        with contextlib.suppress(Exception):  # of one that takes none
+            if text not in getattr(error, "__notes__", ()):
+                error.add_note(text)
+        return error

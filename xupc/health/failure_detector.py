@@ -1,0 +1,481 @@
+"""What can go wrong with the job as a whole: death, hang, interrupt, a failing MPI.
+
+Every wait comes to `FailureDetector.look` every 50 ms, and a daemon thread looks four times a
+second, so that a thread that only computes does not outlive the others. What there is
+to see:
+
+1. a lock in the machine's control segment that is free: its thread has died;
+2. trouble that a thread of this machine has posted there: a death that it was told
+   of, a hang, an interrupt, an error of MPI;
+3. for the machine's lowest thread, the lifeline to other machines, which carries
+   deaths and troubles on (`xupc.health.failure_tree`);
+4. a launcher that is gone;
+5. threads that wait for each other, on different teams;
+6. the deadline of the wait.
+
+A thread that sees something raises; from then on nothing can be called. The end of a
+program with a broken job never waits for an answer: it lets those speak who are about
+to raise the same, for a moment, and ends the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..comm.mpi import ABORT, abort_all, drop_files, end_in
+from ..errors import DeadThreadError, HangError, XupcError
+from ..pgas.segment import lock_holder, try_lock
+from .control_segment import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .init_watchdog import MPI_TELLS
+from .stack_responder import StackResponder
+
+if TYPE_CHECKING:
+    from ..runtime.executor import WaitState
+    from ..runtime.job import Job
+    from .failure_tree import FailureTree
+
+__all__ = ["FailureDetector"]
+
+SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
+TICK = 0.25  # seconds between two looks of the daemon thread
+BUSY_TICK = 0.05  # while it waits for answers
+CYCLE_AFTER = 1.0  # of a wait, before threads that wait for each other are looked for
+WARN_AFTER = 60.0  # seconds of a wait without a timeout
+SPEAK = 1.0  # from a death to the end of a thread that computes
+LAST_WORD = 3.0  # from a death to the end of a thread that has raised
+OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
+FAR_SPEAK = 0.7  # the least, where they are on other machines
+ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
+PASSED_ON = 0.5  # for the launcher to pass on what was said last: MPI's abort ends it as well
+OTHERS_END = 1.0  # for threads to end with the job by themselves
+ABORTED = OTHERS_END + PASSED_ON + 0.3  # for whoever ends the job to have it ended by MPI, too
+ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
+
+
+class FailureDetector:
+    """Watches over the job on behalf of this thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.control = job.control
+        self.lifeline = job.lifeline
+        self.parent = os.getppid()
+        self.ending = False
+        self._suspected: tuple[Any, list[int]] | None = None
+        self.asked = 0.0  # when other machines were last told that this one's threads read theirs
+        self.inquiry = StackResponder(job)
+        if self.lifeline is not None:
+            self._listen(self.lifeline)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
+        self._thread.start()
+
+    def _listen(self, lifeline: FailureTree) -> None:
+        """Whatever comes from other machines is for the control segment."""
+        control = self.control
+        lifeline.doing = lambda: control.doing(control.index)
+        lifeline.heard, lifeline.end = control.post, control.end_all
+        lifeline.serve = control.hear_to_serve
+        for trouble, text in lifeline.news:
+            control.post(trouble, text)
+
+    # -- in a wait -----------------------------------------------------------------------
+    def look(self, waiting: WaitState) -> None:
+        """Called from every wait every 50 ms; raises what is wrong."""
+        self._raise_troubles(waiting)
+        waited = (time.monotonic_ns() - waiting.since) * 1e-9
+        waiting.publish(self._wait_text(waiting))
+        if waited > CYCLE_AFTER and self.job.teams:
+            self._look_for_cycle(waiting)
+        timeout = self.job.timeout
+        if timeout is not None and waited > timeout:
+            self._raise_hang(self._hang_text(waiting, waited), waiting)
+        if timeout is None and waited > WARN_AFTER and not waiting.warned:
+            waiting.warned = True
+            text = self._hang_text(waiting, waited)
+            try:
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            except RuntimeWarning:  # it was made an error: nothing is wrong with the call so far
+                sys.stderr.write(f"xupc: {text}\n")
+
+    def _look_for_cycle(self, waiting: WaitState) -> None:
+        """HangError if threads of this machine wait for each other, on different teams.
+
+        Each tells whom it waits for. A cycle is real if all of it was confirmed by those in it
+        since it was first seen, and none of them has moved meanwhile.
+        """
+        if waiting.place is None:
+            return
+        self.control.publish_awaited(*waiting.place, self._awaited(waiting))
+        cycle = self._cycle()
+        places = [self.control.awaited_by(i)[:3] for i in cycle]
+        if len({team for _, team, _ in places}) == 1:  # one call, however slow, goes on
+            cycle, places = [], []
+        calls = tuple((i, *place[1:]) for i, place in zip(cycle, places, strict=True))
+        if not cycle or self._suspected is None or self._suspected[0] != calls:
+            self._suspected = (calls, [looks for looks, _, _ in places]) if cycle else None
+            return
+        first = self._suspected[1]
+        if any(looks < seen + 2 for (looks, _, _), seen in zip(places, first, strict=True)):
+            return
+        names = [f"{self._name(i)} is {self.control.doing(i)}" for i in cycle]
+        self._raise_hang(f"threads wait for each other: {', for whom '.join(names)}", waiting)
+
+    def _raise_hang(self, text: str, waiting: WaitState) -> None:
+        """HangError: first ask where all threads are, since with the first error they leave."""
+        where = self.inquiry.report()
+        self._raise_troubles(waiting)
+        error = HangError(_lines(text, where))
+        self.control.post(HUNG, text)
+        self.job.break_with(error)
+        raise error
+
+    def _awaited(self, waiting: WaitState) -> list[int]:
+        """The threads that a call of mine cannot go on without; those of my machine first."""
+        instance = waiting.instance
+        owner = None if instance is None else instance.owner
+        # what was posted elsewhere goes on meanwhile, and may be what they need
+        if any(team is not owner for team in self.job.pending):
+            return []
+        if instance is None:
+            return sorted(waiting.threads, key=lambda t: (t not in self.job.machine, t))
+        team, net = instance.owner, instance.net
+        members = team.rank_tree.members(team.node_number)
+        near = {team.threads[int(members[i])] for i in instance.awaited()}
+        far = net.awaited(instance) if net is not None else set()
+        return [*sorted(near), *sorted(far - near, key=lambda t: t not in self.job.machine)]
+
+    def _cycle(self) -> list[int]:
+        """A cycle of waiting threads that I am in, by machine index; empty if there is none."""
+        control, me = self.control, self.control.index
+        of = {control.who(i)[1]: i for i in range(control.threads)}
+        way: list[int] = [me]
+        left = [[of[t] for t in control.awaited_by(me)[3] if t in of]]
+        seen = {me}
+        while left:
+            if not left[-1]:
+                left.pop()
+                way.pop()
+                continue
+            i = left[-1].pop()
+            if i == me:
+                return way
+            _, team, op, awaited = control.awaited_by(i)
+            if i not in seen and control.waits_in(i, team, op):
+                seen.add(i)
+                way.append(i)
+                left.append([of[t] for t in awaited if t in of])
+        return []
+
+    def _raise_troubles(self, waiting: WaitState) -> None:
+        trouble = self.control.trouble()
+        if trouble is None:
+            dead = self.control.dead()
+            if not dead:
+                return
+            trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
+            self.control.post(*trouble)
+        kind, text = trouble
+        error: XupcError
+        if kind == DEAD:
+            error = DeadThreadError(text)
+        elif kind == HUNG:
+            waited = (time.monotonic_ns() - waiting.since) * 1e-9
+            mine = self._hang_text(waiting, waited)
+            mine = mine if self._missing(waiting) else f"{mine}; {text}"
+            error = HangError(_lines(mine, self.inquiry.last_report()))
+        else:
+            error = XupcError(text)
+        self.job.break_with(error)
+        raise error
+
+    def interrupted(self, what: str, error: BaseException) -> None:
+        """An exception inside a call that is not the call's own: no half call is ever resumed."""
+        if self.job.broken is not None:
+            return
+        meant = isinstance(error, KeyboardInterrupt | SystemExit)
+        by = "" if meant else f" by {type(error).__name__}"
+        text = f"{self.job.who} was interrupted{by} inside {what}; the team is unusable"
+        self.control.post(INTERRUPTED, text)
+        self.job.break_with(XupcError(text))
+
+    def mpi_failed(
+        self, error: Exception, waiting: WaitState, what: str = "MPI failed"
+    ) -> XupcError:
+        """The error to raise for one of MPI's: the death behind it, if one comes to light."""
+        if known := self._behind(waiting):
+            return known
+        text = f"{self.job.who}: {what} in {waiting.name}: {error}"
+        self.control.post(BROKEN, text)
+        ours = XupcError(text)
+        self.job.break_with(ours)
+        return ours
+
+    def mpi_refused(self, error: Exception, waiting: WaitState) -> XupcError:
+        """The error to raise for one of MPI's that all threads get: nothing is broken by it."""
+        if known := self._behind(waiting):
+            return known
+        teams = len(self.job.teams)
+        return XupcError(
+            f"{waiting.name}: MPI refuses ({teams} team{'s'[: teams != 1]} open here; "
+            f"team.free() gives back what one takes): {error}"
+        )
+
+    def _behind(self, waiting: WaitState) -> XupcError | None:
+        """The death, or whatever else is known to be wrong, that an error of MPI comes from."""
+        deadline = time.monotonic() + MPI_TELLS
+        try:
+            while time.monotonic() < deadline:
+                self._raise_troubles(waiting)
+                time.sleep(0.02)
+        except XupcError as known:
+            return known
+        return None
+
+    # -- words ---------------------------------------------------------------------------
+    def _name(self, index: int) -> str:
+        pid, thread, host = self.control.who(index)
+        return f"thread {thread} (host {host}, pid {pid})"
+
+    def _wait_text(self, waiting: WaitState) -> str:
+        far = self._no_word(waiting)
+        return f"{waiting.name}: no word from {', '.join(far)}" if far else waiting.name
+
+    def _hang_text(self, waiting: WaitState, waited: float) -> str:
+        text = f"{self.job.who} has waited {waited:.1f} s in {waiting.name}"
+        missing = self._missing(waiting)
+        return f"{text}; not there: {'; '.join(missing)}" if missing else text
+
+    def _missing(self, waiting: WaitState) -> list[str]:
+        """Who has not come to this wait, as far as it can be seen from here."""
+        control = self.control
+        late = [i for i in range(control.threads) if i != control.index and self._late(i, waiting)]
+        out = [f"{self._name(i)} is {control.doing(i)}" for i in late]
+        out += [f"no word from {far}" for far in self._no_word(waiting)]
+        if not out:  # my node root may know more
+            others = [i for i in range(control.threads) if i != control.index]
+            texts = [(i, control.waits_for(i)) for i in others]
+            out = [f"{self._name(i)} is in {t}" for i, t in texts if "no word from" in t]
+        return out
+
+    def _late(self, index: int, waiting: WaitState) -> bool:
+        """Whether a thread of my machine is one that I wait for."""
+        if waiting.instance is not None:
+            team = waiting.instance.owner
+            if self.control.team_of(index) != team.number:
+                return self.control.who(index)[1] in team.threads
+            return bool(self.control.operation_of(index) < waiting.instance.op)
+        if waiting.agreement:
+            return self.control.agreements_of(index) < waiting.agreement
+        _, thread, _ = self.control.who(index)
+        return thread in waiting.threads
+
+    def _no_word(self, waiting: WaitState) -> list[str]:
+        """Threads of other machines that I wait for, machine by machine."""
+        job = self.job
+        threads = set(waiting.threads)
+        net = waiting.instance.net if waiting.instance is not None else None
+        if net is not None:
+            threads |= net.awaited(waiting.instance)
+        nodes = sorted({job.tree.node_of(t) for t in threads - set(job.machine)})
+        return [self._node(node) for node in nodes]
+
+    def _node(self, node: int) -> str:
+        job = self.job
+        members = job.tree.members(node)
+        threads = f"thread{'s' if len(members) > 1 else ''} {', '.join(map(str, members[:16]))}"
+        threads += ", ..." if len(members) > 16 else ""
+        pid, first, host = self.control.host(job.machine_of(int(members[0])))
+        whose = f", pid {pid}" if [first] == [int(t) for t in members] else ""
+        return f"node {node} ({threads}; host {host}{whose})"
+
+    # -- while this thread computes ------------------------------------------------------
+    def _watch_always(self) -> None:
+        """The daemon thread."""
+        launched = self.job.threads > 1
+        since = 0.0
+        while not self._stop.is_set():
+            tick = BUSY_TICK if self.inquiry.busy else TICK
+            if self.lifeline is not None:
+                self.lifeline.turn(tick)
+            else:
+                self._stop.wait(tick)
+            if self._stop.is_set():
+                break
+            with contextlib.suppress(Exception):  # whatever becomes of it, deaths must be seen
+                self.inquiry.turn()
+            if launched and os.getppid() != self.parent:
+                self._end_now("the launcher of the job is gone", gone=True)
+            if self.ending:
+                continue
+            if (status := self.control.ended) is not None:
+                self._end_with_others(status)
+            self._serve()
+            if not (text := self._deaths()):
+                continue
+            now = time.monotonic()
+            since = since or now
+            if self.job.broken is None and now - since > SPEAK:
+                self._end_now(f"DeadThreadError: {text}")
+            elif now - since > LAST_WORD:
+                self._end_now("")
+        if self.lifeline is not None:
+            self.lifeline.close()
+        self.control.segment.close_fd()  # nothing needs its locks after the last of all barriers
+
+    def _serve(self) -> None:
+        """Have one-sided accesses served for a while when threads make them, here or elsewhere.
+
+        Nobody needs to be told while somebody else's word is fresh: all serve already.
+        """
+        asked, heard = self.control.asked_to_serve
+        latest = max(asked, heard)
+        if latest and self.job.tree.node_count > 1:
+            self.job.serve(latest + SERVE)
+        if self.lifeline is not None and asked > max(heard, self.asked) + SERVE / 4:
+            self.asked = asked
+            self.lifeline.ask_to_serve()
+
+    def _deaths(self) -> str:
+        """Deaths known on this machine, in words; passes troubles on to other machines."""
+        trouble = self.control.trouble()
+        if trouble is None:
+            dead = self.control.dead()
+            if not dead:
+                return ""
+            trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
+            self.control.post(*trouble)
+        if self.lifeline is not None:
+            self.lifeline.tell(*trouble)
+        if trouble[0] in (DEAD, FINISHED):
+            return trouble[1] if trouble[0] == DEAD else ""
+        # broken otherwise: whoever was to end the job may have been killed before he could, here
+        # or, with his whole machine, elsewhere
+        gone = [self.control.epitaph(i) for i in self.control.gone()]
+        if self.lifeline is not None and self.lifeline.lost:
+            gone.append(self.lifeline.lost)
+        return "; ".join(gone)
+
+    # -- the end -------------------------------------------------------------------------
+    def finished(self) -> None:
+        """All threads have passed the last barrier: nothing that ends now is a death."""
+        self.control.post(FINISHED)
+        if self.lifeline is not None:
+            self.lifeline.farewell()
+
+    def stop(self) -> None:
+        """No more watching."""
+        self.inquiry.close()
+        self._stop.set()
+
+    def _end_now(self, why: str, *, gone: bool = False) -> None:
+        """Print and end this process at once."""
+        if why:
+            with contextlib.suppress(Exception):  # nobody may be there to read it
+                sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
+        self.control.say(1)
+        _flush()
+        drop_files()
+        if why and not gone:  # a launcher may end the others with the first to end
+            self._let_others_speak()
+        os._exit(1)
+
+    def _end_with_others(self, status: int) -> None:
+        """The job ends: so do I, after the one who ends it, whose status counts."""
+        _flush()
+        self.control.say(status)
+        drop_files()
+        fd = self.control.segment.fd
+        if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
+            # nobody on this machine ends it
+            self._end_others(status)
+            time.sleep(ABORTED)
+        self._await_abort()
+        os._exit(status)
+
+    def _await_abort(self) -> None:
+        """Until another thread of this machine has had time to call MPI_Abort.
+
+        An exit before that, and MPICH's launcher would not hear it.
+        """
+        fd, deadline = self.control.segment.fd, time.monotonic() + ABORTED
+        while lock_holder(fd, ABORT_BYTE) is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def end_job(self, status: int, why: str, *, ours: bool) -> None:
+        """End the whole job and this process; `ours`: for an error that others may have too."""
+        self.ending = True
+        _flush()
+        self.control.explain_end(why)
+        if self.lifeline is not None:
+            self.lifeline.explain_end(why)
+        self.control.say(status)
+        end_in(int(OTHERS_SPEAK) + ABORT)
+        drop_files()
+        with contextlib.suppress(BaseException):
+            self._let_others_speak(ALIKE if ours else 0.0)
+        with contextlib.suppress(BaseException):
+            if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
+                status = (self.control.leaving() if ours else 0) or self._that_counts(status)
+                self._end_others(status)
+                time.sleep(PASSED_ON)
+                abort_all(status)
+            self._await_abort()
+        os._exit(status)
+
+    def _that_counts(self, status: int) -> int:
+        """Mine, but that of the interrupted thread if mine is what came of that."""
+        deadline = time.monotonic() + ALIKE
+        while True:
+            elsewhere, theirs = self.control.interrupt_ends()
+            if theirs is not None:
+                return theirs
+            if not elsewhere or time.monotonic() > deadline:
+                return status
+            time.sleep(0.01)
+
+    def _end_others(self, status: int) -> None:
+        """End the threads of all machines: not every launcher does when one aborts."""
+        self.control.end_all(status)
+        if self.lifeline is not None:
+            self.lifeline.end_all(status)
+        deadline = time.monotonic() + OTHERS_END
+        while (silent := self.control.silent()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pid in silent.values():  # stopped, or in C code for long
+            if pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _let_others_speak(self, most: float = 0.0) -> None:
+        """Give those who are about to raise the same as I a moment to say it."""
+        trouble = self.control.trouble()
+        death = trouble is None or trouble[0] == DEAD
+        least = 0.0
+        if trouble is not None:
+            most = OTHERS_SPEAK
+            if self.job.machines > 1:
+                least = OTHERS_SPEAK if death else FAR_SPEAK
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < most:
+            silent = self.control.silent()
+            if waited >= least and not any(death or self.control.waits(i) for i in silent):
+                return
+            time.sleep(0.01)
+
+
+def _lines(text: str, where: str) -> str:
+    return f"{text}\n{where}" if where else text
+
+
+def _flush() -> None:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()

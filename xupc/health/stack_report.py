@@ -1,0 +1,348 @@
+"""Where the threads are: in which call, at which Python line, since when; grouped.
+
+Whoever wants to know (a thread whose wait took too long, one that got SIGUSR2,
+``xupc hang-report``) writes the time into the head of the machine's control segment. Every
+thread's guard looks there and publishes the innermost Python line outside of xupc; in which
+call the thread is, the asker reads from its ring. A thread that does not answer within a
+second is stopped, or in C code that keeps Python from running: then its ring and the kernel
+tell what there is to tell.
+
+Across machines the lowest threads pass the question on, collect what their machine's threads
+answer, and send it, grouped, to all others (`xupc.health.failure_tree`); so it can be read on
+every machine, in the control segment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..fingerprint import fingerprint
+from ..records import record
+from .control_segment import PLACES_BYTES, Call, Control
+
+__all__ = [
+    "Gathering",
+    "Group",
+    "Row",
+    "line_of",
+    "merge",
+    "range_text",
+    "ranges",
+    "report_text",
+    "way_here",
+]
+
+HERE = 1.0  # seconds for the threads of a machine to answer
+THERE = 2.5  # for other machines
+MOST_GROUPS = 24
+MOST_RANGES = 12
+ROOM = PLACES_BYTES - 64
+_TEXT = 300
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_TOOLS = tuple(f"{_PACKAGE}{name}{os.sep}" for name in ("bench", "cli", "report"))
+_LIBRARIES = tuple(
+    folder + os.sep for folder in (os.path.dirname(os.__file__), *site.getsitepackages())
+)
+_STATES = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": "dead",
+    "X": "dead",
+    "D": "waiting for a device",
+    "R": "computing in C code?",
+    "S": "sleeping in C code?",
+}
+
+
+# -- which line ----------------------------------------------------------------------------------
+
+
+def line_of(frame: FrameType | None) -> tuple[str, bool]:
+    """The innermost line outside of xupc, and whether the thread is inside of it.
+
+    A line of a library is followed by the line of the program that called it.
+    """
+    inside = frame is not None and _is_ours(frame)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    if frame is None:
+        return "", inside
+    line = _name(frame)
+    program: FrameType | None = frame
+    while program is not None and _is_library(program):
+        program = program.f_back
+    if program is None or program is frame:
+        return line, inside
+    return f"{line} from {_name(program)}", inside
+
+
+def way_here() -> int:
+    """A number for the lines outside of xupc that led here, the same on all threads."""
+    frame: FrameType | None = sys._getframe()
+    lines = []
+    while frame is not None:
+        if not _is_ours(frame):
+            lines.append(_name(frame))
+        frame = frame.f_back
+    return fingerprint("way", *lines)  # at exit there is no line
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(_PACKAGE) and not file.startswith(_TOOLS)
+
+
+def _is_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith((*_LIBRARIES, "<frozen "))
+
+
+def _name(frame: FrameType) -> str:
+    path = Path(frame.f_code.co_filename)
+    dunder = path.stem.startswith("__") and path.parent.name
+    return f"{path.parent.name + os.sep if dunder else ''}{path.name}:{frame.f_lineno}"
+
+
+# -- who, in words -------------------------------------------------------------------------------
+
+
+@record
+class Row:
+    """Where one thread is: `place`, for how many `seconds` if that is known, and what `else_`."""
+
+    thread: int
+    place: str
+    seconds: float | None = None
+    else_: str = ""
+
+
+@record
+class Group:
+    """Threads in one place, for `least` to `most` seconds."""
+
+    place: str
+    else_: str
+    threads: tuple[tuple[int, int], ...]
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return sum(last - first + 1 for first, last in self.threads)
+
+    def __str__(self) -> str:
+        time_ = f", for {_seconds(self.least, self.most)}" if self.most is not None else ""
+        else_ = f" ({self.else_})" if self.else_ else ""
+        return f"{range_text(self.threads)}: {self.place}{time_}{else_}"
+
+
+def ranges(threads: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The runs of neighbours among some threads: (first, last) in order."""
+    runs: list[tuple[int, int]] = []
+    for thread in sorted(set(threads)):
+        if runs and runs[-1][1] == thread - 1:
+            runs[-1] = (runs[-1][0], thread)
+        else:
+            runs.append((thread, thread))
+    return tuple(runs)
+
+
+def range_text(runs: Sequence[tuple[int, int]], most: int = MOST_RANGES) -> str:
+    """Such runs in words: ``0-6, 9``, and how many more there are if they are many."""
+    words = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
+    more = sum(b - a + 1 for a, b in runs[most:])
+    return ", ".join(words) + (f" and {more} more" if more else "")
+
+
+def _seconds(least: float | None, most: float | None) -> str:
+    first, last = f"{least or 0:.1f}", f"{most or 0:.1f}"
+    close = (most or 0) - (least or 0) < 0.5
+    return f"{last} s" if first == last or close else f"{first} to {last} s"
+
+
+def grouped(rows: Iterable[Row]) -> list[Group]:
+    """Threads in the same place together, the largest group first."""
+    return merge(
+        [Group(r.place, r.else_, ((r.thread, r.thread),), r.seconds, r.seconds) for r in rows]
+    )
+
+
+def merge(groups: Iterable[Group]) -> list[Group]:
+    """Groups in the same place become one; the largest first."""
+    found: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        found.setdefault((group.place, group.else_), []).append(group)
+    out = [_together(place, else_, same) for (place, else_), same in found.items()]
+    return sorted(out, key=lambda g: (-g.size, g.threads))
+
+
+def shortened(groups: Sequence[Group], most: int = MOST_GROUPS) -> list[Group]:
+    """At most so many groups: the threads of the smallest ones stand together in the last."""
+    if len(groups) <= most:
+        return list(groups)
+    rest = groups[most - 1 :]
+    return [*groups[: most - 1], _together(f"in {len(rest)} other places", "", rest)]
+
+
+def _together(place: str, else_: str, groups: Sequence[Group]) -> Group:
+    """The threads of all groups as one of them, and between which times."""
+    threads = ranges(t for g in groups for a, b in g.threads for t in range(a, b + 1))
+    times = [t for g in groups for t in (g.least, g.most) if t is not None]
+    return Group(place, else_, threads, min(times, default=None), max(times, default=None))
+
+
+def report_text(groups: Sequence[Group]) -> str:
+    """One line for each group."""
+    return "\n".join(f"  {group}" for group in shortened(groups))
+
+
+# -- as JSON, for the other machines -------------------------------------------------------------
+
+
+def pack(groups: Sequence[Group]) -> list[Any]:
+    """Groups as what JSON can carry, in so few bytes that they find room."""
+    runs = ROOM // 8
+    while True:
+        for most in (MOST_GROUPS, 8, 1):
+            rows = [
+                [g.place[:_TEXT], g.else_[:_TEXT], g.threads[:runs], g.least, g.most]
+                for g in shortened(groups, most)
+            ]
+            if len(json.dumps(rows)) < ROOM:
+                return rows
+        runs //= 2
+
+
+def unpack(rows: Any) -> list[Group]:
+    """The other way round; whatever is not what `pack` makes raises ValueError or TypeError."""
+    found = []
+    for place, else_, threads, *times in rows:
+        runs = tuple((int(a), int(b)) for a, b in threads)
+        least, most = (None if t is None else float(t) for t in times)
+        found.append(Group(str(place), str(else_), runs, least, most))
+    return found
+
+
+# -- the asking ----------------------------------------------------------------------------------
+
+
+class Gathering:
+    """One question, asked by a thread of the machine or from outside of the job.
+
+    Parameters
+    ----------
+    control : Control
+        The machine's.
+    asked : int, optional
+        When it was asked, if somebody else has done so.
+    """
+
+    def __init__(self, control: Control, asked: int | None = None) -> None:
+        self.control = control
+        self.asked = control.ask() if asked is None else asked
+
+    @property
+    def here(self) -> bool:
+        """Whether my machine's threads have answered, or have had time to; dead ones cannot."""
+        if self._age > HERE:
+            return True
+        control = self.control
+        silent = (~control.answered(self.asked)).nonzero()[0]
+        return all(control.process_of(int(i)) is None for i in silent)
+
+    @property
+    def there(self) -> bool:
+        """The same of all machines."""
+        if self._age > THERE:
+            return True
+        far = (k for k in range(self.control.machines) if k != self.control.machine)
+        return self.here and all(self.control.places_of(k)[0] >= self.asked for k in far)
+
+    @property
+    def _age(self) -> float:
+        return (time.monotonic_ns() - self.asked) * 1e-9
+
+    def wait(self) -> None:
+        """Until all have answered, or have had time to."""
+        while not self.there:
+            time.sleep(0.01)
+
+    def mine(self) -> list[Group]:
+        """Where my machine's threads are."""
+        return grouped(self._row(i) for i in range(self.control.threads))
+
+    def groups(self) -> list[Group]:
+        """Where all threads of the job are, as far as it became known."""
+        control = self.control
+        found = self.mine()
+        for k in range(control.machines):
+            if k != control.machine:
+                found += self._far(k)
+        return merge(found)
+
+    def _far(self, machine: int) -> list[Group]:
+        when, rows = self.control.places_of(machine)
+        if when >= self.asked:
+            try:
+                return unpack(rows)
+            except (ValueError, TypeError):
+                pass
+        _, thread, host = self.control.host(machine)
+        place = f"no word from host {host}, whose first thread this is"
+        return [Group(place, "", ((thread, thread),))]
+
+    def _row(self, index: int) -> Row:
+        control = self.control
+        _, thread, _ = control.who(index)
+        calls = control.calls_of(index)
+        line, inside = control.line_of(index)
+        if not control.answered(self.asked)[index]:
+            line, inside = _silent(control.process_of(index)), False
+        place, since, else_ = self._place(index, calls, inside)
+        seconds = (time.monotonic_ns() - since) * 1e-9 if since else None
+        place = f"{place}, {line}" if line else place
+        return Row(thread, place, seconds and max(seconds, 0.0), else_)
+
+    def _place(self, index: int, calls: list[Call], inside: bool) -> tuple[str, int, str]:
+        """What a thread is in, since when, and what else there is to say."""
+        control = self.control
+        under_way = [call for call in calls if not call.ended]
+        blocking = [call for call in under_way if not call.posted]
+        waits = control.waits_for(index)
+        if blocking:
+            return blocking[-1].name, blocking[-1].began, ""
+        if waits:
+            since, op, team = control.wait_of(index)
+            same = [call.name for call in under_way if (call.op, call.team) == (op, team)]
+            name = same[0] if same else waits.split(": no word from")[0]
+            return name, since, ""
+        # the clock is coarse: among equals the latest
+        last = max(reversed(calls), key=lambda call: call.ended or call.began, default=None)
+        posted = "; ".join(call.name for call in under_way)
+        else_ = f"posted: {posted}" if posted else f"last call: {last.name}" if last else ""
+        if inside:
+            return "in xupc", 0, else_
+        since = (last.ended or last.began) if last else 0
+        return "not in xupc", since, else_ or "no call yet"
+
+
+def _silent(pid: int | None) -> str:
+    """What the kernel says of a process that does not answer."""
+    if pid is None:
+        return "dead"
+    if not pid or sys.platform != "linux":
+        return "does not answer"
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return f"does not answer (pid {pid})"
+    return f"does not answer ({_STATES.get(letter, letter)}; pid {pid})"

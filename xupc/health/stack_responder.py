@@ -1,0 +1,176 @@
+"""This thread's part when somebody wants to know where the threads are.
+
+The guard's daemon thread comes to `StackResponder.turn` four times a second, and more often while
+something is under way. What it does there:
+
+1. answer, when the threads of this machine are asked: with the Python line where the program is,
+   which it can see whatever the program is at, as long as Python runs at all;
+2. the machine's lowest thread: pass a question on to other machines, or theirs on to the threads
+   of this one, and tell all machines what these answered;
+3. print the report when this thread got SIGUSR2, or in place of one that did and cannot.
+
+A thread that raises HangError asks by itself (`report`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..backends.native.native_core import core
+from ..pgas.segment import drop_lock, try_lock
+from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
+
+if TYPE_CHECKING:
+    from ..runtime.job import Job
+
+__all__ = ["StackResponder"]
+
+SIGNAL = signal.SIGUSR2
+PRINT_BYTE = (1 << 40) + 2  # of the control segment: its lock is for the one who prints
+KEEP_BYTE = PRINT_BYTE + 1  # and for the one who writes down where the machine's threads are
+IN_PLACE_OF_OTHERS = 2_000_000_000  # ns after which a report is printed for another thread
+OLD = 10_000_000_000  # ns after which a report has nothing to do with a hang
+TITLE = "where the threads are:"
+
+
+class StackResponder:
+    """Answers questions, passes them on, prints reports.
+
+    Made by the thread that runs the program: its Python line is the one that is told.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.control = job.control
+        self.lifeline = job.lifeline
+        self._program = threading.get_ident()
+        self._answered = 0  # the last question that I have answered
+        self._relayed = 0  # and the last that other machines know of
+        self._open: Gathering | None = None  # for the other machines
+        self._printing: Gathering | None = None
+        self._native = core is not None and job.native
+        self._listens = self._listen()
+        if self.lifeline is not None:
+            self.lifeline.asked = self._asked_from_afar
+            self.lifeline.places = self._heard_from_afar
+
+    # -- the signal ----------------------------------------------------------------------
+    def _listen(self) -> bool:
+        """SIGUSR2 asks, unless the program has a use for it."""
+        if self._native:
+            return bool(core.listen(SIGNAL, self.control.wanted_address))
+        with contextlib.suppress(ValueError):  # not in the main thread
+            if signal.getsignal(SIGNAL) is signal.SIG_DFL:
+                signal.signal(SIGNAL, self._on_signal)
+                return True
+        return False
+
+    def _on_signal(self, *_: object) -> None:
+        self.control.want()
+
+    def close(self) -> None:
+        """The signal is as it was."""
+        if self._native and self._listens:
+            core.leave(SIGNAL)
+        with contextlib.suppress(ValueError):
+            if signal.getsignal(SIGNAL) == self._on_signal:
+                signal.signal(SIGNAL, signal.SIG_DFL)
+
+    # -- in the guard's daemon thread ----------------------------------------------------
+    @property
+    def busy(self) -> bool:
+        """Whether I wait for answers."""
+        return self._open is not None or self._printing is not None
+
+    def turn(self) -> None:
+        """Whatever there is to do, without waiting."""
+        asked = self.control.asked
+        if asked > self._answered:
+            self._answered = asked
+            self.control.answer(*self._here())
+        if self.lifeline is not None:
+            self._relay(asked)
+        self._print()
+
+    def _here(self) -> tuple[str, bool]:
+        return line_of(sys._current_frames().get(self._program))
+
+    def _relay(self, asked: int) -> None:
+        assert self.lifeline is not None
+        if asked > self._relayed and self._open is None:
+            self._relayed = asked
+            self._open = Gathering(self.control, asked)
+            self.lifeline.ask_places()
+        if self._open is not None and self._open.here:
+            rows = self._keep(self._open)
+            self._open = None
+            self.lifeline.tell_places(self.control.machine, rows)
+
+    def _asked_from_afar(self) -> None:
+        """A thread of another machine wants to know."""
+        self._open = Gathering(self.control)
+        self._relayed = self._open.asked
+
+    def _heard_from_afar(self, machine: int, rows: Any) -> None:
+        """Where the threads of another machine are."""
+        with contextlib.suppress(ValueError, TypeError):
+            if 0 <= machine < self.control.machines:
+                self.control.write_places(machine, pack(unpack(rows)))
+
+    def _print(self) -> None:
+        if self._printing is None:
+            if not self._is_mine_to_print() or not try_lock(self.control.segment.fd, PRINT_BYTE):
+                return
+            if self._is_mine_to_print():
+                self._printing = Gathering(self.control)
+            else:  # another one has printed it meanwhile
+                drop_lock(self.control.segment.fd, PRINT_BYTE)
+        elif self._printing.there:
+            text = report_text(self._printing.groups())
+            self._printing = None
+            with contextlib.suppress(Exception):  # nobody may be there to read it
+                sys.stderr.write(f"xupc: {TITLE}\n{text}\n")
+                sys.stderr.flush()
+            self.control.print_done(time.monotonic_ns())
+            drop_lock(self.control.segment.fd, PRINT_BYTE)
+
+    def _is_mine_to_print(self) -> bool:
+        """Whether I got the signal, or one who did has not printed anything since."""
+        wanted, printed = self.control.wanted(), self.control.printed
+        if wanted[self.control.index] > printed:
+            return True
+        latest = int(wanted.max())
+        return latest > printed and time.monotonic_ns() - latest > IN_PLACE_OF_OTHERS
+
+    # -- in the program's thread ---------------------------------------------------------
+    def report(self) -> str:
+        """Ask all threads, wait for their answers, return them grouped; takes up to 2.5 s."""
+        gathering = Gathering(self.control)
+        gathering.wait()
+        groups = gathering.groups()
+        if self.control.trouble() is not None:  # another one was faster, and its threads leave
+            return self.last_report()
+        self._keep(gathering)
+        return f"{TITLE}\n{report_text(groups)}"
+
+    def last_report(self) -> str:
+        """What another thread has found out just now; asks nobody."""
+        now, control, found = time.monotonic_ns(), self.control, []
+        for machine in range(control.machines):
+            when, rows = control.places_of(machine)
+            if now - when < OLD:
+                with contextlib.suppress(ValueError, TypeError):
+                    found += unpack(rows)
+        return f"{TITLE}\n{report_text(merge(found))}" if found else ""
+
+    def _keep(self, gathering: Gathering) -> Any:
+        """Write down where the machine's threads are, unless another one is just doing so."""
+        rows, fd = pack(gathering.mine()), self.control.segment.fd
+        if try_lock(fd, KEEP_BYTE):
+            self.control.write_places(self.control.machine, rows)
+            drop_lock(fd, KEEP_BYTE)
+        return rows

@@ -1,1 +1,0 @@
-"""The shared heap: segments, allocation, and the arrays that live in it."""

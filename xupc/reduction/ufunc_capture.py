@@ -1,0 +1,390 @@
+"""Functions of the user's that are nothing but numpy's own loops, for the core to run.
+
+A function of whole arrays is Python: at 64 KiB a call of it costs more than what it computes, and
+each of its operations goes through memory. Many are a few operations of numpy and no more, as
+``a + b * scale``. Such a function is looked at once, and then the core runs the loops that numpy
+would run, on pieces that stay in cache (user_functions.h), without Python.
+
+Nobody can tell the difference, but by the time it takes:
+
+1. Its bytecode has no branch, writes nothing but its own locals, and uses nothing but its two
+   operands, numbers, ufuncs and `numpy.where`, and functions of the same kind. So it can have no
+   effect besides its result, and calling it once with stand-ins for arrays shows what it is.
+2. All loops take and give the types at hand without a conversion, and none needs Python.
+3. On a sample of odd values it must give what the function gives, bit for bit.
+4. Before each call what it has looked up, in globals and closures, must still be the same.
+5. Errors of floating point are reported as `numpy.seterr` wants it.
+
+Whatever is otherwise is called as before; where this module is wrong about a new version of
+Python or numpy, too.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from ..backends.native import native_core
+
+__all__ = ["report", "trace"]
+
+OPERANDS: Final = 2
+STEPS: Final = 16  # most of a function: user_functions.h
+CONSTANTS: Final = 16
+MOST: Final = 16  # bytes of an element
+
+_NUMBERS: Final = (int, float, complex)
+# What changes nothing but the stack and the function's locals, in any version of Python; one that
+# does not know them has others for the same.
+_HARMLESS: Final = frozenset({
+    "BINARY_OP", "CACHE", "CALL", "CALL_KW", "COMPARE_OP", "COPY", "COPY_FREE_VARS", "EXTENDED_ARG",
+    "KW_NAMES", "LOAD_ATTR", "LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_BORROW",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_GLOBAL",
+    "LOAD_METHOD", "LOAD_SMALL_INT", "NOP", "NOT_TAKEN", "PRECALL", "PUSH_NULL", "RESUME",
+    "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
+    "SWAP", "UNARY_INVERT", "UNARY_NEGATIVE",
+})  # fmt: skip
+# As they were when nobody had put anything else in their place.
+_ABS: Final = abs
+_WHERE: Final = np.where
+_UFUNCS: Final = {id(found): found for found in vars(np).values() if type(found) is np.ufunc}
+_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
+_STARRED: Final = 0x04 | 0x08  # of code.co_flags
+_GENERATORS: Final = 0x20 | 0x80 | 0x200
+
+Guard = tuple[Any, str | None, Any]
+"""(where, name, value): what must be found there; no name: in a cell."""
+
+
+class _CannotTrace(Exception):
+    """The function is to be called as it is."""
+
+
+class Step(NamedTuple):
+    """One loop.
+
+    Attributes
+    ----------
+    name
+        Of the ufunc; "where".
+    loop
+        numpy's capsule; None for "where".
+    inputs
+        Values by number: the two operands, results of steps, and behind those constants.
+    itemsize
+        Of the result.
+    """
+
+    name: str
+    loop: Any
+    inputs: tuple[int, ...]
+    itemsize: int
+
+
+def trace(func: Callable[..., object], dtype: np.dtype[Any], ordered: bool) -> Any:
+    """Return the core's `Function` that does what `func` does on arrays of a dtype, or None.
+
+    `ordered`: folds and scans keep the order of operands.
+    """
+    core = native_core.core
+    if core is None or dtype.kind not in "biufc" or dtype.itemsize > MOST or not dtype.isnative:
+        return None
+    found = _Trace()
+    try:
+        guards = found.follow(func, dtype)
+        made = core.Function(dtype.itemsize, ordered, found.steps, found.constants, guards)
+        return made if _proves(made, func, dtype) else None
+    except Exception:  # whatever it is: nothing has been done, and the function will be called
+        return None
+
+
+# ---- what a function may use --------------------------------------------------------------
+class _Reading:
+    """What a function looks up, as `guards`; raises unless it has no effect but its result."""
+
+    def __init__(self, func: FunctionType) -> None:
+        self.guards: list[Guard] = []
+        self._read: set[FunctionType] = set()
+        required = func.__code__.co_argcount - len(func.__defaults__ or ())
+        if not required <= OPERANDS <= func.__code__.co_argcount:
+            raise _CannotTrace
+        self.function(func)
+
+    def function(self, func: FunctionType) -> None:
+        """A function, or one that it calls."""
+        if func in self._read:
+            return
+        self._read.add(func)
+        code = func.__code__
+        if code.co_flags & (_STARRED | _GENERATORS) or code.co_kwonlyargcount:
+            raise _CannotTrace
+        self._use(func, "__code__", code)
+        self._use(func, "__defaults__", func.__defaults__)
+        for value in func.__defaults__ or ():
+            self.value(value)
+        for cell in func.__closure__ or ():
+            self._use(cell, None, self.value(cell.cell_contents))
+        names, f = func.__globals__, cast(Any, func)
+        if type(names) is not dict or f.__builtins__ is not builtins.__dict__:
+            raise _CannotTrace
+        self._instructions(code, names)
+
+    def _use(self, where: Any, name: str | None, value: Any) -> None:
+        self.guards.append((where, name, value))
+
+    def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
+        above: Any = None  # the module numpy, if the last instruction has put it on the stack
+        for op in dis.get_instructions(code):
+            if op.opname not in _HARMLESS:
+                raise _CannotTrace
+            name, of, above = op.argval, above, None
+            if op.opname in _ATTRIBUTES:
+                if of is not np:  # what functions and ufuncs have is anybody's
+                    raise _CannotTrace
+                self._use(np.__dict__, name, self.value(np.__dict__[name]))
+            elif op.opname == "LOAD_CONST":
+                if not (name is None or _is_number(name) or _are_names(name)):
+                    raise _CannotTrace
+            elif op.opname != "LOAD_GLOBAL":
+                continue
+            elif name in names:
+                above = self.value(names[name])
+                self._use(names, name, above)
+            elif name == "abs" and builtins.abs is _ABS:
+                self._use(names, name, None)
+                self._use(builtins.__dict__, name, _ABS)
+            else:
+                raise _CannotTrace
+
+    def value(self, value: Any) -> Any:
+        """Something that has no effect, whatever is done with it."""
+        if type(value) is FunctionType:
+            self.function(value)
+        elif not (_is_number(value) or value is np or value is _WHERE or _is_of_numpy(value)):
+            raise _CannotTrace
+        return value
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, np.number):
+        return type(value) is value.dtype.type
+    return type(value) in _NUMBERS
+
+
+def _are_names(value: Any) -> bool:
+    """Of keywords, in some versions of Python."""
+    return type(value) is tuple and all(type(name) is str for name in value)
+
+
+def _is_of_numpy(value: Any) -> bool:
+    """A ufunc of numpy's own: no other one's loop is known not to raise."""
+    return type(value) is np.ufunc and id(value) in _UFUNCS
+
+
+# ---- what it consists of ------------------------------------------------------------------
+class _Trace:
+    """The steps so far."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.constants: list[NDArray[Any]] = []
+
+    def follow(self, func: Callable[..., object], dtype: np.dtype[Any]) -> list[Guard]:
+        """Note what a function does; return what it looks up."""
+        a, b = _Value(self, 0, dtype), _Value(self, 1, dtype)
+        guards: list[Guard] = []
+        if type(func) is FunctionType:
+            guards = _Reading(func).guards
+            with np.errstate(all="raise"):  # what goes wrong with numbers alone would be told once
+                result = func(a, b)
+        elif isinstance(func, np.ufunc) and _is_of_numpy(func):
+            result = self.call(func, (a, b))
+        else:
+            raise _CannotTrace
+        last = OPERANDS + len(self.steps) - 1
+        if not self.steps or not isinstance(result, _Value) or result.number != last:
+            raise _CannotTrace
+        if result.trace is not self or result.dtype != dtype:
+            raise _CannotTrace
+        return guards
+
+    def call(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> _Value:
+        """Note a ufunc's loop."""
+        if ufunc.nout != 1 or len(inputs) != ufunc.nin or ufunc.signature is not None:
+            raise _CannotTrace
+        u: Any = ufunc  # of numpy 1.24 and later, for those who run its loops themselves
+        dtypes, loop = u._resolve_dtypes_and_context((*map(_type_of, inputs), None))
+        if ufunc is np.power and dtypes[0].kind in "iu" and isinstance(inputs[1], _Value):
+            raise _CannotTrace  # the loop itself raises at a negative exponent
+        u._get_strided_loop(loop)
+        return self._add(ufunc.__name__, loop, inputs, dtypes)
+
+    def where(self, inputs: tuple[Any, ...]) -> _Value:
+        """Note a choice between two values."""
+        condition, *rest = inputs
+        dtype = np.result_type(*(x.dtype if isinstance(x, _Value) else x for x in rest))
+        if len(rest) != 2 or not isinstance(condition, _Value):
+            raise _CannotTrace
+        return self._add("where", None, inputs, (np.dtype(bool), dtype, dtype, dtype))
+
+    def _add(
+        self, name: str, loop: Any, inputs: tuple[Any, ...], dtypes: tuple[np.dtype[Any], ...]
+    ) -> _Value:
+        *wanted, dtype = dtypes
+        numbers = tuple(self._number(x, t) for x, t in zip(inputs, wanted, strict=True))
+        if len(self.steps) == STEPS or dtype.itemsize > MOST:
+            raise _CannotTrace
+        self.steps.append(Step(name, loop, numbers, dtype.itemsize))
+        return _Value(self, OPERANDS + len(self.steps) - 1, dtype)
+
+    def _number(self, x: Any, dtype: np.dtype[Any]) -> int:
+        """An input's number, if it needs no conversion."""
+        if isinstance(x, _Value):
+            if x.trace is not self or x.dtype != dtype:
+                raise _CannotTrace
+            return x.number
+        if len(self.constants) == CONSTANTS or not _is_number(x):
+            raise _CannotTrace
+        self.constants.append(np.array([x], dtype))
+        return OPERANDS + STEPS + len(self.constants) - 1
+
+
+def _type_of(x: Any) -> Any:
+    """For numpy's rules of promotion: numbers of Python's have a kind, but no size."""
+    if isinstance(x, _Value | np.generic):
+        return x.dtype
+    if type(x) not in _NUMBERS:
+        raise _CannotTrace
+    return type(x)
+
+
+class _Value(NDArrayOperatorsMixin):
+    """Stands for an array; what is done with it is noted, or raises."""
+
+    __slots__ = ("dtype", "number", "trace")
+
+    def __init__(self, trace: _Trace, number: int, dtype: np.dtype[Any]) -> None:
+        self.trace = trace
+        self.number = number
+        self.dtype = dtype
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> _Value:
+        if method != "__call__" or kwargs:
+            raise _CannotTrace
+        return self.trace.call(ufunc, inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> _Value:
+        if func is not _WHERE or kwargs or len(args) != 3:
+            raise _CannotTrace
+        return self.trace.where(args)
+
+    def __pow__(self, exponent: Any) -> Any:
+        if type(exponent) is int and exponent == 2:
+            return np.square(self)  # as numpy does
+        if type(exponent) in _NUMBERS and exponent in (-1, 0.5, 1, 2):
+            raise _CannotTrace  # which versions of numpy treat each in their way
+        return super().__pow__(exponent)
+
+    def __bool__(self) -> bool:
+        raise _CannotTrace
+
+
+# ---- whether it is right ------------------------------------------------------------------
+def _proves(made: Any, func: Callable[..., object], dtype: np.dtype[Any]) -> bool:
+    """Whether the core and the function give the same on a sample."""
+    a = _sample(dtype)
+    b = np.ascontiguousarray(np.roll(a[::-1], len(a) // 3))
+    out = np.empty_like(a)
+    with np.errstate(all="ignore"):
+        expected: Any = func(a, b)
+    if type(expected) is not np.ndarray or expected.dtype != dtype or expected.shape != a.shape:
+        return False
+    ok = bool(made.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, len(a)))
+    made.errors()  # of the sample: nobody's
+    return ok and _bits(out) == _bits(expected)
+
+
+def _bits(x: NDArray[Any]) -> bytes:
+    """Of all values, NaN being one."""
+    parts = x.view(x.real.dtype).copy()
+    if parts.dtype.kind == "f":
+        parts[np.isnan(parts)] = np.nan
+    return parts.tobytes()
+
+
+def _sample(dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Numbers of any size, and odd ones; some more than two pieces of the core's."""
+    n = 1100
+    bits = np.arange(1, 3 * n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    if dtype.kind == "b":
+        return (bits[:n] >> np.uint64(63)).astype(dtype)
+    part = np.zeros(1, dtype).real.dtype
+    if part.kind in "iu":
+        any_size = bits[:n].view(part)[:n].copy()
+        any_size[::3] = np.arange(len(any_size[::3])) % 23
+        return any_size
+    values = bits.view(np.int64)[: 2 * n] / 2.0**60
+    values[::5] = np.round(values[::5])
+    odd = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40, 3e38, -6e4, 6e-8]
+    values[7 : 7 * len(odd) + 7 : 7] = odd
+    with np.errstate(all="ignore"):
+        parts = values.astype(part)
+    return parts.view(dtype)[:n].copy()
+
+
+# ---- errors of floating point -------------------------------------------------------------
+_ERRORS: Final = (
+    ("divide", "divide by zero"), ("over", "overflow"), ("under", "underflow"),
+    ("invalid", "invalid value"),
+)  # fmt: skip
+
+
+def report(function: Any, func: Callable[..., object]) -> None:
+    """Say which errors came up in the core's `Function`, as numpy does when it runs `func`."""
+    modes: dict[str, Any] = {**np.geterr()}
+    for name, came_up in function.errors():
+        for (kind, text), happened in zip(_ERRORS, came_up, strict=True):
+            if happened:
+                _say(modes[kind], f"{text} encountered in {name}", came_up, func)
+
+
+def _say(
+    mode: str, text: str, came_up: tuple[bool, ...], func: Callable[..., object]
+) -> None:
+    if mode == "warn":
+        _warn(text, func)
+    elif mode == "raise":
+        raise FloatingPointError(text)
+    elif mode == "print":
+        print(f"Warning: {text}", file=sys.stderr)
+    elif mode in ("call", "log"):
+        handler: Any = np.geterrcall()
+        if handler is None:
+            raise NameError(f"{mode} specified for {text} but nothing to call or write to")
+        flags = sum(happened << i for i, happened in enumerate(came_up))
+        if mode == "call":
+            handler(text.split(" encountered")[0], flags)
+        else:
+            handler.write(f"Warning: {text}\n")
+
+
+def _warn(text: str, func: Callable[..., object]) -> None:
+    """Where the function is, not where it would have been called."""
+    if not isinstance(func, FunctionType):
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return
+    seen = func.__globals__.setdefault("__warningregistry__", {})
+    code = func.__code__
+    warnings.warn_explicit(
+        text, RuntimeWarning, code.co_filename, code.co_firstlineno, func.__module__, seen
+    )

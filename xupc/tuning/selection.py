@@ -1,0 +1,187 @@
+"""Which algorithm, and which sizes: what a selection table says about a place.
+
+A table is a list of rules, of which the first that fits is taken, and sizes. A user's table lies
+over the built-in one: what it says comes first. `xupc.tuning.selection_file` reads tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..records import record
+
+__all__ = ["Choices", "Place", "Rule", "Table", "public_name", "registered_name", "shape_of"]
+
+Runs = Iterable[tuple[int, int]]
+"""How many nodes in a row have how many threads."""
+
+
+def registered_name(public: str) -> str:
+    """What the registry of algorithms calls a collective: ``all_scatter_v`` is ``scatter_v`` there.
+
+    Scalars (``allv_``) travel as arrays of values (``allav_``) do.
+    """
+    if public.startswith("allv_"):
+        return f"allav_{public.removeprefix('allv_')}"
+    return public.removeprefix("all_")
+
+
+def public_name(registered: str) -> str:
+    """The name by which tables and results know a registered collective."""
+    return registered if registered.startswith("allav_") else f"all_{registered}"
+
+
+def shape_of(runs: Runs) -> str:
+    """Node sizes in words: ``"8"`` is one node of 8 threads, ``"4x2"`` 4 of 2, ``"3,1,2x4"``."""
+    merged = []
+    for size, same in itertools.groupby(runs, key=lambda run: run[1]):
+        count = sum(count for count, _ in same)
+        merged.append(str(size) if count == 1 else f"{count}x{size}")
+    return ",".join(merged)
+
+
+@record
+class Place:
+    """Where a team runs: what rules may ask about. The same on all threads.
+
+    Attributes
+    ----------
+    shape
+        How many threads each node has, as `shape_of` says it.
+    oversubscribed
+        Some machine of the job has more threads than cores.
+    """
+
+    threads: int
+    node_count: int
+    shape: str
+    family: str
+    transport: str
+    oversubscribed: bool
+
+    @classmethod
+    def of(cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool) -> Place:
+        """The place of a team with so many threads on each node."""
+        each = [int(size) for size in sizes]
+        shape = shape_of((1, size) for size in each)
+        return cls(sum(each), len(each), shape, family, transport, oversubscribed)
+
+    @property
+    def nodes(self) -> str:
+        """``"one"`` or ``"many"``."""
+        return "many" if self.node_count > 1 else "one"
+
+
+@record
+class Rule:
+    """One ``[[choose]]`` entry; a missing condition fits everything.
+
+    Attributes
+    ----------
+    collective
+        By its registered name; ``"*"``: all of them.
+    algorithm
+        Its flag.
+    min_bytes, max_bytes
+        Of a block, both included.
+    """
+
+    collective: str
+    algorithm: int
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    min_threads: int | None = None
+    max_threads: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    oversubscribed: bool | None = None
+    family: str | None = None
+    transport: str | None = None
+
+    def holds_at(self, place: Place) -> bool:
+        """Whether it applies to calls there."""
+        return (
+            _within(place.threads, self.min_threads, self.max_threads)
+            and _within(place.node_count, self.min_nodes, self.max_nodes)
+            and self.nodes in (None, place.nodes)
+            and self.shape in (None, place.shape)
+            and self.oversubscribed in (None, place.oversubscribed)
+            and self.family in (None, place.family)
+            and self.transport in (None, place.transport)
+        )
+
+    def covers(self, nbytes: int) -> bool:
+        """Whether it applies to blocks of that size."""
+        return _within(nbytes, self.min_bytes, self.max_bytes)
+
+
+def _within(value: int, least: int | None, most: int | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+class Choices:
+    """A table's rules for one place, collective by collective: few are left to be tried."""
+
+    def __init__(self, rules: Iterable[Rule], place: Place) -> None:
+        self._rules = [rule for rule in rules if rule.holds_at(place)]
+        self._of: dict[str, list[Rule]] = {}
+
+    def choose(self, collective: str, nbytes: int) -> int:
+        """The algorithm flag for a call without one.
+
+        Parameters
+        ----------
+        collective : str
+            Its registered name.
+        nbytes : int
+            Bytes of a block: what one thread contributes or receives from another one.
+        """
+        rules = self._of.get(collective)
+        if rules is None:
+            rules = [rule for rule in self._rules if rule.collective in ("*", collective)]
+            self._of[collective] = rules
+        for rule in rules:
+            if rule.covers(nbytes):
+                return rule.algorithm
+        raise LookupError(f"the selection table has no rule for {collective}")
+
+
+@record
+class Table:
+    """A selection table, and the one that it lies over.
+
+    Attributes
+    ----------
+    name
+        Its file; ``"built-in"``.
+    sizes
+        By section: ``default``, ``tcp``, ``openmpi``, ``openmpi-tcp``, ...
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    sizes: Mapping[str, Mapping[str, int]]
+    base: Table | None = None
+
+    def at(self, place: Place) -> Choices:
+        """The choices for a place."""
+        return Choices(self._all_rules(), place)
+
+    def _all_rules(self) -> Iterator[Rule]:
+        yield from self.rules
+        if self.base is not None:
+            yield from self.base._all_rules()
+
+    def tuning(self, place: Place) -> dict[str, int]:
+        """Sizes for a place: default, ``transport``, ``family``, then ``family-transport``.
+
+        Whatever section an upper table has a size in, it counts more than what lies below.
+        """
+        sizes = {} if self.base is None else self.base.tuning(place)
+        both = f"{place.family}-{place.transport}"
+        for section in ("default", place.transport, place.family, both):
+            sizes.update(self.sizes.get(section, {}))
+        return sizes
