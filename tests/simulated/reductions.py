@@ -385,8 +385,9 @@ class Case:
 
 FORMS = (
     "reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce",
-    "reduce_scatter",
 )  # fmt: skip
+ALL_FORMS = (*FORMS, "reduce_scatter")
+"""With the one whose src has a block for each thread on every thread."""
 
 
 IN_PLACE = ("reduce_mpi_all", "prefix_reduce", "suffix_reduce")
@@ -421,7 +422,7 @@ def run_cases(cases: list[Case]) -> list[str]:
 
 
 def cases(
-    per: int, seed: int, forms: tuple[str, ...] = FORMS, *, in_place: bool = False
+    per: int, seed: int, forms: tuple[str, ...] = ALL_FORMS, *, in_place: bool = False
 ) -> list[Case]:
     """So many of every form, algorithm, placement and pair of sync modes, in any order or not."""
     rng = random.Random(seed)

@@ -50,7 +50,11 @@ class Algorithm(NamedTuple):
 ALGORITHMS = [
     *(Algorithm("data", entry.collective, entry.flag) for entry in ENTRIES),
     *(Algorithm("lists", entry.collective, entry.flag) for entry in transfers.ENTRIES),
-    *(Algorithm("reductions", form, flag) for form in reductions.FORMS for flag in ALGORITHM_NAMES),
+    *(
+        Algorithm("reductions", form, flag)
+        for form in reductions.ALL_FORMS
+        for flag in ALGORITHM_NAMES
+    ),
     *(
         Algorithm("reductions in place", form, flag)
         for form in reductions.IN_PLACE

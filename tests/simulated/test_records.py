@@ -24,6 +24,7 @@ from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce import ReduceSpec
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.simulator import Call, Program, Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan.recorder import Recorder, trace
@@ -123,12 +124,16 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
     """A reduction of arrays of values."""
     kernel, tree = Records(True, size), Tree(labels)
     in_place = one.in_place and transforms(one.form, one.flag, tree, tuning, n * size)
-    numbers = [[kernel.number(((i, k),)) for k in range(n)] for i in range(tree.size)]
-    memory = {name: [bytearray(n * size) for _ in labels] for name in ("dst", "src")}
+    scattered = one.form == "reduce_scatter"
+    given = n * tree.size if scattered else n
+    numbers = [[kernel.number(((i, k),)) for k in range(given)] for i in range(tree.size)]
+    memory = {name: [bytearray(given * size) for _ in labels] for name in ("dst", "src")}
     for i, row in enumerate(numbers):
         memory["dst" if in_place else "src"][i][:] = kernel.wide(row).tobytes()
     to = one.root if one.form == "reduce" else None
-    what = ReduceSpec(n, size, to, True, True, in_place)
+    what: Any = ReduceSpec(n, size, to, True, True, in_place)
+    if scattered:
+        what = ReduceScatter(n, size, True, True)
     entry = find(f"allav_{one.form}", one.flag)
     plans = [
         trace(
@@ -144,8 +149,9 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
         low, high = {"prefix_reduce": (0, me + 1), "suffix_reduce": (me, tree.size)}.get(
             one.form, (0, tree.size)
         )
-        found = kernel.narrow(np.frombuffer(memory["dst"][me], kernel.dtype))
-        for k, number in enumerate(found):
+        found = kernel.narrow(np.frombuffer(memory["dst"][me], kernel.dtype, n))
+        first = me * n if scattered else 0
+        for k, number in enumerate(found, first):
             assert kernel.value(int(number)) == tuple((i, k) for i in range(low, high)), (me, k)
 
 

@@ -12,11 +12,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from simulated.matrix import TUNINGS, Planner, Sync, WrongMemoryError, partitions
+from simulated.matrix import Planner, Sync, WrongMemoryError, partitions
 from simulated.mutations import Mutation, mutations
 from simulated.pool import workers
 from simulated.reductions import (
-    FORMS,
+    ALL_FORMS,
     IN_PLACE,
     ITEM,
     Calls,
@@ -27,6 +27,7 @@ from simulated.reductions import (
     cases,
     plans_of,
     run_cases,
+    tuning_of,
 )
 from support.soak import amount
 
@@ -38,7 +39,7 @@ from xupc.topology.tree import Tree
 SHARD = 200
 SAMPLE, SAMPLE_IN_PLACE = amount(1000, 2000), amount(250, 500)
 ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
-EVERY_FORM = pytest.mark.parametrize("form", FORMS)
+EVERY_FORM = pytest.mark.parametrize("form", ALL_FORMS)
 BOTH = ("all", "all")
 
 
@@ -48,7 +49,7 @@ def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
     """No race, no deadlock, every operand once and in its place, under any schedule."""
     full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
     seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
-    chosen = cases(4 if full else 1, seed, IN_PLACE if in_place else FORMS, in_place=in_place)
+    chosen = cases(4 if full else 1, seed, IN_PLACE if in_place else ALL_FORMS, in_place=in_place)
     if not full:
         chosen = random.Random(seed).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
@@ -100,7 +101,7 @@ ORDERS: list[Job] = [
     ]
     for ordered in (False, True)
 ]
-UNFUSED, FUSED, MIXED = (TUNINGS[name][0] for name in ("large", "small", "mixed"))
+UNFUSED, FUSED, MIXED = (tuning_of(name) for name in ("large", "small", "mixed"))
 SMALL = {**UNFUSED, "reduce_chunk": 64, "staging_bytes": 2048}
 NARROW = {**UNFUSED, "reduce_chunk": 64, "staging_bytes": 4096}
 DIVIDED = {
@@ -148,6 +149,9 @@ PLACEMENTS = ([0, 0, 1, 1, 2], [0, 1, 0, 2], [0, 0, 0])
 
 def _job(form: str, threads: int, ordered: bool) -> Job:
     """Several tasks on each edge of a tree."""
+    if form == "reduce_scatter":
+        n = 96 // threads
+        return Job(form, threads, 0, 0, threads * n, threads * threads * n, 0, ordered)
     block, nelems = (38, 38 * threads * 2 - 9) if "mpi" in form else (1, 42 * threads + 2)
     if not ordered and "mpi" not in form:
         block, nelems = 3, 3 * threads - 1
@@ -266,6 +270,9 @@ KNOWN = {
     ("reduce_mpi_all", MULTICORE, "lanes not tied"): "the same",
     ("reduce_mpi_all", MULTICORE, "Signal too early"): (
         "word of a part that the node itself has joined comes some messages after that"
+    ),
+    ("reduce_scatter", MULTICORE, "lanes not tied"): (
+        "the node lane waits for each unit that the net lane has received"
     ),
 }
 """(form, algorithm, mutation) -> why nobody may notice."""

@@ -81,10 +81,11 @@ def test_two_threads_of_one_node() -> None:
 def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[object]:
     """The bracketed expression of every thread's result."""
     kernel, tree = Trees(), Tree(labels)
+    nbytes = one.nbytes * (len(labels) if one.form == "reduce_scatter" else 1)
     memory = {
         "dst": [bytearray(one.nbytes) for _ in labels],
         "src": [
-            bytearray(np.array([kernel.number((i,))] * (one.nbytes // ITEM), np.uint64).tobytes())
+            bytearray(np.array([kernel.number((i,))] * (nbytes // ITEM), np.uint64).tobytes())
             for i in range(len(labels))
         ],
         "slot": [bytearray(OP_SCRATCH_BYTES) for _ in labels],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ENGINE = Path(__file__).parents[2] / "xupc" / "engine"
+NATIVE = Path(__file__).parents[2] / "xupc" / "backends" / "native"
 FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
 SANITIZERS = {
     "thread": ["-fsanitize=thread"],
@@ -37,7 +37,7 @@ def compiled(folder: Path, source: Path, flags: list[str], **headers: str) -> Pa
     for name, text in headers.items():
         (folder / f"{name}.h").write_text(text)
     program = folder / source.stem
-    command = [compiler, *FLAGS, *flags, "-I", str(folder), "-I", str(ENGINE), str(source)]
+    command = [compiler, *FLAGS, *flags, "-I", str(folder), "-I", str(NATIVE), str(source)]
     command += ["-o", str(program), "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
