@@ -338,9 +338,10 @@ def _computation(p: Public) -> Makers | None:
     entry = next((e for e in xupc.upc.TABLE if p.name in e.names), None)
     dtype = "int64" if entry is None else str(entry.names[p.name])
     name = next(k for k in TYPES if np.dtype(k) == np.dtype(dtype))
+    most = PART // 16 if p.function == "all_reduce_scatter" else PART  # of each of T blocks there
     return {
         "dst": lambda w: w.dst[name], "src": lambda w: w.src[name], "op": lambda w: xupc.MAX,
-        "nelems": lambda w: 2 * PART if w.team.size > 1 else PART, "blk_size": lambda w: PART,
+        "nelems": lambda w: 2 * most if w.team.size > 1 else most, "blk_size": lambda w: PART,
         "func": lambda w: None,
     }  # fmt: skip
 
@@ -352,12 +353,12 @@ def _values(p: Public) -> Makers | None:
         "to": lambda w: w.team.rank, "value": lambda w: 5,
     }  # fmt: skip
     if prefix == "allv":
-        one = p.parameters[0] == "values" and name not in ("scatter", "exchange")
+        one = p.parameters[0] == "values" and name not in ("scatter", "exchange", "reduce_scatter")
         return {**makers, "values": lambda w: 5 if one else list(range(w.team.size))}
     if prefix != "allav":
         return None
     dst = name in ("gather", "gather_all", "exchange")
-    src = name in ("scatter", "exchange")
+    src = name in ("scatter", "exchange", "reduce_scatter")
     return {
         **makers, "values": lambda w: w.result,
         "dst": lambda w: w.result if dst else w.result[:BLOCK],
