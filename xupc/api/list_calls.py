@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..backends.native.native_core import caches
 from ..health.mismatch_recovery import Waitable
 from ..pgas.allocation import Allocation
-from ..pgas.shared import extent
+from ..pgas.slices import extent
 from ..runtime.job import RemoteCompletion
 from .call_cache import BoundCall, ResolvedCall, SharedCall
 from .handles import Handle

@@ -23,7 +23,8 @@ from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.allocation import Allocation
 from ..pgas.layout import Layout
-from ..pgas.shared import SharedArray, SharedPointer
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
 from ..plan.steps import Plan
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of

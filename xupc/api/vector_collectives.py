@@ -19,7 +19,7 @@ from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, check_flags
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
-from ..pgas.shared import extent
+from ..pgas.slices import extent
 from ..plan.recorder import Operand
 from ..runtime.operand_binding import HeapOperand
 from ..specs import SPECS, CollectiveSpec, call_name
