@@ -47,7 +47,9 @@ from ..pgas.segment import Segment, drop_lock, free_space, shm_dir, sweep_stale,
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology import host
 from ..topology.discovery import find_neighbours
-from ..topology.tree import Tree, node_tree, read_host_record
+from ..topology.host_record import read_host_record
+from ..topology.node_spec import node_tree
+from ..topology.tree import Tree
 from ..tuning.probes import bypass_from, pids_in_reach, reaching
 from .async_queue import AsyncCall, Progress
 from .callers import Callers
