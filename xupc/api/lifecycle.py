@@ -18,7 +18,8 @@ from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..pgas.allocation import set_memory
 from ..runtime.dropped_teams import Hold
-from ..runtime.job import Job, Settings
+from ..runtime.job import Job
+from ..runtime.settings import Settings
 from ..runtime.team_state import TeamState
 from ..tuning.selection import Table
 from ..tuning.selection_file import find, load

@@ -21,6 +21,7 @@ from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..comm.plan_messages import NetContext, rounds_among
+from ..comm.remote_completion import RemoteCompletion
 from ..errors import CollectiveMismatchError, HeapError, XupcError, show
 from ..fingerprint import fingerprint
 from ..flags import ALGORITHM_MASK
@@ -33,7 +34,6 @@ from ..tuning.selection import Place, Table
 from .async_queue import AsyncCall
 from .dropped_teams import Hold, Returns
 from .executor import HOT_NS, WaitState
-from .job import RemoteCompletion
 from .operand_binding import BoundOperand, ScratchOperand
 from .team_resources import TEAMS, TeamResources
 
