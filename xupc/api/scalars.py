@@ -21,7 +21,8 @@ from ..ops import Op
 from ..pgas.shared_pointer import SharedPointer
 from ..specs import SPECS, call_name
 from .argument_checks import as_integer
-from .private_arrays import ArrayCall, Permute
+from .array_call import ArrayCall
+from .array_permute import Permute
 from .team import Team, resolve
 
 __all__ = [
