@@ -10,7 +10,6 @@ thread's byte of it; agree on the transport; make the heap.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import threading
@@ -25,11 +24,9 @@ from ..comm.setup_collectives import Agreement
 from ..errors import (
     HangError,
     HeapError,
-    NotInitializedError,
     XupcError,
     said,
 )
-from ..health.control_segment import Control
 from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Deadline, Unguarded
 from ..pgas.deferred_free import Allocating
@@ -40,11 +37,10 @@ from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.discovery import find_neighbours
 from ..topology.host_record import read_host_record
 from .async_queue import AsyncCall, Progress
-from .callback_scope import UserCallbackScope
 from .callers import Callers
 from .dropped_teams import Dropped
 from .executor import Engine, WaitState
-from .placement import Placement
+from .job_state import JobState
 from .remote_memory import RemoteMemory, access_to
 from .settings import Settings, agree_settings
 
@@ -60,24 +56,19 @@ ZONE_BYTE = 1 << 40
 START_LEAST = 10.0  # seconds for MPI's start, also with a shorter timeout: programs load slowly
 
 
-class Job(Placement):
+class Job(JobState):
     """The job on this thread: its services, its state and its memory.
 
     Its attributes from `Placement` say where threads run.
     """
 
-    control: Control
-
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         self.guard: FailureDetector | Unguarded = Unguarded()
         self.timeout = settings.timeout
-        self.broken: BaseException | None = None
-        self.ended = False
         self._watched = False  # by a deadline
-        self.calling_out = UserCallbackScope()
         self.callers = Callers(self)
-        self.pid = os.getpid()
         self.tuning: dict[str, int] = {}
         self.spanning: list[Any] = []  # open teams that span nodes
         self.teams: list[Any] = []  # all open teams but the world, ordered by number
@@ -87,8 +78,6 @@ class Job(Placement):
         self.pending: list[Any] = []  # teams with posted calls that are not complete
         self.unfinished: set[AsyncCall] = set()  # posted calls that the program has not waited for
         self.background = Progress(self)
-        self.agreed: list[BaseException] | None = None
-        """Errors that all threads raise, in the current `whole`."""
         self._progressing = False
         self.host = socket.gethostname()
 
@@ -165,12 +154,6 @@ class Job(Placement):
             raise
         finally:
             self.agreed = before
-
-    def agree(self, error: BaseException) -> BaseException:
-        """Note an error that all threads raise, so that it counts as no interrupt."""
-        if self.agreed is not None:
-            self.agreed.append(error)
-        return error
 
     @property
     def _nobody_yet(self) -> str:
@@ -346,29 +329,6 @@ class Job(Placement):
                     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     # -- state -------------------------------------------------------------------------
-    def check(self) -> None:
-        """Raise if the job is over or broken."""
-        self.check_there()
-        if self.broken is not None:
-            raise XupcError(f"the job is broken: {self.broken}") from self.broken
-
-    def check_there(self) -> None:
-        """Raise if the job is over; a broken one still has its thread numbers."""
-        if os.getpid() != self.pid:
-            raise NotInitializedError("a forked child cannot use its parent's xupc")
-        if self.ended:
-            raise NotInitializedError("xupc has been finalized; this is of an init() before that")
-
-    def check_outside(self, call: str) -> None:
-        """Raise if a function that a collective calls makes this call."""
-        if self.in_function:
-            raise XupcError(f"{call}: not allowed in a function that a collective calls")
-
-    @property
-    def in_function(self) -> bool:
-        """True in a user's function that a collective calls."""
-        return self.calling_out.by == threading.get_ident()
-
     def break_with(self, error: BaseException) -> None:
         """Mark the job as broken: later calls raise, and the exit waits for no thread."""
         if self.broken is None:

@@ -67,6 +67,9 @@ class Placement:
     tree: Tree
     node: int
     native: bool
+    crowded: bool
+    transport: str
+    pids: NDArray[np.int32] | None
 
     def _of_all(self, value: int, op: Any) -> int:
         """Reduce a value over all threads, in init.
