@@ -147,7 +147,7 @@ class _Call:
         group, wrong = resolve(team, self.name)
         if wrong is not None:
             raise wrong
-        operands = ("dst", dst, like.dst), ("src", src, like.src)
+        operands = ("dst", dst, like.spec.dst), ("src", src, like.spec.src)
         (target, source), self.nbytes, _ = check_blocks(name, operands, nbytes, group)
         self.dst, self.src = _Operand(target, group), _Operand(source, group)
         self.threads: Sequence[int] = group.threads
