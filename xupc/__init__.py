@@ -97,16 +97,11 @@ if TYPE_CHECKING:
         all_scatter_v,
         all_scatter_x,
     )
-    from .pgas.shared import (
-        SharedArray,
-        SharedPointer,
-        forall,
-        memcpy,
-        memget,
-        memput,
-        memset,
-        pointer_dtype,
-    )
+    from .pgas.copy import memcpy, memget, memput, memset
+    from .pgas.forall import forall
+    from .pgas.pointer_record import pointer_dtype
+    from .pgas.shared_array import SharedArray
+    from .pgas.shared_pointer import SharedPointer
 
 __version__ = "0.1.0"
 
@@ -161,7 +156,11 @@ _HOMES = {  # module: the public names that are imported from it when they are f
         "allv_broadcast allv_exchange allv_gather allv_gather_all allv_permute "
         "allv_prefix_reduce allv_reduce allv_reduce_all allv_reduce_scatter allv_scatter "
         "allv_suffix_reduce",
-    "pgas.shared": "SharedArray SharedPointer forall memcpy memget memput memset pointer_dtype",
+    "pgas.copy": "memcpy memget memput memset",
+    "pgas.forall": "forall",
+    "pgas.pointer_record": "pointer_dtype",
+    "pgas.shared_array": "SharedArray",
+    "pgas.shared_pointer": "SharedPointer",
     "api.team": "Team",
     "api.private_arrays":
         "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "

@@ -37,7 +37,9 @@ from .errors import show
 from .flags import IN_ALLSYNC, OUT_ALLSYNC, Flags, check_flags
 from .health.call_record import CallRecord
 from .ops import Op
-from .pgas.shared import SharedArray, SharedPointer, as_address
+from .pgas.shared_array import SharedArray
+from .pgas.shared_pointer import SharedPointer
+from .pgas.shared_reference import as_address
 
 if TYPE_CHECKING:
 

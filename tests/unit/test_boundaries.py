@@ -17,7 +17,7 @@ from xupc.pgas.allocation import Allocation
 from xupc.pgas.allocator import Allocator
 from xupc.pgas.layout import Layout
 from xupc.pgas.pointer import advance, distance, local_count, locate
-from xupc.pgas.shared import SharedPointer
+from xupc.pgas.shared_pointer import SharedPointer
 
 EDGES = [
     (1 << power) + step for power in (31, 32, 33, 40) for step in (-65, -64, -1, 0, 1, 63, 64)

@@ -13,7 +13,7 @@ from xupc.comm import mpi, plan_messages
 from xupc.health import control_segment
 from xupc.plan import recorder, steps
 from xupc.reduction import kernels, ufunc_capture
-from xupc.runtime import executor, team_state
+from xupc.runtime import executor, team_records
 
 NATIVE = Path(lowering.__file__).parent
 CORE = (NATIVE / "shm_protocol.h").read_text()
@@ -61,7 +61,7 @@ def test_functions() -> None:
 
 
 def test_calls_without_a_barrier() -> None:
-    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team_state.RUN_AHEAD == steps.SLOTS // 2
+    assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team_records.RUN_AHEAD == steps.SLOTS // 2
 
 
 @pytest.mark.parametrize(("first", "module"), [("XS_COPY", lowering), ("XU_DONE", executor)])

@@ -23,7 +23,7 @@ from unit.test_bench_results import result
 from xupc.api import lifecycle
 from xupc.bench.results import Result
 from xupc.cli.report import report_command
-from xupc.topology.tree import parse_nodes
+from xupc.topology.node_spec import parse_nodes
 from xupc.tuning.selection_file import Found, built_in, load, read
 
 VALUES: list[Any] = [

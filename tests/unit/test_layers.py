@@ -41,8 +41,6 @@ UPWARDS = {
     ("health.init_watchdog", "runtime.executor"),
     ("health.mismatch_recovery", "runtime.executor"),
     ("health.mismatch_recovery", "runtime.team_state"),
-    ("health.stack_responder", "runtime.job"),
-    ("pgas.deferred_free", "runtime.job"),
     ("reduction.ufunc_capture", "backends.native.native_core"),
     ("runtime.team_state", "api.argument_checks"),
     ("runtime.team_state", "api.lifecycle"),
@@ -63,14 +61,10 @@ CIRCLES = [
         "health.failure_detector",
         "health.init_watchdog",
         "health.mismatch_recovery",
-        "health.stack_responder",
-        "pgas.deferred_free",
         "runtime.async_queue",
-        "runtime.callers",
         "runtime.dropped_teams",
         "runtime.executor",
         "runtime.job",
-        "runtime.operand_binding",
         "runtime.team_resources",
         "runtime.team_state",
         "topology.discovery",
@@ -78,6 +72,24 @@ CIRCLES = [
     {"cli.diagnostics", "cli.info"},
     {"plan.draw", "plan.steps"},
 ]
+
+# Modules over 500 lines: `upc` has the names of the documents, the others wait for a cut.
+LONG = {
+    "algorithms.block_transfers",
+    "algorithms.reduce_across_nodes",
+    "algorithms.values_across_nodes",
+    "backends.simulator.simulator",
+    "bench.calls",
+    "bench.results",
+    "bench.worker",
+    "comm.mpi",
+    "health.control_segment",
+    "plan.recorder",
+    "plan.steps",
+    "reduction.kernels",
+    "report.model",
+    "upc",
+}
 
 MPI_USERS = {"comm.mpi", "bench.calls", "bench.machine", "bench.network_probe", "bench.worker"}
 
@@ -180,6 +192,12 @@ def test_a_room_says_what_belongs_there_and_imports_nothing(name: str) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
     if name != "cli":
         assert names(path) == set()
+
+
+def test_modules_are_short() -> None:
+    """A module of more than 500 lines has more than one subject: split it."""
+    found = {name for name, path in MODULES.items() if len(path.read_text().splitlines()) > 500}
+    assert found - LONG == set()
 
 
 def test_words_are_all_that_is_outside_of_rooms() -> None:

@@ -15,21 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xupc.errors import NotInitializedError, OverlapError
-from xupc.pgas import shared
-from xupc.pgas.shared import (
-    Allocation,
-    SharedArray,
-    SharedPointer,
-    as_address,
-    check_dtype,
-    forall,
-    memcpy,
-    memget,
-    memput,
-    memset,
-    pointer_dtype,
-    pointer_to,
-)
+from xupc.pgas import access
+from xupc.pgas.allocation import Allocation, check_dtype, set_memory
+from xupc.pgas.copy import memcpy, memget, memput, memset
+from xupc.pgas.forall import forall
+from xupc.pgas.pointer_record import pointer_dtype
+from xupc.pgas.shared_array import SharedArray
+from xupc.pgas.shared_pointer import SharedPointer, pointer_to
+from xupc.pgas.shared_reference import as_address
 
 POISON = 0xA5
 HEAP = 1 << 14
@@ -128,9 +121,9 @@ class FakeMemory:
 def memory() -> Iterator[FakeMemory]:
     """Four threads, me 1, threads 0 and 1 on my node; the job's memory."""
     fake = FakeMemory(4, me=1, near=frozenset({0}))
-    shared.set_memory(fake)
+    set_memory(fake)
     yield fake
-    shared.set_memory(None)
+    set_memory(None)
 
 
 def deal(n: int, blocksize: int, threads: int) -> list[tuple[int, int, int]]:
@@ -203,7 +196,7 @@ def slices(n: int) -> st.SearchStrategy[slice]:
 @pytest.fixture(params=[16, 1 << 20])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run with remote copies in tiny pieces too."""
-    monkeypatch.setattr(shared, "_CHUNK", request.param)
+    monkeypatch.setattr(access, "CHUNK", request.param)
     return int(request.param)
 
 
@@ -556,7 +549,7 @@ class TestArray:
 
     def test_team_pointers_travel(self) -> None:
         fake = FakeMemory(6, me=4)
-        shared.set_memory(fake)
+        set_memory(fake)
         A = fake.array(14, "i4", 2, members=(5, 1, 4))
         A[:] = range(14)
         P = fake.array(2, pointer_dtype)
@@ -569,7 +562,7 @@ class TestArray:
         for p in (pickle.loads(pickle.dumps(A + 3)), P[1].cast("i4")):
             with pytest.raises(ValueError, match="freed"):
                 p[0]
-        shared.set_memory(None)
+        set_memory(None)
 
     def test_repr(self, memory: FakeMemory) -> None:
         A = memory.array(4, "i4", 2)
@@ -748,7 +741,7 @@ class TestLife:
 
     def test_before_init(self, memory: FakeMemory) -> None:
         packed = pickle.dumps(memory.array(8) + 1)
-        shared.set_memory(None)
+        set_memory(None)
         for use in (lambda: pickle.loads(packed), lambda: forall(3, blocksize=1)):
             with pytest.raises(NotInitializedError, match="init"):
                 use()
@@ -907,7 +900,7 @@ class TestCopies:
         assert memory.largest <= max(chunk, nbytes)
 
     def test_chunks(self, memory: FakeMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shared, "_CHUNK", 16)
+        monkeypatch.setattr(access, "CHUNK", 16)
         A = memory.array(400, "u1", 100)
         A[200:300] = range(100)
         memcpy(A + 300, A + 200, 99)
@@ -1014,14 +1007,14 @@ def test_read_only_and_0d_arrays_can_be_put(memory: FakeMemory) -> None:
 def test_forall(layout: Any, n: int) -> None:
     fake, A, _ = layout
     n = min(n, len(A))
-    shared.set_memory(fake)
+    set_memory(fake)
     places = deal(max(n, 0), A.blocksize, fake.threads)
     mine = [i for i, place in enumerate(places) if place[0] == fake.me]
     assert list(forall(n, A)) == mine
     assert list(forall(n, blocksize=A.blocksize)) == mine
     star = max(1, -(-max(n, 0) // fake.threads))
     assert list(forall(n, blocksize="*")) == list(forall(n, blocksize=star))
-    shared.set_memory(None)
+    set_memory(None)
 
 
 @pytest.mark.parametrize(

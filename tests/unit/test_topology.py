@@ -20,18 +20,12 @@ from support.thread_comm import Comm, in_threads
 
 from xupc.errors import HeapError
 from xupc.pgas.segment import Segment, attach, create
-from xupc.topology import discovery
-from xupc.topology import tree as topology
+from xupc.topology import discovery, node_spec
 from xupc.topology.discovery import Neighbours
-from xupc.topology.tree import (
-    HostRecord,
-    Run,
-    Tree,
-    diagnose,
-    node_tree,
-    parse_nodes,
-    read_host_record,
-)
+from xupc.topology.host_record import HostRecord, diagnose, read_host_record
+from xupc.topology.node_spec import node_tree, parse_nodes
+from xupc.topology.runs import Run
+from xupc.topology.tree import Tree
 
 Groups = list[tuple[int, ...]]
 
@@ -493,7 +487,7 @@ def test_nodes_are_the_common_refinement(labels: list[tuple[int, int]]) -> None:
     machines = np.array([machine for machine, _ in labels], np.int32) % len(labels)
     wishes = np.array([wish for _, wish in labels]) % len(labels)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topology, "parse_nodes", lambda _spec, _threads: wishes)
+        patch.setattr(node_spec, "parse_nodes", lambda _spec, _threads: wishes)
         tree = node_tree(machines, "a wish")
     pairs = list(zip(machines.tolist(), wishes.tolist(), strict=True))
     order = list(dict.fromkeys(pairs))

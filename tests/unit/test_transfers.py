@@ -14,7 +14,7 @@ from unit.test_shared import FakeMemory
 from xupc.algorithms.block_transfers import Transfers, _divided, _packed, entries
 from xupc.algorithms.private_staging import units_of
 from xupc.api.block_addresses import Displaced, Numbers
-from xupc.pgas.shared import SharedArray
+from xupc.pgas.shared_array import SharedArray
 from xupc.plan.recorder import Recorder
 from xupc.topology.tree import Tree
 

@@ -16,7 +16,7 @@ import pytest
 
 import xupc
 from xupc import upc
-from xupc.pgas import shared
+from xupc.pgas import shared_pointer
 
 PROJECT = Path(xupc.__file__).parent.parent
 
@@ -308,7 +308,7 @@ def test_a_typed_name_refuses_other_types(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(again, "_fail", fail)
     pointers = {
-        dtype: shared.SharedPointer(_Somewhere(), 0, 0, 0, 0, np.dtype(dtype))  # type: ignore[arg-type]
+        dtype: shared_pointer.SharedPointer(_Somewhere(), 0, 0, 0, 0, np.dtype(dtype))  # type: ignore[arg-type]
         for dtype in TYPES.values()
     }
     for t, right in TYPES.items():

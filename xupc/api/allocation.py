@@ -14,15 +14,11 @@ from ..backends.native.native_core import invalidate
 from ..errors import HeapError, XupcError, show, show_dtype
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
+from ..pgas.allocation import Allocation, check_dtype
 from ..pgas.pointer import local_count, resolve_blocksize
-from ..pgas.shared import (
-    Allocation,
-    SharedArray,
-    SharedPointer,
-    as_address,
-    check_dtype,
-    pointer_to,
-)
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer, pointer_to
+from ..pgas.shared_reference import as_address
 from ..runtime.dropped_teams import Returns
 from ..runtime.team_state import TeamState
 from . import lifecycle

@@ -15,7 +15,8 @@ from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, Flags, flag_names
 from ..ops import Op
 from ..pgas.allocation import Allocation
-from ..pgas.shared import SharedArray, as_address
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_reference import as_address
 
 __all__ = [
     "as_integer", "asks_in_place", "describe", "describing", "flags_text", "func_name",

@@ -18,7 +18,8 @@ from ..errors import XupcError
 from ..fingerprint import fingerprint
 from ..flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from ..health.call_record import CallRecord
-from ..pgas.shared import Allocation, as_address
+from ..pgas.allocation import Allocation
+from ..pgas.shared_reference import as_address
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import as_integer

@@ -14,7 +14,10 @@ from ..errors import AffinityError, FlagError, HeapError, OverlapError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE
 from ..health.call_record import CallRecord
-from ..pgas.shared import Allocation, SharedArray, SharedPointer, as_address
+from ..pgas.allocation import Allocation
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
+from ..pgas.shared_reference import as_address
 from ..plan.recorder import Operand
 from ..plan.steps import Plan
 from ..runtime.operand_binding import BoundOperand

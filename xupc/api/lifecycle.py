@@ -16,9 +16,10 @@ from ..comm.mpi import TeamComm, end_mpi, place_in_mpi
 from ..errors import CollectiveMismatchError, NotInitializedError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
-from ..pgas import shared
+from ..pgas.allocation import set_memory
 from ..runtime.dropped_teams import Hold
-from ..runtime.job import Job, Settings
+from ..runtime.job import Job
+from ..runtime.settings import Settings
 from ..runtime.team_state import TeamState
 from ..tuning.selection import Table
 from ..tuning.selection_file import find, load
@@ -136,7 +137,7 @@ def init(
     job.heap.world = Team(_world, Hold())
     job.heap.alive = job.check
     job.heap.find = job.heap_at
-    shared.set_memory(job.heap)
+    set_memory(job.heap)
     if core is not None:
         core.set_drive(
             job.engine.drive, job.engine.interrupted, lambda instance: instance.owner.catch_up()
@@ -242,7 +243,7 @@ def _finalize(record: CallRecord) -> None:
     team.end_together(team.job.teams, record)
     _world = None
     _halfway = team.job
-    shared.set_memory(None)
+    set_memory(None)
     try:
         team.job.close()
     except SystemExit as e:

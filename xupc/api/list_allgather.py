@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..fingerprint import fingerprint
-from ..pgas.shared import Run, read_run, runs_within
+from ..pgas.access import Run, read_run
+from ..pgas.slices import runs_within
 from ..runtime.operand_binding import PrivateOperand
 
 if TYPE_CHECKING:

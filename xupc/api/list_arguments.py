@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AffinityError, OverlapError, show
-from ..pgas.shared import SharedArray, SharedPointer, extent, read_elements
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
+from ..pgas.slices import extent, read_elements
 from .argument_checks import as_integer
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.native.native_core import caches
+from ..comm.remote_completion import RemoteCompletion
 from ..health.mismatch_recovery import Waitable
 from ..pgas.allocation import Allocation
-from ..pgas.shared import extent
-from ..runtime.job import RemoteCompletion
+from ..pgas.slices import extent
 from .call_cache import BoundCall, ResolvedCall, SharedCall
 from .handles import Handle
 from .list_allgather import ListAllgather

@@ -22,8 +22,8 @@ from ..comm.mpi import DATA, Grid
 from ..errors import HeapError, show, show_dtype
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
+from ..pgas.allocation import check_dtype
 from ..pgas.segment import Segment, attach, create, shm_dir, shortage
-from ..pgas.shared import check_dtype
 from ..plan.patterns import binomial, chunks, rotate, tree_for
 from ..runtime.team_state import TeamState
 from .argument_checks import as_integer

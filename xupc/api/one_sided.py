@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..pgas.allocation import Bytes
-from ..pgas.shared import SharedArray, SharedPointer
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
 from ..plan.patterns import chunks
 from ..runtime.executor import WaitState
 from ..runtime.team_state import TeamState

@@ -1,14 +1,14 @@
 """The computational collectives that users call: reduce, in all forms, prefix and suffix.
 
-As in `xupc.api.collectives` an object per collective: it checks the arguments, finds the plan
-and runs it.
+As in `xupc.api.collectives` there is one object for each collective. It checks the arguments,
+finds the plan and runs it.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, REPRODUCIBLE, sync_modes
 from ..health.call_record import CallRecord
 from ..ops import Op
-from ..pgas.allocation import Allocation
 from ..pgas.layout import Layout
-from ..pgas.shared import SharedArray, SharedPointer
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
 from ..plan.steps import Plan
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
@@ -33,7 +33,6 @@ from ..specs import SPECS, CollectiveSpec, call_name
 from .argument_checks import (
     as_integer,
     asks_in_place,
-    describing,
     flags_text,
     func_name,
     op_name,
@@ -41,6 +40,15 @@ from .argument_checks import (
 )
 from .call_cache import BoundCall, SharedCall, SharedPlan
 from .collectives import check_blocks, smallest_parts
+from .reduce_operands import (
+    ReduceOperand,
+    Spans,
+    dealt_alike,
+    describe_operand,
+    describing_operand,
+    may_meet,
+    spans_of,
+)
 from .team import Team
 
 __all__ = [
@@ -53,62 +61,6 @@ __all__ = [
     "all_reduce_scatter",
     "all_suffix_reduce",
 ]
-
-_MANY = 4096  # threads: beyond, only those at the ends of a layout are looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """dst or src, as given; `length` if it is an array that is dealt over the team.
-
-    `threads` are the team's.
-    """
-
-    name: str
-    threads: Sequence[int]
-    allocation: Allocation
-    rank: int
-    offset: int
-    phase: int
-    blocksize: int
-    dtype: np.dtype[Any]
-    length: int | None
-
-    @property
-    def where(self) -> tuple[int, int, int, int]:
-        """It as numbers, for fingerprints."""
-        return self.allocation.serial, self.rank, self.offset, self.phase
-
-    @classmethod
-    def of(cls, x: Any, name: str, call: str, team: TeamState) -> Operand:
-        """Check that it is shared data on a thread of the team."""
-        length = None
-        thread = x.thread if isinstance(x, SharedPointer) else 0
-        if isinstance(x, SharedArray):
-            over = x.allocation.members
-            if over is team.threads or over == team.threads:
-                length = len(x)
-            dealt = bool(x.blocksize)
-            x = x.ptr(0)
-            thread = team.threads[0] if dealt else x.thread
-        if not isinstance(x, SharedPointer):
-            raise TypeError(
-                f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
-            )
-        x.allocation.check_live(call, name)
-        rank = team.rank_of(thread)
-        if rank is None:
-            raise AffinityError(
-                f"{call}: {name}: expected affinity to a thread of the team, got a pointer with "
-                f"affinity to thread {thread}"
-            )
-        return cls(
-            name, team.threads, x.allocation, rank, x.addr, x.phase, x.blocksize, x.dtype, length
-        )
-
-
-Spans = list[tuple[int, int, int]]
-"""(rank, first byte, end)"""
 
 
 class Computation(SharedCall):
@@ -179,7 +131,7 @@ class Computation(SharedCall):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
+        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -196,9 +148,9 @@ class Computation(SharedCall):
         opened = self._open(team, flags, CallRecord(call, arguments, title=title))
         on, full = opened.team, opened.full
         try:
-            to = Operand.of(dst, "dst", call, on)
+            to = ReduceOperand.of(dst, "dst", call, on)
             in_place = self._asks_in_place(dst, src, blk_size, full, on)
-            source = replace(to, name="src") if in_place else Operand.of(src, "src", call, on)
+            source = replace(to, name="src") if in_place else ReduceOperand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
             full |= IN_PLACE * in_place
             spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
@@ -225,19 +177,19 @@ class Computation(SharedCall):
             if full & IN_PLACE:
                 raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
             return False
-        if src is not None and not _dealt_alike(dst, src, blk_size):
+        if src is not None and not dealt_alike(dst, src, blk_size):
             if full & IN_PLACE:
                 raise FlagError(
                     f"{call}: flags: IN_PLACE: expected src None or the same as dst, got dst "
-                    f"{_describe(dst)}, src {_describe(src)}"
+                    f"{describe_operand(dst)}, src {describe_operand(src)}"
                 )
             return False
         return asks_in_place(call, dst, src, full, team.threads[0], rooted=False)
 
     def _spec(
         self,
-        dst: Operand,
-        src: Operand,
+        dst: ReduceOperand,
+        src: ReduceOperand,
         nelems: Any,
         blk_size: Any,
         kernel: kernels.Kernel,
@@ -266,13 +218,13 @@ class Computation(SharedCall):
                 f"got a pointer with affinity to thread {team.threads[dst.rank]}"
             )
         size, in_place = src.dtype.itemsize, bool(full & IN_PLACE)
-        read = _spans(layout, src.offset, size)
+        read = spans_of(layout, src.offset, size)
         self._in_range(src, read, n)
         if what.scans:
-            results = _spans(layouts[1], dst.offset, size)
+            results = spans_of(layouts[1], dst.offset, size)
             self._in_range(dst, results, n)
-            if not in_place and _meet(results, read):
-                results = _spans(layouts[1], dst.offset, size, all_=True)
+            if not in_place and may_meet(results, read):
+                results = spans_of(layouts[1], dst.offset, size, all_=True)
                 self._disjoint(dst, src, results, layout)
             return ScanSpec(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
         each = min(layout.block, n) if what.elementwise else 1
@@ -284,14 +236,14 @@ class Computation(SharedCall):
         self._in_range(dst, spans, each)
         if what.folds_to_all:
             spans = [(t, *spans[0][1:]) for t in range(team.size)]
-        if not in_place and _meet(spans, read):
+        if not in_place and may_meet(spans, read):
             self._disjoint(dst, src, spans, layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
         exact = ordered or not what.elementwise or bool(full & REPRODUCIBLE)
         to = None if what.folds_to_all else dst.rank
         return Reduction(layout, each, size, to, ordered, exact, what.elementwise)
 
-    def _dealt(self, x: Operand, blk_size: Any, n: int) -> Layout:
+    def _dealt(self, x: ReduceOperand, blk_size: Any, n: int) -> Layout:
         call = self.__name__
         block = x.blocksize
         if blk_size is not None:
@@ -305,7 +257,7 @@ class Computation(SharedCall):
                 )
         return Layout(len(x.threads), x.rank, x.phase if block else 0, block, n)
 
-    def _in_range(self, x: Operand, spans: Spans, n: int) -> None:
+    def _in_range(self, x: ReduceOperand, spans: Spans, n: int) -> None:
         for rank, begin, end in spans:
             thread = x.threads[rank]
             if not x.allocation.holds(thread, begin, end - begin):
@@ -316,10 +268,12 @@ class Computation(SharedCall):
                     f"{start + size}"
                 )
 
-    def _disjoint(self, dst: Operand, src: Operand, spans: Spans, layout: Layout) -> None:
-        """OverlapError if dst's bytes and src's have any in common."""
+    def _disjoint(
+        self, dst: ReduceOperand, src: ReduceOperand, spans: Spans, layout: Layout
+    ) -> None:
+        """Raise OverlapError if the bytes of dst and src overlap."""
         taken = {
-            t: (a, b) for t, a, b in _spans(layout, src.offset, src.dtype.itemsize, all_=True)
+            t: (a, b) for t, a, b in spans_of(layout, src.offset, src.dtype.itemsize, all_=True)
         }
         for rank, begin, end in spans:
             a, b = taken.get(rank, (0, 0))
@@ -339,7 +293,7 @@ class Computation(SharedCall):
     def _plan_of(
         self, team: TeamState, spec: Reduction | ScanSpec, kernel: kernels.Kernel, full: int
     ) -> Plan:
-        """The team's cached plan."""
+        """Return the cached plan of the team."""
         sync = sync_modes(full)
         return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
 
@@ -400,7 +354,7 @@ class BlockReduction(SharedCall):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call, to_text, of_text = self.__name__, _describing(dst), _describing(src)
+        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
 
         def arguments() -> list[tuple[str, str]]:
             return [
@@ -458,46 +412,6 @@ class BlockReduction(SharedCall):
         if n < 1:
             raise ValueError(f"{self.__name__}: nelems: expected at least 1, got {n}")
         return n
-
-
-def _spans(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
-    """Bytes of the threads of a layout; of very many only those that decide about ranges."""
-    if all_ or layout.positions <= _MANY:
-        runs = [(layout.thread(p), layout.run(p)) for p in range(layout.positions)]
-        ends = [(t, r.place, r.place + r.nelems) for t, r in runs]
-    else:
-        ends = [(t, *ends) for t, ends in layout.furthest().items()]
-    return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
-
-
-def _meet(a: Spans, b: Spans) -> bool:
-    """Whether any offset may be in both: those of different allocations are different."""
-    (a_lo, a_hi), (b_lo, b_hi) = ((min(s[1] for s in x), max(s[2] for s in x)) for x in (a, b))
-    return a_lo < b_hi and b_lo < a_hi
-
-
-def _dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
-    """Whether two operands with the same address stand for the same elements."""
-    kinds = SharedArray, SharedPointer
-    if not (isinstance(dst, kinds) and isinstance(src, kinds)):
-        return False
-    phases = {getattr(x, "phase", 0) for x in (dst, src)}
-    same = blk_size is not None or dst.blocksize == src.blocksize
-    return same and len(phases) == 1
-
-
-def _describe(x: Any) -> str:
-    """An operand as text: all of it that has to be the same on all threads."""
-    return _describing(x)()
-
-
-def _describing(x: Any) -> Callable[[], str]:
-    """What makes the text later; it keeps no shared memory."""
-    text = describing(x)
-    if not isinstance(x, SharedArray | SharedPointer):
-        return text
-    phase, blocksize, dtype = getattr(x, "phase", 0), x.blocksize, x.dtype
-    return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"
 
 
 all_reduce = Computation(SPECS["reduce"])

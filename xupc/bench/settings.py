@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xupc.flags import Flags
-from xupc.topology.tree import parse_nodes
+from xupc.topology.node_spec import parse_nodes
 
 from ..specs import parse_name
 from .oracle import COLLECTIVES, OPS

@@ -37,7 +37,7 @@ import xupc
 from xupc.backends.native.native_core import core
 from xupc.specs import parse_name
 from xupc.topology import host
-from xupc.topology.tree import read_boot_id
+from xupc.topology.host_record import read_boot_id
 
 from . import clocks, machine, stats
 from .calls import Call, Memory, bcast_and_copy, our_barrier, our_call, peer_barrier, peer_call

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from xupc.topology.tree import parse_nodes
+from xupc.topology.node_spec import parse_nodes
 
 from ..topology.host import available_cores
 from .launcher import EXIT_ENVIRONMENT

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from xupc.api.lifecycle import settings_of
-from xupc.topology.tree import diagnose, read_host_record
+from xupc.topology.host_record import diagnose, read_host_record
 from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 

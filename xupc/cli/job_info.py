@@ -8,7 +8,7 @@ from typing import Any
 
 from xupc.errors import XupcError
 from xupc.pgas.segment import shm_dir
-from xupc.topology.tree import HostRecord, diagnose, read_host_record
+from xupc.topology.host_record import HostRecord, diagnose, read_host_record
 
 from . import info
 from .common import RANK_VARIABLES

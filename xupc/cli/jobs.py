@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import click
 
-from xupc.topology.tree import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from . import options

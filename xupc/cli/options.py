@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from xupc.bench.settings import SYNCS, Shape, size_of, sizes_between
-from xupc.topology.tree import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from .common import check_nodes

@@ -36,8 +36,9 @@ from ..runtime.operand_binding import BoundOperand, ScratchOperand
 from .mpi import BARRIER, DATA, SIGNAL, Grid, MpiContext, TeamComm, tag_of
 
 if TYPE_CHECKING:
-    from ..runtime.job import Job, RemoteCompletion
+    from ..runtime.job import Job
     from ..topology.tree import Tree
+    from .remote_completion import RemoteCompletion
 
 __all__ = ["NetBarrier", "NetContext", "rounds_among"]
 

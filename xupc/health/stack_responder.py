@@ -1,15 +1,16 @@
-"""This thread's part when somebody wants to know where the threads are.
+"""The part of a thread in stack reports, which show where all threads are.
 
-The guard's daemon thread comes to `StackResponder.turn` four times a second, and more often while
-something is under way. What it does there:
+The daemon thread of the failure detector calls `StackResponder.turn` four times a second, and more
+often during a report. There it does this:
 
-1. answer, when the threads of this machine are asked: with the Python line where the program is,
-   which it can see whatever the program is at, as long as Python runs at all;
-2. the machine's lowest thread: pass a question on to other machines, or theirs on to the threads
-   of this one, and tell all machines what these answered;
-3. print the report when this thread got SIGUSR2, or in place of one that did and cannot.
+1. When the threads of this machine are queried, it answers with the Python line of the program,
+   which it can read as long as the interpreter runs.
+2. On the machine's lowest thread it forwards a query to other machines, or theirs to the threads
+   of this one, and sends the answers to all machines.
+3. It prints the report when this thread got SIGUSR2, or in place of a thread that got it and does
+   not print.
 
-A thread that raises HangError asks by itself (`report`).
+A thread that raises HangError starts a query itself (`report`).
 """
 
 from __future__ import annotations
@@ -19,37 +20,50 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
+from .control_segment import Control
+from .failure_tree import FailureTree
 from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
-
-if TYPE_CHECKING:
-    from ..runtime.job import Job
 
 __all__ = ["StackResponder"]
 
 SIGNAL = signal.SIGUSR2
-PRINT_BYTE = (1 << 40) + 2  # of the control segment: its lock is for the one who prints
-KEEP_BYTE = PRINT_BYTE + 1  # and for the one who writes down where the machine's threads are
+PRINT_BYTE = (1 << 40) + 2  # of the control segment: locked by the thread that prints
+KEEP_BYTE = PRINT_BYTE + 1  # locked by the thread that stores the answers of the machine
 IN_PLACE_OF_OTHERS = 2_000_000_000  # ns after which a report is printed for another thread
 OLD = 10_000_000_000  # ns after which a report has nothing to do with a hang
 TITLE = "where the threads are:"
 
 
-class StackResponder:
-    """Answers questions, passes them on, prints reports.
+class RespondingJob(Protocol):
+    """The part of the job that `StackResponder` uses."""
 
-    Made by the thread that runs the program: its Python line is the one that is told.
+    native: bool
+
+    @property
+    def control(self) -> Control:
+        """Control segment of the machine."""
+
+    @property
+    def lifeline(self) -> FailureTree | None:
+        """Failure tree of the machines, on their lowest threads."""
+
+
+class StackResponder:
+    """Answers queries, forwards them, and prints reports.
+
+    The thread that runs the program must construct it, since it reports that thread's line.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: RespondingJob) -> None:
         self.control = job.control
         self.lifeline = job.lifeline
         self._program = threading.get_ident()
-        self._answered = 0  # the last question that I have answered
-        self._relayed = 0  # and the last that other machines know of
+        self._answered = 0  # last query that this thread has answered
+        self._relayed = 0  # last query that was sent to other machines
         self._open: Gathering | None = None  # for the other machines
         self._printing: Gathering | None = None
         self._native = core is not None and job.native
@@ -83,11 +97,11 @@ class StackResponder:
     # -- in the guard's daemon thread ----------------------------------------------------
     @property
     def busy(self) -> bool:
-        """Whether I wait for answers."""
+        """True while this thread waits for answers."""
         return self._open is not None or self._printing is not None
 
     def turn(self) -> None:
-        """Whatever there is to do, without waiting."""
+        """Answer, forward and print what is due, without waiting."""
         asked = self.control.asked
         if asked > self._answered:
             self._answered = asked
@@ -111,12 +125,12 @@ class StackResponder:
             self.lifeline.tell_places(self.control.machine, rows)
 
     def _asked_from_afar(self) -> None:
-        """A thread of another machine wants to know."""
+        """Start a query of this machine for another one."""
         self._open = Gathering(self.control)
         self._relayed = self._open.asked
 
     def _heard_from_afar(self, machine: int, rows: Any) -> None:
-        """Where the threads of another machine are."""
+        """Store the answers of another machine."""
         with contextlib.suppress(ValueError, TypeError):
             if 0 <= machine < self.control.machines:
                 self.control.write_places(machine, pack(unpack(rows)))
@@ -127,19 +141,19 @@ class StackResponder:
                 return
             if self._is_mine_to_print():
                 self._printing = Gathering(self.control)
-            else:  # another one has printed it meanwhile
+            else:  # another thread has printed it meanwhile
                 drop_lock(self.control.segment.fd, PRINT_BYTE)
         elif self._printing.there:
             text = report_text(self._printing.groups())
             self._printing = None
-            with contextlib.suppress(Exception):  # nobody may be there to read it
+            with contextlib.suppress(Exception):  # stderr may be closed
                 sys.stderr.write(f"xupc: {TITLE}\n{text}\n")
                 sys.stderr.flush()
             self.control.print_done(time.monotonic_ns())
             drop_lock(self.control.segment.fd, PRINT_BYTE)
 
     def _is_mine_to_print(self) -> bool:
-        """Whether I got the signal, or one who did has not printed anything since."""
+        """Return True if this thread got the signal, or one that got it has not printed since."""
         wanted, printed = self.control.wanted(), self.control.printed
         if wanted[self.control.index] > printed:
             return True
@@ -152,13 +166,13 @@ class StackResponder:
         gathering = Gathering(self.control)
         gathering.wait()
         groups = gathering.groups()
-        if self.control.trouble() is not None:  # another one was faster, and its threads leave
+        if self.control.trouble() is not None:  # another thread was faster, and the job ends
             return self.last_report()
         self._keep(gathering)
         return f"{TITLE}\n{report_text(groups)}"
 
     def last_report(self) -> str:
-        """What another thread has found out just now; asks nobody."""
+        """Return the report that another thread has just made, without a query."""
         now, control, found = time.monotonic_ns(), self.control, []
         for machine in range(control.machines):
             when, rows = control.places_of(machine)
@@ -168,7 +182,7 @@ class StackResponder:
         return f"{TITLE}\n{report_text(merge(found))}" if found else ""
 
     def _keep(self, gathering: Gathering) -> Any:
-        """Write down where the machine's threads are, unless another one is just doing so."""
+        """Store the answers of the machine, unless another thread is storing them."""
         rows, fd = pack(gathering.mine()), self.control.segment.fd
         if try_lock(fd, KEEP_BYTE):
             self.control.write_places(self.control.machine, rows)

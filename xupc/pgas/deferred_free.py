@@ -1,8 +1,8 @@
-"""Allocating and freeing by one thread alone.
+"""Allocation and freeing by one thread, without the others.
 
-It may wait for other nodes, and while it does, or any other call, code of the user's may come in
-between: a function that a collective calls, a finalizer, a signal's handler. Such code may free.
-What it frees is given back by the next call that allocates or frees.
+During its waits, and during those of other calls, code of the user's may run: a function that a
+collective calls, a finalizer, a signal handler. Such code may free memory. The next call that
+allocates or frees returns that memory to the heap.
 """
 
 from __future__ import annotations
@@ -11,26 +11,46 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ..errors import XupcError
-
-if TYPE_CHECKING:
-    from ..runtime.job import Job
 
 __all__ = ["Allocating"]
 
 
-class Allocating:
-    """Who does it in this process: one at a time, and nobody within another call."""
+class Progressing(Protocol):
+    """The part of the executor that allocations use."""
 
-    def __init__(self, job: Job) -> None:
+    @property
+    def lock(self) -> contextlib.AbstractContextManager[Any]:
+        """Held while calls make progress."""
+
+    @property
+    def at_work(self) -> bool:
+        """True while this thread is in a call."""
+
+
+class AllocatingJob(Protocol):
+    """The part of the job that allocations use."""
+
+    @property
+    def engine(self) -> Progressing:
+        """Executor of the job."""
+
+    def check_outside(self, call: str) -> None:
+        """Raise if a user's function that a collective calls makes this call."""
+
+
+class Allocating:
+    """Serialises allocations and frees of a process; none runs inside another call."""
+
+    def __init__(self, job: AllocatingJob) -> None:
         self._job = job
         self._put_off: deque[Callable[[], object]] = deque()
 
     @contextlib.contextmanager
     def alone(self, call: str) -> Iterator[None]:
-        """While a call allocates; XupcError within another call."""
+        """Hold the right to allocate for a call; XupcError inside another call."""
         self._job.check_outside(call)
         if self._job.engine.at_work:
             raise XupcError(f"{call}: not allowed while this thread is in another call")
@@ -38,8 +58,8 @@ class Allocating:
             yield
 
     def free(self, give_back: Callable[[], bool]) -> bool:
-        """Give something back; False if that was done before, as far as is known now."""
-        ours = threading.current_thread().name.startswith("xupc-")  # a finalizer, on one of these
+        """Return memory, now or later; False if it is known to have been returned before."""
+        ours = threading.current_thread().name.startswith("xupc-")  # a finalizer there
         if ours or self._job.engine.at_work:
             self._put_off.append(give_back)
             return True
@@ -48,7 +68,7 @@ class Allocating:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Nobody else's; what was put off is done before, and what is in it, after."""
+        """Hold the engine's lock; run deferred frees before and after."""
         with self._job.engine.lock:
             self._catch_up()
             yield

@@ -54,7 +54,7 @@ class HeapSegment:
     start: int
     size: int
     segment: Segment
-    remote: Any  # a `runtime.job.RemoteMemory`, None on a single node
+    remote: Any  # a `runtime.remote_memory.RemoteMemory`, None on a single node
 
     @property
     def end(self) -> int:

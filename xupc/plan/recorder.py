@@ -50,7 +50,8 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from ..topology.tree import Run, Tree
+    from ..topology.runs import Run
+    from ..topology.tree import Tree
 
 __all__ = ["ALL", "CHANNELS", "DST", "NODE", "SRC", "Operand", "Recorder", "Who", "trace"]
 

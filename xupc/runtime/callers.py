@@ -1,51 +1,65 @@
-"""One Python thread of a process makes calls at a time: another one is refused.
+"""Detection of calls in several Python threads of a process at once, which are refused.
 
-Two calls at once would share the team's counters, its memory, and the lock of the engine, which is
-held in a wait; each could wait for the other for ever. Which Python thread it is does not matter.
+Two such calls would share the team's counters, its memory, and the lock of the engine, which a
+wait holds. Each could wait for the other forever. Any Python thread may make calls.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..backends.native.native_core import core
 from ..errors import XupcError
-from ..health.control_segment import BROKEN
-
-if TYPE_CHECKING:
-    from .job import Job
+from ..health.control_segment import BROKEN, Control
 
 __all__ = ["Callers"]
 
 
 class _Noted:
-    """Around what has been noted; a generator would change a StopIteration on its way through."""
+    """A context that ends a note; a generator would change a StopIteration that passes it."""
 
     def __init__(self, over: Callable[[], None]) -> None:
         self._over = over
 
     def __enter__(self) -> None:
-        """All has been done."""
+        """Do nothing: the note exists."""
 
     def __exit__(self, *_: object) -> None:
         self._over()
 
 
-class Callers:
-    """Which Python thread of this process is inside a call.
+class CallerJob(Protocol):
+    """The part of the job that `Callers` uses."""
 
-    The core notes by itself which instance it executes; all other calls are noted here.
+    native: bool
+
+    @property
+    def control(self) -> Control:
+        """Control segment of the machine."""
+
+    @property
+    def who(self) -> str:
+        """Description of this thread."""
+
+    def break_with(self, error: BaseException) -> None:
+        """Mark the job as broken."""
+
+
+class Callers:
+    """Notes the Python thread of this process that is inside a call.
+
+    The core notes the instance that it executes; this object notes all other calls.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: CallerJob) -> None:
         self.job = job
         self._engaged: tuple[int, Any, Any] | None = None
         self._executed: tuple[int, Any, Any] | None = None
 
     def within(self, call: str, team: Any = None) -> _Noted:
-        """Around the waits of a call that are no `execute`; XupcError if another one goes on."""
+        """Note a call during its waits other than `execute`; XupcError if another call runs."""
         self.check(call, team)
         before = self._engaged
         self._engage((threading.get_ident(), call, team))
@@ -57,7 +71,7 @@ class Callers:
             core.engage(engaged is not None)
 
     def executing(self, instance: Any) -> _Noted:
-        """Around an instance that the Python engine executes."""
+        """Note an instance that the Python engine executes."""
         self.check(instance.record.name, instance.owner)
         self._executed = threading.get_ident(), instance.record, instance.owner
         return _Noted(self._ended)
@@ -81,14 +95,14 @@ class Callers:
             self._refuse(call, team, ident, inside, on)
 
     def _execution(self) -> tuple[int, Any, Any] | None:
-        """The thread of Python's that executes an instance, its record and its team."""
+        """Return the Python thread that executes an instance, its record and its team."""
         if not self.job.native:
             return self._executed
         found = core.running()
         return None if found is None else (found[1], found[0].record, found[0].owner)
 
     def _refuse(self, call: str, team: Any, ident: int, inside: str, on: Any) -> None:
-        """Raise; where the teams differ no call would find that out, so the job ends."""
+        """Raise XupcError; break the job if the teams differ, since no call would detect that."""
         names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
         text = (
             f"{call}: the Python thread {', '.join(names)!r} of {self.job.who} is inside "

@@ -1,25 +1,24 @@
-"""Operands bound to memory: what plans need to find its bytes."""
+"""Operands of plans, bound to memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from ..pgas.heap import Heap
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS
-
-if TYPE_CHECKING:
-    from .team_state import TeamState
+from ..topology.tree import Tree
 
 __all__ = ["HeapOperand", "BoundOperand", "PrivateOperand", "ScratchOperand"]
 
 
 class BoundOperand:
-    """An operand in a heap, from one offset on."""
+    """An operand in a heap, starting at an offset."""
 
     __slots__ = ("address", "heap", "offset", "place", "stride")
 
     place: Callable[[int, int], int] | None
-    """``(rank, offset) -> address``, where an offset alone says where memory is: `HeapOperand`."""
+    """``(rank, offset) -> address`` in a `HeapOperand`, whose offsets may be in any heap."""
 
     def __init__(self, heap: Any, offset: int) -> None:
         self.heap = heap
@@ -29,12 +28,12 @@ class BoundOperand:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """What the core wants."""
+        """Address and stride, for the core."""
         return self.address, self.stride
 
 
 class ScratchOperand(BoundOperand):
-    """Every thread's lines of scratch, of which each operation has its own."""
+    """The lines of op_scratch of all threads; each operation uses one line."""
 
     __slots__ = ("_lines",)
 
@@ -44,22 +43,22 @@ class ScratchOperand(BoundOperand):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """What the core wants: it finds the operation's line itself."""
+        """Address and stride, for the core, which computes the line of an operation."""
         return self._lines[0], self.stride
 
     def turn(self, operation: int) -> None:
-        """Stand for this operation's line."""
+        """Point to the line of an operation."""
         at = operation % SLOTS * OP_SCRATCH_BYTES
         self.address, self.offset = self._lines[0] + at, self._lines[1] + at
 
 
 class PrivateOperand:
-    """An operand of one thread's own; plans name no other thread's.
+    """An operand in private memory of this thread.
 
     Attributes
     ----------
     address
-        Of the memory that the call under way has.
+        Address of the memory in the current call.
     """
 
     __slots__ = ("address",)
@@ -73,31 +72,50 @@ class PrivateOperand:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """What the core wants."""
+        """Address and stride, for the core."""
         return self.address, 0
 
 
-class HeapOperand(BoundOperand):
-    """All memory that a team's threads have, in whichever heap: blocks in any allocations.
+class HeapOwner(Protocol):
+    """The part of the job that finds heaps."""
 
-    Its parts' offsets are those of the heaps. They are found each by itself, since the heaps'
-    segments lie anywhere in a process.
+    def heap_at(self, offset: int) -> Heap:
+        """Return the heap that an offset belongs to."""
+
+
+class OperandTeam(Protocol):
+    """The part of a team that `HeapOperand` uses."""
+
+    @property
+    def job(self) -> HeapOwner:
+        """Job of the team."""
+
+    @property
+    def rank_tree(self) -> Tree:
+        """Nodes of the ranks."""
+
+
+class HeapOperand(BoundOperand):
+    """All memory of the threads of a team, in all heaps: blocks in any allocations.
+
+    Offsets are those of the heaps. Each address is looked up, since the segments of the heaps may
+    be mapped anywhere.
     """
 
     __slots__ = ("_known", "_team")
 
-    def __init__(self, team: TeamState) -> None:
+    def __init__(self, team: OperandTeam) -> None:
         self._team = team
         self._known: dict[tuple[int, int], int] = {}
         self.offset = self.address = self.stride = 0
 
     @property
     def heap(self) -> HeapOperand:
-        """What finds each part's own heap."""
+        """This operand, which finds the heap of each offset."""
         return self
 
     def place(self, rank: int, offset: int) -> int:
-        """Return the address of a byte of a thread on my node."""
+        """Return the address of a byte of a thread on this node."""
         known = self._known.get((rank, offset))
         if known is None:
             address, stride = self._team.job.heap_at(offset).bind(offset)
@@ -106,5 +124,5 @@ class HeapOperand(BoundOperand):
         return known
 
     def displacement(self, thread: int, offset: int) -> tuple[Any, int]:
-        """(remote access, displacement in the target's exposed memory)."""
+        """Return (remote access, displacement in the target's window)."""
         return self._team.job.heap_at(offset).displacement(thread, offset)

@@ -20,7 +20,7 @@ from ..pgas.heap import RANGE, Heap
 from ..pgas.segment import Segment
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import Tree
-from .job import RemoteMemory
+from .remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
     from .job import Job

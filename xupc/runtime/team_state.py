@@ -1,151 +1,77 @@
-"""What the runtime knows of a team, and its barriers; `xupc.api.team.Team` is what programs hold.
+"""A team of the runtime: its resources, parts, instances and posted calls.
 
-A team owns what its calls share: the running fingerprint and operation number (in
-the core), its plans, and where its messages go.
+A team owns what its calls share: the running fingerprint and operation number (in the core), the
+plans, and the communicator of messages. `xupc.api.team.Team` is the program's view of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from bisect import insort
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..algorithms import registry
 from ..api.argument_checks import as_integer
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..comm.plan_messages import NetContext, rounds_among
-from ..errors import CollectiveMismatchError, HeapError, XupcError, show
+from ..comm.remote_completion import RemoteCompletion
+from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
-from ..flags import ALGORITHM_MASK
 from ..health.call_record import CallRecord
 from ..health.mismatch_recovery import Behind, MismatchDetector
-from ..plan.recorder import trace
-from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES, Plan, barrier_plan
+from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES, Plan
 from ..topology.tree import ThreadTree, Tree
-from ..tuning.selection import Place, Table
+from ..tuning.selection import Table
 from .async_queue import AsyncCall
 from .dropped_teams import Hold, Returns
 from .executor import HOT_NS, WaitState
-from .job import RemoteCompletion
 from .operand_binding import BoundOperand, ScratchOperand
+from .team_meetings import RUN_AHEAD, TeamMeetings
 from .team_resources import TEAMS, TeamResources
 
 if TYPE_CHECKING:
-    from ..reduction.kernels import Kernel
     from .job import Job
 
-__all__ = ["TeamState"]
-
-T = TypeVar("T")
-
-RUN_AHEAD = 32
-LAST_CALLS = RUN_AHEAD + 8  # a posted call may consist of several
-PLANS = 512
-INSTANCES = 512
-_ERROR = fingerprint("error")
+__all__ = [
+    "TeamState",
+]
 
 
-class LruCache(Generic[T]):
-    """What was used last, at most `limit` by their keys; `dropped` is called with any other."""
+class TeamState(TeamMeetings):
+    """A team of the runtime, until all its threads return it.
 
-    def __init__(self, limit: int, dropped: Callable[[T], object] | None = None) -> None:
-        self._limit = limit
-        self._dropped = dropped
-        self._kept: OrderedDict[Any, T] = OrderedDict()
-
-    def get(self, key: Any, build: Callable[[], T]) -> T:
-        """The one of this key; `build()` makes it if it is not there."""
-        value = self._kept.get(key)
-        if value is not None:
-            self._kept.move_to_end(key)
-            return value
-        self._kept[key] = value = build()
-        if len(self._kept) > self._limit:
-            _, old = self._kept.popitem(last=False)
-            if self._dropped is not None:
-                self._dropped(old)
-        return value
-
-    def clear(self) -> None:
-        """Forget them all."""
-        self._kept.clear()
-
-
-class TeamState:
-    """A team as the runtime keeps it, until all its threads give it back.
-
-    It has no reference to the program's `Team`, so that a program that drops that one drops the
+    It has no reference to the program's `Team`, so that a program that drops its `Team` drops the
     team: see `xupc.runtime.dropped_teams`.
 
     Attributes
     ----------
-    size, rank : int
-        Number of threads and my place among them.
-    threads : sequence of int
-        Thread ids by rank.
     tree : Tree or ThreadTree
-        Which of them share a node.
+        The nodes of its threads.
     parent : TeamState or None
-        Of `node` and `roots`, the team that they are a part of; of others the world; None: it is
-        the world.
+        For `node` and `roots` the team that they are part of; for others the world; None for the
+        world itself.
     handle
-        The program's `Team`, while there is one.
+        Weak reference to the program's `Team`.
     """
+
+    job: Job
 
     def __init__(
         self, job: Job, table: Table, threads: Sequence[int], parent: TeamState | None = None
     ) -> None:
-        self.job = job
-        self.table = table
-        self.threads = threads
+        super().__init__(job, table, threads, world=parent is None)
         self.parent = parent
         self.handle: Callable[[], Any] = _nothing
         self._hold: Callable[[], Hold | None] = _nothing
-        self.size = len(threads)
-        self.rank = threads.index(job.me)
-        world = parent is None
-        self.rank_tree: Tree = job.tree if world else job.tree.sub(threads)
-        self.node_number = self.rank_tree.node_of(self.rank)
-        self.node_root = self.rank_tree.node_root(self.node_number)
-        self.spans_nodes = self.rank_tree.node_count > 1
-        self.place = Place.of(
-            self.rank_tree.node_sizes, job.network.family, job.transport, job.crowded
-        )
-        self.choices = table.at(self.place)
-        self.tuning = table.tuning(self.place)
-        if job.pids is None:
-            self.tuning = {**self.tuning, "direct_min": 0}
-        elif self.tuning["tried"] and self.tuning["direct_min"]:
-            self.tuning = job.reaching.within(self.tuning, self.size)
-        if job.native:
-            self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
-            self.exchange_index = self.node_number
-        else:
-            self.exchange_group = range(self.size)
-            self.exchange_index = self.rank
-        self.exchanges = not job.native or self.rank == self.node_root
         self.notified: Any = None
         self.queue: deque[AsyncCall] = deque()
         self.differences = MismatchDetector(self)
         self.behind = Behind(self)
-        self.settled: dict[int, int] = {}  # which led call a thread of another node has left
-        self._programs: dict[int, Any] = {}
-        programs = self._programs
-        self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
-        self.instances: LruCache[Any] = LruCache(INSTANCES)  # of calls on private arrays
-        self._barriers: dict[Any, Any] = {}
-        self._titles: dict[str, int] = {}
-        self._failure: tuple[BaseException, str] | None = None  # of a user's function
-        self._noted: deque[tuple[int, int, CallRecord]] = deque(
-            maxlen=SLOTS
-        )  # calls without a number
+        self.settled: dict[int, int] = {}  # last root exchange that a thread has left
         self._buffer_taken = False
         self.freed = False
         self._ground: TeamResources | None = None
@@ -153,14 +79,14 @@ class TeamState:
 
     @classmethod
     def world(cls, job: Job, table: Table) -> TeamState:
-        """The team of all threads."""
+        """Make the team of all threads."""
         team = cls(job, table, range(job.threads))
         job.tuning = team.tuning
         team._stand_on(TeamResources.of_world(job))
         job.world = team
         return team
 
-    # -- what it stands on -----------------------------------------------------------------
+    # -- resources ------------------------------------------------------------------------
     def _stand_on(self, ground: TeamResources) -> None:
         self._ground = ground
         self.number = ground.number
@@ -177,10 +103,10 @@ class TeamState:
             self.job.spanning.append(self)
 
     def _open(self, *, here: bool = False) -> None:
-        """Collective: make what the team stands on. Predefined teams come here when first used."""
+        """Make the resources of the team; collective. Predefined teams do so at their first use."""
         with self.job.whole("the opening of a team"):
             self._stand_on(TeamResources.open(self.job, self.threads, self.rank_tree, here=here))
-        if self.job.next_team == TEAMS:  # its number was another team's, and so were its offsets
+        if self.job.next_team == TEAMS:  # numbers, and so offsets, are used again
             for team in (self.job.world, *self.job.teams):
                 team.forget_plans()
         insort(self.job.teams, self, key=lambda team: team.number)
@@ -190,14 +116,6 @@ class TeamState:
         if not job.native:
             return python_engine.Team(job.control, ground.number)
         n = self.rank_tree.node_size(self.node_number)
-        spins, yields = (0, 2 * n + 2) if job.oversubscribed else (8000, 20)
-        if self.spans_nodes:
-            spins, yields = (
-                (0, self.tuning["yields_before_sleep"]) if job.oversubscribed else (200, 1)
-            )
-            if self.rank == self.rank_tree.node_root(self.node_number):
-                yields = 0  # the others give way to it; it has MPI to look at
-        counter_mode = job.oversubscribed or n > 16
         return core.Team(
             ground.sync_address,
             n,
@@ -205,9 +123,8 @@ class TeamState:
             job.control.status_address,
             self.size == 1,
             self.spans_nodes,
-            counter_mode,
-            spins,
-            yields,
+            job.oversubscribed or n > 16,
+            *self._waiting(),
             self._past_the_cache(),
             self._left_word(ground),
             ground.number,
@@ -217,7 +134,7 @@ class TeamState:
         )
 
     def _make_wire(self) -> Any:
-        """What the core sends messages by; None: Python does."""
+        """Return the message engine of the core; None if Python sends messages."""
         network = self.job.network
         if not self.job.native or not self.spans_nodes:
             return None
@@ -233,28 +150,16 @@ class TeamState:
         )
 
     def _left_word(self, ground: TeamResources) -> int:
-        """Where I write for other nodes' threads which led call I have left last."""
+        """Return the address where this thread notes the last root exchange it has left."""
         address, stride = ground.heap.bind(ground.left_word)
         return address + stride * self.rank_tree.place(self.rank)
 
-    def _past_the_cache(self) -> int:
-        """From how many bytes on that a call writes on my node it does so; 0: never.
-
-        As many for each core at work as one thread's copy must have at least to be faster so.
-        """
-        least = int(self.tuning["nt_store_min"]) if self.job.bypass else 0
-        if not (least and self.tuning["tried"]):
-            return least
-        cores = min(self.job.cores, self.rank_tree.node_size(self.node_number))
-        return max(least, self.job.bypass * cores)
-
     def unsettled(self, thread: int) -> RemoteCompletion | None:
-        """What has to be asked before memory of a thread of another node is accessed.
+        """Return the completion to wait for before an access to a thread of another node.
 
-        It must be as calls left it. A call that node roots lead ends on each node by itself, when
-        the node's data is there. Its other promise, that the data is there on all nodes, only
-        shows when a thread reads or writes another node's memory before the next barrier. That
-        thread asks, one-sided, whether the owner has left the call.
+        A call with a root exchange ends on each node when the data of that node has arrived. A
+        thread that accesses another node's memory before the next barrier must wait until the
+        owner has left the call. It reads that one-sided.
         """
         epoch = self.core.debt
         if not epoch or self.settled.get(thread, 0) >= epoch or thread not in self.threads:
@@ -262,13 +167,10 @@ class TeamState:
         assert self._ground is not None
         return RemoteCompletion(self, thread, epoch, self._ground.left_word)
 
-    def __repr__(self) -> str:
-        return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
-
-    # -- what programs have of it ----------------------------------------------------------
+    # -- the program's team ----------------------------------------------------------------
     @property
     def hold(self) -> Hold | None:
-        """What keeps it from being given back; None if this thread's program has dropped it."""
+        """Object that keeps the team alive; None if the program has dropped it."""
         owner = self
         while owner.is_part:
             assert owner.parent is not None
@@ -276,14 +178,14 @@ class TeamState:
         return owner._hold()
 
     make_handle: Callable[[TeamState, Hold], Any]
-    """`Team`, which is made of this."""
+    """The class `Team`."""
 
     def held_by(self, hold: Hold) -> None:
-        """Note when this has gone: then this thread's program has nothing of the team any more."""
+        """Note when `hold` is deleted: the program then has no reference to the team."""
         self._hold = weakref.ref(hold, lambda _: self.job.dropped.note(self))
 
     def public(self) -> Any:
-        """The program's `Team`, a new one if need be; None if the program has dropped it."""
+        """Return the program's `Team`, a new one if needed; None if the program dropped it."""
         handle, hold = self.handle(), self.hold
         return self.make_handle(self, hold) if handle is None and hold is not None else handle
 
@@ -294,26 +196,20 @@ class TeamState:
 
     @property
     def idle(self) -> bool:
-        """Whether no call of it, or of its parts, is under way, and none has to be reported."""
+        """True if no call of the team or its parts is running or has an error to report."""
         return all(
             not team.queue and team.notified is None and team._failure is None
             for team in (self, *self.opened_parts)
         )
 
-    @cached_property
-    def places(self) -> dict[int, int]:
-        """Where in the node's memory the parts of my node's threads lie, by rank."""
-        tree = self.rank_tree
-        return {int(rank): tree.place(int(rank)) for rank in tree.members(self.node_number)}
-
-    # -- parts of it -----------------------------------------------------------------------
+    # -- parts ----------------------------------------------------------------------------
     @property
     def tree(self) -> Tree | ThreadTree:
-        """Which of its threads share a node."""
+        """Nodes of the team's threads."""
         return self.rank_tree if self.parent is None else ThreadTree(self.rank_tree, self.threads)
 
     def part(self, name: str) -> TeamState | None:
-        """Its `node` or its `roots`; None if I am not in that. Costs nothing until it is used."""
+        """Return the part `node` or `roots`; None if this thread is not in it. Opens nothing."""
         if name not in self._parts:
             here = self.rank_tree.members(self.node_number)
             ranks = here if name == "node" else self.rank_tree.node_roots
@@ -323,7 +219,7 @@ class TeamState:
         return self._parts[name]
 
     def split(self, color: int | None, key: int = 0) -> TeamState | None:
-        """`Team.split`."""
+        """Implement `Team.split`."""
         self.enter("split")
         self.job.dropped.relieve()
         record = CallRecord("split")
@@ -351,7 +247,7 @@ class TeamState:
             return team
 
     def free(self) -> None:
-        """`Team.free`."""
+        """Implement `Team.free`."""
         if self.parent is None:
             raise ValueError("the world team cannot be freed: call xupc.finalize()")
         if self.is_part:
@@ -377,23 +273,22 @@ class TeamState:
 
     @property
     def opened_parts(self) -> list[TeamState]:
-        """Predefined teams of mine that were used, and theirs."""
+        """Predefined teams of this team that were used, and their own."""
         used = [part for part in self._parts.values() if part is not None and part._ground]
         return [*used, *(inner for part in used for inner in part.opened_parts)]
 
     def end_together(self, others: Iterable[TeamState], record: CallRecord) -> None:
-        """Meet for the last time, with other teams that end with this one.
+        """Run the last barriers of this team and of others that end with it.
 
-        Nothing is posted on them any more; calls of theirs that differed are said now, on all
-        threads.
+        Nothing is posted on them. Differences between their calls are raised now, on all threads.
         """
-        self.meet(fingerprint(record.name), record)  # who is elsewhere is here, too
+        self.meet(fingerprint(record.name), record)  # its threads are in all the others
         error: Exception | None = None
         with self.job.whole(record.name):
             for team in _by_number(others):
                 try:
                     team.meet(fingerprint(record.name), CallRecord(record.name))
-                except Exception as e:  # of a function of the user's, too
+                except Exception as e:  # also errors of a user's function
                     self.job.check()
                     error = error or e
             if error is not None:
@@ -401,7 +296,7 @@ class TeamState:
             self.meet(fingerprint(record.name), record)
 
     def close(self) -> None:
-        """Blocking, all its threads together: the end, without a word."""
+        """Release the team; its threads do so together, and no call may be running."""
         for part in _by_number(self.opened_parts):
             if not part.freed:
                 part.close()
@@ -416,40 +311,26 @@ class TeamState:
         self._noted.clear()
         self.core.forget()
         self._ground.close()
-        self._parts.clear()  # and no reference cycle is left to be collected
+        self._parts.clear()  # so that no reference cycle remains
         del self.differences, self.behind
-
-    def forget_plans(self) -> None:
-        """Some hold addresses of memory that has gone, whose offsets may come again."""
-        self._plans.clear()
-        self._programs.clear()
-        self.instances.clear()
-        self._barriers.clear()
 
     @property
     def usable(self) -> bool:
-        """Whether calls can be made on it."""
+        """True if the team can be used in calls."""
         from ..api import lifecycle
 
         return not self.freed and self.job is lifecycle.world().job
 
-    def rank_of(self, thread: int) -> int | None:
-        """The rank of a thread, None if it is not in the team."""
-        try:
-            return self.threads.index(thread)
-        except ValueError:
-            return None
-
-    # -- what the engine asks ---------------------------------------------------------
+    # -- messages -------------------------------------------------------------------
     def call_tag(self, instance: Any, kind: int) -> int:
-        """The tag of a call's data and signals."""
+        """Return the tag of a call's data and signals."""
         return self.link.call_tag(instance.op, kind, instance.fp)
 
     # -- plans and instances -------------------------------------------------------------
     def make(
         self, plan: Plan, bounds: Sequence[BoundOperand], signature: int, record: CallRecord
     ) -> Any:
-        """An instance of a plan bound to operands."""
+        """Return an instance of a plan bound to operands."""
         job = self.job
         if plan.scratch or plan.private:
             bounds = [*bounds, *self._scratch(plan)]
@@ -484,7 +365,7 @@ class TeamState:
         return instance
 
     def _scratch(self, plan: Plan) -> list[BoundOperand]:
-        """op_scratch and staging buffer; HeapError if there is no room for the latter."""
+        """Return op_scratch and staging buffer; HeapError if there is no room for the buffer."""
         heap = self.heap
         start = heap.global_end + SLOTS * OP_SCRATCH_BYTES
         if not self._buffer_taken and plan.uses_buffer:
@@ -492,115 +373,12 @@ class TeamState:
             self._buffer_taken = True
         return [ScratchOperand(heap, heap.global_end), BoundOperand(heap, start)]
 
-    # -- functions of the user's that raise ----------------------------------------------
-    def function_failed(self, error: Exception, call: str) -> None:
-        """A function raised in a call of mine: all threads will when they next meet."""
-        if self._failure is None:
-            if isinstance(error, StopIteration):  # which would end a generator on its way
-                cause, error = error, RuntimeError(f"the function of {call} raised {error!r}")
-                error.__cause__ = cause
-            with contextlib.suppress(Exception):  # of one that takes none
-                error.add_note(f"raised by the function of {call} on thread {self.rank}")
-            self._failure = error, call
-            # another one on each thread: all may have failed alike
-            self.core.spoil(fingerprint("function", self.rank))
-
-    def raise_failure(self) -> None:
-        """Raise what a function of mine raised, if one did, and forget it."""
-        if self._failure is not None:
-            error, self._failure = self._failure[0], None
-            self.core.spoil(0)
-            raise self.job.agree(error)
-
-    def account(self, record: CallRecord) -> CallRecord:
-        """What I say of my call when threads meet to find out what is wrong."""
-        if self._failure is None:
-            place = self.core.unread
-            if place is not None:
-                giver = int(self.job.tree.members(self.job.node)[place])
-                record = record.with_more([])
-                record.error = XupcError(
-                    f"thread {self.job.me} can no longer copy between its array and that of thread "
-                    f"{giver}: was one of them unmapped, or mapped anew?"
-                )
-                record.shared_error = True
-            return record
-        error, call = self._failure
-        self._failure = None
-        # by the error's own methods, maybe
-        return self.job.calling_out.run(partial(CallRecord.of_function, call, error))
-
-    def last_calls(self, last: int) -> list[tuple[int, int, CallRecord]]:
-        """(operation, running fingerprint after it, record) of my last calls up to `last`.
-
-        At least of all since the threads of the team last met. What moved nothing has the
-        number of the call before it.
-        """
-        core = self.core
-        every = range(max(core.since, last - LAST_CALLS) + 1, last + 1)
-        calls = [(op, core.fp_after(op), core.record_of(op)) for op in every]
-        calls += [note for note in self._noted if calls[0][0] <= note[0] <= last]
-        return sorted(calls, key=lambda call: call[0])
-
-    def _call_number(self, title: str) -> int:
-        """The published text of a kind of call."""
-        number = self._titles.get(title)
-        if number is None:
-            number = self.job.control.note(title)
-            if len(self._titles) < 4096:
-                self._titles[title] = number
-        return number
-
-    def algorithm_flag(self, collective: str, flags: int, nbytes: int) -> int:
-        """The algorithm flag among those of a call, else the one that the table chooses."""
-        return flags & ALGORITHM_MASK or self.choices.choose(collective, nbytes)
-
-    def planned(
-        self,
-        collective: str,
-        flags: int,
-        nbytes: int,
-        sync: tuple[str, str],
-        key: Any,
-        arguments: Sequence[object],
-        kernel: Kernel | None = None,
-        *,
-        private: bool = False,
-    ) -> Plan:
-        """The cached plan of a call.
-
-        Parameters
-        ----------
-        collective : str
-            What its algorithms are registered under.
-        flags : int
-            The call's; without an algorithm flag the table chooses by `nbytes`.
-        sync : tuple of str
-            ``(in, out)``.
-        key : hashable
-            What `arguments` are known by.
-        arguments : sequence
-            What the algorithm takes.
-        kernel, private
-            As for `trace`.
-        """
-        flag = self.algorithm_flag(collective, flags, nbytes)
-        entry = registry.find(collective, flag)
-
-        def build() -> Plan:
-            return trace(
-                entry.function, entry.name, collective, self.rank, self.rank_tree, sync,
-                self.tuning, arguments, kernel, private=private,
-            )  # fmt: skip
-
-        what = None if kernel is None else kernel.key
-        return self._plans.get((collective, flag, sync, what, key), build)
-
     # -- calls ---------------------------------------------------------------------------
     def enter(self, call: str, *, posted: bool = False) -> None:
-        """Before any call on this team: usable, not between notify and wait, not too far ahead.
+        """Prepare for a call on this team: it must be usable and not between notify and wait.
 
-        Before one that is not `posted`, those that were come to their end.
+        A call that is not `posted` first waits for posted calls, and for other threads after many
+        calls without a barrier.
         """
         self.job.check()
         self.job.check_outside(call)
@@ -619,24 +397,23 @@ class TeamState:
         if self.core.unsynced >= RUN_AHEAD:
             self.catch_up()
 
-    def catch_up(self) -> None:
-        """Let all threads meet after many calls without a barrier."""
-        self._barrier("run-ahead", None).execute()
-
     # -- posted calls ----------------------------------------------------------------------
     def post(self, pending: AsyncCall) -> None:
-        """Put a call into the queue, and begin it if it is the first there."""
+        """Put a call into the queue, and start it if the queue was empty."""
         with self.job.engine.lock:
             self.queue.append(pending)
             self.job.queued(self)
             self.progress()
 
-    def ahead(self) -> Any:
-        """The barrier that has to come before the next call after many without one, else None."""
-        return self._barrier("run-ahead", None) if self.core.unsynced >= RUN_AHEAD else None
+    def _post_instances(self, instances: Iterable[Any], record: CallRecord) -> None:
+        self.post(AsyncCall(self, instances, record))
+
+    def _drive(self, instance: Any) -> None:
+        instance.begin()
+        self.job.engine.drive(instance)
 
     def progress(self) -> bool:
-        """Move the queue on without waiting; True if a call came to its end."""
+        """Advance the queue without waiting; return True if a call completed."""
         ended = False
         while self.queue and (first := self.queue[0]).advance():
             self._ended(first)
@@ -644,7 +421,7 @@ class TeamState:
         return ended
 
     def drain(self, last: AsyncCall | None = None) -> None:
-        """Wait until the queue is empty, or a call of it is over."""
+        """Wait until the queue is empty, or the call `last` has completed."""
         with self.job.callers.within("a wait for posted calls", self), self.job.engine.lock:
             while self.queue and not (last is not None and last.done):
                 self.job.check()
@@ -653,104 +430,15 @@ class TeamState:
                 self._ended(first)
 
     def _ended(self, first: AsyncCall) -> None:
-        """The first call of the queue is over; a signal's handler may have seen that before."""
+        """Remove the completed first call from the queue, unless a signal handler has done so."""
         if not self.queue or self.queue[0] is not first:
             return
         self.queue.popleft()
         if not self.queue:
             self.job.queued(self)
 
-    def meeting(self, signature: int, record: CallRecord) -> Any:
-        """The instance of a barrier in which all threads must have the same signature."""
-        plan = self._plans.get("barrier", lambda: barrier_plan(self.rank, self.size))
-        return self.make(plan, [], signature, record)
-
-    def meet(self, signature: int, record: CallRecord) -> None:
-        """Be in such a barrier."""
-        self.meeting(signature, record).execute()
-
-    def fail(
-        self,
-        error: BaseException,
-        record: CallRecord,
-        synchronising: bool = True,
-        *,
-        posted: bool = False,
-    ) -> Any:
-        """A call with a bad argument: raise it here and let no other thread hang.
-
-        Where the call synchronises, all threads meet: if every one of them has an
-        error each raises its own, else the others raise CollectiveMismatchError.
-        """
-        record.error = error
-        record.shared_error = isinstance(error, HeapError)
-        try:
-            self._meet_failed(record, synchronising, posted=posted)
-            raise error
-        finally:
-            record.settle()
-
-    def _meet_failed(self, record: CallRecord, synchronising: bool, *, posted: bool) -> None:
-        if not (self.size > 1 and synchronising):
-            self.note(_ERROR, record)
-            return
-        instance = self.meeting(_ERROR, record)
-        if posted or self.queue:  # whatever comes of it, this is what I raise
-            self.post(AsyncCall(self, [instance], record))
-        else:
-            instance.begin()
-            self.job.engine.drive(instance)
-
-    def note(self, signature: int, record: CallRecord) -> None:
-        """A call that moves nothing: its signature, when those posted before it are over."""
-        def nothing() -> Iterator[Any]:
-            self.core.mix(signature)
-            self._noted.append((self.core.op, self.core.fp, record))
-            yield from ()
-
-        if not self.queue:
-            next(nothing(), None)
-        else:
-            self.post(AsyncCall(self, nothing(), record))
-
-    def _barrier(self, name: str, value: Any) -> Any:
-        """A barrier's instance, kept by name; its value travels beside it."""
-        instance = self._barriers.get((name, value is None))
-        if instance is None or value is not None:
-            record = CallRecord(name, [("value", show(value))])
-            instance = self.meeting(fingerprint(name), record)
-            self._barriers[name, value is None] = instance
-        return instance
-
-    def _value_hash(self, value: Any, call: str) -> int:
-        """What stands for a barrier's value; TypeError, in step, if it is neither int nor str."""
-        try:
-            if value is None:
-                return 0
-            if isinstance(value, str):
-                return fingerprint("value", repr(str(value))) | 1
-            return fingerprint("value", hex(value)) | 1
-        except Exception as e:
-            error = TypeError(f"{call}: value: expected an int or a str, got {show(value)}")
-            error.__cause__ = e
-            self.fail(error, CallRecord(call))
-            raise
-
-    @property
-    def plain_barrier(self) -> Any:
-        """The instance of a barrier without a value."""
-        return self._barriers["barrier", True]
-
-    def barrier(self, value: object = None) -> None:
-        """`Team.barrier`."""
-        self.enter("barrier")
-        number = self._value_hash(value, "barrier")
-        instance = self._barrier("barrier", value)
-        self.core.set_value(number)
-        instance.execute()
-
     def notify(self, value: object = None) -> None:
-        """`Team.notify`."""
+        """Implement `Team.notify`."""
         self.enter("notify")
         number = self._value_hash(value, "notify")
         instance = self._barrier("barrier", value)
@@ -762,11 +450,11 @@ class TeamState:
             if instance.net is None or not self.exchanges:
                 pending.arrive()
                 self.job.queued(self)
-            else:  # others wait for what I go on telling them, whatever I do meanwhile
+            else:  # other threads wait for signals that this one sends while it computes
                 self.post(pending)
 
     def wait(self, value: object = None) -> None:
-        """`Team.wait`."""
+        """Implement `Team.wait`."""
         self.job.check()
         self.job.check_outside("wait")
         if self.notified is None:
@@ -790,7 +478,7 @@ class TeamState:
 
 
 def _by_number(teams: Iterable[TeamState]) -> list[TeamState]:
-    """In an order that is the same on all threads."""
+    """Return teams in an order that is the same on all threads."""
     return sorted(teams, key=lambda team: team.number)
 
 

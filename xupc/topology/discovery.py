@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import HeapError
 from ..health.init_watchdog import InitDeathWatch
 from ..pgas.segment import attach, create
-from .tree import HostRecord
+from .host_record import HostRecord
 
 __all__ = ["Neighbours", "find_neighbours"]
 

@@ -118,7 +118,7 @@ def reaching(comm: Any, pids: Sequence[int] | None, cores: int) -> Reaching:
     me, size = comm.Get_rank(), comm.Get_size()
     pair = (0, size // 2)
     cannot = np.empty(1, np.int32)
-    comm.Allreduce(np.array([pids is None], np.int32), cannot)  # of objects: see `Job._of_all`
+    comm.Allreduce(np.array([pids is None], np.int32), cannot)  # as in `Placement._of_all`
     if cannot[0] or size < 2 or cores < 2:
         return Reaching()
     found = np.array(Reaching(), np.int64)

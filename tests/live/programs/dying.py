@@ -31,7 +31,7 @@ import xupc
 MOMENTS = {
     "start": ("xupc.runtime.job", "Job", "start"),
     "MPI's start": ("xupc.runtime", "job", "start_mpi"),
-    "settings": ("xupc.runtime.job", "Job", "_agree_settings"),
+    "settings": ("xupc.runtime", "job", "agree_settings"),
     "proof": ("xupc.topology", "discovery", "_try"),
     "control segment": ("xupc.runtime.job", "Job", "_map_control"),
     "first heap": ("xupc.runtime.job", "Job", "_make_heap"),
@@ -39,7 +39,7 @@ MOMENTS = {
     "pages": ("xupc.pgas.heap", "Heap", "take"),
     "word": ("xupc.comm.setup_collectives", "Agreement", "agree_room"),
     "team": ("xupc.runtime.team_resources", "TeamResources", "open"),
-    "one-sided": ("xupc.runtime.job", "RemoteMemory", "get"),
+    "one-sided": ("xupc.runtime.remote_memory", "RemoteMemory", "get"),
     "MPI step": ("xupc.comm.plan_messages", "NetContext", "learn"),
     "MPI's turn": ("xupc.comm.mpi", "MpiContext", "progress"),
     "mismatch": ("xupc.health.mismatch_recovery", "_Talk", "round"),

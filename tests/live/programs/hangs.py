@@ -45,7 +45,7 @@ def stops_in_init(stage: str) -> None:
     from xupc.topology import discovery
 
     init_watchdog.UNWATCHED = 1.0
-    owner: Any = {"Job": job.Job, "discovery": discovery}[stage.partition(".")[0]]
+    owner: Any = {"job": job, "discovery": discovery}[stage.partition(".")[0]]
     name = stage.partition(".")[2]
     kept = getattr(owner, name)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import xupc
+from xupc.api.array_call import ArrayCall
 from xupc.api.collectives import Collective
-from xupc.api.private_arrays import ArrayCall
 
 
 def main() -> None:

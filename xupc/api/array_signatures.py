@@ -1,0 +1,72 @@
+"""Signatures and argument docstrings of the calls on private arrays."""
+
+from __future__ import annotations
+
+import inspect
+
+from ..specs import CollectiveSpec
+
+__all__ = [
+    "WORDS",
+    "about_dst",
+    "about_src",
+    "argument_names",
+    "signature_with",
+]
+
+
+WORDS = {
+    "values": "ndarray, n elements\n        The root's; overwritten on the others.",
+    "to": "int\n        The thread that gets this thread's values; all together a permutation.",
+    "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.\n"
+    "        Records of a value and an index have MINLOC and MAXLOC, any records FUNC.",
+    "root": "int\n        A thread, by its rank in the team.",
+    "func": "callable, optional\n        Of two scalars or records; a numpy ufunc, or what "
+    "`xupc.vectorized` marks, of two arrays.",
+}
+
+
+def about_dst(spec: CollectiveSpec) -> str:
+    """Return the docstring of `dst`."""
+    elements = _elements(spec.dst.blocks)
+    if not spec.dst.everywhere:
+        return f"ndarray, {elements}\n        The root's; None elsewhere, or ignored."
+    return f"ndarray, {elements}\n        Where the result goes."
+
+
+def about_src(spec: CollectiveSpec) -> str:
+    """Return the docstring of `src`."""
+    elements = _elements(spec.src.blocks)
+    if not spec.src.everywhere:
+        return f"ndarray, {elements}\n        The root's; None elsewhere, or ignored."
+    if spec.transforms:
+        own = ", as block MYTHREAD of it" if spec.dst != spec.src else ""
+        return (
+            f"ndarray, {elements}, or None\n        What this thread gives. "
+            f"None, or dst itself: it is in dst{own}, which is\n        changed in place."
+        )
+    return f"ndarray, {elements}\n        What this thread gives."
+
+
+def _elements(blocks: int | str) -> str:
+    return "T * n elements" if blocks == "T" else "n elements"
+
+
+def argument_names(spec: CollectiveSpec) -> tuple[str, ...]:
+    """Return the names of the arguments, in order."""
+    arrays = ("values",) if spec.one_array else ("dst", "src")
+    to = ("to",) if spec.permutes else ()
+    op = ("op",) if spec.computes else ()
+    root = ("root",) if spec.root else ()
+    func = ("func",) if spec.computes else ()
+    return (*arrays, *to, *op, *root, *func, "flags", "team")
+
+
+def signature_with(names: tuple[str, ...]) -> inspect.Signature:
+    """Return the signature that users see."""
+    optional = {"func": None, "flags": 0, "team": None}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [inspect.Parameter(x, kind, default=optional.get(x, empty)) for x in names]
+    )

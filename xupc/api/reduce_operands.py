@@ -1,0 +1,124 @@
+"""Operands of reductions on shared arrays: checked, as byte ranges, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import AffinityError, show
+from ..pgas.allocation import Allocation
+from ..pgas.layout import Layout
+from ..pgas.shared_array import SharedArray
+from ..pgas.shared_pointer import SharedPointer
+from ..runtime.team_state import TeamState
+from .argument_checks import (
+    describing,
+)
+
+__all__ = [
+    "ReduceOperand",
+    "Spans",
+    "dealt_alike",
+    "describe_operand",
+    "describing_operand",
+    "may_meet",
+    "spans_of",
+]
+
+
+_MANY = 4096  # threads: in a larger layout only those at its ends are checked
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceOperand:
+    """An operand dst or src, as given, in a team with these `threads`.
+
+    `length` is not None for an array that is dealt over the team.
+    """
+
+    name: str
+    threads: Sequence[int]
+    allocation: Allocation
+    rank: int
+    offset: int
+    phase: int
+    blocksize: int
+    dtype: np.dtype[Any]
+    length: int | None
+
+    @property
+    def where(self) -> tuple[int, int, int, int]:
+        """Return the operand as numbers, for fingerprints."""
+        return self.allocation.serial, self.rank, self.offset, self.phase
+
+    @classmethod
+    def of(cls, x: Any, name: str, call: str, team: TeamState) -> ReduceOperand:
+        """Return `x` as an operand, checked to be shared data on a thread of the team."""
+        length = None
+        thread = x.thread if isinstance(x, SharedPointer) else 0
+        if isinstance(x, SharedArray):
+            over = x.allocation.members
+            if over is team.threads or over == team.threads:
+                length = len(x)
+            dealt = bool(x.blocksize)
+            x = x.ptr(0)
+            thread = team.threads[0] if dealt else x.thread
+        if not isinstance(x, SharedPointer):
+            raise TypeError(f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer")
+        x.allocation.check_live(call, name)
+        rank = team.rank_of(thread)
+        if rank is None:
+            raise AffinityError(
+                f"{call}: {name}: expected affinity to a thread of the team, got a pointer with "
+                f"affinity to thread {thread}"
+            )
+        return cls(
+            name, team.threads, x.allocation, rank, x.addr, x.phase, x.blocksize, x.dtype, length
+        )
+
+
+Spans = list[tuple[int, int, int]]
+"""(rank, first byte, end)"""
+
+
+def spans_of(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
+    """Return the byte ranges of a layout's threads; of many threads only the furthest."""
+    if all_ or layout.positions <= _MANY:
+        runs = [(layout.thread(p), layout.run(p)) for p in range(layout.positions)]
+        ends = [(t, r.place, r.place + r.nelems) for t, r in runs]
+    else:
+        ends = [(t, *ends) for t, ends in layout.furthest().items()]
+    return [(t, offset + a * size, offset + b * size) for t, a, b in ends]
+
+
+def may_meet(a: Spans, b: Spans) -> bool:
+    """Return True if an offset may be in both; different allocations share no offset."""
+    (a_lo, a_hi), (b_lo, b_hi) = ((min(s[1] for s in x), max(s[2] for s in x)) for x in (a, b))
+    return a_lo < b_hi and b_lo < a_hi
+
+
+def dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
+    """Return True if operands with the same address stand for the same elements."""
+    kinds = SharedArray, SharedPointer
+    if not (isinstance(dst, kinds) and isinstance(src, kinds)):
+        return False
+    phases = {getattr(x, "phase", 0) for x in (dst, src)}
+    same = blk_size is not None or dst.blocksize == src.blocksize
+    return same and len(phases) == 1
+
+
+def describe_operand(x: Any) -> str:
+    """Return an operand as text: everything that must be the same on all threads."""
+    return describing_operand(x)()
+
+
+def describing_operand(x: Any) -> Callable[[], str]:
+    """Return a function that makes the text later and keeps no shared memory alive."""
+    text = describing(x)
+    if not isinstance(x, SharedArray | SharedPointer):
+        return text
+    phase, blocksize, dtype = getattr(x, "phase", 0), x.blocksize, x.dtype
+    return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"

@@ -1,0 +1,78 @@
+"""The state of the job that every call checks: over, broken, or in a user's function."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    NotInitializedError,
+    XupcError,
+)
+from ..health.control_segment import Control
+from .callback_scope import UserCallbackScope
+from .placement import Placement
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "JobState",
+]
+
+
+class JobState(Placement):
+    """A job that may be over or broken.
+
+    Attributes
+    ----------
+    control
+        Control segment of the machine.
+    broken
+        The error after which nothing works.
+    ended
+        True after ``finalize()``.
+    agreed
+        Errors that all threads raise, in the current `Job.whole`; None outside of one.
+    calling_out
+        Scope of the user's functions that collectives call.
+    """
+
+    control: Control
+
+    def __init__(self) -> None:
+        self.broken: BaseException | None = None
+        self.ended = False
+        self.calling_out = UserCallbackScope()
+        self.pid = os.getpid()
+        self.agreed: list[BaseException] | None = None
+
+    def check(self) -> None:
+        """Raise if the job is over or broken."""
+        self.check_there()
+        if self.broken is not None:
+            raise XupcError(f"the job is broken: {self.broken}") from self.broken
+
+    def check_there(self) -> None:
+        """Raise if the job is over; a broken one still has its thread numbers."""
+        if os.getpid() != self.pid:
+            raise NotInitializedError("a forked child cannot use its parent's xupc")
+        if self.ended:
+            raise NotInitializedError("xupc has been finalized; this is of an init() before that")
+
+    def check_outside(self, call: str) -> None:
+        """Raise if a function that a collective calls makes this call."""
+        if self.in_function:
+            raise XupcError(f"{call}: not allowed in a function that a collective calls")
+
+    @property
+    def in_function(self) -> bool:
+        """True in a user's function that a collective calls."""
+        return self.calling_out.by == threading.get_ident()
+
+    def agree(self, error: BaseException) -> BaseException:
+        """Note an error that all threads raise, so that it counts as no interrupt."""
+        if self.agreed is not None:
+            self.agreed.append(error)
+        return error

@@ -1,0 +1,97 @@
+"""The last calls of a team and errors of user's functions, for comparisons among threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ..errors import XupcError
+from ..fingerprint import fingerprint
+from ..health.call_record import CallRecord
+from ..plan.steps import SLOTS
+from ..tuning.selection import Table
+from .job_state import JobState
+from .team_plans import TeamPlans
+
+RUN_AHEAD = 32
+LAST_CALLS = RUN_AHEAD + 8  # a posted call may consist of several instances
+
+__all__ = [
+    "RUN_AHEAD",
+    "TeamRecords",
+]
+
+
+class TeamRecords(TeamPlans):
+    """A team that keeps records of its last calls."""
+
+    job: JobState
+    core: Any
+
+    def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
+        super().__init__(job, table, threads, world=world)
+        self._titles: dict[str, int] = {}
+        self._failure: tuple[BaseException, str] | None = None  # of a user's function
+        # calls without a number
+        self._noted: deque[tuple[int, int, CallRecord]] = deque(maxlen=SLOTS)
+
+    def function_failed(self, error: Exception, call: str) -> None:
+        """Note an error of a user's function; all threads raise when they next meet."""
+        if self._failure is None:
+            if isinstance(error, StopIteration):  # it would end a generator that it passes
+                cause, error = error, RuntimeError(f"the function of {call} raised {error!r}")
+                error.__cause__ = cause
+            with contextlib.suppress(Exception):  # some errors take no note
+                error.add_note(f"raised by the function of {call} on thread {self.rank}")
+            self._failure = error, call
+            # a different number on each thread: all may have failed equally
+            self.core.spoil(fingerprint("function", self.rank))
+
+    def raise_failure(self) -> None:
+        """Raise the error of a user's function on this thread, if there is one, and forget it."""
+        if self._failure is not None:
+            error, self._failure = self._failure[0], None
+            self.core.spoil(0)
+            raise self.job.agree(error)
+
+    def account(self, record: CallRecord) -> CallRecord:
+        """Return the record of this thread's call for a comparison among all threads."""
+        if self._failure is None:
+            place = self.core.unread
+            if place is not None:
+                owner = int(self.job.tree.members(self.job.node)[place])
+                record = record.with_more([])
+                record.error = XupcError(
+                    f"thread {self.job.me} can no longer copy between its array and that of thread "
+                    f"{owner}: was one of them unmapped, or mapped anew?"
+                )
+                record.shared_error = True
+            return record
+        error, call = self._failure
+        self._failure = None
+        # methods of the error may be the user's
+        return self.job.calling_out.run(partial(CallRecord.of_function, call, error))
+
+    def last_calls(self, last: int) -> list[tuple[int, int, CallRecord]]:
+        """Return (operation, fingerprint after it, record) of the last calls up to `last`.
+
+        These are at least all calls since the threads of the team last met. A call that moved
+        nothing has the number of the call before it.
+        """
+        core = self.core
+        every = range(max(core.since, last - LAST_CALLS) + 1, last + 1)
+        calls = [(op, core.fp_after(op), core.record_of(op)) for op in every]
+        calls += [note for note in self._noted if calls[0][0] <= note[0] <= last]
+        return sorted(calls, key=lambda call: call[0])
+
+    def _call_number(self, title: str) -> int:
+        """Return the number of the published text of a kind of call."""
+        number = self._titles.get(title)
+        if number is None:
+            number = self.job.control.note(title)
+            if len(self._titles) < 4096:
+                self._titles[title] = number
+        return number
