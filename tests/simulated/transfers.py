@@ -30,8 +30,8 @@ from xupc.algorithms.block_transfers import COLLECTIVES, Transfers, entries
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.backends.simulator.simulator import Call
 from xupc.flags import ALGORITHM_NAMES
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace
-from xupc.plan.steps import Plan
 from xupc.topology.tree import Tree
 
 ENTRIES = [find(f"{name}_x", flag) for name in COLLECTIVES for flag in ALGORITHM_NAMES]

@@ -76,7 +76,6 @@ CIRCLES = [
         "topology.discovery",
     },
     {"cli.diagnostics", "cli.info"},
-    {"plan.draw", "plan.steps"},
 ]
 
 MPI_USERS = {"comm.mpi", "bench.calls", "bench.machine", "bench.network_probe", "bench.worker"}

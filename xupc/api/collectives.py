@@ -15,8 +15,8 @@ from ..fingerprint import fingerprint
 from ..flags import IN_PLACE
 from ..health.call_record import CallRecord
 from ..pgas.shared import Allocation, SharedArray, SharedPointer, as_address
+from ..plan.plan import Plan
 from ..plan.recorder import Operand
-from ..plan.steps import Plan
 from ..runtime.operand_binding import BoundOperand
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, OperandSpec, call_name

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from .plan import Plan
 from .steps import (
     FOLD_DEPTH,
     STAGING,
@@ -36,7 +37,6 @@ from .steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Scan,

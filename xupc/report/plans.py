@@ -20,8 +20,8 @@ from ..bench.results import Candidate, Cell, Job
 from ..flags import ALGORITHM_NAMES
 from ..ops import Op
 from ..pgas.layout import Layout
+from ..plan.plan import Plan, barrier_plan
 from ..plan.recorder import Operand, trace
-from ..plan.steps import Plan, barrier_plan
 from ..reduction import kernels
 from ..specs import SPECS
 from ..topology.tree import Tree

@@ -26,8 +26,9 @@ from ..fingerprint import fingerprint
 from ..flags import ALGORITHM_MASK
 from ..health.call_record import CallRecord
 from ..health.mismatch_recovery import Behind, MismatchDetector
+from ..plan.plan import Plan, barrier_plan
 from ..plan.recorder import trace
-from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES, Plan, barrier_plan
+from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import ThreadTree, Tree
 from ..tuning.selection import Place, Table
 from .async_queue import AsyncCall
