@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import Shape, chain, chunks, grouped, rotate, tree_for
-from ..plan.recorder import MOST_BYTES, Operand, Recorder
+from ..plan.placement import MOST_BYTES
+from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from .registry import algorithm
 
