@@ -41,10 +41,10 @@ from support.random_programs.program import (
 )
 from support.random_programs.values import func
 
-from xupc.algorithms.block_transfers import Transfers
 from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
+from xupc.algorithms.transfer_lists import Transfers
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce import ReduceSpec
 from xupc.backends.simulator import simulator as sim
