@@ -23,7 +23,7 @@ from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import ReduceSpec
+from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.backends.simulator.simulator import Call, Program, Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan

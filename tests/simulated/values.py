@@ -19,8 +19,8 @@ from simulated.reductions import ITEM, SLOTS, Symbols
 
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import ReduceSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
+from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.backends.simulator.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan

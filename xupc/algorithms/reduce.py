@@ -21,6 +21,8 @@ from ..plan.recorder import ALL, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
 from .private_staging import LINE
+from .reduce_parts import parts_pay
+from .reduce_positions import in_order
 from .reduce_spec import DST, Reduction, Task, joined
 from .registry import algorithm
 from .tree_pipeline import FanIn, FanOut
@@ -109,7 +111,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
         push(t, r)
     elif not r.element_wise:
         nodes.table(t, r)
-    elif r.itemsize > LINE or (r.exact and not (few and nodes.in_order(t, r))):
+    elif r.itemsize > LINE or (r.exact and not (few and in_order(t, r))):
         push(t, r)
     elif (
         few
@@ -119,7 +121,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
     ):
         if t.me == t.node_root:
             nodes.lead(t, r)
-    elif r.to is None and (few or nodes.parts_pay(t, r.nbytes)):
+    elif r.to is None and (few or parts_pay(t, r.nbytes)):
         nodes.to_all(t, r)
     elif r.to is not None and (few or not r.exact):
         nodes.to_one(t, r)

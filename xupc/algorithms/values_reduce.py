@@ -15,90 +15,21 @@ REPRODUCIBLE is asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import binomial
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import values_reduce_across_nodes as nodes
-from .private_staging import LINE, cut, places_of, reaches
+from .private_staging import LINE, places_of, reaches
 from .reduce_spec import tree_of
 from .registry import algorithm
 from .tree_pipeline import DEPTH, Edge, FanIn
 from .values_reduce_across_nodes import fold_in_line
-
-__all__ = ["ReduceSpec"]
-
-
-
-@dataclass(frozen=True)
-class ReduceSpec:
-    """What is to be joined.
-
-    Attributes
-    ----------
-    nelems, itemsize
-        Of a block.
-    to
-        The thread that gets the result; None: all.
-    ordered
-        Operands keep their places.
-    exact
-        The same order of operations on every placement of the threads.
-    in_place
-        dst is src too.
-    """
-
-    nelems: int
-    itemsize: int
-    to: int | None
-    ordered: bool
-    exact: bool
-    in_place: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Of a block."""
-        return self.nelems * self.itemsize
-
-    def reaches(self, t: Recorder) -> bool:
-        """Whether values are taken where they lie: by one of a few threads, or by both of two.
-
-        Not long ones, unless what one thread writes is slowly read by another: others would have
-        nothing to do meanwhile, and had better bring them.
-        """
-        both = self.to is None
-        few = t.size == 2 if both else t.size < t.tuning["parallel_fold_threads"]
-        return (
-            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["direct_reduce_max"]
-            and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
-        )  # fmt: skip
-
-    @staticmethod
-    def room(t: Recorder) -> int:
-        """In each thread's staging buffer for what is taken of each other one at a time."""
-        return max(LINE, t.tuning["staging_bytes"] // max(4, t.size) // LINE * LINE)
-
-    @property
-    def src(self) -> Operand:
-        """Where the values are."""
-        return Operand(0 if self.in_place else 1)
-
-    @property
-    def dst(self) -> Operand:
-        """Where the results go."""
-        return Operand(0)
-
-    def wanted(self, thread: int) -> bool:
-        """Whether a thread gets the result."""
-        return self.to in (None, thread)
-
-    def units(self, width: int) -> list[tuple[int, int]]:
-        """(offset, size) of units of at most `width` bytes, of whole elements."""
-        return cut(self.nbytes, width, self.itemsize)
+from .values_reduce_spec import ReduceSpec
 
 
 # --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------

@@ -6,7 +6,6 @@ Each function is a whole algorithm, recorded on every thread; `values_reduce` ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,11 @@ from ..plan.patterns import chain
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import FOLD_DEPTH, BlockRef, Blocks, FoldOperand
 from .private_staging import LINE
-from .reduce_across_nodes import in_parts, join_in_order, parts_pay
+from .reduce_parts import in_parts, parts_pay
+from .reduce_positions import join_in_order
 from .reduce_spec import tree_of
 from .values_across_nodes import Relay
-
-if TYPE_CHECKING:
-    from .values_reduce import ReduceSpec
+from .values_reduce_spec import ReduceSpec
 
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.values import transforms
-from ..algorithms.values_reduce import ReduceSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.native_core import core
 from ..errors import FlagError, HeapError, OverlapError, show

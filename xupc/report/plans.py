@@ -13,8 +13,8 @@ import numpy as np
 from ..algorithms import registry
 from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
-from ..algorithms.values_reduce import ReduceSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.simulator.sim_program import Program
 from ..bench.results import Candidate, Cell, Job
 from ..flags import ALGORITHM_NAMES
