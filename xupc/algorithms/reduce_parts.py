@@ -262,7 +262,7 @@ class ReduceScatterGather(ReduceScatterAllgather):
 
     @property
     def _notice_count(self) -> int:
-        """Return the number of rounds with a notice: those whose places are reused, and the last."""
+        """Return how many rounds end with a notice: all whose places are reused, and the last."""
         return max(0, self.rounds - DEPTH) + 1
 
     def _make(self) -> None:

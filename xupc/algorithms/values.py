@@ -25,6 +25,7 @@ from ..plan.patterns import chunks
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, Ranks
 from . import values_across_nodes as nodes
+from . import values_from_root as rooted
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
@@ -213,11 +214,11 @@ def multicore(t: Recorder, m: TransferSpec) -> None:
     elif m.source == ALL and m.target == ALL:
         nodes.all_to_all(t, m)
     elif m.source == ALL:
-        nodes.to_root(t, m)
+        rooted.to_root(t, m)
     elif m.by_target:
-        nodes.from_root(t, m)
+        rooted.from_root(t, m)
     else:
-        nodes.broadcast(t, m)
+        rooted.broadcast(t, m)
 
 
 def _share(t: Recorder, m: TransferSpec) -> None:

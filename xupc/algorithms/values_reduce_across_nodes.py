@@ -12,11 +12,11 @@ import numpy as np
 from ..plan.patterns import chain
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import FOLD_DEPTH, BlockRef, Blocks, FoldOperand
+from .node_relay import Relay
 from .private_staging import LINE
 from .reduce_parts import in_parts, parts_pay
 from .reduce_positions import join_in_order
 from .reduce_spec import tree_of
-from .values_across_nodes import Relay
 from .values_reduce_spec import ReduceSpec
 
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
