@@ -166,7 +166,7 @@ def _title(results: Sequence[Result]) -> str:
 
 def _write(path: Path, text: str) -> None:
     """To a file, in one go, or to standard output."""
-    from ..bench.results import write_whole
+    from ..bench.files import write_whole
 
     if str(path) == "-":
         click.echo(text)
