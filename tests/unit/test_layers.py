@@ -77,7 +77,10 @@ CIRCLES = [
     {"cli.diagnostics", "cli.info"},
 ]
 
-MPI_USERS = {"comm.mpi", "bench.calls", "bench.machine", "bench.network_probe", "bench.worker"}
+MPI_USERS = {
+    "comm.mpi", "bench.machine", "bench.network_probe", "bench.peer_calls", "bench.provenance",
+    "bench.worker",
+}  # fmt: skip
 
 
 def module_name(path: Path) -> str:
