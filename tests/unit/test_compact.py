@@ -18,7 +18,8 @@ from xupc.bench.summary import Summary
 from xupc.bench.tuner import tuned
 from xupc.cli import main
 from xupc.report import markdown
-from xupc.report.model import Section, job_content, regressions
+from xupc.report.model import Section, job_content
+from xupc.report.two_results import regressions
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 MOST = 3 << 20
