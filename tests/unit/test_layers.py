@@ -74,7 +74,6 @@ CIRCLES = [
         "runtime.team_state",
         "topology.discovery",
     },
-    {"cli.diagnostics", "cli.info"},
 ]
 
 MPI_USERS = {
