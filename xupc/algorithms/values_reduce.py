@@ -89,7 +89,7 @@ class _Down:
             edge.give(j, nbytes)
 
     def end(self) -> None:
-        """After the last piece: nobody will read my staging buffer any more."""
+        """Wait, after the last piece, until no thread reads my staging buffer."""
         for edge in self.below:
             edge.end()
 
@@ -147,12 +147,12 @@ def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
 
 # --- MULTICORE -----------------------------------------------------------------------------------
 def multicore(t: Recorder, r: ReduceSpec) -> None:
-    """Inside a node threads share the work by load and store; node roots speak for it.
+    """Share the work inside a node by load and store; between nodes their roots communicate.
 
-    One node: short values are brought to scratch by all, and folded by those who want the result.
-    Of long ones each thread folds a slice. A few threads do so only where one wants the result, and
-    not with such as he takes where they lie, nor with very long ones: those are brought, too, the
-    next unit while one is folded. What both of two want each folds for itself.
+    On one node, all threads copy short values to scratch, and each receiver folds them. Of long
+    values each thread folds a slice. A few threads do so only for a single receiver, and not if it
+    reads the values directly or if they are very long. Then they copy a unit to scratch while the
+    one before is folded. If two threads both want the result, each folds it for itself.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
@@ -176,8 +176,8 @@ def multicore(t: Recorder, r: ReduceSpec) -> None:
 def _reach(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
-    In pieces that stay in its cache. Of two both have a piece before its result may lie on it.
-    `keeps`: a thread's own values are its result, but for who folds.
+    It works in pieces that stay in its cache. Of two threads both have a piece before its result
+    may overwrite it. `keeps`: a thread's own values are its result, except for the one that folds.
     """
     me, to = t.me, ALL if r.to is None else r.to
     width = r.room(t)
@@ -262,7 +262,7 @@ def multicore_running(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
             _chain(t, r, reverse, push=True)
         return
     needed = range(t.me, t.size) if reverse else range(t.me + 1)
-    if t.me != (0 if reverse else t.size - 1):  # whose values nobody else needs
+    if t.me != (0 if reverse else t.size - 1):  # that thread's values no other needs
         t.copy(places.on(t.me, 0), r.src.on(t.me), r.nbytes)
     t.barrier()
     parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]
