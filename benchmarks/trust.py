@@ -86,12 +86,12 @@ def work(arguments: list[str]) -> None:
     from dataclasses import replace
 
     from xupc.backends.native.native_core import core
-    from xupc.bench import worker
+    from xupc.bench import candidates, worker
 
     worker.machine.measure = lambda *_: {}  # bounds are nobody's business here, and take a second
     out, settings, factor = arguments
     side_by_side = factor == "both"
-    plain = worker.our_call
+    plain = candidates.our_call
     around = around_of(core.timed)
 
     def our_call(collective: str, *rest: Any) -> Any:
@@ -106,10 +106,10 @@ def work(arguments: list[str]) -> None:
             found.calls = [replace(c, function=slowed(c.function, SLOWER, around)) for c in made]
         return found
 
-    worker.our_call = our_call
-    ours = worker.Worker._ours
+    candidates.our_call = our_call
+    ours = candidates.Candidates._ours
     if side_by_side:
-        worker.Worker._ours = again  # type: ignore[method-assign]
+        candidates.Candidates._ours = again  # type: ignore[method-assign]
     worker.main([out, settings])
 
 

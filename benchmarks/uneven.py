@@ -20,11 +20,13 @@ from mpi4py import MPI
 
 import xupc
 from xupc.bench.calls import Call
+from xupc.bench.candidates import Timed
 from xupc.bench.collect import Collector
 from xupc.bench.osu_text import osu
+from xupc.bench.provenance import provenance
 from xupc.bench.results import AGAIN, OURS, PEER, Result
 from xupc.bench.settings import Case, Settings
-from xupc.bench.worker import Timed, Worker, provenance
+from xupc.bench.worker import Worker
 
 COLLECTIVES = "all_gather_all_v", "all_exchange_v"
 SIZES = (64, 1 << 10, 1 << 16, 1 << 20, 8 << 20)

@@ -34,8 +34,8 @@ from xupc.backends.simulator.simulator import (
     UserRead,
     UserWrite,
 )
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace
-from xupc.plan.steps import Plan
 from xupc.topology.tree import Tree
 
 Sync = tuple[str, str]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import UnionType
 
 from xupc.plan.draw import step_text
+from xupc.plan.plan import Plan
 from xupc.plan.steps import (
     LANES,
     Barrier,
@@ -20,7 +21,6 @@ from xupc.plan.steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Scan,

@@ -24,8 +24,9 @@ from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.pgas.layout import Layout
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import trace
-from xupc.plan.steps import OP_SCRATCH_BYTES, Plan
+from xupc.plan.steps import OP_SCRATCH_BYTES
 from xupc.topology.tree import Tree
 
 ITEM = 8

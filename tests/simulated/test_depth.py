@@ -13,13 +13,13 @@ from simulated.values import JOINS, MOVES, One, plan_of
 
 from xupc.algorithms.registry import Entry
 from xupc.flags import MULTICORE
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import trace
 from xupc.plan.steps import (
     Barrier,
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Send,

@@ -41,6 +41,7 @@ from xupc.backends.simulator.simulator import (
     UserWrite,
     WrongBytesError,
 )
+from xupc.plan.plan import Plan
 from xupc.plan.steps import (
     Barrier,
     BlockRef,
@@ -48,7 +49,6 @@ from xupc.plan.steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Send,

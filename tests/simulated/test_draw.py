@@ -10,13 +10,13 @@ from simulated.matrix import ENTRIES, TUNINGS, Planner, Sync, roots_of
 from xupc.algorithms.registry import Entry, find
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan.draw import step_text
+from xupc.plan.plan import Plan
 from xupc.plan.steps import (
     Barrier,
     BlockRef,
     Copy,
     FusedBarrier,
     Get,
-    Plan,
     Ranks,
     Recv,
     Send,

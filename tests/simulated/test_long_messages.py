@@ -17,8 +17,10 @@ from xupc.algorithms.registry import Entry, find
 from xupc.backends.native.lowering import lower
 from xupc.flags import ALGORITHM_NAMES, MULTICORE
 from xupc.ops import Op
-from xupc.plan.recorder import MOST_BYTES, Recorder
-from xupc.plan.steps import Get, Plan, Recv, Send
+from xupc.plan.placement import MOST_BYTES
+from xupc.plan.plan import Plan
+from xupc.plan.recorder import Recorder
+from xupc.plan.steps import Get, Recv, Send
 from xupc.reduction import kernels
 from xupc.topology.tree import Tree
 

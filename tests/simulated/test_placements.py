@@ -24,7 +24,7 @@ from support.soak import WHOLE, figure, part, seed
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.backends.simulator.simulator import RaceError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE
-from xupc.plan.steps import Plan
+from xupc.plan.plan import Plan
 from xupc.topology.tree import Tree
 
 THREADS = 8

@@ -23,12 +23,13 @@ from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import ReduceSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
-from xupc.backends.simulator.simulator import Call, Program, Simulation
+from xupc.algorithms.values_reduce_spec import ReduceSpec
+from xupc.backends.simulator.simulator import Call, Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder, trace
-from xupc.plan.steps import OP_SCRATCH_BYTES, Plan
+from xupc.plan.steps import OP_SCRATCH_BYTES
 from xupc.reduction.structured_dtypes import longest
 from xupc.topology.tree import Tree
 

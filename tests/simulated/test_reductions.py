@@ -33,7 +33,8 @@ from support.soak import amount
 
 from xupc.backends.simulator.simulator import Call, Program, Simulation, SimulationError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
-from xupc.plan.steps import OP_SCRATCH_BYTES, Plan, Signal, Wait
+from xupc.plan.plan import Plan
+from xupc.plan.steps import OP_SCRATCH_BYTES, Signal, Wait
 from xupc.topology.tree import Tree
 
 SHARD = 200

@@ -20,8 +20,9 @@ from support.soak import amount
 from xupc.algorithms.registry import Entry, find
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL
 from xupc.plan.draw import step_text
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder
-from xupc.plan.steps import Plan, Ranks, Step
+from xupc.plan.steps import Ranks, Step
 from xupc.topology.tree import Tree
 
 LESS = amount(5, 1)

@@ -8,8 +8,8 @@ import pytest
 from simulated.matrix import SYNCS, TUNINGS
 from simulated.transfers import ENTRIES, NAMES, Case, cases
 
-from xupc.algorithms.block_transfers import COLLECTIVES
 from xupc.algorithms.registry import Entry, find
+from xupc.algorithms.transfer_lists import COLLECTIVES
 from xupc.flags import ALGORITHM_NAMES
 
 PER_PLACEMENT = 3

@@ -39,8 +39,9 @@ from xupc.backends.simulator.simulator import (
     SimulationError,
 )
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace
-from xupc.plan.steps import Copy, Plan
+from xupc.plan.steps import Copy
 from xupc.topology.tree import Tree
 
 SHARD = 60

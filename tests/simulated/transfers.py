@@ -1,7 +1,7 @@
 """The `_v` and `_x` forms for the simulator: random lists, and what must become of memory.
 
 `Lists` are a call's as the documents have them; `moved` says in a few lines what the call does
-with them, entry by entry. The algorithms are given what `xupc.algorithms.block_transfers` makes of
+with them, entry by entry. The algorithms are given what `xupc.algorithms.transfer_lists` makes of
 them.
 """
 
@@ -26,12 +26,12 @@ from simulated.matrix import (
     placements,
 )
 
-from xupc.algorithms.block_transfers import COLLECTIVES, Transfers, entries
 from xupc.algorithms.registry import Entry, find, registered
+from xupc.algorithms.transfer_lists import COLLECTIVES, Transfers, entries
 from xupc.backends.simulator.simulator import Call
 from xupc.flags import ALGORITHM_NAMES
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace
-from xupc.plan.steps import Plan
 from xupc.topology.tree import Tree
 
 ENTRIES = [find(f"{name}_x", flag) for name in COLLECTIVES for flag in ALGORITHM_NAMES]

@@ -19,12 +19,12 @@ from simulated.reductions import ITEM, SLOTS, Symbols
 
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import ReduceSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
+from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.backends.simulator.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import trace
-from xupc.plan.steps import Plan
 from xupc.topology.tree import Tree
 
 MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")

@@ -18,12 +18,13 @@ from support.launch import PROJECT
 from xupc import cli
 from xupc.cli import info, jobs, options
 from xupc.cli.common import RANK_VARIABLES
+from xupc.cli.facts import Facts, Heap
 from xupc.cli.launcher import Failure, Outcome
 from xupc.cli.mpi import LaunchError, Mpi, Probe
 from xupc.topology import host
 
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
-GOOD = info.Facts(
+GOOD = Facts(
     python="3.12.1",
     versions={
         "xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0", "psutil": "6.0.0", "click": "8.2.0",
@@ -32,7 +33,7 @@ GOOD = info.Facts(
     mpi=MPICH,
     core="/x/_core.so",
     compiler="/usr/bin/cc",
-    heap=info.Heap("/dev/shm", 8 << 30, 16 << 30, True),
+    heap=Heap("/dev/shm", 8 << 30, 16 << 30, True),
     hostname="here",
     hostid=0x1234,
 )
@@ -233,9 +234,9 @@ def test_versions_needed_are_those_of_the_package() -> None:
         ({"probe": Probe("MPICH Version: 5.0.2", error="no answer")}, "MPI does not start", True),
         ({"tuning_error": "tuning table t: version"}, "tuning table t: version", True),
         ({"settings_error": "init: timeout: expected"}, "init: timeout: expected", True),
-        ({"heap": info.Heap("/nowhere")}, "there is no directory /nowhere", True),
-        ({"heap": info.Heap("/dev/shm", 1 << 30, 1 << 30, False)}, "is not writable", True),
-        ({"heap": info.Heap("/dev/shm", 1 << 20, 1 << 30, True)}, "only 1 MiB of shared", False),
+        ({"heap": Heap("/nowhere")}, "there is no directory /nowhere", True),
+        ({"heap": Heap("/dev/shm", 1 << 30, 1 << 30, False)}, "is not writable", True),
+        ({"heap": Heap("/dev/shm", 1 << 20, 1 << 30, True)}, "only 1 MiB of shared", False),
         ({"mpi": None, "mpi_error": "no mpiexec"}, "xupc run does not work: no mpiexec", False),
         (
             {"probe": Probe("Open MPI v5.0.11", thread_level="multiple")},

@@ -13,11 +13,13 @@ from support.bench_results import SIZES, job, result
 
 from xupc.bench import osu_text, suites
 from xupc.bench.collect import Collector
-from xupc.bench.results import Candidate, Result, Summary
+from xupc.bench.results import Candidate, Result
+from xupc.bench.summary import Summary
 from xupc.bench.tuner import tuned
 from xupc.cli import main
 from xupc.report import markdown
-from xupc.report.model import Section, job_content, regressions
+from xupc.report.model import Section, job_content
+from xupc.report.two_results import regressions
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 MOST = 3 << 20

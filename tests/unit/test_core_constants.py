@@ -11,7 +11,7 @@ import pytest
 from xupc.backends.native import lowering
 from xupc.comm import mpi, plan_messages
 from xupc.health import control_segment
-from xupc.plan import recorder, steps
+from xupc.plan import lanes, steps
 from xupc.reduction import kernels, ufunc_capture
 from xupc.runtime import executor, team_records
 
@@ -31,7 +31,7 @@ def written(pattern: str, text: str = CORE) -> int:
     ("name", "value"),
     [
         ("XU_SLOTS", steps.SLOTS),
-        ("XU_CHANNELS", recorder.CHANNELS),
+        ("XU_CHANNELS", lanes.CHANNELS),
         ("XU_LANES", len(steps.LANES)),
         ("XU_SLOT", steps.OP_SCRATCH),
         ("XU_OPERANDS", steps.STAGING + 1),

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.test_shared import FakeMemory
 
-from xupc.algorithms.block_transfers import Transfers, _divided, _packed, entries
+from xupc.algorithms.block_crossing import _packed
+from xupc.algorithms.block_transfers import _divided
 from xupc.algorithms.private_staging import units_of
+from xupc.algorithms.transfer_lists import Transfers, entries
 from xupc.api.block_addresses import Displaced, Numbers
 from xupc.pgas.shared_array import SharedArray
 from xupc.plan.recorder import Recorder

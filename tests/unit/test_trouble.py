@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from xupc.cli import diagnostics, info
-from xupc.cli.info import Facts, Heap, Thread
+from xupc.cli.facts import Facts, Heap, Thread
 from xupc.cli.mpi import Mpi, Probe
 from xupc.topology import host
 

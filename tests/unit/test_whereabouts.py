@@ -33,7 +33,7 @@ from xupc.health.stack_report import (
     unpack,
 )
 from xupc.pgas.segment import Segment, create
-from xupc.plan.steps import barrier_plan
+from xupc.plan.plan import barrier_plan
 from xupc.topology.tree import Tree
 
 

@@ -25,7 +25,8 @@ from functools import cached_property
 from ..flags import MULTICORE, PULL, PUSH
 from ..pgas.layout import Block, Layout, moves
 from ..plan.patterns import mirrored, prefix_joins
-from ..plan.recorder import ALL, DST, MOST_BYTES, SRC, Operand, Recorder
+from ..plan.placement import MOST_BYTES
+from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand, Ranks
 from .registry import algorithm
 from .tree_pipeline import DEPTH, Edge, FanIn, trade_values, traded_values

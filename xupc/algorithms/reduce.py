@@ -21,6 +21,8 @@ from ..plan.recorder import ALL, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
 from .private_staging import LINE
+from .reduce_parts import parts_pay
+from .reduce_positions import in_order
 from .reduce_spec import DST, Reduction, Task, joined
 from .registry import algorithm
 from .tree_pipeline import FanIn, FanOut
@@ -85,19 +87,18 @@ def push(t: Recorder, r: Reduction) -> None:
 
 # --- MULTICORE -----------------------------------------------------------------------------
 def multicore(t: Recorder, r: Reduction) -> None:
-    """Inside a node threads share the work by load and store; node roots speak for it.
+    """Share the work inside a node by load and store; between nodes their roots communicate.
 
-    One node, small: whoever arrives last does everything. One value: each thread folds its
-    own run, dst's thread (or each) joins them. Long results: each thread folds a slice of
-    all threads' blocks and writes it wherever it is to go.
+    On one node, the last thread to arrive reduces small data. Of one value each thread folds its
+    own run, and dst's thread (or each) combines them. Of long results each thread folds a slice of
+    all threads' blocks and writes it to all its places.
 
-    Few nodes: node roots tell each other their threads' values at once (`nodes.table`), or
-    their node's where results are long and short enough for one message (`nodes.lead`).
-    Of longer ones each node finishes a part for dst's node (`nodes.to_one`, which has the
-    longest go down a chain of nodes), or for all (`nodes.to_all`), chunk by chunk. What has to
-    keep an order that is not the nodes' goes up a tree of threads, as PUSH does, and so do
-    results for all on so many nodes that each one's part is short, and records of more than a
-    cache line.
+    On few nodes, node roots exchange their threads' values at once (`nodes.table`), or one value
+    per node where that fits one message (`nodes.lead`). Of longer results each node finishes a part
+    for dst's node (`nodes.to_one`; the longest pass a chain of nodes) or for all (`nodes.to_all`),
+    chunk by chunk. Three cases use a tree of threads, as PUSH does: an order that is not the
+    nodes', results for all on so many nodes that parts are short, and records of more than a cache
+    line.
     """
     if t.one_node:
         _one_node(t, r)
@@ -109,7 +110,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
         push(t, r)
     elif not r.element_wise:
         nodes.table(t, r)
-    elif r.itemsize > LINE or (r.exact and not (few and nodes.in_order(t, r))):
+    elif r.itemsize > LINE or (r.exact and not (few and in_order(t, r))):
         push(t, r)
     elif (
         few
@@ -119,7 +120,7 @@ def multicore(t: Recorder, r: Reduction) -> None:
     ):
         if t.me == t.node_root:
             nodes.lead(t, r)
-    elif r.to is None and (few or nodes.parts_pay(t, r.nbytes)):
+    elif r.to is None and (few or parts_pay(t, r.nbytes)):
         nodes.to_all(t, r)
     elif r.to is not None and (few or not r.exact):
         nodes.to_one(t, r)
@@ -172,7 +173,7 @@ def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: BlockR
 
 
 def _one_value(t: Recorder, r: Reduction) -> None:
-    """Each thread folds its run into its op_scratch; whoever wants the value joins them all."""
+    """Fold each thread's run into its op_scratch; each receiver of the value combines them all."""
     layout = r.layout
     position = layout.position(t.me)
     there = t.channel()

@@ -25,6 +25,7 @@ from ..plan.patterns import chunks
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, Ranks
 from . import values_across_nodes as nodes
+from . import values_from_root as rooted
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
@@ -115,7 +116,7 @@ def pull(t: Recorder, m: TransferSpec) -> None:
 
 
 def _reach(t: Recorder, m: TransferSpec) -> None:
-    """One copy: nobody gives before he has entered, or leaves before all have taken."""
+    """Copy once: a source has entered before it is read, and returns after all have read."""
     if m.gives(t.me):
         m.offer(t)
     t.after(m.source, m.target)
@@ -165,7 +166,7 @@ def push(t: Recorder, m: TransferSpec) -> None:
     places = places_of(t, m.nbytes * givers)
     mine = t.tree.local_index(t.me) if m.source == ALL else 0
     if not places.short:
-        t.node_barrier()  # nobody writes to the scratch of one who may still be in an earlier call
+        t.node_barrier()  # scratch is written only when its thread has left earlier calls
     for u, (offset, size) in enumerate(cut(m.nbytes, places.width // givers)):
         if m.gives(t.me):
             for _, run in m.near(t, m.target, but=t.me):
@@ -183,10 +184,10 @@ def push(t: Recorder, m: TransferSpec) -> None:
 
 
 def _deposit(t: Recorder, m: TransferSpec) -> None:
-    """One copy: nobody is given anything before he has entered, or leaves before he has it all."""
+    """Copy once: a target has entered before it is written, and returns when it has everything."""
     if m.takes(t.me):
         m.lend(t)
-    if m.source == ALL:  # nobody writes before all calls were compared
+    if m.source == ALL:  # no thread writes before all calls are compared
         t.barrier()
     else:
         t.after(m.target, m.source)
@@ -200,10 +201,10 @@ def _deposit(t: Recorder, m: TransferSpec) -> None:
 
 # --- MULTICORE -----------------------------------------------------------------------------
 def multicore(t: Recorder, m: TransferSpec) -> None:
-    """A block crosses once to each node that it goes to; inside the node it is pulled.
+    """Send a block once to each node with a receiver; inside the node threads pull it.
 
-    Node roots speak for their nodes (the call's root for its own). Inside one node: PULL, but
-    both sides copy where one of them would stand by.
+    Node roots send and receive for their nodes (the call's root for its own). Inside one node it is
+    PULL, but both sides copy where one of them would be idle.
     """
     one_idle = (m.source == ALL) != (m.target == ALL) and not m.by_target
     if one_idle and m.reaches(t) and m.deposits(t):
@@ -213,11 +214,11 @@ def multicore(t: Recorder, m: TransferSpec) -> None:
     elif m.source == ALL and m.target == ALL:
         nodes.all_to_all(t, m)
     elif m.source == ALL:
-        nodes.to_root(t, m)
+        rooted.to_root(t, m)
     elif m.by_target:
-        nodes.from_root(t, m)
+        rooted.from_root(t, m)
     else:
-        nodes.broadcast(t, m)
+        rooted.broadcast(t, m)
 
 
 def _share(t: Recorder, m: TransferSpec) -> None:

@@ -15,90 +15,21 @@ REPRODUCIBLE is asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import binomial
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import values_reduce_across_nodes as nodes
-from .private_staging import LINE, cut, places_of, reaches
+from .private_staging import LINE, places_of, reaches
 from .reduce_spec import tree_of
 from .registry import algorithm
 from .tree_pipeline import DEPTH, Edge, FanIn
 from .values_reduce_across_nodes import fold_in_line
-
-__all__ = ["ReduceSpec"]
-
-
-
-@dataclass(frozen=True)
-class ReduceSpec:
-    """What is to be joined.
-
-    Attributes
-    ----------
-    nelems, itemsize
-        Of a block.
-    to
-        The thread that gets the result; None: all.
-    ordered
-        Operands keep their places.
-    exact
-        The same order of operations on every placement of the threads.
-    in_place
-        dst is src too.
-    """
-
-    nelems: int
-    itemsize: int
-    to: int | None
-    ordered: bool
-    exact: bool
-    in_place: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Of a block."""
-        return self.nelems * self.itemsize
-
-    def reaches(self, t: Recorder) -> bool:
-        """Whether values are taken where they lie: by one of a few threads, or by both of two.
-
-        Not long ones, unless what one thread writes is slowly read by another: others would have
-        nothing to do meanwhile, and had better bring them.
-        """
-        both = self.to is None
-        few = t.size == 2 if both else t.size < t.tuning["parallel_fold_threads"]
-        return (
-            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["direct_reduce_max"]
-            and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
-        )  # fmt: skip
-
-    @staticmethod
-    def room(t: Recorder) -> int:
-        """In each thread's staging buffer for what is taken of each other one at a time."""
-        return max(LINE, t.tuning["staging_bytes"] // max(4, t.size) // LINE * LINE)
-
-    @property
-    def src(self) -> Operand:
-        """Where the values are."""
-        return Operand(0 if self.in_place else 1)
-
-    @property
-    def dst(self) -> Operand:
-        """Where the results go."""
-        return Operand(0)
-
-    def wanted(self, thread: int) -> bool:
-        """Whether a thread gets the result."""
-        return self.to in (None, thread)
-
-    def units(self, width: int) -> list[tuple[int, int]]:
-        """(offset, size) of units of at most `width` bytes, of whole elements."""
-        return cut(self.nbytes, width, self.itemsize)
+from .values_reduce_spec import ReduceSpec
 
 
 # --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------
@@ -158,7 +89,7 @@ class _Down:
             edge.give(j, nbytes)
 
     def end(self) -> None:
-        """After the last piece: nobody will read my staging buffer any more."""
+        """Wait, after the last piece, until no thread reads my staging buffer."""
         for edge in self.below:
             edge.end()
 
@@ -216,12 +147,12 @@ def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
 
 # --- MULTICORE -----------------------------------------------------------------------------------
 def multicore(t: Recorder, r: ReduceSpec) -> None:
-    """Inside a node threads share the work by load and store; node roots speak for it.
+    """Share the work inside a node by load and store; between nodes their roots communicate.
 
-    One node: short values are brought to scratch by all, and folded by those who want the result.
-    Of long ones each thread folds a slice. A few threads do so only where one wants the result, and
-    not with such as he takes where they lie, nor with very long ones: those are brought, too, the
-    next unit while one is folded. What both of two want each folds for itself.
+    On one node, all threads copy short values to scratch, and each receiver folds them. Of long
+    values each thread folds a slice. A few threads do so only for a single receiver, and not if it
+    reads the values directly or if they are very long. Then they copy a unit to scratch while the
+    one before is folded. If two threads both want the result, each folds it for itself.
     """
     if not t.one_node:
         nodes.reduce(t, r, push)
@@ -245,8 +176,8 @@ def multicore(t: Recorder, r: ReduceSpec) -> None:
 def _reach(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
     """One of a few threads, or both of two, take all blocks where they lie, and fold them.
 
-    In pieces that stay in its cache. Of two both have a piece before its result may lie on it.
-    `keeps`: a thread's own values are its result, but for who folds.
+    It works in pieces that stay in its cache. Of two threads both have a piece before its result
+    may overwrite it. `keeps`: a thread's own values are its result, except for the one that folds.
     """
     me, to = t.me, ALL if r.to is None else r.to
     width = r.room(t)
@@ -331,7 +262,7 @@ def multicore_running(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
             _chain(t, r, reverse, push=True)
         return
     needed = range(t.me, t.size) if reverse else range(t.me + 1)
-    if t.me != (0 if reverse else t.size - 1):  # whose values nobody else needs
+    if t.me != (0 if reverse else t.size - 1):  # that thread's values no other needs
         t.copy(places.on(t.me, 0), r.src.on(t.me), r.nbytes)
     t.barrier()
     parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]

@@ -6,20 +6,18 @@ Each function is a whole algorithm, recorded on every thread; `values_reduce` ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..plan.patterns import chain
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import FOLD_DEPTH, BlockRef, Blocks, FoldOperand
+from .node_relay import Relay
 from .private_staging import LINE
-from .reduce_across_nodes import in_parts, join_in_order, parts_pay
+from .reduce_parts import in_parts, parts_pay
+from .reduce_positions import join_in_order
 from .reduce_spec import tree_of
-from .values_across_nodes import Relay
-
-if TYPE_CHECKING:
-    from .values_reduce import ReduceSpec
+from .values_reduce_spec import ReduceSpec
 
 __all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
 
@@ -96,17 +94,17 @@ def _order(t: Recorder) -> list[int]:
 
 
 def _in_order(t: Recorder) -> bool:
-    """Whether joining nodes' values gives the one written order."""
+    """Return whether combining nodes' values keeps the one documented order."""
     return join_in_order([t.tree.members(node).tolist() for node in _order(t)])
 
 
 def _neighbours(t: Recorder) -> bool:
-    """Whether the threads of each node follow each other."""
+    """Return whether the threads of each node have consecutive ranks."""
     return np.array_equal(np.diff(t.tree.node_roots), t.tree.node_sizes[:-1])
 
 
 def _table_fits(t: Recorder) -> bool:
-    """Whether a line of each thread fits where a node root receives."""
+    """Return whether a node root has room to receive a cache line of each thread."""
     return Relay.fits(t, t.size * t.line)
 
 
@@ -126,9 +124,9 @@ def table(
     t: Recorder, r: ReduceSpec, homes: set[int],
     take: Callable[[int, int, Callable[[int], BlockRef]], None],
 ) -> None:
-    """Node roots tell those of `homes` each thread's values; there `take` finds them.
+    """Send each thread's values to the node roots of `homes`, for `take` on these nodes.
 
-    All values are joined in one order, whoever is on which node; T n bytes come to a node.
+    All values are combined in one order on every placement; T n bytes arrive at a node.
     """
     every = len(homes) == t.tree.node_count
     relay = Relay(t, r.nbytes, t.size * r.nbytes, t.size * r.nbytes if every else None)
@@ -172,10 +170,10 @@ def table(
 
 # --- prefix and suffix, node after node ----------------------------------------------------------
 def node_after_node(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
-    """Down a chain of nodes, in chunks; inside of a node all threads join at once.
+    """Pass chunks through a chain of nodes; inside a node all threads combine at once.
 
-    Each joins what came from the node before with what its mates up to itself have staged.
-    Values are joined in the order of a chain of threads, in which each wakes the next one.
+    Each thread combines the value of the node before with the staged values of its node's threads
+    up to itself. The order is that of a chain of threads, in which each wakes the next one.
     """
     line = Line(t, r, reverse, 2, max(t.line, t.tuning["pipeline_min"]))
 
@@ -197,11 +195,11 @@ def node_after_node(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
 
 
 def doubling(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
-    """prefix and suffix: what the 2^k nodes up to one have goes to the one 2^k further on.
+    """Record prefix and suffix: a node sends the value of its last 2^k nodes 2^k nodes ahead.
 
     So n bytes leave a node in each of the log2 N rounds k = 0, 1, ..., while a chain of N nodes
-    takes N messages one after the other. A thread joins all that has come, and its mates' values
-    up to itself.
+    needs N messages in sequence. A thread combines all arrived values with those of its node's
+    threads up to itself.
     """
     rounds = range((t.tree.node_count - 1).bit_length())
     line = Line(t, r, reverse, 2 * len(rounds), r.nbytes)
@@ -215,7 +213,7 @@ def doubling(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
 
     def trade(u: int) -> list[int]:
         size = line.units[u][1]
-        mine = joined(u, 0)  # what the nodes up to mine have, as many as have been heard of
+        mine = joined(u, 0)  # the value of the nodes up to mine, as far as they have arrived
         if here + 1 < nodes:
             line.join(mine, u, line.staged(u))
         for k in rounds:
@@ -287,7 +285,7 @@ class Line:
         post: Callable[[int], list[int]],
         finish: Callable[[int], list[int]],
     ) -> None:
-        """Record all units; a thread joins what is there of the nodes `before` with its mates'."""
+        """Record all units; a thread combines the values of `before` with those of its node."""
         t, r = self.t, self.r
 
         def stage(u: int) -> None:
@@ -308,15 +306,15 @@ def by_nodes(t: Recorder, r: ReduceSpec) -> None:
 
 
 class ByNodes:
-    """The units of a reduction node by node.
+    """Record the units of a reduction node by node.
 
-    In parts: each node root joins a part of a unit and sends it to those that want it;
-    2 (N-1)/N of n bytes leave a node, or come to the one that wants them. Short ones all at
-    once: whoever wants the result joins it. To one, when it is long: down a chain of nodes, n
-    bytes a link.
+    In parts, each node root combines a part of a unit and sends it to the nodes that need it;
+    2 (N-1)/N of n bytes leave a node, or arrive at the one that needs them. Short results are
+    combined on each node that needs them. A long result for one node passes a chain of nodes, with
+    n bytes on each link.
 
-    A place for what arrives is divided: the node's own value, which the result replaces when it
-    has been sent, and what comes from others.
+    A place for arriving values has two parts: the node's own value, which the result replaces when
+    it has been sent, and the values of others.
     """
 
     def __init__(self, t: Recorder, r: ReduceSpec) -> None:
@@ -364,7 +362,7 @@ class ByNodes:
         return self._place(u, 0)
 
     def _arrived(self, u: int, node: int) -> BlockRef:
-        """Where what comes from a node's root is."""
+        """Return the place of the value that arrives from a node's root."""
         if self.flat:
             return self._place(u, 1 + node)
         begin, end = self._part(u, self.t.my_node)

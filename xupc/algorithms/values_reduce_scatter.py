@@ -18,12 +18,12 @@ from typing import NamedTuple
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
+from .node_relay import Relay
 from .private_staging import LINE, Places, TransferSpec, cut, places_of
-from .reduce_across_nodes import join_in_order
+from .reduce_positions import join_in_order
 from .reduce_spec import joined, tree_of
 from .registry import algorithm
 from .values import move_of, stage_blocks
-from .values_across_nodes import Relay
 
 __all__ = ["ByNodes", "ReduceScatter", "in_order", "push"]
 

@@ -18,8 +18,8 @@ from ..pgas.allocation import Allocation
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
 from ..pgas.shared_reference import as_address
+from ..plan.plan import Plan
 from ..plan.recorder import Operand
-from ..plan.steps import Plan
 from ..runtime.operand_binding import BoundOperand
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, OperandSpec, call_name

@@ -24,7 +24,7 @@ from ..ops import Op
 from ..pgas.layout import Layout
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
-from ..plan.steps import Plan
+from ..plan.plan import Plan
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.operand_binding import BoundOperand

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.block_transfers import Entries, Transfers, entries
 from ..errors import FlagError, show
+from ..algorithms.transfer_lists import Entries, Transfers, entries
+from ..errors import AffinityError, FlagError, OverlapError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, check_flags
 from ..health.call_record import CallRecord

@@ -1,15 +1,14 @@
-"""xupc's calls and their peers of mpi4py, ready to be timed and checked.
+"""xupc's calls, ready to be timed and checked, and the memory of all calls of a cell.
 
-A `Call` is a function with its arguments, the memory that it reads and writes, and the `Work`
-that says what must come of it. All calls of a cell do the same work on memory of the same
-size: xupc's on shared arrays, its values and MPI on private ones. MPI gets its buffers in
-mpi4py's quickest form, ``[buffer, count, type]``.
+A `Call` is a function with its arguments, the memory that it reads and writes, and the `Work` that
+defines its result. All calls of a cell do the same work on memory of the same size: xupc's on
+shared arrays, its calls on values and MPI's (`peer_calls`) on private ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,15 +20,8 @@ import xupc
 from ..specs import parse_name
 from .oracle import Work
 
-__all__ = [
-    "Call",
-    "Memory",
-    "bcast_and_copy",
-    "our_barrier",
-    "our_call",
-    "peer_barrier",
-    "peer_call",
-]
+__all__ = ["Bytes", "Call", "Memory", "our_barrier", "our_call", "scalars",
+           "source_and_result", "varying"]  # fmt: skip
 
 _PAGE = 4096
 Bytes = NDArray[np.uint8]
@@ -37,19 +29,19 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Call:
-    """``function(*arguments)``, which can be called again and again.
+    """Hold ``function(*arguments)``, a call that can be repeated.
 
     Attributes
     ----------
     work
-        What it does; None: a barrier, of which nothing comes.
+        The work that it does; None: a barrier, which has no result.
     source, result
-        What I contribute, and where I must find what; None where I have no part.
+        The memory of my contribution and of my result; None where I have no part.
     scalar
-        What I contribute is an argument, and what I must find comes back from the call.
+        Whether my contribution is an argument and the result is the returned value.
     vary
-        Changes what I contribute, so that it is in my cache as a program would have it there;
-        None where there is nothing to change.
+        Changes my contribution, so that it is in my cache as in a program; None where there is
+        nothing to change.
     """
 
     function: Callable[..., Any]
@@ -64,17 +56,17 @@ class Call:
         return self.function(*self.arguments)
 
     def prepare(self, salt: int) -> None:
-        """Put contents where they belong, and nonsense where the result will be."""
+        """Write my contribution, and a wrong value to the memory of the result."""
         if self.source is not None and self.work is not None:
             self.source[:] = self.work.contributed(salt)
         if self.result is not None:
             self.result.view(np.uint8)[:] = 0xA5
 
     def is_right(self, returned: Any, salt: int) -> bool:
-        """Whether I find what I must; `returned` is what the call gave back."""
+        """Return whether my result is right; `returned` is the value that the call returned."""
         if self.work is None:
             return True
-        if self.scalar:  # arguments are what they are
+        if self.scalar:  # arguments do not vary
             wanted = np.concatenate([np.empty(0, self.work.dtype), *self.work.expected(0)])
             return np.array_equal(wanted, np.ravel([] if returned is None else returned))
         if self.result is None:
@@ -88,20 +80,20 @@ class Call:
 
 
 class Memory:
-    """Memory for every cell up to a block size, made when it is first needed.
+    """Hold memory for every cell up to a block size, allocated at its first use.
 
     `block` and `other` hold a block on each thread, `row` and `other_row` one for every thread;
     `own_*` are private ones of the same sizes. Every cell starts at offset 0, so that no call
-    profits from memory that another one left cold.
+    has an advantage from memory that another one left cold.
 
     Parameters
     ----------
     team : Team
-        Whose threads measure.
+        The threads that measure.
     comm : mpi4py communicator
-        Of the same threads.
+        A communicator of the same threads.
     largest : int
-        Bytes.
+        The bytes of the largest block.
     """
 
     def __init__(self, team: Any, comm: Any, largest: int) -> None:
@@ -118,13 +110,6 @@ class Memory:
         raw = np.zeros(nbytes + _PAGE, np.uint8)
         start = -raw.ctypes.data % _PAGE
         return raw[start : start + nbytes]
-
-    @cached_property
-    def byte(self) -> Any:
-        """MPI's type of bytes."""
-        from mpi4py import MPI
-
-        return MPI.BYTE
 
     @cached_property
     def block(self) -> Any:
@@ -179,8 +164,8 @@ class Memory:
         return self.own_other_row if spec.src.blocks == "T" else self.own_row, src
 
 
-def _ends(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
-    """Source and result of a call, of the work's own size and type."""
+def source_and_result(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
+    """Return the keywords of a Call: its work, source and result, of the work's size and type."""
     given, found = work.given * work.count, work.found
     size = work.dtype.itemsize
     one_buffer = dst is src and given  # the root of a broadcast in place finds nothing new
@@ -189,12 +174,12 @@ def _ends(work: Work, dst: Bytes, src: Bytes) -> dict[str, Any]:
         "work": work,
         "source": source,
         "result": dst[: found * size].view(work.dtype) if found and not one_buffer else None,
-        "vary": None if source is None else _varying(source),
+        "vary": None if source is None else varying(source),
     }
 
 
-def _varying(source: NDArray[Any]) -> Callable[[], Any]:
-    """Numbers stay such that reductions of them are quick."""
+def varying(source: NDArray[Any]) -> Callable[[], Any]:
+    """Return a function that changes numbers such that reductions of them stay quick."""
     if source.dtype.kind in "ifc":
         return partial(np.negative, source, out=source)
     if source.dtype.kind == "b":
@@ -202,17 +187,14 @@ def _varying(source: NDArray[Any]) -> Callable[[], Any]:
     return partial(np.invert, source, out=source)
 
 
-# ---- ours --------------------------------------------------------------------------------------
-
-
 def our_barrier(memory: Memory) -> Call:
-    """xupc's barrier of the team."""
+    """Return xupc's barrier of the team."""
     world = memory.team.parent is None
     return Call(xupc.barrier if world else memory.team.barrier)
 
 
 def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Call:
-    """A full call of xupc."""
+    """Return a full call of xupc."""
     form, _ = parse_name(collective)
     function = getattr(xupc, collective)
     keywords: dict[str, Any] = {}
@@ -223,7 +205,7 @@ def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Cal
     if form == "allav":
         return _array_call(function, work, memory, {**keywords, **_flags(flags)})
     dst, src = memory.shared(work)
-    ends = _ends(work, dst.local, src.local)
+    ends = source_and_result(work, dst.local, src.local)
     if work.spec.one_buffer:
         ends["result"] = dst.local[: work.count] if work.found else None
     if form == "all":
@@ -237,7 +219,7 @@ def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Cal
 
 
 def _with(function: Any, keywords: dict[str, Any]) -> Any:
-    """The function itself where there is nothing to add: what is timed is a plain call."""
+    """Return the function with keywords; the function itself without any, to time a plain call."""
     return partial(function, **keywords) if keywords else function
 
 
@@ -246,7 +228,7 @@ def _flags(flags: int) -> dict[str, int]:
 
 
 def _shared_arguments(work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
-    """Up to the flags, or the arguments before them that may be left out."""
+    """Return the arguments before the flags and before those that may be left out."""
     n = work.count * work.dtype.itemsize
     spec = work.spec
     if spec.root == "src" and work.root:
@@ -270,7 +252,7 @@ def _shared_arguments(work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
 
 
 def _listed_arguments(form: str, work: Work, dst: Any, src: Any) -> tuple[Any, ...]:
-    """Of uniform blocks, as the _v and _x forms take them: up to the flags."""
+    """Return the arguments before the flags of a _v or _x form, for uniform blocks."""
     n, threads, root = work.count, work.threads, work.root
     d, s = dst.blocksize, src.blocksize  # bytes of a thread's part
     everyone = range(threads)
@@ -305,7 +287,7 @@ def _listed_arguments(form: str, work: Work, dst: Any, src: Any) -> tuple[Any, .
 
 def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, Any]) -> Call:
     dst, src = memory.private(work)
-    ends = _ends(work, dst, src)
+    ends = source_and_result(work, dst, src)
     size = work.count * work.dtype.itemsize
     at_root = work.me == work.root
 
@@ -327,7 +309,7 @@ def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, A
 
 
 def _scalar_call(function: Any, work: Work, keywords: dict[str, Any]) -> Call:
-    arguments = _scalars(work)
+    arguments = scalars(work)
     if work.spec.computes:
         arguments = (arguments[0], getattr(xupc, work.op))
     if work.spec.permutes:
@@ -337,203 +319,9 @@ def _scalar_call(function: Any, work: Work, keywords: dict[str, Any]) -> Call:
     return Call(_with(function, keywords), arguments, work, scalar=True)
 
 
-def _scalars(work: Work) -> tuple[Any, ...]:
-    """What a thread gives: a value, or one for each thread; None where it has none."""
+def scalars(work: Work) -> tuple[Any, ...]:
+    """Return a thread's argument: a value, or one for each thread; None where it has none."""
     values = work.contributed(0).tolist()
     if work.spec.src.blocks == "T":
         return (values or None,)
     return (values[0] if values else None,)
-
-
-# ---- the peer ----------------------------------------------------------------------------------
-
-
-def peer_barrier(memory: Memory) -> Call:
-    """MPI's."""
-    return Call(memory.comm.Barrier)
-
-
-# Kinds of numbers that MPI's operations are defined on.
-_KINDS = dict.fromkeys(("ADD", "MULT"), "iufc") | dict.fromkeys(("MIN", "MAX"), "iuf")
-_KINDS |= dict.fromkeys(("AND", "OR", "XOR"), "iu") | dict.fromkeys(("LOGAND", "LOGOR"), "iub")
-
-
-@dataclass(frozen=True)
-class _Peer:
-    """What makes mpi4py's calls of a work."""
-
-    work: Work
-    memory: Memory
-    mpi: Any = field(repr=False)
-
-    def spec(self, array: Bytes, blocks: int) -> Any:
-        """`blocks` blocks, as mpi4py likes it best; MPI counts elements of one."""
-        work = self.work
-        size = work.count * work.dtype.itemsize
-        if not work.spec.computes:
-            return [array[: blocks * size], size, self.mpi.BYTE]
-        if work.dtype.kind not in _KINDS[work.op]:
-            raise ValueError(f"MPI has no {work.op} of {work.dtype}")
-        datatype = self.mpi.Datatype.fromcode(work.dtype.char)
-        # MPI counts the elements of one block, but where it reduces one for each thread
-        count = work.count * (blocks if work.spec.src.blocks == "T" else 1)
-        return [array[: blocks * size].view(work.dtype), count, datatype]
-
-    @property
-    def op(self) -> Any:
-        """MPI's of the same meaning."""
-        names = {"ADD": "SUM", "MULT": "PROD", "AND": "BAND", "OR": "BOR", "XOR": "BXOR",
-                 "LOGAND": "LAND", "LOGOR": "LOR"}  # fmt: skip
-        return getattr(self.mpi, names.get(self.work.op, self.work.op))
-
-
-def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] | None:
-    """mpi4py's call of the same meaning, and its name; None if MPI has none."""
-    from mpi4py import MPI
-
-    form, _ = parse_name(collective)
-    if form == "allv":
-        return _peer_of_scalars(work, memory, MPI)
-    dst, src = memory.private(work)
-    make = _Peer(work, memory, MPI)
-    try:
-        one, many = make.spec(src, 1), make.spec(src, work.threads if src.size > memory.largest
-                                                 else 1)  # fmt: skip
-        into = make.spec(dst, 1)
-    except (KeyError, ValueError):  # MPI has no such type
-        return None
-    found: _Found | None
-    if form in ("v", "x"):
-        found = _uneven_peer(work, memory.comm, one, many, into, dst)
-    elif work.spec.computes:
-        found = _reducing_peer(make, one, many, into)
-    else:
-        found = _moving_peer(work, memory.comm, one, many, into, dst)
-    if found is None:
-        return None
-    name, function, arguments = found
-    return name, Call(function, arguments, **_ends(work, dst, src))
-
-
-def bcast_and_copy(work: Work, memory: Memory) -> Call:
-    """Bcast, and then what all_broadcast does too: the root's copy of its own block."""
-    n, root, at_root = work.count, work.root, work.me == work.root
-    block, other = memory.own_block[:n], memory.own_other[:n]
-    buffer: Any = [block, n, memory.byte]
-    bcast = memory.comm.Bcast
-
-    def call() -> None:
-        bcast(buffer, root)
-        if at_root:
-            other[:] = block
-
-    source, result = (block, other) if at_root else (None, block)
-    return Call(call, (), work, source, result, vary=_varying(block) if at_root else None)
-
-
-_Found = tuple[str, Callable[..., Any], tuple[Any, ...]]
-
-
-def _moving_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
-    size = one[1]
-    all_of_it: Any = [dst[: work.threads * size], size, one[2]]
-    return _of_spec(work, comm, work.spec.peer, one, many, into, all_of_it)
-
-
-def _uneven_peer(work: Work, comm: Any, one: Any, many: Any, into: Any, dst: Bytes) -> _Found:
-    """The forms that take sizes and places."""
-    n, threads, name = one[1], work.threads, work.spec.peer_v
-    if not name:
-        return _moving_peer(work, comm, one, many, into, dst)
-    sizes = [n] * threads, [i * n for i in range(threads)]
-    listed: Any = [many[0], sizes, one[2]]
-    return _of_spec(work, comm, name, one, listed, into, [dst[: threads * n], sizes, one[2]])
-
-
-def _of_spec(
-    work: Work, comm: Any, name: str, one: Any, many: Any, into: Any, all_of_it: Any
-) -> _Found:
-    """Return MPI's call of a work: what is sent and received, and the root."""
-    spec, at_root, method = work.spec, work.me == work.root, getattr(comm, name)
-    if spec.permutes:
-        return name, method, (one, work.to, 0, into, work.to, 0)
-    if spec.one_array or spec.one_buffer:
-        return name, method, (one, work.root)
-    sent = many if spec.src.blocks == "T" else one
-    received = all_of_it if spec.dst.blocks == "T" else into
-    root = (work.root,) if spec.root else ()
-    return name, method, (
-        sent if at_root or spec.src.everywhere else None,
-        received if at_root or spec.dst.everywhere else None,
-        *root,
-    )  # fmt: skip
-
-
-def _reducing_peer(make: _Peer, one: Any, many: Any, into: Any) -> _Found | None:
-    work, comm, op = make.work, make.memory.comm, make.op
-    at_root, root = work.me == work.root, work.root
-    spec = work.spec
-    if work.values or spec.elementwise:
-        if not spec.peer:
-            return None
-        target = into if at_root or spec.dst.everywhere else None
-        given = many if spec.src.blocks == "T" else one
-        where = (root,) if spec.root else ()
-        return spec.peer, getattr(comm, spec.peer), (given, target, op, *where)
-    if work.op.startswith("LOG"):
-        return None
-    from .oracle import OPS
-
-    function: Any = OPS[work.op]
-    values, sums = one[0], into[0]
-    total = np.empty(1, work.dtype)
-    mine: Any = [total, 1, one[2]]
-    if not spec.scans:
-        fold, last = function.reduce, [sums[:1], 1, one[2]]
-        reduce, everyone = comm.Reduce, spec.folds_to_all
-        allreduce = comm.Allreduce
-
-        def call() -> None:
-            total[0] = fold(values)
-            if everyone:
-                allreduce(mine, last, op)
-            else:
-                reduce(mine, last if at_root else None, op, root)
-
-        return "numpy and Allreduce" if everyone else "numpy and Reduce", call, ()
-    if not spec.peer:
-        return None
-    return "numpy and Exscan", _scan(function, comm.Exscan, values, sums, mine, op, work.me), ()
-
-
-def _scan(function: Any, exscan: Any, values: Any, sums: Any, mine: Any, op: Any, me: int) -> Any:
-    """A prefix over all elements: numpy's of the block, MPI's of the totals, and their join."""
-    before = np.zeros(1, values.dtype)
-    carry: Any = [before, 1, mine[2]]
-    accumulate, total = function.accumulate, mine[0]
-
-    def call() -> None:
-        accumulate(values, out=sums)
-        total[0] = sums[-1]
-        exscan(mine, carry, op)
-        if me:
-            function(sums, before, out=sums)
-
-    return call
-
-
-def _peer_of_scalars(work: Work, memory: Memory, mpi: Any) -> tuple[str, Call] | None:
-    """The lower-case forms, which take and give Python objects."""
-    comm, root = memory.comm, work.root
-    (value,) = _scalars(work)
-    op = _Peer(work, memory, mpi).op if work.spec.computes else None
-    spec, name = work.spec, work.spec.peer.lower()
-    if not name:
-        return None
-    method = getattr(comm, name, None)
-    if method is None:
-        return None
-    if spec.permutes:
-        return name, Call(method, (value, work.to, 0, None, work.to, 0), work, scalar=True)
-    arguments = (value, *([op] if spec.computes else []), *([root] if spec.root else []))
-    return name, Call(method, arguments, work, scalar=True)

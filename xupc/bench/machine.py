@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 import xupc
 from xupc.backends.native.lowering import lower
 from xupc.backends.native.native_core import core
+from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder, trace
-from xupc.plan.steps import Plan
 from xupc.runtime.executor import DONE, PENDING
 from xupc.topology import host
 from xupc.topology.tree import Tree

@@ -14,7 +14,7 @@ from typing import Any
 from ..flags import ALGORITHM_NAMES
 from ..tuning.selection import Place, Rule, Table, public_name
 from ..tuning.selection_file import RULE, built_in, load, parse, read
-from .results import write_whole
+from .files import write_whole
 
 __all__ = ["TuningFile"]
 

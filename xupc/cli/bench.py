@@ -332,6 +332,7 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
     """
     import xupc
     from xupc.bench import worker
+    from xupc.bench.provenance import provenance
 
     if len(given["nodes"]) > 1:
         raise click.BadParameter("a job has one placement", param_hint="--nodes")
@@ -370,7 +371,7 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
             spent = time.monotonic() - began
             progress.show(min(0.99, spent / plan.seconds), f"{team.size} threads")
 
-    for line in worker.provenance(team):
+    for line in provenance(team):
         if team.rank == 0:
             note(line)
     worker.Worker(team, settings, note).measure()

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
+from .facts import Facts, Thread
 from .mpi import FAMILY_NAMES, family_of, parse_version
-
-if TYPE_CHECKING:
-    from .info import Facts, Thread
 
 __all__ = ["MPI_SHM", "alone", "mpi_shortage", "remarks", "troubles"]
 

@@ -1,8 +1,8 @@
 """`xupc info`: what is in use on this machine, and what is wrong with it.
 
-`collect` asks the system and never hangs or starts MPI in this process; everything after it is a
-function of the `Facts` it returns. What a job's threads say is put into them by `inside`, what was
-measured by the command.
+`collect` asks the system. It never hangs, and starts no MPI in this process. Everything after it is
+a function of the `Facts` that it returns. `job_info` adds the facts of a job's threads, the command
+those that were measured.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import importlib.util
 import os
 import platform
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from xupc.tuning.selection_file import load as load_table
 
 from ..topology import host
 from . import batch, diagnostics
+from .facts import SHM_DEFAULT, Facts, Heap, Thread
 from .mpi import (
     FAMILY_NAMES,
     LaunchError,
@@ -38,9 +37,6 @@ from .mpi import (
 )
 
 __all__ = [
-    "Facts",
-    "Heap",
-    "Thread",
     "collect",
     "problems",
     "render",
@@ -49,7 +45,6 @@ __all__ = [
 ]
 
 CORE = "xupc.backends.native._core"
-SHM_DEFAULT = "/dev/shm"
 MIN_PYTHON = (3, 11)
 REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2)}
 
@@ -74,100 +69,6 @@ VARIABLES = frozenset(
 TESTS_PREFIX = "XUPC_TEST_"
 
 
-@dataclass(frozen=True, slots=True)
-class Heap:
-    """The file system that shared segments are made on."""
-
-    directory: str
-    free: int | None = None
-    size: int | None = None
-    writable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """Where one thread may run.
-
-    Attributes
-    ----------
-    host
-        The name of its machine.
-    cores
-        The processors of its affinity mask.
-    limit
-        The processors that its cgroup grants, None without a quota.
-    numa
-        Over how many NUMA nodes its processors are spread.
-    """
-
-    host: str
-    cores: frozenset[int]
-    limit: float | None = None
-    numa: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything that `xupc info` knows.
-
-    Some of it in words:
-
-    on_path
-        What the first mpiexec on PATH is, if it is not `mpi`'s.
-    numa_nodes
-        Over how many NUMA nodes this process's processors are spread.
-    load
-        How many processes wanted a processor in the last minute.
-    threads
-        Those of the job that we are in or that is judged; empty if there is none.
-    mpi_shm
-        Bytes that are free where MPI keeps its own shared memory.
-    batch
-        Why no job can be started here: a batch system's variables without its tools.
-    batch_remark
-        What they make of a job otherwise.
-    launched
-        How many processes the launcher of our job says it has started.
-    measured
-        As `Job.bounds` in `xupc.bench.results`; empty if nothing was measured, for the
-        reason in `measure_error` if it was tried.
-    """
-
-    python: str = platform.python_version()
-    executable: str = sys.executable
-    versions: Mapping[str, str | None] = field(default_factory=dict)
-    probe: Probe = field(default_factory=Probe)
-    mpi: Mpi | None = None
-    mpi_error: str = ""
-    on_path: Mpi | None = None
-    core: str = ""
-    core_error: str = ""
-    compiler: str | None = None
-    heap: Heap = field(default_factory=lambda: Heap(SHM_DEFAULT))
-    mpi_shm: int | None = None
-    memory_limit: int | None = None
-    cpus: int = 1
-    cpus_allowed: int = 1
-    cpu_limit: float | None = None
-    numa_nodes: int = 1
-    memory_closed: bool = False
-    governors: tuple[str, ...] = ()
-    load: float = 0.0
-    tuning: str = "built-in"
-    tuning_error: str = ""
-    settings_error: str = ""
-    hostname: str = ""
-    hostid: int | None = None
-    hostid_notes: tuple[str, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
-    threads: tuple[Thread, ...] = ()
-    batch: str = ""
-    batch_remark: str = ""
-    launched: int | None = None
-    measured: Mapping[str, float] = field(default_factory=dict)
-    measure_error: str = ""
-
-
 # --- asking the system ----------------------------------------------------------------------------
 
 
@@ -179,7 +80,7 @@ def collect(
 ) -> Facts:
     """Return the facts; `probe` and `find` are replaceable for tests."""
     found = probe(start=True, timeout=timeout)
-    if found.error:  # which library it is can be told even if it does not start
+    if found.error:  # a library that does not start can be identified all the same
         loaded = probe(start=False, timeout=timeout)
         found = Probe(loaded.library, loaded.path, "", found.error)
     mpi, mpi_error = None, ""
@@ -413,7 +314,7 @@ def _mpi_row(facts: Facts) -> str:
 
 
 def _background_row(probe: Probe) -> str:
-    """Whether messages between nodes move while the program computes."""
+    """Return whether messages between nodes make progress while the program computes."""
     if probe.thread_level == "multiple":
         return "posted calls and one-sided accesses go on between nodes while threads compute"
     return (

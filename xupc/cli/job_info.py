@@ -12,6 +12,7 @@ from xupc.topology.host_record import HostRecord, diagnose, read_host_record
 
 from . import info
 from .common import RANK_VARIABLES
+from .facts import Facts
 from .mpi import LaunchError, Probe, find_mpi, probe_mpi
 
 __all__ = ["collect"]
@@ -20,7 +21,7 @@ __all__ = ["collect"]
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def collect(*, timeout: float, measure: bool) -> info.Facts | None:
+def collect(*, timeout: float, measure: bool) -> Facts | None:
     """Return the facts of this job on the one thread that prints them, None on all others.
 
     Collective where MPI works. `measure`: also measure what the machine can do.
@@ -57,7 +58,7 @@ def _can_start() -> bool:
     return family not in ("mpich", "intelmpi") or "OMPI_COMM_WORLD_RANK" not in os.environ
 
 
-def _of_one_process(timeout: float) -> info.Facts:
+def _of_one_process(timeout: float) -> Facts:
     """Return the facts where nobody can know the others: outside any job, but for their number."""
     return dataclasses.replace(
         info.collect(timeout=timeout),

@@ -76,8 +76,9 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
     Exits with 4 if xupc cannot work here.
     """
     from . import info
+    from .facts import Facts
 
-    facts: info.Facts | None
+    facts: Facts | None
     if in_job():
         from . import job_info
 

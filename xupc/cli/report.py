@@ -18,7 +18,7 @@ from .launcher import EXIT_ENVIRONMENT
 
 if TYPE_CHECKING:
     from ..bench.results import Result
-    from ..report.model import Choice
+    from ..report.drawn_plan import Choice
 
 __all__ = ["report_command"]
 
@@ -75,7 +75,9 @@ def report_command(
     from ..bench.results import AGAIN, OURS
     from ..report import markdown as as_markdown
     from ..report import page
-    from ..report.model import Section, has_choice, job_content, regressions
+    from ..report.drawn_plan import has_choice
+    from ..report.model import Section, job_content
+    from ..report.two_results import regressions
 
     if compact is not None and len(results) > 1:
         raise click.UsageError(f"--compact: expected one result, got {len(results)}")
@@ -140,7 +142,7 @@ def _blamed_on(name: str) -> Iterator[None]:
 
 
 def _parsed(choice: str | None) -> Choice | None:
-    from ..report.model import Choice
+    from ..report.drawn_plan import Choice
 
     try:
         return None if choice is None else Choice.parse(choice)
@@ -166,7 +168,7 @@ def _title(results: Sequence[Result]) -> str:
 
 def _write(path: Path, text: str) -> None:
     """To a file, in one go, or to standard output."""
-    from ..bench.results import write_whole
+    from ..bench.files import write_whole
 
     if str(path) == "-":
         click.echo(text)

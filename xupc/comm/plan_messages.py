@@ -16,6 +16,7 @@ import numpy as np
 
 from ..health.mismatch_recovery import CONFLICT, EXCHANGE
 from ..plan.patterns import dissemination
+from ..plan.plan import Plan
 from ..plan.steps import (
     Barrier,
     BlockRef,
@@ -24,7 +25,6 @@ from ..plan.steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Scan,

@@ -1,6 +1,8 @@
-"""A plan as text: one line per step, the two lanes side by side in order."""
+"""Steps as text: one line per step, the node lane before the net lane."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .steps import (
     LANES,
@@ -17,7 +19,6 @@ from .steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Recv,
     Scan,
     Send,
@@ -29,7 +30,7 @@ from .steps import (
     WaitTicket,
 )
 
-__all__ = ["draw", "step_text"]
+__all__ = ["drawn", "step_text"]
 
 OPERANDS = ("dst", "src", "slot", "buffer")
 
@@ -52,7 +53,7 @@ def _row(a: BlockRef, b: BlockRef, nbytes: int, count: int) -> str:
 
 
 def _message(blocks: tuple[Blocks, ...]) -> str:
-    """The size of each piece, and where they are."""
+    """Return the size of each piece of a message, and where they are."""
     times, parts = [], []
     for part, nbytes, columns, rows, (threads, step) in blocks:
         times.append(f"{rows} x " * (rows > 1) + f"{columns} x " * (columns > 1) + f"{nbytes} B")
@@ -63,7 +64,7 @@ def _message(blocks: tuple[Blocks, ...]) -> str:
 
 
 def step_text(step: Step) -> str:
-    """One line that says what the step does."""
+    """Return one line that describes what the step does."""
     match step:
         case Copy():
             return "copy     " + _row(step.dst, step.src, step.nbytes, step.count)
@@ -125,7 +126,7 @@ def _at(p: BlockRef) -> str:
 
 
 def _fold(step: Fold) -> str:
-    """The tree of a Fold in brackets."""
+    """Return a Fold with its tree in brackets."""
     stack: list[str] = []
     for leaf in step.leaves:
         stack.append(_at(leaf.part) + (f"x{leaf.times}" if leaf.times > 1 else ""))
@@ -137,17 +138,11 @@ def _fold(step: Fold) -> str:
     return f"fold     {times}{step.nelems} el {_at(step.dst)}{places} <- {' '.join(stack)}"
 
 
-def draw(plan: Plan) -> str:
-    """The plan as lines of text."""
-    head = (
-        f"{plan.collective} by {plan.algorithm}, thread {plan.rank} of {plan.size}, "
-        f"IN_{plan.sync[0].upper()}SYNC OUT_{plan.sync[1].upper()}SYNC"
-    )
-    lines = [head]
-    for name, lane in zip(LANES, plan.lanes, strict=True):
+def drawn(lanes: Sequence[Sequence[Step]]) -> list[str]:
+    """Return a heading for each lane that has steps, and a line for each of its steps."""
+    lines = []
+    for name, lane in zip(LANES, lanes, strict=True):
         if lane:
             lines.append(f"  {name} lane")
             lines += [f"    {i:3d}  {step_text(step)}" for i, step in enumerate(lane)]
-    if len(lines) == 1:
-        lines.append("  nothing to do")
-    return "\n".join(lines)
+    return lines

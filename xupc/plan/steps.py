@@ -1,19 +1,19 @@
-"""The vocabulary of plans: what one thread does in one call, as data.
+"""The steps of plans: what one thread does in one call, as data.
 
-A plan has two lanes, ``node`` and ``net``, each a straight list of steps that is
-done in order; the lanes are tied by tickets.  Steps name operands and offsets,
-never addresses: those are bound at the call.  Threads are ranks in the team.
+A plan has two lanes, ``node`` and ``net``, each a straight list of steps that a backend carries
+out in order. Tickets order steps of different lanes. Steps name operands and offsets, never
+addresses: those are bound at the call. Threads are ranks in the team.
 
-Meaning, for every interpreter (native, Python, simulated, drawn):
+Each step means the same to every backend (native, Python, simulated) and in a drawing:
 
 ============  ==================================================================
 Copy          load/store copy between two threads of my node
 Swap          two threads' blocks on my node change places
-Expose        my node's threads may reach into my private memory from this place on
-DirectGet     copy a block of what each of `of` on my node has offered, straight from there
-DirectPut     copy a block to where each of `to` on my node has offered room, straight there
-CopyBack      what others have deposited is where I want it, if they had other room than that
-Signal        count up my channel; those in `to` on my node may be waiting for it
+Expose        my node's threads may access my private memory from this place on
+DirectGet     copy a block from the exposed memory of each of `of` on my node
+DirectPut     copy a block to the exposed memory of each of `to` on my node
+CopyBack      copy what others have put into my exposed memory to its place, if it is elsewhere
+Signal        count up my channel; threads in `to` on my node may wait for it
 Wait          until each of `of` on my node has counted its channel up to `value`
 NetSignal     an empty message to each of `to` that is not on my node
 NetWait       an empty message from each of `of` that is not on my node
@@ -23,29 +23,28 @@ Get           one-sided read from a thread off my node; sets `ticket` when fille
 WaitTicket    until `ticket` is set
 SetTicket     set `ticket` (from one lane to the other)
 Barrier       until all threads of the team are in the same barrier
-FusedBarrier  barrier whose middle one thread carries out: all arrive, the
-              executor does `body`, all are released
-Fold          values of threads of my node to fewer, by the plan's kernel
+FusedBarrier  barrier with steps inside: all arrive, one thread does `body`, all are released
+Fold          combine values of threads of my node to fewer, by the plan's kernel
 Scan          running results along a block, by the plan's kernel
 ============  ==================================================================
 
-A Get, Send or Recv over several peers sets its ticket when all of them are done.
-A message is any number of blocks, in the order in which the step lists them; only the
-bytes count, so the two ends may cut them differently.
+A Get, Send or Recv over several peers sets its ticket when all of them are done. A message is any
+number of blocks, in the order in which the step lists them. Only the bytes count, so sender and
+receiver may cut them differently.
 
-Operands 0 and 1 are the call's own: shared, or each thread's private memory, which others
-cannot touch (`Plan.private`) but by a DirectGet or DirectPut. `OP_SCRATCH` is a little scratch on
-each thread that only this operation uses; `STAGING` is a larger piece of scratch that calls use one
-after the other: an algorithm must itself see to it that nobody still reads or writes a
-thread's staging buffer for an earlier call.
+Operands 0 and 1 are the call's own: shared, or each thread's private memory (`Plan.private`).
+Other threads access private memory only by a DirectGet or DirectPut. `OP_SCRATCH` is a small
+scratch on each thread that only this operation uses. `STAGING` is a larger scratch that calls use
+one after the other: an algorithm must ensure that no peer still reads or writes a thread's staging
+buffer for an earlier call.
 
 An operation is over when both lanes are at their end and every ticket is set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..records import record
 
@@ -70,7 +69,6 @@ __all__ = [
     "NetWait",
     "Expose",
     "BlockRef",
-    "Plan",
     "SetTicket",
     "Ranks",
     "DirectGet",
@@ -82,7 +80,6 @@ __all__ = [
     "Step",
     "Swap",
     "Wait",
-    "barrier_plan",
     "parts_of",
 ]
 
@@ -90,16 +87,16 @@ LANES = ("node", "net")
 OP_SCRATCH, STAGING = 2, 3
 """Operands that are scratch."""
 OP_SCRATCH_BYTES, STAGING_BYTES = 1024, 1 << 20
-"""Of one operation's op_scratch, and of the staging buffer, on each thread."""
+"""Bytes of an operation's op_scratch and of the staging buffer, on each thread."""
 SLOTS = 64
-"""Operations that have a op_scratch of their own."""
+"""The number of operations that have an op_scratch of their own."""
 FOLD_DEPTH = 34
-"""Most values of a Fold that are not yet combined: enough for 2^32 leaves of `tree_joins`."""
+"""The most uncombined values of a Fold: enough for 2^32 leaves of `tree_joins`."""
 
 
 @record
 class Ranks:
-    """``first, first + step, ...``: `count` ranks of the team."""
+    """Name `count` ranks of the team: ``first, first + step, ...``."""
 
     first: int
     count: int = 1
@@ -112,11 +109,11 @@ class Ranks:
         return rank in range(self.first, self.first + self.count * self.step, self.step)
 
     def cut(self, at: int, count: int) -> Ranks:
-        """`count` of them from the one at `at` on."""
+        """Return `count` of them from the one at `at` on."""
         return Ranks(self.first + at * self.step, count, self.step)
 
     def then(self, more: Ranks) -> Ranks | None:
-        """These and others as one run, if that goes on evenly."""
+        """Return these and `more` as one run; None if the step would change."""
         step = self.step
         if self.count == 1:
             step = more.first - self.first if more.count == 1 else more.step
@@ -126,7 +123,7 @@ class Ranks:
         return Ranks(self.first, self.count + more.count, step)
 
     def without(self, rank: int | None) -> tuple[Ranks, ...]:
-        """What is left when one of them is taken out: up to two runs."""
+        """Return what is left when one of them is taken out: up to two runs."""
         if rank is None or rank not in self:
             return (self,)
         at = (rank - self.first) // self.step
@@ -141,7 +138,7 @@ class Ranks:
 
 
 class BlockRef(NamedTuple):
-    """A block of an operand's memory on one thread, or a row of such blocks.
+    """Name a block of an operand's memory on one thread, or a row of such blocks.
 
     Block i of a row is on thread ``thread + i * thread_step``, at
     ``offset + i * offset_step`` bytes from the operand's address there.
@@ -154,7 +151,7 @@ class BlockRef(NamedTuple):
     offset_step: int = 0
 
     def block(self, i: int) -> BlockRef:
-        """The i-th block of the row alone."""
+        """Return the i-th block of the row alone."""
         return BlockRef(
             self.operand,
             self.thread + i * self.thread_step,
@@ -170,9 +167,9 @@ class BlockRef(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """A row of `columns` blocks of `nbytes`, `rows` times over: as a piece of a message.
+    """Describe a piece of a message: a row of `columns` blocks of `nbytes`, `rows` times.
 
-    Each row is ``row_step[0]`` threads and ``row_step[1]`` bytes further on.
+    Each row is ``row_step[0]`` threads and ``row_step[1]`` bytes after the one before.
     """
 
     part: BlockRef
@@ -183,11 +180,11 @@ class Blocks(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Return the bytes of all blocks."""
         return self.nbytes * self.columns * self.rows
 
     def each(self) -> Iterator[BlockRef]:
-        """The blocks one by one, row after row."""
+        """Yield the blocks one by one, row after row."""
         operand, thread, offset, thread_step, offset_step = self.part
         threads, nbytes = self.row_step
         for k in range(self.rows):
@@ -200,14 +197,14 @@ class Blocks(NamedTuple):
 
 
 class Step:
-    """Base of all steps."""
+    """Serve as the base of all steps."""
 
     __slots__ = ()
 
 
 @record
 class Copy(Step):
-    """`count` blocks of `nbytes`, row to row."""
+    """Copy `count` blocks of `nbytes` from row to row."""
 
     dst: BlockRef
     src: BlockRef
@@ -217,7 +214,7 @@ class Copy(Step):
 
 @record
 class Swap(Step):
-    """`count` blocks of `nbytes` change places with as many others, row with row."""
+    """Swap `count` blocks of `nbytes` of one row with those of the other."""
 
     a: BlockRef
     b: BlockRef
@@ -227,7 +224,7 @@ class Swap(Step):
 
 @record
 class Expose(Step):
-    """Where `nbytes` begin that others may read or write; the address heads my op_scratch."""
+    """Let others read or write `nbytes` at `part`; the address is at the start of my op_scratch."""
 
     part: BlockRef
     nbytes: int
@@ -235,7 +232,7 @@ class Expose(Step):
 
 @record
 class DirectGet(Step):
-    """To a row of blocks, of each of `of` in turn what lies `offset` bytes into its Offer."""
+    """Fill a row of blocks, one from each of `of`, from `offset` bytes behind its Expose."""
 
     dst: BlockRef
     of: Ranks
@@ -245,7 +242,7 @@ class DirectGet(Step):
 
 @record
 class DirectPut(Step):
-    """A row of blocks, to each of `to` in turn, `offset` bytes into its Offer."""
+    """Put a row of blocks, one to each of `to`, at `offset` bytes behind its Expose."""
 
     src: BlockRef
     to: Ranks
@@ -255,7 +252,7 @@ class DirectPut(Step):
 
 @record
 class CopyBack(Step):
-    """A row of blocks in which others made deposits; it begins `offset` bytes into my Offer."""
+    """Take over a row of blocks that others put; it begins `offset` bytes behind my Expose."""
 
     part: BlockRef
     offset: int
@@ -265,7 +262,7 @@ class CopyBack(Step):
 
 @record
 class Signal(Step):
-    """My channel now stands at `value`."""
+    """Raise my channel to `value`."""
 
     channel: int
     to: Ranks
@@ -274,7 +271,7 @@ class Signal(Step):
 
 @record
 class Wait(Step):
-    """Until the channel of each of `of` on my node stands at `value` or above."""
+    """Wait until the channel of each of `of` on my node is at `value` or above."""
 
     channel: int
     of: Ranks
@@ -283,7 +280,7 @@ class Wait(Step):
 
 @record
 class NetSignal(Step):
-    """An empty message to each of `to` that is off my node."""
+    """Send an empty message to each of `to` that is off my node."""
 
     channel: int
     to: Ranks
@@ -292,7 +289,7 @@ class NetSignal(Step):
 
 @record
 class NetWait(Step):
-    """Take an empty message from each of `of` that is off my node."""
+    """Receive an empty message from each of `of` that is off my node."""
 
     channel: int
     of: Ranks
@@ -301,9 +298,9 @@ class NetWait(Step):
 
 @record
 class Send(Step):
-    """To each of `to` off my node one message: `rows` rows of `count` blocks, then `more`.
+    """Send one message to each of `to` off my node: `rows` rows of `count` blocks, then `more`.
 
-    The i-th peer's message starts `i * peer_step` bytes further on.
+    The i-th peer's message starts `i * peer_step` bytes behind the first one's.
     """
 
     to: Ranks
@@ -324,7 +321,7 @@ class Send(Step):
 
 @record
 class Recv(Step):
-    """From each of `of` off my node one message, to be laid out as in Send."""
+    """Receive one message from each of `of` off my node, laid out as in Send."""
 
     of: Ranks
     dst: BlockRef
@@ -344,7 +341,7 @@ class Recv(Step):
 
 @record
 class Get(Step):
-    """One-sided: `count` blocks into my node's memory; blocks on my node are skipped."""
+    """Read `count` blocks one-sided into my node's memory; skip blocks on my node."""
 
     dst: BlockRef
     src: BlockRef
@@ -355,7 +352,7 @@ class Get(Step):
 
 @record
 class WaitTicket(Step):
-    """Until the ticket is set."""
+    """Wait until the ticket is set."""
 
     ticket: int
 
@@ -369,15 +366,15 @@ class SetTicket(Step):
 
 @record
 class Barrier(Step):
-    """Until all threads of the team have arrived, with equal fingerprints."""
+    """Wait until all threads of the team have arrived, with equal fingerprints."""
 
 
 class FoldOperand(NamedTuple):
-    """An operand of a Fold: `times` blocks, ``part.offset_step`` bytes apart on one thread.
+    """Name an operand of a Fold: `times` blocks on one thread, ``part.offset_step`` bytes apart.
 
-    They are folded in order; then the value is combined `joins` times with the last one
-    that is not yet combined: reverse Polish notation, which can say any tree. In the next
-    row of the Fold everything is `step` bytes further on.
+    They are folded in order. Then the value is combined `joins` times with the last one that is
+    not yet combined: reverse Polish notation, which can express any tree. In the next row of the
+    Fold all offsets are `step` bytes higher.
     """
 
     part: BlockRef
@@ -388,11 +385,11 @@ class FoldOperand(NamedTuple):
 
 @record
 class Fold(Step):
-    """`nelems` results, each folded over the same element of all leaves' blocks.
+    """Fold `nelems` results, each over the same element of all leaves' blocks.
 
-    They go to `copies` places (a row from `dst` on). With one element a leaf whose blocks
-    lie side by side is folded in the kernel's order of runs, else block after block.
-    All this `rows` times, dst `dst_step` bytes further on each time.
+    They go to `copies` places (a row from `dst` on). With one element, a leaf whose blocks are
+    adjacent is folded in the kernel's order of runs, else block after block. All this happens
+    `rows` times, with dst `dst_step` bytes higher each time.
     """
 
     dst: BlockRef
@@ -405,10 +402,11 @@ class Fold(Step):
 
 @record
 class Scan(Step):
-    """``dst[i] = carry op src[0] op ... op src[i]`` along a block, `rows` times.
+    """Compute ``dst[i] = carry op src[0] op ... op src[i]`` along a block, `rows` times.
 
-    `reverse`: ``dst[i] = src[i] op ... op src[nelems - 1] op carry``. The blocks, and the
-    carries, are `step` and `carry_step` bytes apart; without a carry the first is src's own.
+    `reverse`: ``dst[i] = src[i] op ... op src[nelems - 1] op carry``. The blocks of a row and of
+    the next one are `dst_step`, `src_step` and `carry_step` bytes apart. Without a carry the first
+    result is src's own.
     """
 
     dst: BlockRef
@@ -424,24 +422,17 @@ class Scan(Step):
 
 @record
 class FusedBarrier(Step):
-    """All arrive; one thread does `body`; all are released.
+    """Wait for all threads, let one of them do `body`, release all.
 
-    `by` None: any thread may do it (all have the body).  Only on teams that are
-    inside one node.
+    `by` None: any thread may do it (all have the body). It is for teams inside one node only.
     """
 
     by: int | None
     body: tuple[Copy | Swap | Fold | Scan, ...]
 
 
-def barrier_plan(rank: int, size: int) -> Plan:
-    """A plan that is one barrier."""
-    steps: tuple[Step, ...] = (Barrier(),) if size > 1 else ()
-    return Plan("barrier", "barrier", rank, size, (steps, ()), 0, ("all", "all"))
-
-
 def parts_of(step: Step) -> Iterator[BlockRef]:
-    """Where a step reads and writes; of rows where they begin."""
+    """Yield the places that a step reads and writes; of rows, where they begin."""
     match step:
         case Fold():
             yield step.dst
@@ -465,82 +456,3 @@ def parts_of(step: Step) -> Iterator[BlockRef]:
         case FusedBarrier():
             for part in step.body:
                 yield from parts_of(part)
-
-
-@record
-class Plan:
-    """One thread's steps for one call.
-
-    Attributes
-    ----------
-    collective, algorithm
-        What it does and how; `algorithm` begins pull, push or multicore.
-    rank, size
-        Whose plan it is, in a team of how many.
-    lanes
-        The node lane and the net lane.
-    tickets
-        Number of tickets in use.
-    sync
-        ``(in, out)``: each of ``"no"``, ``"my"``, ``"all"``.
-    one_sided
-        Whether threads read other nodes' memory in this call, so that all must poll.
-    led
-        Whether node roots alone have anything to do between the first and the last
-        barrier, and no message of theirs depends on another one: then an engine may wake
-        the others only once and send the data with the first barrier.
-    kernel
-        What Fold and Scan do to values: an object with `dtype`, `combine`, `fold` and
-        `scan` (`xupc.reduction.kernels`).
-    scratch
-        Whether steps name op_scratch or staging buffer.
-    private
-        Whether operands 0 and 1 are each thread's own memory, out of the others' reach.
-    """
-
-    collective: str
-    algorithm: str
-    rank: int
-    size: int
-    lanes: tuple[tuple[Step, ...], tuple[Step, ...]]
-    tickets: int
-    sync: tuple[str, str]
-    one_sided: bool = False
-    led: bool = False
-    kernel: Any = None
-    scratch: bool = False
-    private: bool = False
-
-    def bytes_between_nodes(self, node_of: Callable[[int], int]) -> int:
-        """What the thread sends to other nodes or reads there in one call; none twice."""
-        mine, found = node_of(self.rank), 0
-        for step in self.steps:
-            match step:
-                case Send():
-                    peers = sum(node_of(rank) != mine for rank in step.to)
-                    found += peers * sum(b.size for b in step.blocks)
-                case Get():
-                    of = (step.src.block(i).thread for i in range(step.count))
-                    found += step.nbytes * sum(node_of(rank) != mine for rank in of)
-        return found
-
-    @property
-    def steps(self) -> Iterator[Step]:
-        """All steps of both lanes."""
-        for lane in self.lanes:
-            yield from lane
-
-    @property
-    def uses_buffer(self) -> bool:
-        """Whether any step reads or writes a staging buffer."""
-        return any(part.operand == STAGING for step in self.steps for part in parts_of(step))
-
-    @property
-    def barriers(self) -> int:
-        """How many full barriers (fused ones included) the call makes."""
-        return sum(isinstance(s, Barrier | FusedBarrier) for s in self.steps)
-
-    def __str__(self) -> str:
-        from .draw import draw
-
-        return draw(self)

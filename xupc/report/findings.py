@@ -1,4 +1,4 @@
-"""What a job's cells say: who is fastest, by how much, and how xupc stands against its peers."""
+"""The findings of a job's cells: the fastest candidate, its lead, and xupc against its peers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Versus:
 
 @dataclass(frozen=True)
 class Winner:
-    """Who is fastest in a cell.
+    """Hold the fastest candidate of a cell.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Winner:
 
 @dataclass
 class Standing:
-    """A cell and what it says."""
+    """Hold a cell and its findings."""
 
     cell: Cell
     times: dict[str, Estimate] = field(default_factory=dict)
@@ -120,6 +120,11 @@ def label(candidate: Candidate) -> str:
     """An algorithm's name if that carries the candidate out, else its own name."""
     word = candidate.algorithm.split()[0].upper() if candidate.algorithm.split() else ""
     return word if candidate.kind == OURS and word else candidate.name
+
+
+def call_text(cell: Cell) -> str:
+    """Return a cell's call with the size of its blocks."""
+    return f"{cell.title} of {formatting.size(cell.nbytes)}" if cell.nbytes else cell.title
 
 
 def _rivals(cell: Cell) -> dict[str, Candidate]:
@@ -164,7 +169,7 @@ def _winner(standing: Standing) -> Winner | None:
 
 
 class Findings:
-    """What a job's cells say.
+    """Hold the findings of a job's cells.
 
     Attributes
     ----------
@@ -230,7 +235,7 @@ class Findings:
 
 
 def warnings(job: Job) -> list[str]:
-    """What a reader must know of a job before anything else."""
+    """Return the warnings that a reader of a job's figures needs first."""
     found = []
     if job.about.get("oversubscribed"):
         cores = job.about.get("cores")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["count", "margin", "plain", "rate", "size", "table", "time"]
+__all__ = ["count", "fact", "margin", "plain", "rate", "size", "table", "time"]
 
 _BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _DECIMAL = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
@@ -69,3 +69,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; all columns but the first are aligned to the right."""
     lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def fact(value: object) -> str:
+    """Return a value of a result's `about` as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(fact, value))
+    return str(value)

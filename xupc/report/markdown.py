@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ..backends.simulator.timeline import Timeline
 from . import formatting
+from .drawn_plan import Drawn
 from .formatting import plain
-from .model import HOW, Content, Drawn, Matrix, Regressions, Section
+from .model import HOW, Content, Section
+from .tables import Matrix
+from .two_results import Regressions
 
 __all__ = ["lanes", "render"]
 

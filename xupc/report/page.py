@@ -8,7 +8,8 @@ from typing import Any
 
 from . import formatting
 from .figures import curves, intervals, lines_of, timeline, tree
-from .model import HOW, Content, Regressions, Section
+from .model import HOW, Content, Section
+from .two_results import Regressions
 
 __all__ = ["MissingError", "render"]
 

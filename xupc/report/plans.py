@@ -13,15 +13,15 @@ import numpy as np
 from ..algorithms import registry
 from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
-from ..algorithms.values_reduce import ReduceSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.simulator.sim_program import Program
 from ..bench.results import Candidate, Cell, Job
 from ..flags import ALGORITHM_NAMES
 from ..ops import Op
 from ..pgas.layout import Layout
+from ..plan.plan import Plan, barrier_plan
 from ..plan.recorder import Operand, trace
-from ..plan.steps import Plan, barrier_plan
 from ..reduction import kernels
 from ..specs import SPECS
 from ..topology.tree import Tree

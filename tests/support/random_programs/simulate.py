@@ -41,12 +41,12 @@ from support.random_programs.program import (
 )
 from support.random_programs.values import func
 
-from xupc.algorithms.block_transfers import Transfers
 from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
+from xupc.algorithms.transfer_lists import Transfers
 from xupc.algorithms.values import transforms
-from xupc.algorithms.values_reduce import ReduceSpec
+from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.backends.simulator import simulator as sim
 from xupc.flags import ALGORITHM_MASK
 from xupc.ops import Op

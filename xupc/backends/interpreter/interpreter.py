@@ -12,13 +12,13 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from ...comm.mpi import SIGNAL
+from ...plan.plan import Plan
 from ...plan.steps import (
     SLOTS,
     Barrier,
     Copy,
     Fold,
     FusedBarrier,
-    Plan,
     Scan,
     SetTicket,
     Signal,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ...plan.plan import Plan
 from ...plan.steps import (
     OP_SCRATCH,
     Barrier,
@@ -24,7 +25,6 @@ from ...plan.steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Scan,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...plan.draw import step_text
+from ...plan.plan import Plan
 from ...plan.steps import (
     LANES,
     OP_SCRATCH,
@@ -26,7 +27,6 @@ from ...plan.steps import (
     Get,
     NetSignal,
     NetWait,
-    Plan,
     Ranks,
     Recv,
     Scan,

@@ -1,0 +1,77 @@
+"""The arguments of a reduction of arrays of values, and when it reads values directly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..plan.recorder import Operand, Recorder
+from .private_staging import LINE, cut, reaches
+
+__all__ = ["ReduceSpec"]
+
+
+@dataclass(frozen=True)
+class ReduceSpec:
+    """Describe a reduction of arrays of values.
+
+    Attributes
+    ----------
+    nelems, itemsize
+        The elements of a block, and the bytes of an element.
+    to
+        The thread that gets the result; None: all.
+    ordered
+        Whether operands keep their places.
+    exact
+        Whether the order of operations is the same on every placement of the threads.
+    in_place
+        Whether dst is also src.
+    """
+
+    nelems: int
+    itemsize: int
+    to: int | None
+    ordered: bool
+    exact: bool
+    in_place: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of a block."""
+        return self.nelems * self.itemsize
+
+    def reaches(self, t: Recorder) -> bool:
+        """Return whether one of a few threads, or both of two, read values directly.
+
+        Long values are read directly only where threads read each other's writes slowly. Elsewhere
+        the other threads would be idle meanwhile, so they copy their values to the reader.
+        """
+        both = self.to is None
+        few = t.size == 2 if both else t.size < t.tuning["parallel_fold_threads"]
+        return (
+            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["direct_reduce_max"]
+            and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
+        )  # fmt: skip
+
+    @staticmethod
+    def room(t: Recorder) -> int:
+        """Return the bytes of a staging buffer for one piece of each other thread's values."""
+        return max(LINE, t.tuning["staging_bytes"] // max(4, t.size) // LINE * LINE)
+
+    @property
+    def src(self) -> Operand:
+        """Return the operand that holds the values."""
+        return Operand(0 if self.in_place else 1)
+
+    @property
+    def dst(self) -> Operand:
+        """Return the operand for the results."""
+        return Operand(0)
+
+    def wanted(self, thread: int) -> bool:
+        """Return whether a thread gets the result."""
+        return self.to in (None, thread)
+
+    def units(self, width: int) -> list[tuple[int, int]]:
+        """Return (offset, size) of units of at most `width` bytes, of whole elements."""
+        return cut(self.nbytes, width, self.itemsize)

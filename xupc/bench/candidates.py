@@ -1,0 +1,147 @@
+"""The candidates of a cell: xupc's algorithms, its plans, the peer, and the overhead alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from xupc.specs import parse_name
+
+from .calls import Call, Memory, our_barrier, our_call
+from .oracle import Work
+from .peer_calls import bcast_and_copy, peer_barrier, peer_call
+from .results import AGAIN, FLOOR, OURS, PEER
+from .settings import Case, Settings, flags_of, root_of, rooted
+
+__all__ = ["Candidates", "Timed"]
+
+LARGE = 1 << 20
+"""Bytes. From here on Bcast is measured together with the root's own copy, too."""
+
+
+@dataclass
+class Timed:
+    """Hold a candidate and its times on my thread; it makes its calls one after the other."""
+
+    name: str
+    kind: str
+    text: str
+    calls: list[Call]
+    algorithm: str = ""
+    network_bytes: float | None = None
+    cost: float = 0.0  # ns of a repetition with its barriers
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    turn: int = 0
+    loops: int = 1
+
+    def head(self) -> dict[str, Any]:
+        """Return the candidate without its times."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "call": self.text,
+            "algorithm": self.algorithm,
+            "network_bytes": self.network_bytes,
+        }
+
+
+class Candidates:
+    """Make the candidates of each cell, on memory that all cells share."""
+
+    def __init__(self, settings: Settings, memory: Memory) -> None:
+        self.settings = settings
+        self.memory = memory
+
+    def of(self, case: Case) -> Iterator[Timed]:
+        """Yield the candidates of a cell."""
+        settings, call = self.settings, case.collective
+        if call == "barrier":
+            yield Timed("xupc", OURS, "barrier()", [our_barrier(self.memory)])
+            if settings.again:
+                yield Timed("xupc again", AGAIN, "barrier()", [our_barrier(self.memory)])
+            if settings.peer:
+                yield Timed("mpi4py", PEER, "comm.Barrier", [peer_barrier(self.memory)])
+            yield Timed("floor", FLOOR, "nothing", [Call(bool)])
+            return
+        for algorithm in settings.algorithms:
+            name = "xupc" if algorithm == "auto" else algorithm
+            yield self._ours(case, name, OURS, flags_of(algorithm, case.sync))
+        first = settings.algorithms[0]
+        if settings.again:
+            name = "xupc again" if first == "auto" else f"{first} again"
+            yield self._ours(case, name, AGAIN, flags_of(first, case.sync))
+        if settings.plan and (planned := self._planned(case)) is not None:
+            yield planned
+        if settings.peer:
+            yield from self._peers(case)
+        yield Timed("floor", FLOOR, "nothing", [Call(bool)])  # the quickest call of all
+
+    def works(self, case: Case) -> list[Work]:
+        """Return the works of a cell's calls, one for each root."""
+        form, spec = parse_name(case.collective)
+        dtype = np.dtype(case.dtype)
+        team = self.memory.team
+        roots = root_of(self.settings, team.size) if rooted(case.collective) else (0,)
+        count, values = case.nbytes // dtype.itemsize, form in ("allav", "allv")
+        return [
+            Work(spec.name, count, dtype, case.op, root, team.rank, team.size, values)
+            for root in roots
+        ]
+
+    def _ours(self, case: Case, name: str, kind: str, flags: int) -> Timed:
+        calls = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]
+        algorithm = name.removesuffix(" again")
+        words = ["...", *([algorithm] if algorithm != "xupc" else [])]
+        words += [case.sync] if case.sync != "allsync" else []
+        plans = [_plan_of(call) for call in calls]
+        return self._of_plans(name, kind, f"{case.collective}({', '.join(words)})", calls, plans)
+
+    def _of_plans(
+        self, name: str, kind: str, text: str, calls: list[Call], plans: list[Any]
+    ) -> Timed:
+        """Return a candidate with its plans' algorithm, and their bytes averaged over the roots."""
+        found = Timed(name, kind, text, calls)
+        if None not in plans:
+            node_of = self.memory.team.rank_tree.node_of
+            instances = [plan.instance for plan in plans if plan.instance is not None]
+            sent = sum(instance.plan.bytes_between_nodes(node_of) for instance in instances)
+            found.algorithm = plans[0].algorithm
+            found.network_bytes = sent / len(plans)
+        return found
+
+    def _planned(self, case: Case) -> Timed | None:
+        """Return the library's choice as a plan that is run again; None without a plan."""
+        flags = flags_of("auto", case.sync)
+        full = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]
+        plans = [_plan_of(call) for call in full]
+        if None in plans:
+            return None
+        calls = [replace(c, function=p, arguments=()) for c, p in zip(full, plans, strict=True)]
+        return self._of_plans("plan", OURS, f"{case.collective}.plan(...)()", calls, plans)
+
+    def _peers(self, case: Case) -> Iterator[Timed]:
+        """Yield mpi4py's call; of a large broadcast also one with the copy that xupc's includes."""
+        works = self.works(case)
+        found = [peer_call(case.collective, work, self.memory) for work in works]
+        calls = [peer[1] for peer in found if peer is not None]
+        if not calls or found[0] is None:
+            return
+        yield Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls)
+        if case.collective == "all_broadcast" and case.nbytes >= LARGE:
+            calls = [bcast_and_copy(work, self.memory) for work in works]
+            yield Timed("mpi4py and copy", PEER, "comm.Bcast and the root's copy", calls)
+
+
+def _plan_of(call: Call) -> Any:
+    """Return a plan of the same call; None if it has none."""
+    function: Any = call.function
+    keywords: dict[str, Any] = {}
+    if isinstance(function, partial):
+        function, keywords = function.func, function.keywords
+    make = getattr(function, "plan", None)
+    return None if make is None else make(*call.arguments, **keywords)
