@@ -12,7 +12,7 @@ from xupc.backends.native import lowering
 from xupc.comm import mpi, plan_messages
 from xupc.health import control_segment
 from xupc.plan import recorder, steps
-from xupc.reduction import kernels, ufunc_capture
+from xupc.reduction import ufunc_capture, whole_arrays
 from xupc.runtime import executor, team_state
 
 NATIVE = Path(lowering.__file__).parent
@@ -53,8 +53,8 @@ def test_what_messages_are() -> None:
 
 
 def test_functions() -> None:
-    assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == kernels._BLOCK
-    assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == kernels._SHORT
+    assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == whole_arrays.BLOCK
+    assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == whole_arrays.SHORT
     assert written(r"#define XF_STEPS (\d+)", FUNCTIONS) == ufunc_capture.STEPS
     assert written(r"#define XF_CONSTANTS (\d+)", FUNCTIONS) == ufunc_capture.CONSTANTS
     assert written(r"#define XF_MOST (\d+)", FUNCTIONS) == ufunc_capture.MOST

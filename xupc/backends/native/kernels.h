@@ -1,6 +1,6 @@
 /* kernels.h: what the reductions compute, for the eleven UPC types, and for records of two numbers.
  *
- * Compiles alone (C11).  kernels.py says the same in numpy, bit for bit; for that this must be
+ * Compiles alone (C11).  builtin_kernels.py says the same in numpy, bit for bit; for that this must be
  * built with -ffp-contract=off and without -ffast-math (gcc heeds no pragma for the former).
  *
  *   integers  wrap: computed in the unsigned type of the same width, or in a wider one where

@@ -3,7 +3,7 @@
  * Compiles alone (C11).  ufunc_capture.py finds out what a function consists of; here it is done
  * without Python, piece by piece, so that what lies between its steps stays in cache.  The loops
  * are those that numpy itself would call, so the bits are numpy's, and the order in which a fold or
- * a scan calls the function is written in kernels.py, `_Associative`, and is the same here.
+ * a scan calls the function is written in whole_arrays.py, `Associative`, and is the same here.
  *
  * The buffers that this needs are one thread's, whichever function it runs.
  */
