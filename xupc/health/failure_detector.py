@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from ..comm.mpi import ABORT, abort_all, drop_files, end_in
 from ..errors import DeadThreadError, HangError, XupcError
 from ..pgas.segment import lock_holder, try_lock
-from .control_segment import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .init_watchdog import MPI_TELLS
 from .stack_responder import StackResponder
 

@@ -40,7 +40,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .control_segment import DEAD
+from .control_layout import DEAD
 
 __all__ = ["FailureTree"]
 

@@ -26,7 +26,8 @@ from typing import Any
 
 from ..fingerprint import fingerprint
 from ..records import record
-from .control_segment import PLACES_BYTES, Call, Control
+from .control_layout import PLACES_BYTES
+from .control_segment import Call, Control
 
 __all__ = [
     "Gathering",
