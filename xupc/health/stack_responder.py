@@ -1,15 +1,16 @@
-"""This thread's part when somebody wants to know where the threads are.
+"""Answer requests for the positions of the threads, and print them.
 
-The guard's daemon thread comes to `StackResponder.turn` four times a second, and more often while
-something is under way. What it does there:
+The detector's daemon thread calls `StackResponder.turn` four times a second, and more often while
+a request is open. It does the following:
 
-1. answer, when the threads of this machine are asked: with the Python line where the program is,
-   which it can see whatever the program is at, as long as Python runs at all;
-2. the machine's lowest thread: pass a question on to other machines, or theirs on to the threads
-   of this one, and tell all machines what these answered;
-3. print the report when this thread got SIGUSR2, or in place of one that did and cannot.
+1. It answers a request to the threads of this machine with the Python line of the program. It can
+   read the line whatever the program does, as long as the interpreter runs.
+2. On the machine's lowest thread, it forwards requests to and from other machines, and sends the
+   answers of this machine's threads to all machines.
+3. It prints the report when this thread received SIGUSR2, or for a thread that received it and
+   cannot print.
 
-A thread that raises HangError asks by itself (`report`).
+A thread that raises HangError makes a request itself (`report`).
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ if TYPE_CHECKING:
 __all__ = ["StackResponder"]
 
 SIGNAL = signal.SIGUSR2
-PRINT_BYTE = (1 << 40) + 2  # of the control segment: its lock is for the one who prints
-KEEP_BYTE = PRINT_BYTE + 1  # and for the one who writes down where the machine's threads are
+PRINT_BYTE = (1 << 40) + 2  # of the control segment; its lock: the thread that prints
+KEEP_BYTE = PRINT_BYTE + 1  # its lock: the thread that publishes the machine's positions
 IN_PLACE_OF_OTHERS = 2_000_000_000  # ns after which a report is printed for another thread
-OLD = 10_000_000_000  # ns after which a report has nothing to do with a hang
+OLD = 10_000_000_000  # ns after which a report is too old for a hang
 TITLE = "where the threads are:"
 
 
 class StackResponder:
-    """Answers questions, passes them on, prints reports.
+    """The part of one process in reports of positions: it answers, forwards and prints.
 
-    Made by the thread that runs the program: its Python line is the one that is told.
+    The thread that runs the program must make it: the answers hold the Python line of that thread.
     """
 
     def __init__(self, job: Job) -> None:
         self.control = job.control
         self.lifeline = job.lifeline
         self._program = threading.get_ident()
-        self._answered = 0  # the last question that I have answered
-        self._relayed = 0  # and the last that other machines know of
+        self._answered = 0  # the last request that this thread has answered
+        self._relayed = 0  # the last request that it has sent to other machines
         self._open: Gathering | None = None  # for the other machines
         self._printing: Gathering | None = None
         self._native = core is not None and job.native
@@ -60,7 +61,7 @@ class StackResponder:
 
     # -- the signal ----------------------------------------------------------------------
     def _listen(self) -> bool:
-        """SIGUSR2 asks, unless the program has a use for it."""
+        """Handle SIGUSR2 as a request, unless the program has a handler for it."""
         if self._native:
             return bool(core.listen(SIGNAL, self.control.wanted_address))
         with contextlib.suppress(ValueError):  # not in the main thread
@@ -73,21 +74,21 @@ class StackResponder:
         self.control.want()
 
     def close(self) -> None:
-        """The signal is as it was."""
+        """Restore the handler of the signal."""
         if self._native and self._listens:
             core.leave(SIGNAL)
         with contextlib.suppress(ValueError):
             if signal.getsignal(SIGNAL) == self._on_signal:
                 signal.signal(SIGNAL, signal.SIG_DFL)
 
-    # -- in the guard's daemon thread ----------------------------------------------------
+    # -- in the detector's daemon thread-------------------------------------------------
     @property
     def busy(self) -> bool:
-        """Whether I wait for answers."""
+        """Return whether it waits for answers."""
         return self._open is not None or self._printing is not None
 
     def turn(self) -> None:
-        """Whatever there is to do, without waiting."""
+        """Answer, forward and print whatever is due, without waiting."""
         asked = self.control.asked
         if asked > self._answered:
             self._answered = asked
@@ -111,12 +112,12 @@ class StackResponder:
             self.lifeline.tell_places(self.control.machine, rows)
 
     def _asked_from_afar(self) -> None:
-        """A thread of another machine wants to know."""
+        """Begin a request for a thread of another machine."""
         self._open = Gathering(self.control)
         self._relayed = self._open.asked
 
     def _heard_from_afar(self, machine: int, rows: Any) -> None:
-        """Where the threads of another machine are."""
+        """Publish the positions of another machine's threads."""
         with contextlib.suppress(ValueError, TypeError):
             if 0 <= machine < self.control.machines:
                 self.control.write_places(machine, pack(unpack(rows)))
@@ -127,19 +128,19 @@ class StackResponder:
                 return
             if self._is_mine_to_print():
                 self._printing = Gathering(self.control)
-            else:  # another one has printed it meanwhile
+            else:  # another thread has printed it meanwhile
                 drop_lock(self.control.segment.fd, PRINT_BYTE)
         elif self._printing.there:
             text = report_text(self._printing.groups())
             self._printing = None
-            with contextlib.suppress(Exception):  # nobody may be there to read it
+            with contextlib.suppress(Exception):  # stderr may be closed
                 sys.stderr.write(f"xupc: {TITLE}\n{text}\n")
                 sys.stderr.flush()
             self.control.print_done(time.monotonic_ns())
             drop_lock(self.control.segment.fd, PRINT_BYTE)
 
     def _is_mine_to_print(self) -> bool:
-        """Whether I got the signal, or one who did has not printed anything since."""
+        """Return whether this thread received the signal, or must print for one that did."""
         wanted, printed = self.control.wanted(), self.control.printed
         if wanted[self.control.index] > printed:
             return True
@@ -148,17 +149,17 @@ class StackResponder:
 
     # -- in the program's thread ---------------------------------------------------------
     def report(self) -> str:
-        """Ask all threads, wait for their answers, return them grouped; takes up to 2.5 s."""
+        """Request the positions of all threads and return them grouped; takes up to 2.5 s."""
         gathering = Gathering(self.control)
         gathering.wait()
         groups = gathering.groups()
-        if self.control.trouble() is not None:  # another one was faster, and its threads leave
+        if self.control.trouble() is not None:  # another thread raised first, and threads leave
             return self.last_report()
         self._keep(gathering)
         return f"{TITLE}\n{report_text(groups)}"
 
     def last_report(self) -> str:
-        """What another thread has found out just now; asks nobody."""
+        """Return the positions that another thread has just requested; make no request."""
         now, control, found = time.monotonic_ns(), self.control, []
         for machine in range(control.machines):
             when, rows = control.places_of(machine)
@@ -168,7 +169,7 @@ class StackResponder:
         return f"{TITLE}\n{report_text(merge(found))}" if found else ""
 
     def _keep(self, gathering: Gathering) -> Any:
-        """Write down where the machine's threads are, unless another one is just doing so."""
+        """Publish the positions of the machine's threads, unless another thread is doing so."""
         rows, fd = pack(gathering.mine()), self.control.segment.fd
         if try_lock(fd, KEEP_BYTE):
             self.control.write_places(self.control.machine, rows)
