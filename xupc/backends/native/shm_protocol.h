@@ -162,7 +162,7 @@ typedef struct {
     uint64_t value;
     uint64_t unsynced; /* calls since the last full barrier */
     uint64_t wrote; /* since the last arrival */
-    uint64_t poison; /* a call has failed here: makes the fingerprint of arrivals differ from all others */
+    uint64_t poison; /* a call has failed here: changes the fingerprints of arrivals */
     int32_t unread;  /* the reason: 1 + the member whose memory this thread could not read or write */
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
