@@ -48,7 +48,7 @@ def test_what_a_program_patches_is_not_seen_by_the_next_one(jobs: Pool) -> None:
     first, second = (jobs.launch(1, PROGRAM, args=args) for _ in range(2))
     assert first.stdout == second.stdout == "256\n", second.report()
     assert jobs.started == 2
-    assert jobs.damages == 2 * ["pool_programs.py: xupc.comm.mpi.TYPES is another object"]
+    assert jobs.damages == 2 * ["pool_programs.py: xupc.comm.datatypes.TYPES is another object"]
 
 
 def test_a_program_that_fails_ends_its_job(jobs: Pool) -> None:

@@ -13,7 +13,8 @@ from threading import Thread
 from support.polling import until
 
 from xupc.api import lifecycle
-from xupc.health.control_segment import INTERRUPTED, Control
+from xupc.health.control_layout import INTERRUPTED
+from xupc.health.control_segment import Control
 
 __all__ = [
     "await_call", "await_death", "await_end_of_calls", "await_interrupt",

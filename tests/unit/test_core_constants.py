@@ -14,6 +14,10 @@ from xupc.health import control_segment
 from xupc.plan import lanes, steps
 from xupc.reduction import kernels, ufunc_capture
 from xupc.runtime import executor, team_records
+from xupc.health import control_layout
+from xupc.plan import recorder, steps
+from xupc.reduction import ufunc_capture, whole_arrays
+from xupc.runtime import executor, team_state
 
 NATIVE = Path(lowering.__file__).parent
 CORE = (NATIVE / "shm_protocol.h").read_text()
@@ -37,7 +41,7 @@ def written(pattern: str, text: str = CORE) -> int:
         ("XU_OPERANDS", steps.STAGING + 1),
         ("XU_SLOT_BYTES", steps.OP_SCRATCH_BYTES),
         ("XU_DEPTH", steps.FOLD_DEPTH),
-        ("XU_RING", control_segment.RING),
+        ("XU_RING", control_layout.RING),
     ],
 )
 def test_sizes(name: str, value: int) -> None:
@@ -53,8 +57,8 @@ def test_what_messages_are() -> None:
 
 
 def test_functions() -> None:
-    assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == kernels._BLOCK
-    assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == kernels._SHORT
+    assert 1 << written(r"#define XF_BLOCK \(1 << (\d+)\)", FUNCTIONS) == whole_arrays.BLOCK
+    assert written(r"#define XF_SHORT (\d+)", FUNCTIONS) == whole_arrays.SHORT
     assert written(r"#define XF_STEPS (\d+)", FUNCTIONS) == ufunc_capture.STEPS
     assert written(r"#define XF_CONSTANTS (\d+)", FUNCTIONS) == ufunc_capture.CONSTANTS
     assert written(r"#define XF_MOST (\d+)", FUNCTIONS) == ufunc_capture.MOST
@@ -73,7 +77,7 @@ def test_kinds_and_outcomes(first: str, module: object) -> None:
 
 @pytest.mark.parametrize(
     ("struct", "dtype"),
-    [("xu_status", control_segment._STATUS), ("xu_ring", control_segment._RING)],
+    [("xu_status", control_layout.STATUS), ("xu_ring", control_layout.CALL_RING)],
 )
 def test_lines_that_control_shares(struct: str, dtype: np.dtype[np.void]) -> None:
     """Its fields stand where the core has room for them, and fill the line."""
@@ -84,5 +88,5 @@ def test_lines_that_control_shares(struct: str, dtype: np.dtype[np.void]) -> Non
     assert dtype.fields
     assert list(dtype.names[: len(own)]) == own
     assert dtype.fields[dtype.names[len(own)]][1] == 8 * len(own)
-    calls = control_segment.RING * control_segment._CALL.itemsize if "xu_call" in body else 0
-    assert dtype.itemsize - calls == 8 * (len(own) + room) == control_segment.LINE
+    calls = control_layout.RING * control_layout.CALL.itemsize if "xu_call" in body else 0
+    assert dtype.itemsize - calls == 8 * (len(own) + room) == control_layout.LINE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.thread_comm import Comm, in_threads
 
-from xupc.health.control_segment import DEAD, HUNG
+from xupc.health.control_layout import DEAD, HUNG
 from xupc.health.failure_tree import FailureTree, Peer
 
 MACHINES = 12  # 0 has the children 1-8, 1 has 9-11

@@ -18,8 +18,8 @@ from support.soak import amount, figure
 from xupc.backends.native.lowering import lower
 from xupc.backends.native.native_core import core
 from xupc.cli import hang
-from xupc.health import control_segment as layout
-from xupc.health.control_segment import LAST, PLACES_BYTES, RING, TEXTS, Control, control_bytes
+from xupc.health.control_layout import LAST, MAGIC, PLACES_BYTES, RING, TEXTS, control_bytes
+from xupc.health.control_segment import Control
 from xupc.health.stack_report import (
     Gathering,
     Group,
@@ -262,7 +262,7 @@ def test_the_segment_says_what_it_is() -> None:
     other = Control.of_other(segment)
     assert (other.threads, other.machines, other.machine) == (2, 1, 0)
     assert int(other.head["job"][0]) == 7
-    first.head["magic"] = layout.MAGIC + 1
+    first.head["magic"] = MAGIC + 1
     with pytest.raises(ValueError, match="not the control segment"):
         Control.of_other(segment)
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import click
 import psutil
 
-from xupc.health.control_segment import LAST, MAGIC, Control
+from xupc.health.control_layout import LAST, MAGIC
+from xupc.health.control_segment import Control
 from xupc.health.stack_report import Gathering, report_text
 from xupc.pgas.segment import attach
 

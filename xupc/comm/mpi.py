@@ -1,13 +1,8 @@
-"""MPI, and nothing but MPI: the only module that imports mpi4py.
+"""MPI in this process: its start, its progress and its end. The only module that imports mpi4py.
 
-Everything here is non-blocking and tested from `progress`; a wait is the engine's
-business (one wait function).  Exceptions: communicator and window creation, which
-MPI offers only in blocking form.
-
-Tags: ``operation % 2048 * 8 + kind`` in the low 14 bits; kind 0 is data, 1-5 the
-empty messages of signal channels, 6 barriers, 7 control messages. Where MPI's tags are
-wide enough, bits of the call's fingerprint lie above: messages of calls that differ
-never meet, so a mismatch cannot truncate or corrupt anything.
+All operations are non-blocking, and `MpiContext.progress` tests them; the executor waits. The
+exceptions are communicators and windows, which MPI creates only in blocking calls. Messages,
+datatypes, requests and tags are in the modules beside this one.
 """
 
 from __future__ import annotations
@@ -18,14 +13,28 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ..backends.native.native_core import core
 from ..errors import XupcError, show
+from .datatypes import Datatypes, Grid
+from .requests import Requests
+from .tags import (
+    AGAIN,
+    BARRIER,
+    CONTROL,
+    DATA,
+    KINDS,
+    LOW_BITS,
+    RESYNC,
+    SIGNAL,
+    STALL,
+    TURNS,
+    tag_of,
+)
+from .team_comm import TeamComm, Window
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -41,10 +50,11 @@ __all__ = [
     "RESYNC",
     "SIGNAL",
     "STALL",
+    "STEP_NS",
     "TURNS",
     "Grid",
-    "TeamComm",
     "MpiContext",
+    "TeamComm",
     "Window",
     "abort_all",
     "drop_files",
@@ -55,74 +65,26 @@ __all__ = [
     "tag_of",
 ]
 
-DATA, SIGNAL, BARRIER, CONTROL = 0, 1, 6, 7
-KINDS, TURNS = 8, 2048
-AGAIN = CONTROL  # control messages lie higher, so the plain number is free
-LOW_BITS = 15
-RESYNC = TURNS * KINDS  # added to CONTROL: accounts of a mismatch, and the verdict
-STALL = RESYNC + TURNS * KINDS - 2
-TYPES = 256  # datatypes that are kept
-NEVER = 2  # the tag of no message to oneself
-STEP_NS = 30_000  # a longer look at MPI, of processor time, has found something to do
-STATUS = 64  # bytes that the core has for one: XM_STATUS
+NEVER = 2  # a tag that no message of a thread to itself has
+STEP_NS = 30_000  # ns of processor time: a longer step of MPI's progress has done something
+STATUS = 64  # bytes that the core has for an MPI_Status: XM_STATUS
 FUNCTIONS = ("MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Testsome", "MPI_Cancel")
 ABORT = 4  # whole seconds for MPI to end the job
 SHARED = "/dev/shm/"
 FILES = ("mpich_shm_", "sm_segment.", "vader_segment.")  # MPICH's and Open MPI's in there
 
 
-def tag_of(operation: int, kind: int) -> int:
-    """The low bits of the tag of one operation's messages of a kind."""
-    return operation % TURNS * KINDS + kind
-
-
-class Grid(NamedTuple):
-    """`rows` rows, `row_stride` bytes apart, of `columns` blocks, `stride` bytes apart."""
-
-    address: int
-    nbytes: int
-    columns: int = 1
-    stride: int = 0
-    rows: int = 1
-    row_stride: int = 0
-
-    @classmethod
-    def of(
-        cls, address: int, nbytes: int, columns: int, stride: int, rows: int, row_stride: int
-    ) -> Grid:
-        """The same bytes in the same order as few large blocks: what is adjacent is one."""
-        if stride == nbytes or columns == 1:
-            nbytes, columns, stride = nbytes * columns, rows, row_stride
-            rows, row_stride = 1, 0
-            if stride == nbytes or columns == 1:
-                nbytes, columns, stride = nbytes * columns, 1, 0
-        elif rows == 1:
-            row_stride = 0
-        return cls(address, nbytes, columns, stride, rows, row_stride)
-
-    @property
-    def span(self) -> int:
-        """Bytes from its first to its last. Strides are never negative: runs ascend."""
-        return (self.rows - 1) * self.row_stride + (self.columns - 1) * self.stride + self.nbytes
-
-    def each(self) -> Iterator[tuple[int, int]]:
-        """(address, bytes) of the blocks."""
-        for k in range(self.rows):
-            for i in range(self.columns):
-                yield self.address + k * self.row_stride + i * self.stride, self.nbytes
-
-
 class MpiContext:
-    """MPI as a whole: requests in flight, datatypes, and the link of all threads.
+    """The MPI of this process: requests in flight, datatypes, and the communicator of all threads.
 
     Attributes
     ----------
     link
-        All threads; `meeting` is another one of them, on which teams are opened.
+        The communicator of all threads.
+    meeting
+        Another communicator of all threads, for opening teams.
     family
         ``"mpich"``, ``"openmpi"`` or ``"other"``.
-    types_freed
-        How many times a datatype that a `spec` may name was given back.
     worked
         Whether the last `progress` found that MPI had something to do, also for the program.
     """
@@ -138,20 +100,14 @@ class MpiContext:
         self.threads_multiple = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         wide = int(source.Get_attr(MPI.TAG_UB) or 32767)
         self.tag_bits = max(0, min(12, (wide + 1).bit_length() - 1 - LOW_BITS))
-        self._requests: list[MPI.Request] = []
-        # of each request; None: it is done, and stays in its place for a while
-        self._whose: list[tuple[TeamComm | Window, Callable[[], None], bool] | None] = []
-        self._open = 0
-        self._testing = False  # requests are being looked at
-        self._adrift: list[tuple[TeamComm, Any]] = []  # calls given up, with the core's messages
-        self._types: dict[tuple[Grid, ...], MPI.Datatype] = {}
-        self.types_freed = 0
+        self._requests = Requests(MPI)
+        self._datatypes = Datatypes(MPI)
         self.worked = False
         self._before_end: Callable[[], None] | None = None
         self._end_key = MPI.KEYVAL_INVALID
         self.link, self.meeting = (self._duplicate(source, wait) for _ in range(2))
         self._never = self._receive_nothing()
-        self._in_core = False  # whether the core makes progress with it
+        self._in_core = False  # whether the core makes progress with `_never`
 
     def _check(self, comm: Any) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
@@ -166,10 +122,10 @@ class MpiContext:
 
     @cached_property
     def functions(self) -> tuple[int, ...] | None:
-        """What the core needs to send messages itself, if it can be found.
+        """Return what the core needs to send messages itself, or None if it cannot be found.
 
-        The addresses of the `FUNCTIONS` of the library that mpi4py has loaded, the handle of the
-        type of a byte, and the bytes of a handle.
+        These are the addresses of the `FUNCTIONS` in the library that mpi4py has loaded, the
+        handle of the byte type, and the bytes of a handle.
         """
         mpi = self.mpi
         try:
@@ -183,13 +139,13 @@ class MpiContext:
             return None
 
     def handle_of(self, thing: Any) -> int:
-        """What MPI's C functions call a communicator or a datatype."""
+        """Return the C handle of a communicator or a datatype."""
         return int(self.mpi._handleof(thing))
 
     def before_end(self, act: Callable[[], None]) -> None:
-        """Have something done when the program calls MPI_Finalize, before MPI ends.
+        """Call `act` when the program calls MPI_Finalize, before MPI ends.
 
-        MPI deletes the attributes of COMM_SELF first of all in there, while all else works.
+        MPI_Finalize deletes the attributes of COMM_SELF first, while MPI still works.
         """
         self._before_end = act
         self._end_key = self.mpi.Comm.Create_keyval(delete_fn=self._ends)
@@ -209,34 +165,28 @@ class MpiContext:
 
     # -- requests ------------------------------------------------------------------
     def track(
-        self,
-        link: TeamComm | Window,
-        request: Any,
-        finished: Callable[[], None],
-        receives: bool = False,
+        self, owner: object, request: Any, finished: Callable[[], None], receives: bool = False
     ) -> None:
-        """Call `finished` when a request of the link's is done; whether it `receives` a message.
+        """Call `finished` when a request of the owner's is complete.
 
-        Whoever calls it holds the engine's lock: the progress thread tests requests, too.
+        `receives`: it receives a message. The caller holds the engine's lock, because the progress
+        thread tests requests, too.
         """
-        requests, whose = [request], [(link, finished, receives)]
-        self._requests += requests  # no finalizer and no handler can come between these lines
-        self._whose += whose
-        self._open += 1
+        self._requests.track(owner, request, finished, receives)
 
     def _receive_nothing(self) -> Any:
-        """Start a receive that no message ever meets, to be tested for the sake of MPI's progress.
+        """Start a receive that no message matches; a test of it makes MPI's progress.
 
         A probe would search all messages that the program has not received yet, each time.
         """
         comm, room = self.meeting.comm, bytearray(1)
-        return comm.Irecv([room, 1, self.mpi.BYTE], comm.Get_rank(), NEVER)  # keeps the room
+        return comm.Irecv([room, 1, self.mpi.BYTE], comm.Get_rank(), NEVER)  # it keeps the buffer
 
     def wait_with_progress(self, threads_per_core: float) -> None:
-        """Have waits in the core make MPI's progress, at intervals that suit the machine.
+        """Make the core's waits call MPI's progress, at intervals that suit the machine.
 
-        With a core for each thread an interval is an eighth of the wait so far, from 20 us
-        to 1 ms. With fewer cores a look takes time from a thread that computes:
+        With a processor core for each thread, an interval is an eighth of the wait so far, from
+        20 us to 1 ms. With fewer cores each step takes time from a thread that computes:
         intervals double from 200 us on, up to 1 ms for each thread that shares a core.
         """
         self._in_core = core is not None and self.functions is not None
@@ -251,9 +201,9 @@ class MpiContext:
         core.make_progress(self.functions, request, any_thread, *policy, crowded)
 
     def enter(self) -> bool:
-        """Make one step of MPI's progress; whether MPI had something to do.
+        """Make one step of MPI's progress; return whether MPI had something to do.
 
-        Any thread may at any time, if MPI allows several.
+        Any thread can call it at any time if MPI allows several threads.
         """
         if self._in_core:
             return bool(core.step_of_progress())
@@ -262,343 +212,73 @@ class MpiContext:
         return time.thread_time_ns() - began > STEP_NS
 
     def progress(self) -> bool:
-        """Test everything in flight once; True if something finished.
+        """Test all requests in flight once; return whether one is complete now.
 
-        Without anything in flight it still makes MPI's progress, for the one-sided accesses of
-        other threads and for the program's own messages.
+        Without requests it still makes MPI's progress, for the one-sided accesses of other
+        threads and for the program's own messages.
         """
-        for _, instance in self._adrift:
-            instance.look()
+        self._requests.poll_abandoned()
         if not self._requests:
             self.worked = self.enter()
             return False
         began = time.thread_time_ns()
-        finished = self._test()
+        finished = self._requests.test()
         self.worked = time.thread_time_ns() - began > STEP_NS
         for call in finished:
             call()
         return bool(finished)
 
-    def _test(self) -> list[Callable[[], None]]:
-        """Test everything in flight; what to call, since it is done."""
-        within, self._testing = self._testing, True
-        try:
-            return self._finished(within)
-        finally:
-            self._testing = within
-
-    def _finished(self, within: bool) -> list[Callable[[], None]]:
-        """What to call; `within` another such look, from a finalizer or a signal's handler."""
-        whose, finished = self._whose, []
-        for i in self.mpi.Request.Testsome(self._requests) or ():
-            if (entry := whose[i]) is not None:
-                finished.append(entry[1])
-                whose[i] = None
-        self._open -= len(finished)
-        # rarely, so that each request is moved once or twice, and not while places are in use
-        if finished and not within and 2 * self._open <= len(whose):
-            open_ones = [i for i, entry in enumerate(whose) if entry is not None]
-            self._requests = [self._requests[i] for i in open_ones]
-            self._whose = [whose[i] for i in open_ones]
-        return finished
-
     def all_done(self, requests: list[Any]) -> bool:
-        """Test some requests of one's own together."""
+        """Return whether all these requests, which are not tracked, are complete."""
         return bool(self.mpi.Request.Testall(requests))
 
-    def forget(self, link: TeamComm, instance: Any) -> None:
-        """Wait for nothing of a link's that is in flight any more (after a mismatch).
+    def forget(self, owner: object, instance: Any) -> None:
+        """Give up a call and all requests of a communicator: see `Requests.forget`."""
+        self._requests.forget(owner, instance)
 
-        `instance`: the call, which may have messages of its own.
-
-        Memory is written and read until `quiet` all the same: only messages that have not met
-        their receiver yet can be called off there. Whoever sent them has them taken by `discard`.
-        """
-        if instance.open:
-            instance.call_off()
-            self._adrift.append((link, instance))
-        for i, entry in enumerate(self._whose):
-            if entry is not None and entry[0] is link:
-                receives = entry[2]
-                self._whose[i] = link, partial(_nothing, entry[1]), receives
-                if receives:
-                    self._requests[i].Cancel()
-
-    def quiet(self, link: TeamComm) -> bool:
-        """Whether nothing of a link's is in flight."""
-        self._adrift = [(of, instance) for of, instance in self._adrift if instance.open]
-        here = [of for of, _ in self._adrift] + [entry[0] for entry in self._whose if entry]
-        return all(of is not link for of in here)
+    def quiet(self, owner: object) -> bool:
+        """Return whether a communicator has nothing in flight."""
+        return self._requests.quiet(owner)
 
     # -- datatypes -----------------------------------------------------------------
+    @property
+    def types_freed(self) -> int:
+        """Return how many datatypes have been freed that a `spec` may name."""
+        return self._datatypes.freed
+
     def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
-        """A buffer description: all blocks of the grids, `shift` bytes further on."""
-        address, span, n, datatype = self.shape(grids)
-        return [self.mpi.buffer.fromaddress(address + shift, span), n, datatype]
+        """Return a buffer description of all blocks of the grids, moved by `shift` bytes."""
+        return self._datatypes.spec(grids, shift)
 
     def shape(self, grids: Sequence[Grid]) -> tuple[int, int, int, MPI.Datatype]:
-        """(address, bytes from the first to the last, how many, of what type) of all blocks."""
-        first = grids[0]
-        if len(grids) == 1 and first.columns == 1:
-            return first.address, first.nbytes, first.nbytes, self.mpi.BYTE
-        low = min(grid.address for grid in grids)
-        key = tuple([grid._replace(address=grid.address - low) for grid in grids])
-        datatype = self._types.pop(key, None)
-        if datatype is None:
-            if len(self._types) >= TYPES:
-                self._types.pop(next(iter(self._types))).Free()
-                self.types_freed += 1
-                if core is not None:
-                    core.type_freed()
-            datatype = self._datatype(key)
-        self._types[key] = datatype  # the last of them: the first is the next to go
-        return low, max(grid.address + grid.span for grid in key), 1, datatype
-
-    def _datatype(self, grids: Sequence[Grid]) -> MPI.Datatype:
-        """The blocks of the grids, whose addresses are counted from the buffer's."""
-        byte = self.mpi.BYTE
-        if all(grid.columns == 1 for grid in grids):
-            sizes, places = [g.nbytes for g in grids], [g.address for g in grids]
-            return byte.Create_hindexed(sizes, places).Commit()
-        parts = []
-        for grid in grids:
-            part = byte.Create_hvector(grid.columns, grid.nbytes, grid.stride)
-            if grid.rows > 1:
-                row, part = part, part.Create_hvector(grid.rows, 1, grid.row_stride)
-                row.Free()
-            parts.append(part)
-        if len(grids) == 1:
-            return parts[0].Commit()
-        places = [grid.address for grid in grids]
-        whole = self.mpi.Datatype.Create_struct([1] * len(parts), places, parts).Commit()
-        for part in parts:
-            part.Free()
-        return whole
+        """Return the address, span, count and datatype of all blocks of the grids."""
+        return self._datatypes.shape(grids)
 
     def free(self) -> None:
-        """Blocking: give types and communicators back."""
+        """Free datatypes and communicators; blocking."""
         if self._in_core:
             core.no_progress()
         self._in_core = False
         self._never.Cancel()
         self._never.Wait()
         self._forget_end()
-        for datatype in self._types.values():
-            datatype.Free()
-        self._types.clear()
+        self._datatypes.free()
         self.link.free()
         self.meeting.free()
-
-
-def _nothing(_keeps: object) -> None:
-    """What is to be done when a request is done that nobody waits for: let its memory go."""
-
-
-class TeamComm:
-    """A communicator of our own for the threads of a team: messages among them, by rank.
-
-    Attributes
-    ----------
-    rank, size
-        Mine, and how many.
-    early
-        Messages that were looked at before somebody expects them, by sender and tag.
-    """
-
-    def __init__(self, network: MpiContext, comm: MPI.Intracomm) -> None:
-        self.network = network
-        self.mpi = network.mpi
-        self.comm = comm
-        self.wire: Any = None  # the core's, of the team that has this link
-        comm.Set_errhandler(self.mpi.ERRORS_RETURN)
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
-        self.early: dict[tuple[int, int], bytes] = {}
-        self._rooms: dict[int, bytearray] = {}
-
-    def among(self, ranks: Sequence[int]) -> TeamComm:
-        """Blocking, for these ranks alone: a link of their own."""
-        everybody = self.comm.Get_group()
-        group = everybody.Incl(list(ranks))
-        link = TeamComm(self.network, self.comm.Create_group(group))
-        group.Free()
-        everybody.Free()
-        return link
-
-    def track(
-        self, request: Any, finished: Callable[[], None], *, receives: bool = False
-    ) -> None:
-        """Call `finished` when a request is done; whether it `receives` a message."""
-        self.network.track(self, request, finished, receives)
-
-    # -- messages ----------------------------------------------------------------------
-    def discard(self) -> None:
-        """Take every message but accounts of a mismatch, and forget it.
-
-        For the time in which all threads have given up one call and none has begun
-        another. Tags come again after 2048 operations; a message that stayed would be
-        taken for one of a later call then.
-        """
-        status = self.mpi.Status()
-        while self.comm.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
-            low = status.Get_tag() & ((1 << LOW_BITS) - 1)
-            if low >= RESYNC and low != STALL:
-                return
-            message = self.comm.Mprobe(status.Get_source(), status.Get_tag(), status)
-            room = bytearray(status.Get_count(self.mpi.BYTE))
-            request = message.Irecv([room, len(room), self.mpi.BYTE])  # which keeps the room
-            self.track(request, lambda: None)
-        self.early.clear()
-
-    def call_tag(self, operation: int, kind: int, fingerprint: int) -> int:
-        """The tag of a call's own messages."""
-        high = fingerprint & ((1 << self.network.tag_bits) - 1)
-        return high << LOW_BITS | tag_of(operation, kind)
-
-    def peek(self, of: int, tag: int) -> bytes | None:
-        """A small message that somebody will `expect` later, if it is there already."""
-        key = (of, tag)
-        if key not in self.early:
-            data = self.take(of, tag)
-            if data is None:
-                return None
-            self.early[key] = data
-            if self.wire is not None:
-                self.wire.look_out()
-        return self.early[key]
-
-    def send(self, to: int, tag: int, memory: list[Any]) -> Any:
-        """Start a message of the memory that a `MpiContext.spec` describes."""
-        return self.comm.Isend(memory, to, tag)
-
-    def recv(self, of: int, tag: int, memory: list[Any]) -> Any:
-        """Start taking a message into the memory that a `MpiContext.spec` describes."""
-        return self.comm.Irecv(memory, of, tag)
-
-    def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
-        """Start a small message; the request keeps the bytes."""
-        return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
-
-    def recv_into(self, of: int, tag: int, buffer: bytearray) -> Any:
-        """Start taking a small message of at most the buffer's size."""
-        return self.comm.Irecv([buffer, len(buffer), self.mpi.BYTE], of, tag)
-
-    def room(self, of: int, nbytes: int) -> bytearray:
-        """A buffer for the messages of one thread that come one after the other."""
-        buffer = self._rooms.get(of)
-        if buffer is None or len(buffer) < nbytes:
-            buffer = self._rooms[of] = bytearray(nbytes)
-        return buffer
-
-    def take(self, of: int, tag: int) -> bytes | None:
-        """A small message of unknown size if one is there."""
-        status = self.mpi.Status()
-        message = self.comm.Improbe(of, tag, status)
-        if message is None:
-            return None
-        data = bytearray(status.Get_count(self.mpi.BYTE))
-        message.Recv([data, len(data), self.mpi.BYTE])
-        return bytes(data)
-
-    def take_any(self, tag: int) -> tuple[int, bytes] | None:
-        """A small message from anybody: (sender, bytes)."""
-        status = self.mpi.Status()
-        message = self.comm.Improbe(self.mpi.ANY_SOURCE, tag, status)
-        if message is None:
-            return None
-        data = bytearray(status.Get_count(self.mpi.BYTE))
-        message.Recv([data, len(data), self.mpi.BYTE])
-        return status.Get_source(), bytes(data)
-
-    # -- rare calls ------------------------------------------------------------------
-    def split(self, color: int) -> Any:
-        """Blocking split: a communicator for rare calls."""
-        return self.comm.Split(color, self.rank)
-
-    def window(self, address: int, nbytes: int) -> Window:
-        """Blocking: expose my node's mapping of a segment to the others."""
-        memory = self.mpi.buffer.fromaddress(address, nbytes)
-        win = self.mpi.Win.Create(memory, 1, self.mpi.INFO_NULL, self.comm)
-        win.Set_errhandler(self.mpi.ERRORS_RETURN)
-        win.Lock_all(self.mpi.MODE_NOCHECK)
-        return Window(self, win)
-
-    def free(self) -> None:
-        """Blocking: all its threads together."""
-        self.comm.Free()
-
-
-class Window:
-    """One-sided access to a segment on every thread of a link."""
-
-    def __init__(self, link: TeamComm, win: Any) -> None:
-        self.link = link
-        self.network = link.network
-        self.win = win
-
-    def get(
-        self, target: int, displacement: int, address: int, nbytes: int, count: int = 1,
-        stride: int = 0, far_stride: int = 0,
-    ) -> Any:
-        """Start reading `count` blocks, so many bytes apart here and there."""
-        here = self.network.spec([Grid.of(address, nbytes, count, stride, 1, 0)])
-        _, n, datatype = self.network.spec([Grid.of(address, nbytes, count, far_stride, 1, 0)])
-        return self.win.Rget(here, target, [displacement, n, datatype])
-
-    def put(self, target: int, displacement: int, address: int, nbytes: int) -> tuple[Any, Any]:
-        """Start writing; the request is done when the bytes are there.
-
-        As a get-accumulate that replaces: its answer comes after the write at the
-        target, so no blocking flush is needed.
-        """
-        mpi = self.network.mpi
-        old = bytearray(nbytes)
-        spec = [mpi.buffer.fromaddress(address, nbytes), nbytes, mpi.BYTE]
-        where = [displacement, nbytes, mpi.BYTE]
-        request = self.win.Rget_accumulate(
-            spec, [old, nbytes, mpi.BYTE], target, where, op=mpi.REPLACE
-        )
-        return request, old
-
-    def fetch_add(self, target: int, displacement: int, value: int) -> tuple[Any, bytearray]:
-        """Start adding to an int64 atomically; the old value arrives in the buffer."""
-        mpi = self.network.mpi
-        old = bytearray(8)
-        request = self.win.Rget_accumulate(
-            [np.array([value], np.int64), 1, mpi.INT64_T],
-            [old, 1, mpi.INT64_T],
-            target,
-            [displacement, 1, mpi.INT64_T],
-            op=mpi.SUM,
-        )
-        return request, old
-
-    def track(self, request: Any, finished: Callable[[], None]) -> None:
-        """Call `finished` when an access is done, whatever becomes of the link's calls."""
-        self.network.track(self, request, finished)
-
-    def sync(self) -> None:
-        """Order my loads and stores with one-sided accesses to my memory."""
-        self.win.Sync()
-
-    def free(self) -> None:
-        """Blocking: all threads together."""
-        self.win.Unlock_all()
-        self.win.Free()
 
 
 _started_in = 0  # the process in which MPI was started here, not by the program or mpi4py
 
 
 def start_mpi() -> None:
-    """Load mpi4py, which starts MPI; blocking, without a limit, and it keeps the interpreter.
+    """Load mpi4py, which starts MPI. This blocks without a limit and holds the interpreter.
 
-    Where ``mpi4py.rc.initialize`` keeps it from that, and the program has not done so, it is
-    started here, as ``mpi4py.rc`` says otherwise; `end_mpi` is for this case.
+    If ``mpi4py.rc.initialize`` is false and the program has not started MPI, this function
+    starts it with the other settings of ``mpi4py.rc``; then `end_mpi` finalizes it.
     """
     global _started_in
     if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
-        # Open MPI's UCX windows complain on stdout where there is no such device
+        # without such a device Open MPI's UCX windows print a warning on stdout
         os.environ.setdefault("OMPI_MCA_osc", "^ucx")
     from mpi4py import MPI, rc
 
@@ -614,7 +294,7 @@ def start_mpi() -> None:
 
 
 def end_mpi() -> None:
-    """Finalize MPI at the end of the program if it was started here; blocking."""
+    """Finalize MPI at the end of the program if `start_mpi` started it; blocking."""
     if _started_in != os.getpid():
         return
     from mpi4py import MPI, rc
@@ -624,7 +304,7 @@ def end_mpi() -> None:
 
 
 def place_in_mpi() -> tuple[int, int]:
-    """(rank, size) among all of MPI's processes; (0, 1) where MPI has not begun or is over."""
+    """Return (rank, size) in MPI's world; (0, 1) before MPI has started and after its end."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return 0, 1
@@ -632,10 +312,10 @@ def place_in_mpi() -> tuple[int, int]:
 
 
 def abort_all(status: int) -> None:
-    """End all of MPI's processes, if MPI runs and I am not the only one.
+    """End all of MPI's processes, if MPI runs and there are several.
 
-    On the world: on another communicator, a copy of it too, MPICH 5.0.2's abort does not come back
-    and its launcher hears nothing of it.
+    It aborts COMM_WORLD. On any other communicator, even a copy, the abort of MPICH 5.0.2 does
+    not return and does not reach the launcher.
     """
     from mpi4py import MPI
 
@@ -645,17 +325,17 @@ def abort_all(status: int) -> None:
 
 
 def end_in(seconds: int) -> None:
-    """This process ends by then, whatever becomes of MPI's abort."""
+    """End this process after so many seconds, even if MPI's abort does not return."""
     with contextlib.suppress(ValueError):  # only the main thread may
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(seconds)
 
 
 def drop_files() -> None:
-    """Remove the files in shared memory that MPI itself would only remove in MPI_Finalize.
+    """Remove the files in shared memory that MPI removes only in MPI_Finalize.
 
-    For a job that ends otherwise; what this process has mapped of them is its own to remove, and
-    stays mapped.
+    A job that ends without MPI_Finalize would leave them. Only files that this process has mapped
+    are removed; they stay mapped.
     """
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         found = {line[line.index(SHARED) :].rstrip() for line in maps if SHARED in line}

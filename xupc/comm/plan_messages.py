@@ -1,7 +1,7 @@
-"""The network's half of an instance: its messages and one-sided reads, and node roots' barriers.
+"""The messages and one-sided reads of an instance, and the barriers between node roots.
 
-What the core has learnt of an instance's messages it does itself (mpi_messages.h); here it is told
-what they are, and what is left is done.
+The core sends and receives messages itself (mpi_messages.h). This module describes them to the
+core at their first run, and does what the core does not.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NetBarrier", "NetContext", "rounds_among"]
 
-BURST = 50  # tests of a barrier one after the other
-SERIES = 4  # messages that are posted one after the other without looking at the others
-VIEWS = 512  # of operands, that an instance keeps: several of each of 64 lines of op_scratch
-KEPT_ROOM = 1 << 18  # bytes between the actions of a Fold that are kept
-MOST_COUNT = 0x7FFFFFFF  # of a message that the core posts: C's int
-KEPT = 4096  # messages of an instance whose places are remembered
+BURST = 50  # tests of a barrier in a row
+SERIES = 4  # messages posted between two calls of MPI's progress: XM_SERIES
+VIEWS = 512  # views of operands that an instance keeps: several per line of op_scratch (64)
+KEPT_ROOM = 1 << 18  # bytes: a Fold whose actions need more memory makes them again each time
+MOST_COUNT = 0x7FFFFFFF  # elements of a message that the core posts: a C int
+KEPT = 4096  # messages of an instance whose buffer descriptions are kept
 
 Rounds = list[tuple[list[int], list[int]]]
-"""Of an exchange: to whom messages go, and from whom they come."""
+"""The rounds of an exchange: the ranks to send to, and those to receive from."""
 
 
 class NetContext:
-    """The MPI side of one instance: what it has posted and what is still open."""
+    """The MPI side of one instance: the operations that it has posted, and those still open."""
 
     def __init__(self, job: Job, team: Any, bounds: Sequence[BoundOperand]) -> None:
         self.job = job
@@ -66,9 +66,9 @@ class NetContext:
         self.open = 0
         self.unsettled: list[
             RemoteCompletion
-        ] = []  # what has to come about before something is read
+        ] = []  # must be complete before a one-sided read
         self.barrier: NetBarrier | None = None
-        self.wire: Any = team.wire  # by which the core sends messages itself
+        self.wire: Any = team.wire  # the message engine of the core
         self.posted: dict[int, Step] = {}
         self._bases: list[int] = []
         self._messages: dict[int, list[tuple[int, Any]]] = {}
@@ -77,7 +77,7 @@ class NetContext:
         self._actions: dict[tuple[int, ...], list[Action]] = {}
 
     def start(self, operation: int) -> None:
-        """A new run of the instance."""
+        """Begin a new run of the instance."""
         for bound in self.bounds:
             if isinstance(bound, ScratchOperand):
                 bound.turn(operation)
@@ -91,7 +91,7 @@ class NetContext:
 
     # -- addresses -------------------------------------------------------------------
     def address(self, part: BlockRef) -> int:
-        """Of a block on my node."""
+        """Return the address of a block on this node."""
         bound = self.bounds[part.operand]
         if bound.place is not None:
             return bound.place(part.thread, part.offset)
@@ -99,19 +99,19 @@ class NetContext:
         return int(bound.address + bound.stride * place + part.offset)
 
     def row(self, part: BlockRef, count: int) -> tuple[int, int]:
-        """(address, bytes from block to block) of a row on my node."""
+        """Return the address of a row on this node, and the bytes from block to block."""
         stride = part.offset_step
         if part.thread_step and count > 1:
             stride += self._apart(part, part.thread_step)
         return self.address(part), stride
 
     def _apart(self, part: BlockRef, threads: int) -> int:
-        """Bytes from a thread's memory to that of the one `threads` further on."""
+        """Return the bytes from a thread's memory to that of the thread `threads` ranks higher."""
         places, stride = self.team.places, self.bounds[part.operand].stride
         return int(stride * (places[part.thread + threads] - places[part.thread]))
 
     def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
-        """Where the blocks of a message lie on my node."""
+        """Return the grids of a message's blocks on this node."""
         out = []
         for part, nbytes, columns, rows, (threads, row_stride) in blocks:
             address, stride = self.row(part, columns)
@@ -122,7 +122,7 @@ class NetContext:
 
     # -- steps -----------------------------------------------------------------------
     def far(self, ranks: Ranks) -> list[tuple[int, int]]:
-        """(position, rank) of those not on my node."""
+        """Return the (position, rank) of each rank on another node."""
         tree, node = self.tree, self.team.node_number
         if ranks.count == 1:
             return [] if tree.node_of(ranks.first) == node else [(0, ranks.first)]
@@ -130,9 +130,9 @@ class NetContext:
         return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
 
     def messages(self, step: Send | Recv) -> list[tuple[int, Any]]:
-        """(rank at the other end, what MPI wants to know of the memory) of each."""
+        """Return the (peer, buffer description) of each message."""
         network = self.network
-        if self._types_freed != network.types_freed:  # perhaps one of those that are here
+        if self._types_freed != network.types_freed:  # perhaps one that is kept here
             self._types_freed = network.types_freed
             self._forget_messages()
         found = self._messages.get(step.ticket)
@@ -149,7 +149,7 @@ class NetContext:
         self._kept = 0
 
     def post(self, step: Step, instance: Any) -> None:
-        """Start an MPI step; its ticket is set when all its messages are done."""
+        """Start an MPI step; its ticket is set when all its messages are complete."""
         team = self.team
         requests: list[Any] = []
         keep: list[Any] = []
@@ -187,7 +187,10 @@ class NetContext:
         self._track(requests, step, instance, keep)
 
     def to_settle(self, plan: Plan) -> list[RemoteCompletion]:
-        """What must come about before a call without a barrier reads: see `TeamState.unsettled`."""
+        """Return what must be complete before a plan without a barrier reads.
+
+        See `TeamState.unsettled`.
+        """
         if plan.sync[0] != "no":
             return []
         gets = (step for step in plan.steps if isinstance(step, Get))
@@ -229,13 +232,13 @@ class NetContext:
 
     @property
     def exchanging(self) -> bool:
-        """Whether node roots are telling each other what they found."""
+        """Return whether the exchange between node roots is in progress."""
         if self.wire is not None:
             return bool(self.wire.exchanging)
         return self.barrier is not None
 
     def awaited(self, instance: Any) -> set[int]:
-        """Threads off my node whose message or answer is still to come."""
+        """Return the threads of other nodes whose message or reply has not arrived."""
         found: set[int] = set()
         exchange = self.wire if self.wire is not None else self.barrier
         if exchange is not None:
@@ -255,7 +258,7 @@ class NetContext:
         return found
 
     def go_on(self, instance: Any) -> bool:
-        """Carry out the MPI steps at which lanes stand; True if a lane moved."""
+        """Run the steps at which lanes wait for Python; return True if a lane has advanced."""
         moved = False
         for lane in (1, 0):
             step = instance.python_step(lane)
@@ -279,16 +282,16 @@ class NetContext:
                 else:
                     self.post(step, instance)
                     if self.open % SERIES == 0:
-                        self.network.progress()  # what was posted before wants to move
+                        self.network.progress()  # for the messages that were posted before
                 instance.advance(lane)
                 moved = True
                 step = instance.python_step(lane)
         return moved
 
     def compute(self, step: Fold | Scan, instance: Any, computed: bool = False) -> None:
-        """Reduce with numpy or the user's function, or report on what the core has `computed`.
+        """Reduce with numpy or the user's function, or report errors of what the core `computed`.
 
-        If that raises, the call goes on all the same: others wait for what is to come.
+        If that raises, the call continues, because other threads wait for its messages.
         """
         kernel = instance.plan.kernel
         try:
@@ -305,7 +308,7 @@ class NetContext:
             self.team.function_failed(e, instance.record.name)
 
     def _acts(self, step: Fold | Scan, kernel: Any) -> Iterable[Action]:
-        """What a step consists of here, kept unless that takes much memory."""
+        """Return the actions of a step, and keep them unless they need much memory."""
         size = kernel.dtype.itemsize
 
         def view(part: BlockRef, nelems: int) -> Any:
@@ -326,7 +329,7 @@ class NetContext:
         return kept
 
     def _exchange(self, instance: Any) -> bool:
-        """The barrier between all threads, without the core; True when the verdict is there."""
+        """Run the barrier between nodes in Python; return True when its result is known."""
         if self.barrier is None:
             rounds, room = self.team.exchange_rounds
             tag = tag_of(instance.team.epoch, BARRIER)
@@ -340,9 +343,9 @@ class NetContext:
         return True
 
     def pieces(self, steps: Sequence[Send | Recv]) -> list[tuple[int, int, int, int]]:
-        """What messages consist of, in order.
+        """Return the pieces of messages, in order.
 
-        (rank at the other end, operand, bytes from where that is bound, bytes).
+        Each is (peer, operand, offset from the operand's address, bytes).
         """
         found = []
         for step in steps:
@@ -356,7 +359,7 @@ class NetContext:
         return found
 
     def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Any) -> bool:
-        """Tell the core what a step sends or receives; False if that is for Python to do."""
+        """Describe the messages of a step to the core; return False if Python must post them."""
         network, typed = self.network, False
         ends = self.far(_other_ends(step))
         if isinstance(step, NetSignal | NetWait):
@@ -366,7 +369,7 @@ class NetContext:
             messages = [(rank, -1, 0, n, byte) for _, rank in ends]
         else:
             operands = {blocks.part.operand for blocks in step.blocks}
-            if len(operands) > 1:  # which may be bound elsewhere in another call
+            if len(operands) > 1:  # another call may bind them to other addresses
                 return False
             kind, operand = DATA, operands.pop()
             address, _, n, datatype = network.shape(self.grids(step.blocks))
@@ -387,12 +390,12 @@ def _do(acts: Iterable[Action]) -> None:
 
 
 def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:
-    """To whom a message goes, or from whom it comes."""
+    """Return the ranks that a step sends to, or receives from."""
     return step.to if isinstance(step, Send | NetSignal) else step.of
 
 
 def _sources(step: Get) -> Ranks:
-    """Whom a Get reads from."""
+    """Return the ranks that a Get reads from."""
     if not step.src.thread_step:
         return Ranks(step.src.thread)
     return Ranks(step.src.thread, step.count, step.src.thread_step)
@@ -401,23 +404,23 @@ def _sources(step: Get) -> Ranks:
 def rounds_among(
     group: Sequence[int], me: int, tuning: Mapping[str, int]
 ) -> tuple[Rounds, int]:
-    """How the threads of a group meet: the rounds, and the bytes of the longest message.
+    """Return the rounds of an exchange in a group, and the bytes of its longest message.
 
-    All to all if there are few, else dissemination. `me`: my place in the group.
+    Few threads exchange all to all, more by dissemination. `me`: the position in the group.
     """
     n = len(group)
     if n > tuning["few_nodes_max"]:
         return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], EXCHANGE.size
     others = [group[(me + k) % n] for k in range(1, n)]
-    # also if another call sends as much: to see the difference
+    # room for the longest message of any call, so that a mismatch can be detected
     room = EXCHANGE.size + max(tuning["root_exchange_max"], tuning["root_exchange_max_one_block"])
     return [(others, others)] if others else [], room
 
 
 class NetBarrier:
-    """The exchange of a barrier without the core.
+    """The exchange of a barrier between nodes, in Python.
 
-    Carries (min, max) of the fingerprints, the barrier's value and flags in 32 bytes.
+    Its messages hold the minimum and maximum of the fingerprints, a value, and flags: 32 bytes.
     """
 
     def __init__(
@@ -440,12 +443,12 @@ class NetBarrier:
 
     @property
     def differs(self) -> bool:
-        """The verdict."""
+        """Return whether the calls of the threads differ."""
         return self.low != self.high or bool(self.flags & CONFLICT)
 
     @property
     def missing(self) -> list[int]:
-        """Ranks whose message has not come."""
+        """Return the ranks whose message has not arrived."""
         return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
 
     def _next_round(self) -> None:
@@ -465,10 +468,10 @@ class NetBarrier:
         self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
 
     def poll(self) -> bool:
-        """Test for a while; True when all rounds are done.
+        """Test for a while; return True when all rounds are complete.
 
-        Nothing else can go on in this thread meanwhile, so a burst of tests with
-        nothing but `sched_yield` between them is the fastest way through.
+        This thread has nothing else to do meanwhile. So a burst of tests with only `sched_yield`
+        between them is fastest.
         """
         for _ in range(BURST):
             if self.link.network.all_done(self.requests):

@@ -1,6 +1,6 @@
-"""What the threads of a team find out together in rare calls: maxima, words, segments.
+"""Agreements of a team's threads in rare calls: maxima, texts, shared segments.
 
-Everything goes over the team's link, non-blocking, and is waited for by the engine.
+They use non-blocking collectives of MPI on the team's communicator; the executor waits for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFFER = 4096
 
 
 class Agreement:
-    """Agreements among the threads of a link.
+    """Agreements among the threads of a communicator.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Agreement:
         self.threads = threads
 
     def agree(self, values: list[int]) -> list[int]:
-        """Element-wise maximum over all threads, as a barrier of its own."""
+        """Return the element-wise maximum over all threads; this is also a barrier."""
         job = self.job
         mine = np.array(values, np.int64)
         out = np.empty_like(mine)
@@ -52,7 +52,7 @@ class Agreement:
         return [int(v) for v in out]
 
     def all_here(self) -> Waitable:
-        """Begin to meet, without a word; nothing else may begin until it has come about."""
+        """Begin a barrier; no other agreement may begin until it is complete."""
         control = self.job.control
         number = control.agrees() if self.link is self.job.network.link else 0
         what = f"{control.last_call(control.index)}, the meeting of all threads"
@@ -60,7 +60,7 @@ class Agreement:
         return Waitable(request.Test, what, self._others(), agreement=number)
 
     def gather_all(self, values: Sequence[int]) -> list[list[int]]:
-        """Everybody's values, by rank."""
+        """Return the values of all threads, by rank."""
         mine = np.array(values, np.int64)
         rows = np.empty((self.link.size, len(mine)), np.int64)
         what = f"{self.job.control.last_call(self.job.control.index)}, the word of all threads"
@@ -69,7 +69,7 @@ class Agreement:
         return [[int(v) for v in row] for row in rows]
 
     def agree_room(self, why: str, value: int = 0) -> int:
-        """HeapError on every thread if any has a reason; else the threads' largest `value`."""
+        """Raise HeapError on all threads if one gives a reason; else return the largest `value`."""
         first = np.array([self.link.rank if why else self.link.size, -value], np.int32)
         worst = np.empty_like(first)
         what = "all threads' word on a shared segment"
@@ -81,16 +81,17 @@ class Agreement:
         return -int(worst[1])
 
     def share(self, text: str, root: int) -> str:
-        """A thread's text on all threads."""
+        """Return the text of thread `root` on all threads."""
         return str(self._share(self.link.comm, text, root))
 
     def shared_segment(
         self, comm: Any, nbytes: int, call: str = "init", *, whole: bool = False
     ) -> Segment:
-        """Collective over `comm`: its first thread makes a segment, all map it.
+        """Create a segment on the first thread of `comm` and map it on all; collective.
 
-        All threads of the link make one at the same time, each with those on its node or machine.
-        `whole`: take all its pages now. HeapError on every thread of the link if it cannot be.
+        All threads of the link call it at the same time, each with the threads of its node or
+        machine. `whole`: reserve all pages now. If one of them fails, all threads of the link
+        raise HeapError.
         """
         segment: Segment | None = None
         path = why = ""
@@ -115,7 +116,7 @@ class Agreement:
         if segment is None and not why:
             try:
                 segment = attach(path, nbytes)
-            except FileNotFoundError as e:  # a file without a name is gone with its maker
+            except FileNotFoundError as e:  # the file ends with the thread that made it
                 wait = WaitState(self.job, None, "the making of a shared segment")
                 raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
             except OSError as e:
@@ -131,7 +132,7 @@ class Agreement:
         return segment
 
     def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
-        """A text or several, from one thread to all of `comm`; what is too long is cut."""
+        """Return a text or several of thread `root` on all of `comm`; long texts are cut."""
         buffer = bytearray(OFFER)
         if comm.Get_rank() == root:
             text = json.dumps(data).encode()
@@ -144,19 +145,19 @@ class Agreement:
         return json.loads(buffer.rstrip(b"\0"))
 
     def _begin(self, what: str, start: Callable[..., Any], *arguments: Any) -> Any:
-        """The request of an MPI call; its errors are those of waiting for it."""
+        """Start an MPI call; errors are handled as those of a wait for it."""
         with self.job.engine.guarded(WaitState(self.job, None, what)):
             return start(*arguments)
 
     def _others(self) -> list[int]:
-        """Whom I wait for; empty where the numbers of agreements tell it better."""
+        """Return the threads that this one waits for; empty if agreement numbers show them."""
         if self.link is self.job.network.link:
             return []
         return [t for t in self.threads if t != self.job.me]
 
 
 def _cut(data: Any) -> Any:
-    """Texts that fit an offer, whatever their characters become in JSON; a path is short enough."""
+    """Cut texts so that their JSON fits into OFFER bytes; paths are short enough."""
     if isinstance(data, str):
         return data[: OFFER // 16]
     return [text if len(json.dumps(text)) <= OFFER // 4 else text[: OFFER // 64] for text in data]

@@ -1,7 +1,7 @@
-"""What each thread says of its call, and the verdict when they differ.
+"""The record of a thread's call, and the comparison of all threads' records after a mismatch.
 
-A record is exchanged only after a mismatch was found; until then the call is known
-by its fingerprint alone.
+Threads exchange records only after they have detected a mismatch. Until then they compare the
+fingerprints of calls.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ class CallRecord:
     Parameters
     ----------
     name : str
-        Of the collective.
+        The name of the collective.
     arguments : list of (name, text), or callable that returns it
-        In order. A callable is called only when somebody wants to read it.
+        The arguments in order. A callable is called only when they are read.
     title : str, optional
-        What others see of the call while it runs: shorter, the same for all calls of a
-        kind. Default: the whole call.
+        The text that other threads see while the call runs: shorter, the same for all calls of
+        a kind. Default: the whole call.
 
     Attributes
     ----------
     error
-        What this thread itself found wrong, else None.
+        The error that this thread itself found, else None.
     shared_error
-        Whether the others raise the same type (HeapError), not a mismatch.
+        Whether other threads raise the same type (HeapError), not a mismatch.
     raised
-        An error that a function of the user's raised, pickled: all threads raise it.
+        A pickled error of the user's function: all threads raise it.
     words
-        The call in words, where these are not its name and arguments.
+        The text of the call, where that is not its name and arguments.
     status
         At the end of the program: the exit status of this thread; else 0.
     late
-        How many operations of the call were over when this thread found something wrong.
+        How many operations of the call were complete when this thread found an error.
     """
 
     __slots__ = (
@@ -76,46 +76,46 @@ class CallRecord:
 
     @classmethod
     def of_end(cls, words: str, status: int) -> CallRecord:
-        """The end of xupc, which the program did not ask for by its name."""
+        """Return the record of the end of xupc when the program has not called finalize."""
         record = cls("finalize", title=words)
         record.words, record.status = words, status
         return record
 
     @classmethod
     def of_function(cls, name: str, error: BaseException) -> CallRecord:
-        """A call in which a function of the user's raised."""
+        """Return the record of a call in which the user's function raised."""
         record = cls(name)
         record.error = error
         try:
             record.raised = base64.b64encode(pickle.dumps(error)).decode()
             pickle.loads(base64.b64decode(record.raised))
-        except Exception:  # others get its text
+        except Exception:  # other threads get its text
             record.raised = "-"
         return record
 
     @property
     def arguments(self) -> Arguments:
-        """(name, value as text) in order."""
+        """Return (name, value as text) of each argument, in order."""
         if callable(self._arguments):
             try:
                 self._arguments = self._arguments()
-            except Exception as e:  # of an object of the user's: the others wait for this record
+            except Exception as e:  # from the user's object: other threads wait for the record
                 self._arguments = [("arguments", f"not to be shown: {type(e).__name__}")]
         return self._arguments
 
     def with_more(self, more: Arguments) -> CallRecord:
-        """The same call, with more arguments to compare."""
+        """Return the same call with more arguments to compare."""
         return CallRecord(self.name, lambda: [*self.arguments, *more], self.title)
 
     @property
     def call(self) -> str:
-        """``all_gather(dst=..., nbytes=8)``."""
+        """Return the text of the call, such as ``all_gather(dst=..., nbytes=8)``."""
         return self.words or f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
 
     def settle(self) -> None:
-        """Keep words alone: a record outlives its call, and must not keep what that was given.
+        """Replace all objects by texts: a record outlives its call and must not keep arguments.
 
-        An error's traceback would keep it, too.
+        The traceback of an error would keep them, too.
         """
         self._arguments = self.arguments
         self._failed, self.error = self._error_text(), None
@@ -124,7 +124,7 @@ class CallRecord:
         return self._failed if self.error is None else [type(self.error).__name__, said(self.error)]
 
     def as_data(self) -> dict[str, Any]:
-        """For the wire."""
+        """Return the record as plain data for a message."""
         error = self._error_text()
         return {
             "name": self.name,
@@ -138,7 +138,7 @@ class CallRecord:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> CallRecord:
-        """From the wire."""
+        """Make a record from the plain data of a message."""
         error = None
         if data["error"]:
             error = XupcError(": ".join(data["error"]))
@@ -151,11 +151,11 @@ class CallRecord:
 
 
 def first_apart(calls: Sequence[Sequence[Sequence[int]]]) -> tuple[int, int | None]:
-    """Where threads' calls begin to differ: ``(start, place)``.
+    """Find where the threads' calls begin to differ: ``(start, place)``.
 
     Each thread has (operation, running fingerprint after it) of its last calls. `start` is the
-    first operation that all tell of, `place` counts calls from there; None if no two differ as
-    far as threads have come.
+    first operation that all lists hold, `place` counts calls from there. It is None if no two
+    threads differ so far.
     """
     start = max(own[0][0] for own in calls)
     rows = [[fp for op, fp in own if op >= start] for own in calls]
@@ -170,10 +170,10 @@ def compare(
     threads: Sequence[int],
     earlier: Sequence[CallRecord | None] | None = None,
 ) -> dict[str, Any]:
-    """Who is odd, and in what, of `threads`, each with its record: plain data for the wire.
+    """Find which threads differ from the others, and in which argument, as plain data.
 
-    `earlier`: their calls where they first differ, if that is not where they are now; None of
-    those who have not come so far.
+    `records`: the current call of each of the `threads`. `earlier`: their calls at the first
+    difference, if that was an earlier call; None for a thread that has not made that call.
     """
     for thread, r in zip(threads, records, strict=True):
         if r.raised:
@@ -207,7 +207,7 @@ def _difference(records: Sequence[CallRecord], threads: Sequence[int]) -> str:
 
 
 def _groups(values: list[str], threads: Sequence[int]) -> str:
-    """``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both sides."""
+    """Return ``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both groups."""
     counts = Counter(values).most_common()
     common = counts[0][0]
     tie = len(counts) > 1 and counts[1][1] == counts[0][1]
@@ -223,13 +223,13 @@ def _groups(values: list[str], threads: Sequence[int]) -> str:
 
 
 class MismatchReport:
-    """What the team's first thread found."""
+    """The result of the comparison, made by the team's first thread."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
 
     def error_for(self, record: CallRecord) -> BaseException:
-        """What this thread raises."""
+        """Return the error that this thread raises."""
         if record.error is not None:
             return record.error
         if "raised" in self.data:
@@ -250,13 +250,13 @@ class MismatchReport:
         return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")
 
     def _raised(self) -> BaseException:
-        """Another thread's error, of its own type where that can travel."""
+        """Return another thread's error, of the same type if it can be pickled."""
         text = f"raised by the function of {self.data['call']} on thread {self.data['thread']}"
         try:
             error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
         except Exception:
             return XupcError(f"{text}: {self.data['words']}")
-        with contextlib.suppress(Exception):  # of one that takes none
+        with contextlib.suppress(Exception):  # some errors accept no notes
             if text not in getattr(error, "__notes__", ()):
                 error.add_note(text)
         return error

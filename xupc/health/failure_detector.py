@@ -1,21 +1,20 @@
-"""What can go wrong with the job as a whole: death, hang, interrupt, a failing MPI.
+"""Detect failures of the whole job: deaths, hangs, interrupts, errors of MPI.
 
-Every wait comes to `FailureDetector.look` every 50 ms, and a daemon thread looks four times a
-second, so that a thread that only computes does not outlive the others. What there is
-to see:
+Every wait calls `FailureDetector.look` every 50 ms. A daemon thread looks four times a second, so
+that a thread that only computes ends with the others. They check for
 
-1. a lock in the machine's control segment that is free: its thread has died;
-2. trouble that a thread of this machine has posted there: a death that it was told
-   of, a hang, an interrupt, an error of MPI;
-3. for the machine's lowest thread, the lifeline to other machines, which carries
-   deaths and troubles on (`xupc.health.failure_tree`);
-4. a launcher that is gone;
-5. threads that wait for each other, on different teams;
+1. a free lock in the machine's control segment: its thread has died;
+2. a trouble that a thread of this machine has published there: a death elsewhere, a hang, an
+   interrupt, an error of MPI;
+3. on the machine's lowest thread, messages from other machines about deaths and troubles
+   (`xupc.health.failure_tree`);
+4. a launcher that has ended;
+5. threads that wait for each other on different teams;
 6. the deadline of the wait.
 
-A thread that sees something raises; from then on nothing can be called. The end of a
-program with a broken job never waits for an answer: it lets those speak who are about
-to raise the same, for a moment, and ends the job.
+A thread that detects a failure raises; after that no call can be made. The end of a program with a
+broken job never waits for a reply. It gives other threads a moment to print the same error, and
+ends the job.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from ..comm.mpi import ABORT, abort_all, drop_files, end_in
 from ..errors import DeadThreadError, HangError, XupcError
 from ..pgas.segment import lock_holder, try_lock
-from .control_segment import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .init_watchdog import MPI_TELLS
 from .stack_responder import StackResponder
 
@@ -43,24 +42,24 @@ if TYPE_CHECKING:
 
 __all__ = ["FailureDetector"]
 
-SERVE = 4.0  # seconds for which one-sided accesses are served after one was made
-TICK = 0.25  # seconds between two looks of the daemon thread
-BUSY_TICK = 0.05  # while it waits for answers
-CYCLE_AFTER = 1.0  # of a wait, before threads that wait for each other are looked for
+SERVE = 4.0  # seconds for which threads serve one-sided accesses after the last one
+TICK = 0.25  # seconds between two checks of the daemon thread
+BUSY_TICK = 0.05  # seconds, while it waits for answers
+CYCLE_AFTER = 1.0  # seconds of a wait before the search for threads that wait for each other
 WARN_AFTER = 60.0  # seconds of a wait without a timeout
-SPEAK = 1.0  # from a death to the end of a thread that computes
-LAST_WORD = 3.0  # from a death to the end of a thread that has raised
-OTHERS_SPEAK = 2.0  # the most that the end of a program waits for others' reports
-FAR_SPEAK = 0.7  # the least, where they are on other machines
-ALIKE = 0.3  # the most after another error of ours, which is often raised on all threads
-PASSED_ON = 0.5  # for the launcher to pass on what was said last: MPI's abort ends it as well
-OTHERS_END = 1.0  # for threads to end with the job by themselves
-ABORTED = OTHERS_END + PASSED_ON + 0.3  # for whoever ends the job to have it ended by MPI, too
-ABORT_BYTE = (1 << 40) + 1  # of the control segment: its lock is for the one to call MPI_Abort
+SPEAK = 1.0  # seconds from a death to the end of a thread that computes
+LAST_WORD = 3.0  # seconds from a death to the end of a thread that has raised
+OTHERS_SPEAK = 2.0  # the most seconds that the end of a program waits for others' reports
+FAR_SPEAK = 0.7  # the least, with several machines
+ALIKE = 0.3  # the most after other errors of xupc, which are often raised on all threads
+PASSED_ON = 0.5  # for the launcher to forward the last output: MPI's abort ends it, too
+OTHERS_END = 1.0  # for other threads to end by themselves
+ABORTED = OTHERS_END + PASSED_ON + 0.3  # until the thread that ends the job has called MPI_Abort
+ABORT_BYTE = (1 << 40) + 1  # of the control segment; its lock: the thread that calls MPI_Abort
 
 
 class FailureDetector:
-    """Watches over the job on behalf of this thread."""
+    """The failure detector of this thread."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -69,7 +68,7 @@ class FailureDetector:
         self.parent = os.getppid()
         self.ending = False
         self._suspected: tuple[Any, list[int]] | None = None
-        self.asked = 0.0  # when other machines were last told that this one's threads read theirs
+        self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
         if self.lifeline is not None:
             self._listen(self.lifeline)
@@ -78,7 +77,7 @@ class FailureDetector:
         self._thread.start()
 
     def _listen(self, lifeline: FailureTree) -> None:
-        """Whatever comes from other machines is for the control segment."""
+        """Write what arrives from other machines to the control segment."""
         control = self.control
         lifeline.doing = lambda: control.doing(control.index)
         lifeline.heard, lifeline.end = control.post, control.end_all
@@ -88,7 +87,7 @@ class FailureDetector:
 
     # -- in a wait -----------------------------------------------------------------------
     def look(self, waiting: WaitState) -> None:
-        """Called from every wait every 50 ms; raises what is wrong."""
+        """Check for failures; raise if there is one. Every wait calls this every 50 ms."""
         self._raise_troubles(waiting)
         waited = (time.monotonic_ns() - waiting.since) * 1e-9
         waiting.publish(self._wait_text(waiting))
@@ -102,14 +101,14 @@ class FailureDetector:
             text = self._hang_text(waiting, waited)
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-            except RuntimeWarning:  # it was made an error: nothing is wrong with the call so far
+            except RuntimeWarning:  # a filter made it an error: the call has not failed so far
                 sys.stderr.write(f"xupc: {text}\n")
 
     def _look_for_cycle(self, waiting: WaitState) -> None:
-        """HangError if threads of this machine wait for each other, on different teams.
+        """Raise HangError if threads of this machine wait for each other on different teams.
 
-        Each tells whom it waits for. A cycle is real if all of it was confirmed by those in it
-        since it was first seen, and none of them has moved meanwhile.
+        Each thread publishes the threads that it waits for. A cycle counts if every thread in it
+        has published the same wait twice since the cycle was first detected.
         """
         if waiting.place is None:
             return
@@ -129,7 +128,7 @@ class FailureDetector:
         self._raise_hang(f"threads wait for each other: {', for whom '.join(names)}", waiting)
 
     def _raise_hang(self, text: str, waiting: WaitState) -> None:
-        """HangError: first ask where all threads are, since with the first error they leave."""
+        """Raise HangError, with the positions of all threads from before the error."""
         where = self.inquiry.report()
         self._raise_troubles(waiting)
         error = HangError(_lines(text, where))
@@ -138,10 +137,10 @@ class FailureDetector:
         raise error
 
     def _awaited(self, waiting: WaitState) -> list[int]:
-        """The threads that a call of mine cannot go on without; those of my machine first."""
+        """Return the threads that this call waits for; those of this machine first."""
         instance = waiting.instance
         owner = None if instance is None else instance.owner
-        # what was posted elsewhere goes on meanwhile, and may be what they need
+        # calls posted on other teams still progress here, and those threads may wait for them
         if any(team is not owner for team in self.job.pending):
             return []
         if instance is None:
@@ -153,7 +152,7 @@ class FailureDetector:
         return [*sorted(near), *sorted(far - near, key=lambda t: t not in self.job.machine)]
 
     def _cycle(self) -> list[int]:
-        """A cycle of waiting threads that I am in, by machine index; empty if there is none."""
+        """Return a cycle of waiting threads with this one, by machine index; empty if none."""
         control, me = self.control, self.control.index
         of = {control.who(i)[1]: i for i in range(control.threads)}
         way: list[int] = [me]
@@ -197,7 +196,7 @@ class FailureDetector:
         raise error
 
     def interrupted(self, what: str, error: BaseException) -> None:
-        """An exception inside a call that is not the call's own: no half call is ever resumed."""
+        """Break the job after a foreign exception in a call: a part of a call is never resumed."""
         if self.job.broken is not None:
             return
         meant = isinstance(error, KeyboardInterrupt | SystemExit)
@@ -209,7 +208,7 @@ class FailureDetector:
     def mpi_failed(
         self, error: Exception, waiting: WaitState, what: str = "MPI failed"
     ) -> XupcError:
-        """The error to raise for one of MPI's: the death behind it, if one comes to light."""
+        """Return the error to raise for an error of MPI: the death that caused it, if any."""
         if known := self._behind(waiting):
             return known
         text = f"{self.job.who}: {what} in {waiting.name}: {error}"
@@ -219,7 +218,7 @@ class FailureDetector:
         return ours
 
     def mpi_refused(self, error: Exception, waiting: WaitState) -> XupcError:
-        """The error to raise for one of MPI's that all threads get: nothing is broken by it."""
+        """Return the error to raise for an MPI error on all threads; the job stays usable."""
         if known := self._behind(waiting):
             return known
         teams = len(self.job.teams)
@@ -229,7 +228,7 @@ class FailureDetector:
         )
 
     def _behind(self, waiting: WaitState) -> XupcError | None:
-        """The death, or whatever else is known to be wrong, that an error of MPI comes from."""
+        """Return the death or other trouble that caused an error of MPI, if any."""
         deadline = time.monotonic() + MPI_TELLS
         try:
             while time.monotonic() < deadline:
@@ -239,7 +238,7 @@ class FailureDetector:
             return known
         return None
 
-    # -- words ---------------------------------------------------------------------------
+    # -- texts ---------------------------------------------------------------------------
     def _name(self, index: int) -> str:
         pid, thread, host = self.control.who(index)
         return f"thread {thread} (host {host}, pid {pid})"
@@ -254,19 +253,19 @@ class FailureDetector:
         return f"{text}; not there: {'; '.join(missing)}" if missing else text
 
     def _missing(self, waiting: WaitState) -> list[str]:
-        """Who has not come to this wait, as far as it can be seen from here."""
+        """Return the threads that have not arrived at this wait, as far as known here."""
         control = self.control
         late = [i for i in range(control.threads) if i != control.index and self._late(i, waiting)]
         out = [f"{self._name(i)} is {control.doing(i)}" for i in late]
         out += [f"no word from {far}" for far in self._no_word(waiting)]
-        if not out:  # my node root may know more
+        if not out:  # the node root may have more information
             others = [i for i in range(control.threads) if i != control.index]
             texts = [(i, control.waits_for(i)) for i in others]
             out = [f"{self._name(i)} is in {t}" for i, t in texts if "no word from" in t]
         return out
 
     def _late(self, index: int, waiting: WaitState) -> bool:
-        """Whether a thread of my machine is one that I wait for."""
+        """Return whether this thread waits for a thread of its machine."""
         if waiting.instance is not None:
             team = waiting.instance.owner
             if self.control.team_of(index) != team.number:
@@ -278,7 +277,7 @@ class FailureDetector:
         return thread in waiting.threads
 
     def _no_word(self, waiting: WaitState) -> list[str]:
-        """Threads of other machines that I wait for, machine by machine."""
+        """Return the threads of other machines that this one waits for, by node."""
         job = self.job
         threads = set(waiting.threads)
         net = waiting.instance.net if waiting.instance is not None else None
@@ -298,7 +297,7 @@ class FailureDetector:
 
     # -- while this thread computes ------------------------------------------------------
     def _watch_always(self) -> None:
-        """The daemon thread."""
+        """Check for failures in the daemon thread until `stop`."""
         launched = self.job.threads > 1
         since = 0.0
         while not self._stop.is_set():
@@ -309,7 +308,7 @@ class FailureDetector:
                 self._stop.wait(tick)
             if self._stop.is_set():
                 break
-            with contextlib.suppress(Exception):  # whatever becomes of it, deaths must be seen
+            with contextlib.suppress(Exception):  # its errors must not stop the detection of deaths
                 self.inquiry.turn()
             if launched and os.getppid() != self.parent:
                 self._end_now("the launcher of the job is gone", gone=True)
@@ -328,12 +327,12 @@ class FailureDetector:
                 self._end_now("")
         if self.lifeline is not None:
             self.lifeline.close()
-        self.control.segment.close_fd()  # nothing needs its locks after the last of all barriers
+        self.control.segment.close_fd()  # after the last barrier its locks are not needed
 
     def _serve(self) -> None:
-        """Have one-sided accesses served for a while when threads make them, here or elsewhere.
+        """Serve one-sided accesses for a while when threads make them, here or elsewhere.
 
-        Nobody needs to be told while somebody else's word is fresh: all serve already.
+        No new request is sent while one of another machine is fresh: all threads serve already.
         """
         asked, heard = self.control.asked_to_serve
         latest = max(asked, heard)
@@ -344,7 +343,7 @@ class FailureDetector:
             self.lifeline.ask_to_serve()
 
     def _deaths(self) -> str:
-        """Deaths known on this machine, in words; passes troubles on to other machines."""
+        """Return the deaths known on this machine as text; send troubles to other machines."""
         trouble = self.control.trouble()
         if trouble is None:
             dead = self.control.dead()
@@ -356,8 +355,8 @@ class FailureDetector:
             self.lifeline.tell(*trouble)
         if trouble[0] in (DEAD, FINISHED):
             return trouble[1] if trouble[0] == DEAD else ""
-        # broken otherwise: whoever was to end the job may have been killed before he could, here
-        # or, with his whole machine, elsewhere
+        # another trouble: the thread that should end the job may have been killed before, here or
+        # on another machine
         gone = [self.control.epitaph(i) for i in self.control.gone()]
         if self.lifeline is not None and self.lifeline.lost:
             gone.append(self.lifeline.lost)
@@ -365,52 +364,52 @@ class FailureDetector:
 
     # -- the end -------------------------------------------------------------------------
     def finished(self) -> None:
-        """All threads have passed the last barrier: nothing that ends now is a death."""
+        """Note that all threads have passed the last barrier: later ends are no deaths."""
         self.control.post(FINISHED)
         if self.lifeline is not None:
             self.lifeline.farewell()
 
     def stop(self) -> None:
-        """No more watching."""
+        """Stop the detection."""
         self.inquiry.close()
         self._stop.set()
 
     def _end_now(self, why: str, *, gone: bool = False) -> None:
-        """Print and end this process at once."""
+        """Print the reason and end this process at once."""
         if why:
-            with contextlib.suppress(Exception):  # nobody may be there to read it
+            with contextlib.suppress(Exception):  # stderr may be closed
                 sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
         self.control.say(1)
         _flush()
         drop_files()
-        if why and not gone:  # a launcher may end the others with the first to end
+        if why and not gone:  # some launchers end all threads with the first
             self._let_others_speak()
         os._exit(1)
 
     def _end_with_others(self, status: int) -> None:
-        """The job ends: so do I, after the one who ends it, whose status counts."""
+        """End this process, after the thread that ends the job and whose status counts."""
         _flush()
         self.control.say(status)
         drop_files()
         fd = self.control.segment.fd
         if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
-            # nobody on this machine ends it
+            # no thread of this machine ends the job
             self._end_others(status)
             time.sleep(ABORTED)
         self._await_abort()
         os._exit(status)
 
     def _await_abort(self) -> None:
-        """Until another thread of this machine has had time to call MPI_Abort.
+        """Wait until another thread of this machine has had time to call MPI_Abort.
 
-        An exit before that, and MPICH's launcher would not hear it.
+        If this process exits earlier, MPICH's launcher misses the abort.
         """
         fd, deadline = self.control.segment.fd, time.monotonic() + ABORTED
         while lock_holder(fd, ABORT_BYTE) is not None and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
-        """End the whole job and this process; `ours`: for an error that others may have too."""
+        """End the job and this process; `ours`: other threads may raise the same error."""
         self.ending = True
         _flush()
         self.control.explain_end(why)
@@ -422,7 +421,7 @@ class FailureDetector:
         with contextlib.suppress(BaseException):
             self._let_others_speak(ALIKE if ours else 0.0)
         with contextlib.suppress(BaseException):
-            if try_lock(self.control.segment.fd, ABORT_BYTE):  # one does it
+            if try_lock(self.control.segment.fd, ABORT_BYTE):  # one thread of the machine does it
                 status = (self.control.leaving() if ours else 0) or self._that_counts(status)
                 self._end_others(status)
                 time.sleep(PASSED_ON)
@@ -431,7 +430,7 @@ class FailureDetector:
         os._exit(status)
 
     def _that_counts(self, status: int) -> int:
-        """Mine, but that of the interrupted thread if mine is what came of that."""
+        """Return `status`, or the status of an interrupted thread that caused this error."""
         deadline = time.monotonic() + ALIKE
         while True:
             elsewhere, theirs = self.control.interrupt_ends()
@@ -442,7 +441,7 @@ class FailureDetector:
             time.sleep(0.01)
 
     def _end_others(self, status: int) -> None:
-        """End the threads of all machines: not every launcher does when one aborts."""
+        """End the threads of all machines: not every launcher does so after an abort."""
         self.control.end_all(status)
         if self.lifeline is not None:
             self.lifeline.end_all(status)
@@ -455,7 +454,7 @@ class FailureDetector:
                     os.kill(pid, signal.SIGKILL)
 
     def _let_others_speak(self, most: float = 0.0) -> None:
-        """Give those who are about to raise the same as I a moment to say it."""
+        """Wait a moment for other threads to print the same error."""
         trouble = self.control.trouble()
         death = trouble is None or trouble[0] == DEAD
         least = 0.0

@@ -1,31 +1,31 @@
-"""Between machines: deaths and other troubles, told without MPI.
+"""Send deaths and other troubles between machines, without MPI.
 
-A thread's death is seen by the others of its machine, by its lock. From another
-machine a lock cannot be seen, and MPI says nothing or ends the process. So the lowest
-threads of the machines hold TCP connections to each other, in a tree:
+The threads of a machine detect a death by the dead thread's lock. Other machines cannot see
+the lock, and MPI reports nothing or ends the process. So the lowest threads of the machines
+hold TCP connections to each other, in a tree:
 
                  machine 0
                /     |     \\          each machine has one parent and up to RADIX
-           1         2        3       children; data never goes this way
+           1         2        3       children; no data of calls
          / | \\     / | \\    / | \\
 
-The kernel closes a connection when its process ends, however that happens; a stopped
-or busy process keeps it. Whoever is told of trouble, or sees it, tells its other
-neighbours. When a machine's lowest thread dies, all its neighbours see it, so that
-every part of the tree hears of it. Lines of JSON, in both directions:
+The kernel closes a connection when its process ends in any way; a stopped or busy process
+keeps it. A thread that detects or receives a trouble sends it to its other neighbours. When
+the lowest thread of a machine dies, all its neighbours detect it, so every part of the tree
+receives the trouble. Messages are lines of JSON, in both directions:
 
 ``{"thread", "host", "pid", "token"}``  first line of a child
-``{"doing"}``                           what I am doing, whenever that changes
+``{"doing"}``                           what the sender is doing, at each change
 ``{"trouble", "text"}``                 as in the control segment
-``{"ending"}``                          why I am about to end the job
-``{"end"}``                             all have to end, with this exit status
-``{"serve"}``                           one-sided accesses are coming: attend to MPI for a while
-``{"where"}``                           where are your threads?
-``{"places", "machine"}``               where the threads of a machine are
-``{"bye"}``                             finalized: my end is no death
+``{"ending"}``                          why the sender is about to end the job
+``{"end"}``                             all threads must end, with this exit status
+``{"serve"}``                           one-sided accesses follow: make MPI's progress for a while
+``{"where"}``                           a request for the positions of all threads
+``{"places", "machine"}``               the positions of a machine's threads
+``{"bye"}``                             finalized: the end of the sender is no death
 
-A connection that cannot be made (a firewall between the machines) is done without;
-then only the launcher, or a timeout, ends a job whose one thread on a machine died.
+If a connection cannot be made (a firewall between the machines), the job runs without it.
+Then only the launcher or a timeout ends a job after the death of a machine's only thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .control_segment import DEAD
+from .control_layout import DEAD
 
 __all__ = ["FailureTree"]
 
@@ -65,12 +65,12 @@ class Peer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, line: dict[str, Any]) -> None:
-        """What cannot be sent is lost: reading will show why."""
+        """Send a line; drop it if that fails, since the next read detects the failure."""
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(line).encode() + b"\n")
 
     def lines(self) -> tuple[list[dict[str, Any]], bool]:
-        """What has come, and whether the connection is still there."""
+        """Return the lines received, and whether the connection is still open."""
         try:
             data = self.socket.recv(LONGEST)
         except TimeoutError:
@@ -94,36 +94,38 @@ class Peer:
         return first
 
     def epitaph(self) -> str:
-        """It is dead: who it was and what it did last."""
+        """Describe a dead neighbour: its name and what it did last."""
         name = f"thread {self.who['thread']} (host {self.who['host']}, pid {self.who['pid']})"
         why = self.ending
         return f"{name} ended the job: {why}" if why else f"{name} died {self.doing}"
 
 
 class FailureTree:
-    """This machine's place in the tree; made by its lowest thread, used by its guard.
+    """The connections of this machine in the tree.
+
+    The lowest thread of the machine makes it; its failure detector uses it.
 
     Parameters
     ----------
     comm
-        The machines' lowest threads; used here only.
+        The communicator of the machines' lowest threads; used only in the constructor.
     me : dict
-        ``thread``, ``host`` and ``pid`` of this one.
+        ``thread``, ``host`` and ``pid`` of this thread.
 
     Attributes
     ----------
     doing : callable
-        What this thread is doing, in words.
+        Return what this thread is doing, as text.
     heard : callable
-        Told (trouble, text) when something is wrong elsewhere; at first `news` takes it.
+        Called with (trouble, text) for a trouble elsewhere; until it is set, `news` keeps them.
     end : callable
-        Told the exit status when all have to end.
+        Called with the exit status when all threads must end.
     serve : callable
-        Told that a thread elsewhere accesses memory one-sided.
+        Called when a thread elsewhere accesses memory one-sided.
     asked : callable
-        Told that a thread elsewhere wants to know where all are.
+        Called when a thread elsewhere requests the positions of all threads.
     places : callable
-        Told (machine, where its threads are).
+        Called with (machine, positions of its threads).
     rows : list of dict
         ``thread``, ``host`` and ``pid`` of all machines' lowest threads.
     """
@@ -138,7 +140,7 @@ class FailureTree:
         self.places: Callable[[int, Any], None] = lambda machine, places: None
         self.told = False
         self.ended = False
-        self.lost = ""  # the last neighbour that has gone without a farewell, in words
+        self.lost = ""  # the last neighbour that ended without `farewell`, as text
         self._said = ""
         self._lock = threading.Lock()
         self._peers: list[Peer] = []
@@ -169,8 +171,8 @@ class FailureTree:
                 return
 
     def _accept(self, listener: socket.socket, children: int) -> None:
-        """Take the connections of as many children as say that they have made one."""
-        from hmac import compare_digest  # one machine does without
+        """Accept the connections of so many children."""
+        from hmac import compare_digest  # a job on one machine never needs it
 
         deadline = time.monotonic() + ACCEPT
         while children and (left := deadline - time.monotonic()) > 0:
@@ -186,9 +188,9 @@ class FailureTree:
                 else:
                     connection.close()
 
-    # -- in the guard's daemon thread ----------------------------------------------------
+    # -- in the detector's daemon thread-------------------------------------------------
     def turn(self, seconds: float) -> None:
-        """Say what I do if that has changed, and listen for so long."""
+        """Send what this thread does if that has changed; receive lines for so many seconds."""
         doing = self.doing()
         if doing != self._said:
             self._said = doing
@@ -205,7 +207,7 @@ class FailureTree:
             lines, there = peer.lines()
             for line in lines:
                 self._take(peer, line)
-        except (ValueError, KeyError, TypeError):  # not what we say to each other
+        except (ValueError, KeyError, TypeError):  # not a line of this protocol
             there = False
         if there:
             return
@@ -245,40 +247,40 @@ class FailureTree:
                     peer.send(line)
 
     def ask_to_serve(self) -> None:
-        """Threads of this machine access others' memory one-sided."""
+        """Request that other machines serve the one-sided accesses of this machine's threads."""
         self._send({"serve": True})
 
     def ask_places(self) -> None:
-        """A thread of this machine wants to know where all are."""
+        """Request the positions of all threads."""
         self._send({"where": True})
 
     def tell_places(self, machine: int, places: Any) -> None:
-        """Where the threads of this machine are."""
+        """Send the positions of this machine's threads."""
         self._send({"places": places, "machine": machine})
 
     def tell(self, trouble: int, text: str) -> None:
-        """Tell the neighbours of trouble; the first is enough."""
+        """Send a trouble to the neighbours; only the first one is sent."""
         if not self.told:
             self.told = True
             self._send({"trouble": trouble, "text": text})
 
     # -- the end -------------------------------------------------------------------------
     def explain_end(self, why: str) -> None:
-        """Why this thread is about to end the job."""
+        """Send why this thread is about to end the job."""
         self._send({"ending": why})
 
     def end_all(self, status: int) -> None:
-        """Everybody has to end; passed on once."""
+        """Send that all threads must end; only once."""
         if not self.ended:
             self.ended = True
             self._send({"end": status})
 
     def farewell(self) -> None:
-        """The job is over: the end of this process is no death."""
+        """Send that the job is over: the end of this process is no death."""
         self._send({"bye": True})
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         with self._lock:
             self._drop()
 
@@ -289,7 +291,7 @@ class FailureTree:
 
 
 def _listener() -> socket.socket | None:
-    """A socket that listens on all addresses, if that is possible."""
+    """Return a socket that listens on all addresses, None if that fails."""
     with contextlib.suppress(OSError):
         if socket.has_dualstack_ipv6():
             family = socket.AF_INET6
@@ -299,7 +301,7 @@ def _listener() -> socket.socket | None:
 
 
 def _places(listener: socket.socket | None) -> list[tuple[str, int]]:
-    """Where children may find me."""
+    """Return the (address, port) pairs at which children can connect."""
     if listener is None:
         return []
     port = listener.getsockname()[1]
@@ -307,7 +309,7 @@ def _places(listener: socket.socket | None) -> list[tuple[str, int]]:
 
 
 def _addresses() -> list[str]:
-    """This machine's addresses, those that its name stands for first."""
+    """Return the addresses of this machine, those of its host name first."""
     import psutil
 
     found: list[str] = []

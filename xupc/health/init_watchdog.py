@@ -1,8 +1,8 @@
-"""Before the guards stand, and after they have gone: MPI's blocking calls, in which nobody looks.
+"""Watchdog for the blocking MPI calls of init and finalize, while no failure detector runs.
 
-A thread of Python's does, on behalf of a `Deadline`: it sees how long the call has taken and, once
-the threads of a machine have proved to share memory, who has died (`InitDeathWatch`). It says so
-and ends the job.
+A Python thread watches each `Deadline`: how long the call has taken and, as soon as the threads of
+a machine have proved to share memory, which threads have died (`InitDeathWatch`). It prints the
+error and ends the job.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadline", "InitDeathWatch", "Unguarded"]
 
-TICK = 0.25  # seconds between two looks
-UNWATCHED = 60.0  # for a stage of init in which a death may not be seen, whatever the timeout
-OURS_FIRST = 0.3  # from the end of a wait of ours, which says more, to that of MPI's
-CORE_LAST = 0.4  # and from there to that of one in which MPI keeps the interpreter
-MPI_TELLS = 1.0  # MPI fails: how long to look for the death behind it
-OTHERS_WORDS = 0.8  # for others' words, and for the launcher to pass them on: it ends with the job
+TICK = 0.25  # seconds between two checks
+UNWATCHED = 60.0  # seconds for a stage of init that detects no deaths, without a timeout
+OURS_FIRST = 0.3  # seconds after the timeout: waits of xupc give a better report
+CORE_LAST = 0.4  # seconds after that: the core ends a call of MPI that holds the interpreter
+MPI_TELLS = 1.0  # seconds to look for a death after an error of MPI
+OTHERS_WORDS = 0.8  # seconds for other threads to print, and for the launcher to forward that
 
 
 class Unguarded:
-    """What stands in for the guard until the job has got far enough to be watched."""
+    """The failure detector of a job in init: it detects nothing."""
 
     def look(self, waiting: WaitState) -> None:
-        """There is nothing to see yet."""
+        """Do nothing."""
 
     def interrupted(self, what: str, error: BaseException) -> None:
-        """Nothing can be called yet."""
+        """Do nothing: no call is possible yet."""
 
     def mpi_failed(
         self, error: Exception, waiting: WaitState, what: str = "MPI failed"
     ) -> XupcError:
-        """The error to raise for one of MPI's."""
+        """Return the error to raise for an error of MPI."""
         return XupcError(f"init: {what} in {waiting.name}: {error}")
 
     def mpi_refused(self, error: Exception, waiting: WaitState) -> XupcError:
-        """The same, for one that all threads get."""
+        """Return the error to raise for an MPI error on all threads."""
         return self.mpi_failed(error, waiting)
 
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
-        """End the whole job, if there are others: they may wait in init, or would in MPI's end.
+        """End the job if it has other threads: they may wait in init or in MPI_Finalize.
 
-        Where MPI has not begun here they wait in its start, and only there they can be told.
+        If MPI has not started here, the others wait in its start, so this thread starts it, too.
         """
         if place_in_mpi()[1] > 1:
             time.sleep(OTHERS_WORDS)
@@ -68,22 +68,22 @@ class Unguarded:
 
 
 class InitDeathWatch:
-    """Who of a machine has died in init, from its proof of shared memory until its guards stand.
+    """Detect deaths on this machine in init, from the proof of shared memory to the detectors.
 
-    Each thread holds the lock on a byte of the proof's segment. One that leaves by an error that
-    all raise says so first: that is no death.
+    Each thread holds the lock on a byte of the proof's segment. A thread that leaves init by an
+    error that all threads raise calls `close` first, so this is no death.
 
     Parameters
     ----------
     segment : Segment
-        Of at least `bytes_for` so many threads as made the proof; mine until `close`.
+        The segment of the proof, of at least `bytes_for` bytes; used until `close`.
     index : int
-        Mine among them. To be made before any of them asks for `deaths`.
+        The index of this thread in it. All threads make their object before one calls `deaths`.
 
     Attributes
     ----------
     names : sequence of str
-        Those to look for, in words, by index; "" for one that is not of this machine.
+        The names of the threads to watch, by index; "" for threads of other machines.
     """
 
     _LEFT = 64
@@ -96,11 +96,11 @@ class InitDeathWatch:
 
     @classmethod
     def bytes_for(cls, threads: int) -> int:
-        """Size of a segment for so many."""
+        """Return the size of a segment for so many threads."""
         return (cls._LEFT + threads + 4095) // 4096 * 4096
 
     def deaths(self) -> list[str]:
-        """Who has died, in words."""
+        """Describe the threads that have died."""
         return [
             f"{name} died in init"
             for i, name in enumerate(self.names)
@@ -109,19 +109,19 @@ class InitDeathWatch:
         ]  # fmt: skip
 
     def close(self) -> None:
-        """I am through init, or leave it by an error; my end is told by others, or no death."""
+        """Note that this thread leaves init: from here on its end is no death for this object."""
         self.segment.array[self._LEFT + self.index] = 1
         self.segment.close_fd()
 
 
 class Deadline:
-    """Watches over blocking calls of MPI.
+    """A limit for blocking calls of MPI.
 
-    Where threads start and end together they have no wait of ours: if one of them stops there, the
-    others end when they have been in one `stage` for longer than the timeout; if one dies there,
-    as soon as the `lookout` sees it. A thread of Python's does that, so that what was printed is
-    not lost, and has MPI end the one that stopped, whom nobody on its machine might end; where MPI
-    keeps the interpreter, the core ends the process.
+    Threads start and end together inside MPI, not in a wait of xupc. If a thread stops there, the
+    others end after the timeout of one `stage`; if it dies, as soon as the `InitDeathWatch`
+    detects that. A Python thread ends the process, so that its output is not lost, and calls
+    MPI_Abort, which also ends a stopped thread on another machine. While MPI holds the
+    interpreter, the core ends the process.
     """
 
     def __init__(self, timeout: float | None, call: str, who: str) -> None:
@@ -138,9 +138,9 @@ class Deadline:
         self._over = threading.Event()
 
     def stage(self, name: str, *, unwatched: bool = False) -> None:
-        """What is next, in words; `unwatched`: a death in it might not be seen."""
+        """Begin a stage; `unwatched`: a death in it may not be detected."""
         limit = UNWATCHED if self.timeout is None and unwatched else self.timeout
-        self._limit = None  # of the last stage
+        self._limit = None  # no limit while the stage changes
         self._stage, self._since = name, time.monotonic()
         self._limit = limit
         if core is None:
@@ -151,17 +151,17 @@ class Deadline:
             core.end_in(limit + OURS_FIRST + CORE_LAST, self._words(limit).encode())
 
     def look_out(self, lookout: InitDeathWatch) -> None:
-        """From now on have it looked at; it is closed when all this is over."""
+        """Watch for deaths from now on; close the `lookout` at the end."""
         with self._lock:
             self._lookout, self._looks = lookout, True
 
     def hear(self, lifeline: FailureTree | None) -> None:
-        """From now on deaths on other machines are heard of, too."""
+        """Watch for deaths on other machines, too."""
         with self._lock:
             self._lifeline = lifeline
 
     def hand_over(self) -> None:
-        """Others look from now on, and nobody here on return."""
+        """Stop the watch for deaths: on return the failure detector does it alone."""
         with self._lock:
             self._looks = False
 
@@ -171,7 +171,7 @@ class Deadline:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._looks and kind is not None and _is_of_mpi(kind):
-            time.sleep(MPI_TELLS)  # a death behind it is told meanwhile, which ends the job
+            time.sleep(MPI_TELLS)  # if a death caused it, the watcher ends the job meanwhile
         self._over.set()
         if kind is not None and self._looks and self._lifeline is not None:
             self._lifeline.farewell()
@@ -188,14 +188,14 @@ class Deadline:
         )
 
     def watch(self) -> None:
-        """Look until all this is over, or something is wrong; the watcher's business."""
+        """Check until the end of the calls or a failure; the watcher thread runs this."""
         while not self._over.wait(self._tick()):
-            with contextlib.suppress(Exception):  # whatever becomes of it, time must be looked at
+            with contextlib.suppress(Exception):  # its errors must not stop the check of the time
                 if words := self._wrong():
                     break
         else:
             return
-        with contextlib.suppress(Exception):  # nobody may be there to read it
+        with contextlib.suppress(Exception):  # stderr may be closed
             sys.stderr.write(words)
             sys.stderr.flush()
             sys.stdout.flush()
@@ -215,7 +215,7 @@ class Deadline:
         return min(TICK, max(left, 0.001))
 
     def _wrong(self) -> str:
-        """What is wrong, as a line to print, "" if nothing is."""
+        """Return the failure as a line to print, "" if there is none."""
         limit, waited = self._limit, time.monotonic() - self._since
         if limit is not None and waited > limit + OURS_FIRST:
             return self._words(waited)
@@ -233,10 +233,10 @@ class Deadline:
 
 
 class _Watcher:
-    """The one Python thread that looks for all deadlines, one after the other.
+    """The Python thread that watches all deadlines, one after the other.
 
-    It is started with the first of them and stays: when the interpreter ends it starts no thread
-    any more (Python 3.12), and finalize has deadlines, too.
+    It starts with the first deadline and stays, because an interpreter that is shutting down
+    starts no threads (Python 3.12), and finalize has deadlines, too.
     """
 
     _thread: threading.Thread | None = None
@@ -244,7 +244,7 @@ class _Watcher:
 
     @classmethod
     def watch(cls, deadline: Deadline) -> None:
-        """Have it looked at from now on."""
+        """Watch a deadline from now on."""
         if cls._thread is None or not cls._thread.is_alive():  # as in a forked child
             thread = threading.Thread(target=cls._run, name="xupc-deadline", daemon=True)
             try:
@@ -262,5 +262,5 @@ class _Watcher:
 
 
 def _is_of_mpi(kind: type[BaseException]) -> bool:
-    """Whether this comes of an error of MPI's, as it is or as `Unguarded` says it."""
+    """Return whether it is an error of MPI, or what `Unguarded` makes of one."""
     return kind is XupcError or kind.__module__.startswith("mpi4py")

@@ -1,9 +1,9 @@
-"""Calls that differ: how a thread hears of it, and how all go on.
+"""Detect calls that differ between threads, and recover from them.
 
-Whoever sees a difference may be in mid-call, and so may the others. Words among the threads of the
-team (`MismatchDetector`) tell those who would not see it; then all meet, say what they did, hear
-who is odd, and go on (`Resync`). Nothing here waits by itself: a posted call must not, since it is
-moved on inside other waits.
+A thread that detects a mismatch may be inside a call, and so may the others. The detector
+(`MismatchDetector`) notifies peers that would not notice the mismatch themselves. Then all threads
+meet, exchange records, learn which threads differ, and continue (`Resync`). No function here
+blocks: a posted call cannot, since it progresses inside other waits.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ __all__ = [
     "MismatchDetector", "Resync", "differs",
 ]  # fmt: skip
 
-EXCHANGE = struct.Struct("<QQQQ")  # of barriers: fingerprints, least and most; a value; flags
-CONFLICT = 1  # of values
-WORD = struct.Struct("<QQQQ")  # kind, after which resync, operation, fingerprint after it
+EXCHANGE = struct.Struct("<QQQQ")  # of a barrier: least and greatest fingerprint; value; flags
+CONFLICT = 1  # flag: the values differ
+WORD = struct.Struct("<QQQQ")  # kind, number of the last resync, operation, fingerprint after it
 QUESTION, ANSWER, FOUND = range(3)
 _POISON = fingerprint("poison")
 
 
 @record
 class Waitable:
-    """Something that is to come about, to be asked for or waited for.
+    """A condition to poll or to wait for.
 
     Attributes
     ----------
     done
-        Whether it has.
+        Return whether it is met.
     what, threads, place, agreement
         For reports, as in `Engine.wait_for`.
     instance
-        Instead of `done`: one that is to be brought to its end.
+        Instead of `done`: a call that must complete.
     """
 
     done: Callable[[], bool] = bool
@@ -59,13 +59,13 @@ class Waitable:
 
 
 def differs(data: bytes, mine: int | None) -> bool:
-    """Whether a barrier message shows that calls differ: among the senders, or from mine."""
+    """Return whether a barrier message shows a mismatch among the senders or with `mine`."""
     low, high, _, flags = EXCHANGE.unpack_from(data)
     return bool(low != high or flags & CONFLICT or mine not in (None, low))
 
 
 class MismatchDetector:
-    """What a team's threads tell each other about calls that differ."""
+    """The notices between the threads of a team about calls that may differ."""
 
     def __init__(self, team: TeamState) -> None:
         self.team = team
@@ -74,11 +74,11 @@ class MismatchDetector:
         self._told: list[Any] = []
 
     def seen(self, instance: Any, waiting: WaitState) -> bool:
-        """Whether it can be seen or was heard that a call is not everybody's.
+        """Return whether a waiting thread can detect a mismatch of its call.
 
-        Asked now and then by a thread that waits. Early messages for the next barrier
-        carry fingerprints, which may contradict each other, or mine if that barrier is
-        this call's. A thread that waits long in mid-call asks the others for theirs.
+        Waits call this now and then. Early messages for the next barrier carry fingerprints. They
+        may contradict each other, or this thread's fingerprint if that barrier belongs to its
+        call. A thread that waits long inside a call requests the fingerprints of the others.
         """
         team = self.team
         if instance.suspect():
@@ -99,7 +99,7 @@ class MismatchDetector:
         return any(data is not None and differs(data, mine) for data in early)
 
     def tell(self) -> None:
-        """Tell the others that I found one; what they know to be the same comes to its end."""
+        """Notify the others of a mismatch; calls known to be equal still complete."""
         self._tell_all(FOUND, self.team.core.verified, 0)
 
     def _tell_all(self, kind: int, op: int, fp: int) -> None:
@@ -108,18 +108,18 @@ class MismatchDetector:
                 self._tell(rank, kind, op, fp)
 
     def _tell(self, rank: int, kind: int, op: int, fp: int) -> None:
-        """Send a word about differing calls; not tracked, since a mismatch would cancel it."""
+        """Send a notice to a rank; not tracked, since a mismatch would cancel it."""
         self._told = [request for request in self._told if not request.Test()]
         data = WORD.pack(kind, self.team.core.since, op, fp)
         self._told.append(self.team.link.send_bytes(rank, STALL, data))
 
     def heard(self) -> bool:
-        """Read and answer what other threads tell that wait long.
+        """Read and answer the notices of other threads; return whether they show a mismatch.
 
-        A question is about one of my last calls, or about one that I shall make; then my
-        last one is the answer, and it is looked at again when I am there. Whoever found
-        a difference may be ahead of me: what I am doing comes to its end if it is among
-        the calls that he knows to be the same. Words from before the last resync are void.
+        A question is about one of this thread's last calls or about a later one. For a later one
+        the reply names the last call, and the question is checked again when this thread gets
+        there. The sender of FOUND may be ahead: a call verified there still completes.
+        Notices from before the last resync are dropped.
         """
         core, differ = self.team.core, False
         while (notice := self.team.link.take_any(STALL)) is not None:
@@ -144,11 +144,11 @@ class MismatchDetector:
 
 
 class Behind:
-    """A thread that raised one call before the others did, which had not waited for it there.
+    """A thread that raised one call earlier than the others, which did not wait for it there.
 
-    If it makes that call, too, where the others did, since the program catches errors call by call,
-    it raises the same there, and meets nobody, since they have raised. If not, since the program
-    catches errors of some calls together, it has left out what they were in.
+    If the program catches errors call by call, this thread makes the next call at the same place
+    as the others. Then it raises the same error there and does not wait, since they have raised
+    already. If the program catches the errors of several calls together, it skips that call.
     """
 
     def __init__(self, team: TeamState) -> None:
@@ -156,12 +156,12 @@ class Behind:
         self._owed: tuple[str, int, BaseException] | None = None
 
     def by(self, call: str, place: int, error: BaseException) -> None:
-        """By this call, in which the others raised, at a place of the program."""
+        """Note the call in which the others raised, and its place in the program."""
         self._owed = call, place, error
         self._team.core.owed = True
 
     def catch_up(self, record: CallRecord) -> None:
-        """Before the first call since then."""
+        """Raise the noted error if this is the noted call; the next call runs this first."""
         owed, self._owed = self._owed, None
         self._team.core.owed = False
         if owed is not None and record.call == owed[0] and way_here() == owed[1]:
@@ -169,10 +169,10 @@ class Behind:
 
 
 class Resync:
-    """From a difference that a thread has seen to the error that it raises, and all go on.
+    """The recovery from a detected mismatch; it ends with an error on each thread.
 
-    All threads of the team come here together: exchange records, name the odd ones, go on. When
-    it raises nothing is under way any more, so the caller may do as he likes with his memory.
+    All threads of the team run it together: they exchange records, find the differing threads, and
+    continue. When it raises, no operation is in flight, so the program may reuse its memory.
     """
 
     def __init__(self, instance: Any) -> None:
@@ -181,15 +181,15 @@ class Resync:
         self._next: Waitable | None = None
 
     def poll(self) -> None:
-        """As far as it goes without waiting; at its end it raises.
+        """Run as far as possible without waiting; raise at the end.
 
-        CollectiveMismatchError, or what the odd thread itself did wrong.
+        It raises CollectiveMismatchError, or the own error of a differing thread.
         """
         while self._next is None or self._engine.met(self._next):
             self._next = next(self._conditions)
 
     def finish(self) -> NoReturn:
-        """To its end, which raises."""
+        """Wait until the recovery is complete, and raise."""
         while True:
             if self._next is not None:
                 self._engine.wait_until(self._next)
@@ -197,7 +197,7 @@ class Resync:
 
 
 def _conditions(instance: Any) -> Iterator[Waitable]:
-    """What has to come about, one after the other; raises at the end."""
+    """Yield the conditions of the recovery, one after the other; raise at the end."""
     team: TeamState = instance.owner
     team.job.network.forget(team.link, instance)
     mine = instance.op
@@ -205,7 +205,7 @@ def _conditions(instance: Any) -> Iterator[Waitable]:
     record = team.account(instance.record)
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
-    team.job.control.all_over()  # the barrier that brought me here ends nowhere
+    team.job.control.all_over()  # the barrier that detected the mismatch never ends
     most, call, place = verdict.data["ahead"]
     if most == mine - record.late + 1 and call != record.call:
         team.behind.by(call, place, verdict.error_for(CallRecord(call.partition("(")[0])))
@@ -213,12 +213,11 @@ def _conditions(instance: Any) -> Iterator[Waitable]:
 
 
 def _giving_up(team: TeamState, instance: Any) -> Iterator[Waitable]:
-    """Bring a thread that saw a mismatch to the barrier where all meet.
+    """Bring a thread that detected a mismatch to the barrier where all threads meet.
 
-    Whoever sees it in mid-call arrives at the next barrier with a fingerprint that
-    fits nobody's. A node root besides tells its node and the other node roots at
-    once, since their threads may be in mid-call too, and carries the bad verdict to
-    the other nodes.
+    A thread that detects it inside a call arrives at the next barrier with a fingerprint that
+    equals no other. A node root also notifies its node and the other node roots at once, since
+    their threads may be inside a call, too. It carries the failed result to the other nodes.
     """
     native, several = team.job.native, team.spans_nodes
     team.core.give_up()
@@ -243,9 +242,10 @@ def _giving_up(team: TeamState, instance: Any) -> Iterator[Waitable]:
 def _resync(
     team: TeamState, instance: Any, last: int, record: CallRecord
 ) -> Generator[Waitable, None, MismatchReport]:
-    """Find the first call that differs, then who is odd in it; `last` is my last call's number.
+    """Find the first call that differs, then the threads that differ in it.
 
-    Calls that do not synchronise may lie between it and where the difference was seen.
+    `last`: the number of this thread's last call. Calls that do not synchronise may lie between
+    the first difference and its detection.
     """
     core = instance.team
     talk = _Talk(team, tag_of(core.epoch, CONTROL) + RESYNC, record)
@@ -272,12 +272,12 @@ def _resync(
     verdict = MismatchReport((yield from talk.round(told, judge, last=True)))
     core.restart(apart["op"], core.epoch)
     team.link.discard()
-    yield team.agreement.all_here()  # nobody begins another call before all have discarded
+    yield team.agreement.all_here()  # no thread begins another call before all have discarded
     return verdict
 
 
 def _apart(rows: list[Any]) -> dict[str, Any]:
-    """Where the threads' calls first differ, and whether any has made a call after that one."""
+    """Find where the calls first differ, and whether a thread has made a later call."""
     start, place = first_apart([row["calls"] for row in rows])
     since = [[call for call in row["calls"] if call[0] >= start] for row in rows]
     return {
@@ -289,7 +289,7 @@ def _apart(rows: list[Any]) -> dict[str, Any]:
 
 
 class _Talk:
-    """Everybody's word to the team's first thread, its answer to all."""
+    """Messages of all threads to the team's first thread, and its reply to all."""
 
     def __init__(self, team: TeamState, tag: int, record: CallRecord) -> None:
         self.team = team
@@ -300,9 +300,9 @@ class _Talk:
     def round(
         self, mine: Any, judge: Callable[[list[Any]], Any], *, last: bool = False
     ) -> Generator[Waitable, None, Any]:
-        """`judge` makes the answer of all words, by rank; on the first thread alone.
+        """Send a message; return the reply that `judge` makes of all messages on the first thread.
 
-        In the `last` one nobody gives his word, or the answer, before what he sent has arrived.
+        In the `last` round a thread sends only when its earlier operations are complete.
         """
         team, tag, link = self.team, self.tag, self.team.link
         if team.rank == 0:
@@ -333,7 +333,7 @@ class _Talk:
         return not last or self.team.job.network.quiet(self.team.link)
 
     def _collecting(self, rows: dict[int, bytes], last: bool) -> Waitable:
-        """All others' words, by rank."""
+        """Return the condition that the messages of all other threads have arrived."""
         team = self.team
         missing = list(team.threads[1:])
 

@@ -1,15 +1,14 @@
-"""Where the threads are: in which call, at which Python line, since when; grouped.
+"""Report the position of each thread: its call, its Python line, since when; grouped.
 
-Whoever wants to know (a thread whose wait took too long, one that got SIGUSR2,
-``xupc hang-report``) writes the time into the head of the machine's control segment. Every
-thread's guard looks there and publishes the innermost Python line outside of xupc; in which
-call the thread is, the asker reads from its ring. A thread that does not answer within a
-second is stopped, or in C code that keeps Python from running: then its ring and the kernel
-tell what there is to tell.
+A request comes from a thread whose wait took too long, a thread that received SIGUSR2, or
+``xupc hang-report``. It writes the time into the head of the machine's control segment. The
+detector of each thread reads it there and publishes the innermost Python line outside of xupc;
+the call is read from the thread's ring. A thread that does not answer within a second is stopped,
+or runs C code that holds the interpreter. Then the report uses its ring and the kernel's state.
 
-Across machines the lowest threads pass the question on, collect what their machine's threads
-answer, and send it, grouped, to all others (`xupc.health.failure_tree`); so it can be read on
-every machine, in the control segment.
+Across machines the lowest threads forward the request, collect the answers of their machine, and
+send them, grouped, to all others (`xupc.health.failure_tree`). So the control segment of every
+machine holds all answers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from typing import Any
 
 from ..fingerprint import fingerprint
 from ..records import record
-from .control_segment import PLACES_BYTES, Call, Control
+from .control_layout import PLACES_BYTES
+from .control_segment import Call, Control
 
 __all__ = [
     "Gathering",
@@ -40,8 +40,8 @@ __all__ = [
     "way_here",
 ]
 
-HERE = 1.0  # seconds for the threads of a machine to answer
-THERE = 2.5  # for other machines
+HERE = 1.0  # seconds for the threads of this machine to answer
+THERE = 2.5  # seconds for other machines
 MOST_GROUPS = 24
 MOST_RANGES = 12
 ROOM = PLACES_BYTES - 64
@@ -66,7 +66,7 @@ _STATES = {
 
 
 def line_of(frame: FrameType | None) -> tuple[str, bool]:
-    """The innermost line outside of xupc, and whether the thread is inside of it.
+    """Return the innermost line outside of xupc, and whether the thread is inside xupc.
 
     A line of a library is followed by the line of the program that called it.
     """
@@ -85,7 +85,7 @@ def line_of(frame: FrameType | None) -> tuple[str, bool]:
 
 
 def way_here() -> int:
-    """A number for the lines outside of xupc that led here, the same on all threads."""
+    """Return a number for the call stack outside of xupc, the same on all threads."""
     frame: FrameType | None = sys._getframe()
     lines = []
     while frame is not None:
@@ -111,12 +111,12 @@ def _name(frame: FrameType) -> str:
     return f"{path.parent.name + os.sep if dunder else ''}{path.name}:{frame.f_lineno}"
 
 
-# -- who, in words -------------------------------------------------------------------------------
+# -- groups as text -----------------------------------------------------------------------------
 
 
 @record
 class Row:
-    """Where one thread is: `place`, for how many `seconds` if that is known, and what `else_`."""
+    """The position of a thread, for how many `seconds` if known, and a remark `else_`."""
 
     thread: int
     place: str
@@ -126,7 +126,7 @@ class Row:
 
 @record
 class Group:
-    """Threads in one place, for `least` to `most` seconds."""
+    """Threads at one position, for `least` to `most` seconds."""
 
     place: str
     else_: str
@@ -136,7 +136,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Return the number of threads."""
         return sum(last - first + 1 for first, last in self.threads)
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class Group:
 
 
 def ranges(threads: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The runs of neighbours among some threads: (first, last) in order."""
+    """Return the ranges of consecutive threads: (first, last) in order."""
     runs: list[tuple[int, int]] = []
     for thread in sorted(set(threads)):
         if runs and runs[-1][1] == thread - 1:
@@ -157,7 +157,7 @@ def ranges(threads: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def range_text(runs: Sequence[tuple[int, int]], most: int = MOST_RANGES) -> str:
-    """Such runs in words: ``0-6, 9``, and how many more there are if they are many."""
+    """Return ranges as text, such as ``0-6, 9``; after `most` ranges only a count."""
     words = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
     more = sum(b - a + 1 for a, b in runs[most:])
     return ", ".join(words) + (f" and {more} more" if more else "")
@@ -170,14 +170,14 @@ def _seconds(least: float | None, most: float | None) -> str:
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:
-    """Threads in the same place together, the largest group first."""
+    """Group threads at the same position, the largest group first."""
     return merge(
         [Group(r.place, r.else_, ((r.thread, r.thread),), r.seconds, r.seconds) for r in rows]
     )
 
 
 def merge(groups: Iterable[Group]) -> list[Group]:
-    """Groups in the same place become one; the largest first."""
+    """Merge groups at the same position; the largest first."""
     found: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         found.setdefault((group.place, group.else_), []).append(group)
@@ -186,7 +186,7 @@ def merge(groups: Iterable[Group]) -> list[Group]:
 
 
 def shortened(groups: Sequence[Group], most: int = MOST_GROUPS) -> list[Group]:
-    """At most so many groups: the threads of the smallest ones stand together in the last."""
+    """Return at most so many groups: the last one holds all threads of the smallest ones."""
     if len(groups) <= most:
         return list(groups)
     rest = groups[most - 1 :]
@@ -194,14 +194,14 @@ def shortened(groups: Sequence[Group], most: int = MOST_GROUPS) -> list[Group]:
 
 
 def _together(place: str, else_: str, groups: Sequence[Group]) -> Group:
-    """The threads of all groups as one of them, and between which times."""
+    """Merge groups into one, with the least and the most of their times."""
     threads = ranges(t for g in groups for a, b in g.threads for t in range(a, b + 1))
     times = [t for g in groups for t in (g.least, g.most) if t is not None]
     return Group(place, else_, threads, min(times, default=None), max(times, default=None))
 
 
 def report_text(groups: Sequence[Group]) -> str:
-    """One line for each group."""
+    """Return one line for each group."""
     return "\n".join(f"  {group}" for group in shortened(groups))
 
 
@@ -209,7 +209,7 @@ def report_text(groups: Sequence[Group]) -> str:
 
 
 def pack(groups: Sequence[Group]) -> list[Any]:
-    """Groups as what JSON can carry, in so few bytes that they find room."""
+    """Return groups as data for JSON, shortened to the bytes that fit."""
     runs = ROOM // 8
     while True:
         for most in (MOST_GROUPS, 8, 1):
@@ -223,7 +223,7 @@ def pack(groups: Sequence[Group]) -> list[Any]:
 
 
 def unpack(rows: Any) -> list[Group]:
-    """The other way round; whatever is not what `pack` makes raises ValueError or TypeError."""
+    """Return the groups of `pack`; raise ValueError or TypeError for other data."""
     found = []
     for place, else_, threads, *times in rows:
         runs = tuple((int(a), int(b)) for a, b in threads)
@@ -232,18 +232,18 @@ def unpack(rows: Any) -> list[Group]:
     return found
 
 
-# -- the asking ----------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------
 
 
 class Gathering:
-    """One question, asked by a thread of the machine or from outside of the job.
+    """One request for positions, by a thread of the machine or from outside of the job.
 
     Parameters
     ----------
     control : Control
-        The machine's.
+        The control segment of the machine.
     asked : int, optional
-        When it was asked, if somebody else has done so.
+        The time of the request, if another process has made it.
     """
 
     def __init__(self, control: Control, asked: int | None = None) -> None:
@@ -252,7 +252,7 @@ class Gathering:
 
     @property
     def here(self) -> bool:
-        """Whether my machine's threads have answered, or have had time to; dead ones cannot."""
+        """Return whether the living threads of this machine have answered or have had time to."""
         if self._age > HERE:
             return True
         control = self.control
@@ -261,7 +261,7 @@ class Gathering:
 
     @property
     def there(self) -> bool:
-        """The same of all machines."""
+        """Return whether all machines have answered or have had time to."""
         if self._age > THERE:
             return True
         far = (k for k in range(self.control.machines) if k != self.control.machine)
@@ -272,16 +272,16 @@ class Gathering:
         return (time.monotonic_ns() - self.asked) * 1e-9
 
     def wait(self) -> None:
-        """Until all have answered, or have had time to."""
+        """Wait until all have answered or have had time to."""
         while not self.there:
             time.sleep(0.01)
 
     def mine(self) -> list[Group]:
-        """Where my machine's threads are."""
+        """Return the positions of this machine's threads."""
         return grouped(self._row(i) for i in range(self.control.threads))
 
     def groups(self) -> list[Group]:
-        """Where all threads of the job are, as far as it became known."""
+        """Return the positions of all threads of the job, as far as known."""
         control = self.control
         found = self.mine()
         for k in range(control.machines):
@@ -313,7 +313,7 @@ class Gathering:
         return Row(thread, place, seconds and max(seconds, 0.0), else_)
 
     def _place(self, index: int, calls: list[Call], inside: bool) -> tuple[str, int, str]:
-        """What a thread is in, since when, and what else there is to say."""
+        """Return the call that a thread is in, since when, and a remark."""
         control = self.control
         under_way = [call for call in calls if not call.ended]
         blocking = [call for call in under_way if not call.posted]
@@ -325,7 +325,7 @@ class Gathering:
             same = [call.name for call in under_way if (call.op, call.team) == (op, team)]
             name = same[0] if same else waits.split(": no word from")[0]
             return name, since, ""
-        # the clock is coarse: among equals the latest
+        # the clock is coarse: of calls with equal times, take the latest
         last = max(reversed(calls), key=lambda call: call.ended or call.began, default=None)
         posted = "; ".join(call.name for call in under_way)
         else_ = f"posted: {posted}" if posted else f"last call: {last.name}" if last else ""
@@ -336,7 +336,7 @@ class Gathering:
 
 
 def _silent(pid: int | None) -> str:
-    """What the kernel says of a process that does not answer."""
+    """Return the kernel's state of a process that does not answer."""
     if pid is None:
         return "dead"
     if not pid or sys.platform != "linux":

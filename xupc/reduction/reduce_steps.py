@@ -1,4 +1,4 @@
-"""Fold and Scan steps by numpy and a kernel's methods: what all engines but the core do."""
+"""Run Fold and Scan steps with numpy and a kernel, in all backends but the native core."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .structured_dtypes import raw
 __all__ = ["Action", "Span", "View", "actions", "carry_out", "reads", "room", "writes"]
 
 View = Callable[[BlockRef, int], Any]
-"""``(part, elements)`` -> the array there."""
+"""``(part, elements)`` -> a view of the array there."""
 Action = Callable[[], object]
 Span = tuple[BlockRef, int]
-"""A part and how many elements of it."""
+"""A part and its number of elements."""
 
 _ACTION = 256
-"""Bytes of an action itself, about."""
+"""Bytes of one action object, an estimate."""
 
 _PIECE = 1 << 19
-"""Bytes of each operand that are joined at a time."""
+"""Bytes of each operand that one call joins, so that they stay in cache."""
 
 
 def _in_line(leaf: FoldOperand, nelems: int, itemsize: int) -> bool:
-    """Whether a leaf is one run that is folded to one value."""
+    """Return whether a leaf is one run that is folded to one value."""
     return nelems == 1 and leaf.times > 1 and leaf.part.offset_step == itemsize
 
 
@@ -37,13 +37,13 @@ def _blocks(leaf: FoldOperand, row: int) -> Iterator[BlockRef]:
 
 
 def carry_out(step: Fold | Scan, kernel: Any, view: View) -> None:
-    """Do it."""
+    """Run a step once."""
     for act in actions(step, kernel, view):
         act()
 
 
 def actions(step: Fold | Scan, kernel: Any, view: View) -> Iterator[Action]:
-    """What a step consists of, to be called in this order, maybe again and again."""
+    """Yield the calls that a step consists of, in order; each can run many times."""
     for row in range(step.rows):
         if isinstance(step, Scan):
             yield _scanning(step, kernel, view, row)
@@ -52,7 +52,7 @@ def actions(step: Fold | Scan, kernel: Any, view: View) -> Iterator[Action]:
 
 
 def room(step: Fold | Scan, itemsize: int) -> int:
-    """Bytes that its actions keep between them, at most."""
+    """Return the most bytes that the actions of a step keep."""
     values = 0 if isinstance(step, Scan) else sum(leaf.times for leaf in step.leaves) * step.nelems
     return step.rows * (values * itemsize + _ACTION)
 
@@ -63,11 +63,11 @@ def _scanning(step: Scan, kernel: Any, view: View, row: int) -> Action:
     if step.carry is None:
         return partial(kernel.scan, dst, src, None, step.reverse)
     carry = view(step.carry + row * step.carry_step, 1)
-    return lambda: kernel.scan(dst, src, carry[0], step.reverse)  # read when it is there
+    return lambda: kernel.scan(dst, src, carry[0], step.reverse)  # read when the action runs
 
 
 def _row(step: Fold, kernel: Any, view: View, row: int) -> Iterator[Action]:
-    """Piece by piece, so that what is joined stays in cache."""
+    """Yield the actions of a row of a Fold, piece by piece, so that operands stay in cache."""
     leaves = []
     for leaf in step.leaves:
         if _in_line(leaf, step.nelems, kernel.dtype.itemsize):
@@ -115,7 +115,7 @@ def _piece(step: Fold, kernel: Any, leaves: list[list[Any]], to: list[Any]) -> I
 
 
 def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:
-    """What it reads."""
+    """Yield the parts that a step reads."""
     for row in range(step.rows):
         if isinstance(step, Scan):
             yield step.src + row * step.src_step, step.nelems
@@ -131,7 +131,7 @@ def reads(step: Fold | Scan, itemsize: int) -> Iterator[Span]:
 
 
 def writes(step: Fold | Scan) -> Iterator[Span]:
-    """What it writes."""
+    """Yield the parts that a step writes."""
     for row in range(step.rows):
         copies = step.copies if isinstance(step, Fold) else 1
         for i in range(copies):

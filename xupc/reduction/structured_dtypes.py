@@ -1,4 +1,4 @@
-"""What reductions need to know of structured dtypes: bytes, padding, and records of two numbers."""
+"""Properties of structured dtypes for reductions: bytes, padding, records of two numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Pair", "gaps", "longest", "name", "raw"]
 Array = NDArray[Any]
 
 longest = OP_SCRATCH_BYTES // 4
-"""Bytes of the longest record that is reduced: scratch of any size has room for some of them."""
+"""Bytes of the longest record that can be reduced: any scratch has room for four of them."""
 
 
 def name(dtype: np.dtype[Any]) -> str:
@@ -29,7 +29,7 @@ def raw(x: Array) -> Array:
 
 
 def gaps(dtype: np.dtype[Any]) -> NDArray[np.intp]:
-    """Return the positions of the bytes of an element that are part of no value."""
+    """Return the positions of padding bytes in an element."""
     return np.flatnonzero(~_used(dtype))
 
 
@@ -51,7 +51,7 @@ def _used(dtype: np.dtype[Any]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two numbers of a record: their names, and where and what they are."""
+    """The two numbers of a record: their names, types and offsets."""
 
     names: tuple[str, str]
     value: np.dtype[Any]
@@ -61,7 +61,7 @@ class Pair:
 
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> Pair | None:
-        """Return what a dtype has if it is a value that has an order, and an integer."""
+        """Return the pair of a dtype if it has an ordered value and an integer, else None."""
         if dtype.fields is None or dtype.names is None or len(dtype.names) != 2:
             return None
         (value, at), (index, behind) = (dtype.fields[x][:2] for x in dtype.names)

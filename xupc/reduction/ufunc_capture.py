@@ -1,22 +1,22 @@
-"""Functions of the user's that are nothing but numpy's own loops, for the core to run.
+"""Capture user functions that consist of numpy's own loops, so that the core can run them.
 
-A function of whole arrays is Python: at 64 KiB a call of it costs more than what it computes, and
-each of its operations goes through memory. Many are a few operations of numpy and no more, as
-``a + b * scale``. Such a function is looked at once, and then the core runs the loops that numpy
-would run, on pieces that stay in cache (user_functions.h), without Python.
+A function of whole arrays is Python: at 64 KiB a call costs more than its computation, and each
+of its operations goes through memory. Many such functions are a few operations of numpy, as
+``a + b * scale``. This module analyses such a function once. Then the core runs the same loops of
+numpy on pieces that stay in cache (user_functions.h), without Python.
 
-Nobody can tell the difference, but by the time it takes:
+The function and its capture differ only in speed:
 
-1. Its bytecode has no branch, writes nothing but its own locals, and uses nothing but its two
-   operands, numbers, ufuncs and `numpy.where`, and functions of the same kind. So it can have no
-   effect besides its result, and calling it once with stand-ins for arrays shows what it is.
-2. All loops take and give the types at hand without a conversion, and none needs Python.
-3. On a sample of odd values it must give what the function gives, bit for bit.
-4. Before each call what it has looked up, in globals and closures, must still be the same.
-5. Errors of floating point are reported as `numpy.seterr` wants it.
+1. The bytecode of the function has no branch and writes only its own locals. It uses only its two
+   operands, numbers, ufuncs, `numpy.where`, and functions of the same kind. So it has no effect
+   besides its result, and one call with stand-ins for arrays shows all its operations.
+2. All loops take and return the given types without a conversion, and no loop needs Python.
+3. On a sample of unusual values the capture gives the same results, bit for bit.
+4. Before each call, the globals and closures that the function uses must be unchanged.
+5. Floating-point errors are reported as `numpy.seterr` requires.
 
-Whatever is otherwise is called as before; where this module is wrong about a new version of
-Python or numpy, too.
+Any other function is called in Python, and so is one for which this module is wrong about a new
+version of Python or numpy.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from ..backends.native import native_core
 __all__ = ["report", "trace"]
 
 OPERANDS: Final = 2
-STEPS: Final = 16  # most of a function: user_functions.h
+STEPS: Final = 16  # the most steps of a function: XF_STEPS in user_functions.h
 CONSTANTS: Final = 16
 MOST: Final = 16  # bytes of an element
 
 _NUMBERS: Final = (int, float, complex)
-# What changes nothing but the stack and the function's locals, in any version of Python; one that
-# does not know them has others for the same.
+# Instructions that change only the stack and the locals, in any version of Python. A version
+# without some of them has others instead.
 _HARMLESS: Final = frozenset({
     "BINARY_OP", "CACHE", "CALL", "CALL_KW", "COMPARE_OP", "COPY", "COPY_FREE_VARS", "EXTENDED_ARG",
     "KW_NAMES", "LOAD_ATTR", "LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_BORROW",
@@ -54,7 +54,7 @@ _HARMLESS: Final = frozenset({
     "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
     "SWAP", "UNARY_INVERT", "UNARY_NEGATIVE",
 })  # fmt: skip
-# As they were when nobody had put anything else in their place.
+# The objects at import time: a program may assign others to these names later.
 _ABS: Final = abs
 _WHERE: Final = np.where
 _UFUNCS: Final = {id(found): found for found in vars(np).values() if type(found) is np.ufunc}
@@ -63,26 +63,26 @@ _STARRED: Final = 0x04 | 0x08  # of code.co_flags
 _GENERATORS: Final = 0x20 | 0x80 | 0x200
 
 Guard = tuple[Any, str | None, Any]
-"""(where, name, value): what must be found there; no name: in a cell."""
+"""(where, name, value): the value that must be found there; without a name: in a cell."""
 
 
 class _CannotTrace(Exception):
-    """The function is to be called as it is."""
+    """Leave the function to Python."""
 
 
 class Step(NamedTuple):
-    """One loop.
+    """One loop of a captured function.
 
     Attributes
     ----------
     name
-        Of the ufunc; "where".
+        The name of the ufunc, or "where".
     loop
         numpy's capsule; None for "where".
     inputs
-        Values by number: the two operands, results of steps, and behind those constants.
+        Values by number: the two operands, the results of steps, then the constants.
     itemsize
-        Of the result.
+        Bytes of an element of the result.
     """
 
     name: str
@@ -104,13 +104,13 @@ def trace(func: Callable[..., object], dtype: np.dtype[Any], ordered: bool) -> A
         guards = found.follow(func, dtype)
         made = core.Function(dtype.itemsize, ordered, found.steps, found.constants, guards)
         return made if _proves(made, func, dtype) else None
-    except Exception:  # whatever it is: nothing has been done, and the function will be called
+    except Exception:  # any error: nothing has changed, and Python calls the function
         return None
 
 
-# ---- what a function may use --------------------------------------------------------------
+# ---- the names that a function uses --------------------------------------------------------------
 class _Reading:
-    """What a function looks up, as `guards`; raises unless it has no effect but its result."""
+    """Collect the names that a function uses as `guards`; refuse one with any side effect."""
 
     def __init__(self, func: FunctionType) -> None:
         self.guards: list[Guard] = []
@@ -121,7 +121,7 @@ class _Reading:
         self.function(func)
 
     def function(self, func: FunctionType) -> None:
-        """A function, or one that it calls."""
+        """Check a function, and the functions that it calls."""
         if func in self._read:
             return
         self._read.add(func)
@@ -143,13 +143,13 @@ class _Reading:
         self.guards.append((where, name, value))
 
     def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
-        above: Any = None  # the module numpy, if the last instruction has put it on the stack
+        above: Any = None  # the module numpy, if the last instruction has pushed it
         for op in dis.get_instructions(code):
             if op.opname not in _HARMLESS:
                 raise _CannotTrace
             name, of, above = op.argval, above, None
             if op.opname in _ATTRIBUTES:
-                if of is not np:  # what functions and ufuncs have is anybody's
+                if of is not np:  # attributes of functions can be anything
                     raise _CannotTrace
                 self._use(np.__dict__, name, self.value(np.__dict__[name]))
             elif op.opname == "LOAD_CONST":
@@ -167,7 +167,7 @@ class _Reading:
                 raise _CannotTrace
 
     def value(self, value: Any) -> Any:
-        """Something that has no effect, whatever is done with it."""
+        """Check that a value has no side effect, however it is used."""
         if type(value) is FunctionType:
             self.function(value)
         elif not (_is_number(value) or value is np or value is _WHERE or _is_of_numpy(value)):
@@ -182,30 +182,30 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_names(value: Any) -> bool:
-    """Of keywords, in some versions of Python."""
+    """Return whether a value holds names of keywords, as in some versions of Python."""
     return type(value) is tuple and all(type(name) is str for name in value)
 
 
 def _is_of_numpy(value: Any) -> bool:
-    """A ufunc of numpy's own: no other one's loop is known not to raise."""
+    """Return whether it is a ufunc of numpy: loops of other ufuncs might raise."""
     return type(value) is np.ufunc and id(value) in _UFUNCS
 
 
-# ---- what it consists of ------------------------------------------------------------------
+# ---- the loops of a function ------------------------------------------------------------------
 class _Trace:
-    """The steps so far."""
+    """The loops of a function so far."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.constants: list[NDArray[Any]] = []
 
     def follow(self, func: Callable[..., object], dtype: np.dtype[Any]) -> list[Guard]:
-        """Note what a function does; return what it looks up."""
+        """Record the loops of a function; return its guards."""
         a, b = _Value(self, 0, dtype), _Value(self, 1, dtype)
         guards: list[Guard] = []
         if type(func) is FunctionType:
             guards = _Reading(func).guards
-            with np.errstate(all="raise"):  # what goes wrong with numbers alone would be told once
+            with np.errstate(all="raise"):  # constants alone would warn only once
                 result = func(a, b)
         elif isinstance(func, np.ufunc) and _is_of_numpy(func):
             result = self.call(func, (a, b))
@@ -219,10 +219,10 @@ class _Trace:
         return guards
 
     def call(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> _Value:
-        """Note a ufunc's loop."""
+        """Record the loop of a ufunc."""
         if ufunc.nout != 1 or len(inputs) != ufunc.nin or ufunc.signature is not None:
             raise _CannotTrace
-        u: Any = ufunc  # of numpy 1.24 and later, for those who run its loops themselves
+        u: Any = ufunc  # numpy 1.24 and later: the interface for running its loops
         dtypes, loop = u._resolve_dtypes_and_context((*map(_type_of, inputs), None))
         if ufunc is np.power and dtypes[0].kind in "iu" and isinstance(inputs[1], _Value):
             raise _CannotTrace  # the loop itself raises at a negative exponent
@@ -230,7 +230,7 @@ class _Trace:
         return self._add(ufunc.__name__, loop, inputs, dtypes)
 
     def where(self, inputs: tuple[Any, ...]) -> _Value:
-        """Note a choice between two values."""
+        """Record a choice between two values."""
         condition, *rest = inputs
         dtype = np.result_type(*(x.dtype if isinstance(x, _Value) else x for x in rest))
         if len(rest) != 2 or not isinstance(condition, _Value):
@@ -248,7 +248,7 @@ class _Trace:
         return _Value(self, OPERANDS + len(self.steps) - 1, dtype)
 
     def _number(self, x: Any, dtype: np.dtype[Any]) -> int:
-        """An input's number, if it needs no conversion."""
+        """Return the number of an input, if it needs no conversion."""
         if isinstance(x, _Value):
             if x.trace is not self or x.dtype != dtype:
                 raise _CannotTrace
@@ -260,7 +260,7 @@ class _Trace:
 
 
 def _type_of(x: Any) -> Any:
-    """For numpy's rules of promotion: numbers of Python's have a kind, but no size."""
+    """Return a type for numpy's promotion: Python numbers have a kind, but no size."""
     if isinstance(x, _Value | np.generic):
         return x.dtype
     if type(x) not in _NUMBERS:
@@ -269,7 +269,7 @@ def _type_of(x: Any) -> Any:
 
 
 class _Value(NDArrayOperatorsMixin):
-    """Stands for an array; what is done with it is noted, or raises."""
+    """A stand-in for an array: it records operations on itself, or raises."""
 
     __slots__ = ("dtype", "number", "trace")
 
@@ -292,16 +292,16 @@ class _Value(NDArrayOperatorsMixin):
         if type(exponent) is int and exponent == 2:
             return np.square(self)  # as numpy does
         if type(exponent) in _NUMBERS and exponent in (-1, 0.5, 1, 2):
-            raise _CannotTrace  # which versions of numpy treat each in their way
+            raise _CannotTrace  # versions of numpy differ here
         return super().__pow__(exponent)
 
     def __bool__(self) -> bool:
         raise _CannotTrace
 
 
-# ---- whether it is right ------------------------------------------------------------------
+# ---- the comparison on a sample ------------------------------------------------------------------
 def _proves(made: Any, func: Callable[..., object], dtype: np.dtype[Any]) -> bool:
-    """Whether the core and the function give the same on a sample."""
+    """Return whether the core and the function give the same bits on a sample."""
     a = _sample(dtype)
     b = np.ascontiguousarray(np.roll(a[::-1], len(a) // 3))
     out = np.empty_like(a)
@@ -310,12 +310,12 @@ def _proves(made: Any, func: Callable[..., object], dtype: np.dtype[Any]) -> boo
     if type(expected) is not np.ndarray or expected.dtype != dtype or expected.shape != a.shape:
         return False
     ok = bool(made.combine(out.ctypes.data, a.ctypes.data, b.ctypes.data, len(a)))
-    made.errors()  # of the sample: nobody's
+    made.errors()  # drop the errors of the sample
     return ok and _bits(out) == _bits(expected)
 
 
 def _bits(x: NDArray[Any]) -> bytes:
-    """Of all values, NaN being one."""
+    """Return the bits of all values, with one NaN."""
     parts = x.view(x.real.dtype).copy()
     if parts.dtype.kind == "f":
         parts[np.isnan(parts)] = np.nan
@@ -323,7 +323,7 @@ def _bits(x: NDArray[Any]) -> bytes:
 
 
 def _sample(dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers of any size, and odd ones; some more than two pieces of the core's."""
+    """Return numbers of any size and unusual ones, more than two pieces of the core."""
     n = 1100
     bits = np.arange(1, 3 * n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     if dtype.kind == "b":
@@ -350,7 +350,7 @@ _ERRORS: Final = (
 
 
 def report(function: Any, func: Callable[..., object]) -> None:
-    """Say which errors came up in the core's `Function`, as numpy does when it runs `func`."""
+    """Report the errors of the core's `Function`, as numpy does when it runs `func`."""
     modes: dict[str, Any] = {**np.geterr()}
     for name, came_up in function.errors():
         for (kind, text), happened in zip(_ERRORS, came_up, strict=True):
@@ -379,7 +379,7 @@ def _say(
 
 
 def _warn(text: str, func: Callable[..., object]) -> None:
-    """Where the function is, not where it would have been called."""
+    """Warn with the position of the function, not of a call."""
     if not isinstance(func, FunctionType):
         warnings.warn(text, RuntimeWarning, stacklevel=3)
         return

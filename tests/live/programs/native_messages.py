@@ -15,9 +15,9 @@ def few_types() -> None:
     """Messages of exchanges are blocks far apart. MPI is given the types of those back that were
     not used for long, and the core must not use them then, however often a call has run.
     """
-    from xupc.comm import mpi
+    from xupc.comm import datatypes
 
-    mpi.TYPES = 5
+    datatypes.TYPES = 5
     team = xupc.init()
     T, me, most = team.size, team.rank, 320
     src = xupc.all_alloc(T * T * most, np.int64, T * most)

@@ -36,11 +36,11 @@ def leaves_a_descriptor() -> None:
 @case
 def patches_the_library() -> None:
     xupc.init()
-    from xupc.comm import mpi
+    from xupc.comm import datatypes
 
-    types: Any = mpi.TYPES
+    types: Any = datatypes.TYPES
     print(types)
-    mpi.TYPES = 5
+    datatypes.TYPES = 5
 
 
 @case

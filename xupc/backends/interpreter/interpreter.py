@@ -1,9 +1,8 @@
-"""The Python engine: the same plans with numpy-sized steps and MPI alone.
+"""The Python engine: it runs the same plans without the native core, step by step.
 
-The readable reference, and what runs where nothing can be compiled. Copies are
-load/store as in the native core; Python has no atomics, so signals are empty MPI
-messages and barriers exchange fingerprints between all threads. No speed is asked
-of it.
+It is the readable reference, and the fallback where nothing can be compiled. Copies are loads and
+stores as in the native core. Python has no atomics, so signals are empty MPI messages, and
+barriers exchange fingerprints between all threads. It is not made for speed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _LOCAL = (Copy, Swap, Fold, Scan, Signal, Wait, WaitTicket, SetTicket)
 
 
 def mix(a: int, b: int) -> int:
-    """The fingerprint `a` after the call `b`; the same as the native core's."""
+    """Return the fingerprint `a` after the call `b`, as the native core computes it."""
     a ^= (b + 0x9E3779B97F4A7C15 + (a << 6) + (a >> 2)) & _MASK
     a = (a * 0xFF51AFD7ED558CCD) & _MASK
     return a ^ (a >> 32)
@@ -49,10 +48,10 @@ def mix(a: int, b: int) -> int:
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
-    unread = None  # here no thread reads from another one's private memory
+    unread = None  # in this engine no thread reads private memory of another
 
     def __init__(self, control: Control, number: int) -> None:
-        self.verified = 0  # the last operation known to be the same on all threads
+        self.verified = 0  # the last operation known to be equal on all threads
         self.control = control
         self.number = number
         self.op = 0
@@ -65,28 +64,28 @@ class Team:
         self.since = 0
         self.history = [0] * SLOTS
         self.forget()
-        self.debt = 0  # led calls end with a barrier here
+        self.debt = 0  # led calls end with a barrier in this engine
         self.poison = 0
 
     @property
     def node_result(self) -> tuple[int, int, int, int]:
-        """(min, max, value, conflict): my own, since nothing is gathered first."""
+        """Return this thread's own (min, max, value, conflict): nodes gather nothing here."""
         fp = self.fp ^ self.poison
         return fp, fp, self.value, 0
 
     def spoil(self, poison: int) -> None:
-        """From the next barrier on my fingerprint fits nobody's."""
+        """Make the fingerprint of this thread differ from all others, from the next barrier on."""
         self.poison = poison
 
     def wrote(self) -> None:
-        """I have written to another node's memory: of interest to led calls only."""
+        """Note a write to another node's memory; only led calls of the core need it."""
 
     def set_verdict(self, verdict: bool) -> None:
-        """The outcome of the barrier under way."""
+        """Set the result of the barrier in progress."""
         self.verdict = verdict
 
     def set_value(self, value: int) -> None:
-        """The value that the next barrier carries; 0 matches any."""
+        """Set the value that the next barrier carries; 0 matches any."""
         self.value = value
 
     def mix(self, signature: int) -> None:
@@ -94,12 +93,12 @@ class Team:
         self.fp = mix(self.fp, signature)
 
     def fp_after(self, op: int) -> int:
-        """The running fingerprint after one of the last operations; 0 if not known."""
+        """Return the running fingerprint after one of the last operations; 0 if not known."""
         known = self.since < op <= self.op < op + SLOTS
         return self.history[op % SLOTS] if known else 0
 
     def record_of(self, op: int) -> Any:
-        """The record of one of the last operations; None if not known."""
+        """Return the record of one of the last operations; None if not known."""
         return self.records[op % SLOTS] if self.fp_after(op) else None
 
     def forget(self) -> None:
@@ -107,13 +106,13 @@ class Team:
         self.records: list[Any] = [None] * SLOTS
 
     def give_up(self) -> None:
-        """A mismatch is known; barriers are all that counts here anyway."""
+        """Do nothing: only barriers notice a mismatch in this engine."""
 
     def restart(self, op: int, epoch: int) -> None:
-        """After a mismatch: all threads agree on where to go on."""
+        """Continue after a mismatch from an operation number that all threads agree on."""
         self.op, self.epoch = op, epoch
         self.since = op
-        self.fp = mix(0, op)  # so that no tag is as before
+        self.fp = mix(0, op)  # so that no tag equals an earlier one
         self.value = self.unsynced = self.poison = 0
         self.verdict = False
 
@@ -157,7 +156,7 @@ class Instance:
         self.net: Any = None
         self.owner: Any = None
         self.active = False
-        self.released = False  # the barrier's verdict has come, and is bad
+        self.released = False  # the result of the barrier has arrived: a mismatch
         self.op = 0
         self.fp = 0
 
@@ -176,7 +175,7 @@ class Instance:
         self.tickets: set[int] = set()
         self.arrived = self.released = False
         self.signals: dict[tuple[int, int], int] = {}
-        self.stands: dict[int, int] = {}  # my own channels: one lane may wait for the other
+        self.stands: dict[int, int] = {}  # this thread's channels: one lane can wait for the other
         self.pending: dict[tuple[int, int], Any] = {}
         self.active = True
         status = team.control.status[team.control.index]
@@ -184,10 +183,10 @@ class Instance:
         self.noted = team.control.begin_call(self.op, self.call, team.number)
 
     def withdraw(self) -> None:
-        """Nobody touches this thread's arrays but itself."""
+        """Do nothing: no other thread accesses private arrays in this engine."""
 
     def end(self) -> None:
-        """The call is over; if it was given up, it listens to no signal any more."""
+        """End the call; drop its open receives if it was given up."""
         for request in self.pending.values():
             request.Cancel()
             request.Free()
@@ -196,11 +195,11 @@ class Instance:
         self.team.control.end_call(self.noted)
 
     def rebind(self, dst: int, src: int) -> None:
-        """Private operands: where they are in the next call."""
+        """Set the addresses of private operands for the next call."""
         self.bounds[0].address, self.bounds[1].address = dst, src
 
     def execute(self) -> None:
-        """The whole call."""
+        """Run the whole call."""
         job = self.owner.job
         with job.callers.executing(self):
             try:
@@ -211,11 +210,11 @@ class Instance:
                 raise
 
     def poll(self) -> int:
-        """As far as it goes without any waiting."""
+        """Run as far as possible without waiting."""
         return self.run(0)
 
     def run(self, sleep_ns: int) -> int:
-        """As far as both lanes go; never sleeps."""
+        """Run both lanes as far as possible; never sleep."""
         if self.team.verdict:
             self.team.verdict = False
             return MISMATCH
@@ -237,9 +236,9 @@ class Instance:
         return steps[self.pc[lane]] if self.pc[lane] < len(steps) else None
 
     def python_step(self, lane: int) -> Step | None:
-        """The MPI step at which a lane stands, or None."""
+        """Return the MPI step that a lane is at, or None."""
         step = self._step(lane)
-        if self.team.verdict:  # bad: nothing of the call comes after it
+        if self.team.verdict:  # a mismatch: the call ends at this barrier
             return None
         if step is None or isinstance(step, _LOCAL):
             return None
@@ -250,24 +249,24 @@ class Instance:
 
     @property
     def at_barrier(self) -> bool:
-        """Whether I have arrived at the team's current barrier in this call."""
+        """Return whether this thread has arrived at the team's current barrier in this call."""
         return self.arrived
 
-    open = 0  # messages that the core would have under way
+    open = 0  # messages of the core in flight: none
     moved = False
 
     def suspect(self) -> bool:
-        """There is no shared memory to look at."""
+        """Return False: this engine has no shared memory to check."""
         return False
 
     def awaited(self) -> list[int]:
-        """There is no shared memory that tells."""
+        """Return nothing: no shared memory shows the members that the call waits for."""
         return []
 
     def advance(self, lane: int) -> None:
-        """Past the MPI step at which a lane stands."""
+        """Move a lane past its MPI step."""
         if isinstance(self._step(lane), Barrier):
-            # the call ends here if the verdict is bad
+            # after a mismatch the call ends here
             self.arrived = self.released = self.team.verdict
             self.team.unsynced = 0
             self.team.value = 0
@@ -349,37 +348,37 @@ class CachedCall:
         return self.slow(args, kwargs)
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Overridden by the collectives."""
+        """Prepare a call; the collectives override this."""
         raise NotImplementedError
 
     def remember(
         self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
     ) -> None:
-        """Nothing is cached here."""
+        """Do nothing: this engine caches no calls."""
 
     def forget(self) -> None:
-        """Nothing is cached here."""
+        """Do nothing: this engine caches no calls."""
 
 
 class CachedArrays(CachedCall):
     """The same interface as the native cache of calls on private arrays, without the cache."""
 
     def note_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Nothing is cached here."""
+        """Do nothing: this engine caches no calls."""
 
     def remember(self, *args: Any) -> None:
-        """Nothing is cached here."""
+        """Do nothing: this engine caches no calls."""
 
 
 class CachedPlan:
     """The same interface as the native bound plan."""
 
     def bind(self, instance: Any) -> None:
-        """Nothing is kept here."""
+        """Do nothing: this engine keeps no calls."""
 
     def __call__(self) -> Any:
         return self.slow()
 
     def slow(self) -> Any:
-        """Overridden by the plans."""
+        """Prepare a call; the plans override this."""
         raise NotImplementedError

@@ -183,16 +183,16 @@ cdef object _catch_up = None
 cdef object _interrupted = None
 cdef bint _calls_out = False
 cdef PyObject *_running = NULL  # the instance that `execute` runs
-cdef unsigned long _running_by = 0  # the thread of Python's that has called it
+cdef unsigned long _running_by = 0  # the Python thread that has called it
 cdef bint _engaged = False
 
 
 def set_drive(drive, interrupted, catch_up):
-    """`drive(instance, status)`: what finishes a call that did not finish at once.
+    """Set `drive(instance, status)`: it completes a call that did not complete at once.
 
     `catch_up(instance)` makes its team meet after many calls without a barrier.
 
-    `interrupted(instance, error)` is told of what was raised, which may have come before the
+    `interrupted(instance, error)` is called with an error, which may have been raised before the
     first line of `drive`.
     """
     global _drive, _interrupted, _catch_up
@@ -202,34 +202,34 @@ def set_drive(drive, interrupted, catch_up):
 
 
 def calls_out(bint running):
-    """Whether a function of the user's is being run: no cached call may run meanwhile."""
+    """Set whether a user function is running: no cached call may run meanwhile."""
     global _calls_out
     _calls_out = running
 
 
 def engage(bint engaged):
-    """Whether a thread of Python's waits in what is no `execute`: no cached call may run."""
+    """Set whether a Python thread waits outside of `execute`: no cached call may run."""
     global _engaged
     _engaged = engaged
 
 
 def running():
-    """The instance that is executed and the thread of Python's that does it; or None."""
+    """Return the instance that runs and the Python thread that runs it, or None."""
     return None if _running == NULL else (<object>_running, _running_by)
 
 
 def note_exits():
-    """From now on note the value with which the interpreter ends."""
+    """Note the exit status of the interpreter from now on."""
     xe_note_exits()
 
 
 def exit_code():
-    """That value, in a tuple, when the interpreter ends by SystemExit; else None."""
+    """Return the exit status in a tuple when the interpreter ends by SystemExit, else None."""
     return None if xe_code == NULL else (<object>xe_code,)
 
 
 def invalidate():
-    """Forget every cached call: something was freed, or the job's state changed."""
+    """Invalidate all cached calls after memory was freed or the state of the job changed."""
     global _generation
     _generation += 1
 
@@ -238,22 +238,22 @@ cdef list _caches = []
 
 
 def empty_caches():
-    """Keep no call: what only the caches refer to goes now."""
+    """Drop all cached calls, and the objects that only they refer to."""
     for cache in _caches:
         cache.empty()
 
 
 class _Argument(ref):
-    """A reference to an argument of a remembered call, which does not keep it alive.
+    """A reference to an argument of a cached call, which does not keep it alive.
 
-    The call is forgotten before its address can become another object's.
+    The call is dropped before another object can get the same address.
     """
 
     __slots__ = ("table", "place")
 
 
 cdef list _arguments(tuple args, list table, Py_ssize_t place):
-    """What an entry keeps of arguments: only those that cannot be watched are kept alive."""
+    """Return what an entry keeps of arguments: references, or objects without weak references."""
     cdef list kept = []
 
     def gone(argument):
@@ -273,17 +273,17 @@ cdef list _arguments(tuple args, list table, Py_ssize_t place):
 
 
 def sync_bytes(int n):
-    """Size of the shared sync area of a team with `n` members on a node."""
+    """Return the size of the shared sync area of a team with `n` members on a node."""
     return xu_sync_bytes(n)
 
 
 def mix(uint64_t a, uint64_t b):
-    """The fingerprint `a` after the call `b`."""
+    """Return the fingerprint `a` after the call `b`."""
     return xu_mix(a, b)
 
 
 def copy_bytes(uintptr_t dst, uintptr_t src, int64_t nbytes, bint past):
-    """memcpy between two addresses, without the GIL when large; `past`: the cache."""
+    """Copy between two addresses, without the GIL when large; `past`: bypass the cache."""
     if nbytes < 65536:
         xu_copy_bytes(<char *>dst, <const char *>src, nbytes, past)
     else:
@@ -320,7 +320,7 @@ def listen(int number, uintptr_t word):
 
 
 def leave(int number):
-    """The signal is as it was before `listen`, unless somebody else has taken it since."""
+    """Restore the signal's handler from before `listen`, unless it was replaced since."""
     xq_leave(number)
 
 
@@ -328,7 +328,7 @@ cdef uint64_t _ends = 0
 
 
 def end_in(double seconds, bytes text):
-    """End this process with these words on stderr in so many seconds, unless called off before.
+    """End this process with a message on stderr in so many seconds, unless called off before.
 
     Whatever keeps the interpreter meanwhile. A later call takes the place of an earlier one.
     """
@@ -338,7 +338,7 @@ def end_in(double seconds, bytes text):
 
 
 def call_off():
-    """The process shall not end."""
+    """Call `end_in` off."""
     xl_call_off()
 
 
@@ -352,14 +352,14 @@ include "_user_functions.pxi"
 
 
 cdef class Team:
-    """My side of a team's sync area on my node."""
+    """This thread's side of a team's sync area on its node."""
 
     cdef xu_team t
     cdef object keep
-    cdef readonly uint64_t since  # the operation after which all threads began anew
-    cdef list records  # of the last calls, by operation: asked for when calls differ
+    cdef readonly uint64_t since  # the operation after which all threads continued from a mismatch
+    cdef list records  # of the last calls, by operation: read after a mismatch
     cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
-    cdef public bint owed  # the others have raised in what may be my next call
+    cdef public bint owed  # the others have raised in a call that may be the next one here
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -399,48 +399,48 @@ cdef class Team:
         return self.t.unsynced
 
     def wrote(self):
-        """I have written to another node's memory."""
+        """Note a write to another node's memory."""
         self.t.wrote = 1
 
     def spoil(self, uint64_t poison):
-        """From the next barrier on my fingerprint fits nobody's."""
+        """Make the fingerprint of this thread differ from all others, from the next barrier on."""
         self.t.poison = poison
 
     @property
     def unread(self):
-        """The place in my node of a member whose array I could not read or write, or None."""
+        """Return the node index of a member whose array was not accessible, or None."""
         return self.t.unread - 1 if self.t.unread else None
 
     @property
     def debt(self):
-        """The epoch of a led call that others may not have left yet; 0 if there is none."""
-        # between notify and wait I have arrived at an epoch that proves nothing yet
+        """Return the epoch of a led call that others may not have left yet; 0 if none."""
+        # between notify and wait, the current epoch is not complete and proves nothing yet
         if self.t.led_epoch and self.t.led_epoch + self.blocked >= self.t.epoch:
             return self.t.led_epoch
         return 0
 
     @property
     def verified(self):
-        """The last operation known to be the same call on all threads."""
+        """Return the last operation known to be the same call on all threads."""
         return self.t.verified
 
     def give_up(self):
-        """A mismatch is known: until `restart` only a barrier's verdict ends a wait."""
+        """Note a mismatch: until `restart` only a barrier's verdict ends a wait."""
         self.t.giving_up = 1
 
     def release_early(self):
-        """A verdict of mismatch for the epoch at which I have arrived, before all have."""
+        """Publish a mismatch for the current epoch before all threads have arrived."""
         xu_release(&self.t, 1)
 
     def set_value(self, uint64_t value):
-        """The value that the next barrier carries; 0 matches any."""
+        """Set the value that the next barrier carries; 0 matches any."""
         self.t.value = value
 
     def restart(self, uint64_t op, uint64_t epoch):
-        """After a mismatch: all threads agree on where to go on."""
+        """Continue after a mismatch from an operation number that all threads agree on."""
         self.t.op = self.since = op
         self.t.epoch = epoch
-        self.t.fp = xu_mix(0, op)  # so that no tag is as before
+        self.t.fp = xu_mix(0, op)  # so that no tag equals an earlier one
         self.t.giving_up = 0
         self.t.poison = 0
         self.t.unread = 0
@@ -448,13 +448,13 @@ cdef class Team:
         self.t.value = 0
 
     def fp_after(self, uint64_t op):
-        """The running fingerprint after one of the last operations; 0 if not known."""
+        """Return the running fingerprint after one of the last operations; 0 if not known."""
         if op <= self.since or op > self.t.op or self.t.op - op >= XU_SLOTS:
             return 0
         return self.t.history[op % XU_SLOTS]
 
     def record_of(self, uint64_t op):
-        """The record of one of the last operations; None if not known."""
+        """Return the record of one of the last operations; None if not known."""
         return self.records[op % XU_SLOTS] if self.fp_after(op) else None
 
     def forget(self):
@@ -474,10 +474,10 @@ cdef class Program:
     cdef xu_step *steps
     cdef readonly int tickets
     cdef readonly bint large
-    cdef readonly bint alone  # no step needs Python, nobody needs my polling
+    cdef readonly bint alone  # no step needs Python, and no other thread needs this one's polling
     cdef bint alone_if_traced
     cdef Function function  # the plan's function of the user's, if the core can run it
-    cdef int traces  # how often it has been looked at
+    cdef int traces  # how often it was traced
     cdef readonly object plan
     cdef readonly tuple python_steps
 
@@ -533,7 +533,7 @@ cdef class Program:
         return 0
 
     cdef int trace(self) except -1:
-        """Find out what my plan's function consists of; no more if that changes all the time."""
+        """Trace the function of the plan; stop that if its globals change all the time."""
         self.function = None
         if self.traces < MOST_TRACES:
             self.traces += 1
@@ -617,7 +617,7 @@ cdef class Instance:
         self._begin()
 
     cpdef int run(self, uint64_t sleep_ns):
-        """Go on; sleeps only if sleep_ns > 0, and then for about that long."""
+        """Continue the call; sleep only if sleep_ns > 0, and then for about that long."""
         cdef int r
         if sleep_ns or self.program.large or self.wire is not None:
             with nogil:
@@ -629,7 +629,7 @@ cdef class Instance:
         return r
 
     def poll(self):
-        """As far as it goes without any waiting."""
+        """Run as far as possible without waiting."""
         cdef xu_blocked b
         cdef int lanes
         cdef int r = xu_advance(&self.i, &b, &lanes)
@@ -641,33 +641,33 @@ cdef class Instance:
         xu_end(&self.i)
 
     def withdraw(self):
-        """The call will not be finished: nobody may touch this thread's arrays any more."""
+        """Give the call up: from now on no other thread may access this thread's arrays."""
         if self.active:
             xu_withdraw(&self.i)
 
     def python_step(self, int lane):
-        """The Python-side step at which a lane stands, or None."""
+        """Return the Python-side step that a lane is at, or None."""
         if self.i.pc[lane] >= self.program.p.end[lane]:
             return None
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
         if s.kind == XS_FUNCTION:
             if self.i.kernel != NULL and not self.i.sub[lane]:
-                return None  # the core has not been there yet
+                return None  # the core has not reached it yet
         elif s.kind != XS_PYTHON or xm_knows(&self.c, s):
             return None
         return self.program.python_steps[s.dst]
 
     def computed(self, int lane):
-        """Whether the core has done the step at which a lane stands, and only a report is left."""
+        """Return whether the core has run the step of a lane and only a report is left."""
         return (self.program.steps[self.i.pc[lane]].kind == XS_FUNCTION
                 and self.i.sub[lane] != 0)
 
     def report(self):
-        """Raise, or warn of, the errors of floating point that the core met with a function."""
+        """Raise or warn for floating-point errors in a function that the core has run."""
         self.program.plan.kernel.report(self.function)
 
     cpdef rebind(self, uintptr_t dst, uintptr_t src):
-        """Private operands: where they are in the next call."""
+        """Set the addresses of private operands for the next call."""
         self.i.base[0] = <char *>dst
         self.i.base[1] = <char *>src
         if self.net is not None:
@@ -676,7 +676,7 @@ cdef class Instance:
 
     @property
     def at_barrier(self):
-        """Whether I have arrived at the team's current barrier in this call."""
+        """Return whether this thread has arrived at the team's current barrier in this call."""
         if self.i.pc[0] >= self.program.p.end[0]:
             return False
         cdef int kind = self.program.steps[self.i.pc[0]].kind
@@ -689,23 +689,23 @@ cdef class Instance:
         return self.program.steps[self.i.pc[0] + 1].kind in (XS_RELEASE, XS_CHECK)
 
     def suspect(self):
-        """Whether my node's shared memory shows that calls differ."""
+        """Return whether the shared memory of this node shows a mismatch."""
         return bool(xu_suspect(&self.i))
 
     def awaited(self):
-        """Members on my node that the call waits for, by local index; some of very many."""
+        """Return members of this node that the call waits for, by local index."""
         cdef int32_t found[64]
         cdef int n = xu_awaited(&self.i, found, 64)
         return [found[k] for k in range(n)]
 
     @property
     def released(self):
-        """Whether the nodes have exchanged their fingerprints at the barrier where I stand."""
+        """Return whether the nodes have exchanged their fingerprints at the current barrier."""
         return (self.i.pc[0] < self.program.p.end[0]
                 and self.program.steps[self.i.pc[0]].kind in (XS_RELEASE, XS_CHECK))
 
     def join(self, MessageEngine wire):
-        """Have my messages sent by this."""
+        """Set the message engine of the call."""
         cdef Py_ssize_t k, n = len(self.program.python_steps)
         self.c.mail.steps = <xm_step *>calloc(n + 1, sizeof(xm_step))
         self.c.mail.left = <int32_t *>calloc(self.program.tickets + 1, sizeof(int32_t))
@@ -717,7 +717,7 @@ cdef class Instance:
         self.c.wire = &wire.w
 
     def lead(self, list sends, list recvs, int before):
-        """What goes along with the exchange: pieces of (rank, operand, bytes from there, bytes).
+        """Set the data of the exchange: pieces of (rank, operand, offset, bytes).
 
         `before`: rows that make the data, done again if it is sent again.
         """
@@ -729,7 +729,7 @@ cdef class Instance:
         self.c.led, self.c.before = 1, before
 
     def learn(self, int lane, bint sends, int ticket, int kind, list messages, bint typed):
-        """The messages of the step at which a lane stands.
+        """Set the messages of the step that a lane is at.
 
         Each is (rank, operand, bytes from where that is bound, how many, of what type); operand -1
         is nothing at all. `typed`: some are of types that may be given back.
@@ -737,7 +737,7 @@ cdef class Instance:
         cdef xm_mail *m = &self.c.mail
         cdef xm_step *step = &m.steps[self.program.steps[self.i.pc[lane]].dst]
         cdef xm_message_of *room
-        if step.count < 0:  # else it was learnt with a type that is gone
+        if step.count < 0:  # else it was learnt with a type that was freed
             room = <xm_message_of *>realloc(
                 m.messages, (m.known + len(messages) + 1) * sizeof(xm_message_of))
             if not room:
@@ -754,27 +754,27 @@ cdef class Instance:
 
     @property
     def open(self):
-        """How many of its messages are under way."""
+        """Return the number of messages in flight."""
         return self.c.mail.open
 
     @property
     def peers(self):
-        """Ranks at the other ends of messages that are under way."""
+        """Return the peers of messages in flight."""
         return {self.c.mail.ranks[k] for k in range(self.c.mail.open)}
 
     @property
     def moved(self):
-        """Whether messages have come to their end, or begun, since the last look at this."""
+        """Return whether messages were posted or completed since the last call."""
         cdef bint moved = self.c.moved
         self.c.moved = 0
         return moved
 
     def call_off(self):
-        """Nobody waits for its messages any more; they are over when none is `open`."""
+        """Give its messages up; they are complete when none is `open`."""
         xm_call_off(&self.c)
 
     def look(self):
-        """Test its messages."""
+        """Test the messages in flight."""
         xm_look(&self.c)
         self.wire.check(self)
 
@@ -787,7 +787,7 @@ cdef class Instance:
         self.i.tickets[ticket] = 1
 
     cpdef execute(self):
-        """The whole call; XupcError if another one is being executed in this process."""
+        """Run the whole call; XupcError if this process is running another one."""
         global _running, _running_by
         cdef int r
         if _running != NULL:
@@ -804,12 +804,12 @@ cdef class Instance:
                 r = xu_run(&self.i, 0)
             if r == XU_PENDING and (self.program.alone or (
                     self.program.alone_if_traced and self.i.kernel != NULL)):
-                # nothing here needs Python: sleep in the core before anybody looks round
+                # no step needs Python: sleep in the core before the return to Python
                 with nogil:
                     r = xu_run(&self.i, XM_LOOK_UP_NS)
             elif self.wire is not None and not (
                     _exposed or self.team.blocked or self.program.plan.one_sided):
-                # nobody needs that Python looks at anything else meanwhile
+                # Python has nothing else to check meanwhile
                 with nogil:
                     r = xm_run(&self.c, XM_LOOK_UP_NS, self.wire.w.patience)
             if r == XU_DONE and not self.c.mail.open:
@@ -826,7 +826,7 @@ cdef class Instance:
 
 
 cdef inline bint _held(Team team) noexcept:
-    """Whether no cached call of a team may run."""
+    """Return whether no cached call of a team may run."""
     return team.blocked or _calls_out or _engaged or _running != NULL
 
 
@@ -887,7 +887,7 @@ cdef class CachedCall:
         return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
 
     cdef inline Instance _find(self, list table, tuple args):
-        """The instance of an earlier call with the same arguments, or None."""
+        """Return the instance of an earlier call with the same arguments, or None."""
         cdef _Entry e
         cdef int k, n
         cdef object a, b
@@ -961,7 +961,7 @@ def know_arrays(type array_type, array, uintptr_t data, Py_ssize_t size):
 
 
 cdef class _Arrays:
-    """A kind of call: its arguments, of arrays the dtype, and the instance bound to it."""
+    """A kind of call: its arguments (of arrays the dtype), and the instance bound to it."""
 
     cdef list args  # as `_arguments` keeps them; of an array: its dtype
     cdef PyObject **given  # they themselves, not counted as references
@@ -1026,7 +1026,7 @@ cdef class CachedArrays:
         return (h ^ (h >> 8) ^ (h >> 16)) % BUCKETS
 
     cdef inline _Arrays _find(self, tuple args):
-        """An earlier call of the kind, its instance bound to these arrays, or None."""
+        """Return an earlier call of the kind, its instance bound to these arrays, or None."""
         cdef _Arrays e
         cdef xa_array *x
         cdef Py_ssize_t k, size
@@ -1084,7 +1084,7 @@ cdef class CachedArrays:
         return e.instance.execute()
 
     def note_of(self, tuple args, dict kwargs):
-        """The note on an earlier call of the kind, its instance bound to these arrays, or None."""
+        """Return the note of an earlier call of the kind, now bound to these arrays, or None."""
         cdef _Arrays e = self._find(_with_names(args, kwargs) if kwargs else args)
         if e is None:
             return None
@@ -1133,12 +1133,12 @@ cdef class CachedArrays:
 
 
 cdef bint _lasting(a):
-    """Whether an argument is sure to mean the same the next time that it is seen."""
+    """Return whether an argument certainly means the same at its next use."""
     return isinstance(a, (int, generic)) or not hasattr(type(a), "__index__")
 
 
 cdef class CachedPlan:
-    """A plan's own call: no look-up at all."""
+    """The call of a plan object, without any look-up."""
 
     cdef Instance instance
     cdef uint64_t generation

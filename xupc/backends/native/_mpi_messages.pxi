@@ -1,5 +1,5 @@
-# Messages between nodes without Python between a call's steps: the part of _core.pyx that is about
-# mpi_messages.h. The same in Python, for jobs without the core, is in plan_messages.py.
+# Messages between nodes without Python between the steps of a call: the binding of mpi_messages.h.
+# plan_messages.py does the same in Python, for jobs without the core.
 
 cdef extern from "pthread.h" nogil:
     ctypedef void *pthread_t
@@ -77,7 +77,7 @@ _progress.enter = NULL
 
 def make_progress(functions, uintptr_t request, bint any_thread, uint64_t soon_ns,
                   uint64_t most_ns, uint64_t part, bint crowded):
-    """Have waits make MPI's progress: by tests of a request that never completes.
+    """Make waits call MPI's progress, by tests of a request that never completes.
 
     `functions`: see `MpiContext.functions`. `any_thread`: whether MPI may be called by another
     thread than the one that calls this. `soon_ns`, `most_ns`, `part`: see mpi_progress.h.
@@ -100,12 +100,12 @@ def make_progress(functions, uintptr_t request, bint any_thread, uint64_t soon_n
 
 
 def no_progress():
-    """The request is about to be given back."""
+    """Stop progress: the request is about to be freed."""
     _progress.enter = NULL
 
 
 def step_of_progress():
-    """Make one step of MPI's progress; whether MPI had something to do."""
+    """Make one step of MPI's progress; return whether MPI had something to do."""
     cdef bint found = False
     if _progress.enter != NULL:
         with nogil:
@@ -117,19 +117,19 @@ cdef bint _exposed = False
 
 
 def expose(bint exposed):
-    """Whether others may read memory here one-sided, so that a wait must look at MPI."""
+    """Set whether others may read memory here one-sided: then waits make MPI's progress."""
     global _exposed
     _exposed = exposed
 
 
 def type_freed():
-    """A datatype was given back that steps may have been learnt with."""
+    """Note that a datatype was freed which learnt steps may name."""
     global xm_types
     xm_types += 1
 
 
 cdef class MessageEngine:
-    """What the calls of a team that spans nodes send messages by.
+    """The message engine of a team that spans nodes.
 
     `functions`: see `MpiContext.functions`. `tags`: see `mpi.tag_of`; the kinds are those of an
     exchange and of its repetition. `rounds`: of a node root's exchange, each the ranks to whom and
@@ -178,21 +178,21 @@ cdef class MessageEngine:
 
     @property
     def exchanging(self):
-        """Whether my node root's exchange is under way."""
+        """Return whether the exchange of this node root is in progress."""
         return self.w.x.round >= 0
 
     @property
     def missing(self):
-        """Ranks whose message of the exchange has not come."""
+        """Return the ranks whose message of the exchange has not arrived."""
         cdef xm_exchange *x = &self.w.x
         return sorted({x.of[i] for i in range(x.slots) if xm_missing(x, i)})
 
     def look_out(self):
-        """A message of the next exchange may have been taken: `take` comes before it."""
+        """Note that Python may have received messages of the next exchange; `take` is due."""
         self.w.early = 1
 
     def take(self, Team team, dict early):
-        """The messages that came before the exchange that is to begin, by sender and tag."""
+        """Take the messages that arrived before the next exchange, by sender and tag."""
         cdef xm_exchange *x = &self.w.x
         cdef int32_t i, tag = xm_tag(&self.w, team.t.epoch, self.w.barrier)
         self.w.early = 0
@@ -209,7 +209,7 @@ cdef class MessageEngine:
         raise KeyError(rank)
 
     cdef int fits(self, list rows) except -1:
-        """Whether pieces fit the messages that they go along with: an algorithm's mistake if not."""
+        """Check that pieces fit into the messages of the exchange; else an algorithm is wrong."""
         cdef dict left = {}
         for rank, _, _, n in rows:
             left[rank] = left.get(rank, self.w.x.room - sizeof(xm_head)) - n
@@ -218,7 +218,7 @@ cdef class MessageEngine:
         return 0
 
     cdef int check(self, Instance call) except -1:
-        """Raise what MPI said, if it did."""
+        """Raise the error of MPI, if there is one."""
         cdef int error = call.c.mail.error or self.w.x.error
         if error == XM_NO_MEMORY:
             raise MemoryError

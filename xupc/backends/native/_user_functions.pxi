@@ -34,7 +34,7 @@ cdef extern from "user_functions.h" nogil:
 
 
 cdef class Function:
-    """A user's function: `steps` of `ufunc_capture.Step`, `guards` of what it looks up."""
+    """A captured user function: `steps` of `ufunc_capture.Step`, `guards` of its globals."""
 
     cdef xf_function f
     cdef tuple names
@@ -75,7 +75,7 @@ cdef class Function:
         self.guards = guards
 
     cdef bint holds(self) except -1:
-        """Whether all that the function looks up is what it was."""
+        """Return whether the globals and cells of the function are unchanged."""
         for where, name, value in self.guards:
             if name is None:
                 try:
@@ -91,7 +91,7 @@ cdef class Function:
         return True
 
     def errors(self):
-        """Errors of floating point since the last look: a step's name, and whether of each kind.
+        """Return the floating-point errors since the last call: a step's name, a flag per kind.
 
         The kinds are division by zero, overflow, underflow, and what is invalid.
         """
@@ -108,21 +108,21 @@ cdef class Function:
         return found
 
     def combine(self, uintptr_t out, uintptr_t a, uintptr_t b, int64_t n):
-        """``out[i] = f(a[i], b[i])`` at addresses; False if there is no memory for it."""
+        """Compute ``out[i] = f(a[i], b[i])`` at addresses; False if there is no memory for it."""
         if xf_room() == NULL:
             return False
         self.f.kernel.combine(&self.f.kernel, <void *>out, <const void *>a, <const void *>b, n)
         return True
 
     def fold(self, uintptr_t out, uintptr_t x, int64_t n):
-        """As `Kernel.fold`, at addresses."""
+        """Fold as `Kernel.fold`, at addresses."""
         if xf_room() == NULL:
             return False
         self.f.kernel.fold(&self.f.kernel, <void *>out, <const void *>x, n)
         return True
 
     def scan(self, uintptr_t dst, uintptr_t src, int64_t n, uintptr_t carry, bint reverse):
-        """As `Kernel.scan`, at addresses; carry may be 0."""
+        """Scan as `Kernel.scan`, at addresses; carry may be 0."""
         if xf_room() == NULL:
             return False
         self.f.kernel.scan(&self.f.kernel, <void *>dst, <const void *>src, n,

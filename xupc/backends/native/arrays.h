@@ -1,8 +1,8 @@
-/* arrays.h: the head of a numpy array, as numpy's binary interface has it.
+/* arrays.h: the head of a numpy array, as in numpy's binary interface.
  *
- * The same in numpy 1 and 2. Looked at by calls that are repeated with private arrays, where
- * to ask numpy would cost more than the call; the core compares it with what numpy says of
- * an array when it is imported, and does without if they differ.
+ * It is the same in numpy 1 and 2. Repeated calls with private arrays read it, because numpy's
+ * functions would cost more than the call. At import the core compares it with the attributes of an
+ * array, and does not use it if they differ.
  */
 #ifndef XUPC_ARRAYS_H
 #define XUPC_ARRAYS_H

@@ -1,16 +1,16 @@
-/* exit_status.h: with which value the interpreter ends, for the handlers that it runs then.
+/* exit_status.h: the exit status of the interpreter, for the atexit handlers.
  *
- * Python keeps the value of an uncaught SystemExit to itself: no hook is called for it, and
- * atexit's handlers cannot see it. It is read once, as the attribute `code`, by the code that
- * ends the interpreter, and no Python function runs at that time. So that look is noted here.
- * A SystemExit that is caught, or that ends a thread of Python's, is not looked at in this way.
+ * Python calls no hook for an uncaught SystemExit, and atexit handlers cannot read its value. The
+ * code that ends the interpreter reads the attribute `code` once, while no Python function runs. This
+ * header notes that access. A SystemExit that is caught, or that ends a Python thread, causes no such
+ * access.
  */
 #ifndef XUPC_EXITS_H
 #define XUPC_EXITS_H
 
 #include <Python.h>
 
-static PyObject *xe_code; /* NULL: no exit has been seen */
+static PyObject *xe_code; /* NULL: no exit so far */
 static getattrofunc xe_plain;
 
 static PyObject *xe_getattro(PyObject *self, PyObject *name) {
@@ -24,8 +24,8 @@ static PyObject *xe_getattro(PyObject *self, PyObject *name) {
 }
 
 #if PY_VERSION_HEX < 0x030C0000
-/* Here sys.exit may leave its argument where no SystemExit has been made of it, and is not
- * looked at: make one. */
+/* sys.exit may leave only its argument, without a SystemExit object whose `code` is read: make
+ * one. */
 static _PyCFunctionFast xe_exit;
 
 static PyObject *xe_sys_exit(PyObject *module, PyObject *const *args, Py_ssize_t n) {

@@ -1,7 +1,7 @@
-/* exit_timer.h: ends this process with a sentence, unless that is called off in time.
+/* exit_timer.h: end this process with a message after a time, unless that is called off.
  *
- * For waits inside of code that keeps the interpreter, where no thread of Python's can look at
- * the clock: MPI's start. One sentence at a time; a later one takes the place of the earlier.
+ * For waits in code that holds the interpreter, such as MPI's start, where no Python thread can check
+ * the time. There is one message at a time; a later one replaces the earlier one.
  */
 #ifndef XUPC_LAST_RESORT_H
 #define XUPC_LAST_RESORT_H
@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XL_LOOK_NS 20000000 /* between two looks at the clock */
-#define XL_OTHERS_NS 300000000 /* for others of the job to say their sentences, too */
+#define XL_LOOK_NS 20000000 /* between two checks of the time */
+#define XL_OTHERS_NS 300000000 /* for other threads of the job to print their messages, too */
 
 typedef struct {
     uint64_t number;
@@ -25,7 +25,7 @@ typedef struct {
     char text[];
 } xl_end;
 
-static _Atomic uint64_t xl_number; /* of the one that counts */
+static _Atomic uint64_t xl_number; /* of the message that counts */
 
 static double xl_now(void) {
     struct timespec now;
@@ -38,11 +38,11 @@ static void *xl_watch(void *argument) {
     double until = xl_now() + end->seconds;
     struct timespec look = {0, XL_LOOK_NS};
     while (xl_now() < until && atomic_load(&xl_number) == end->number) nanosleep(&look, NULL);
-    /* whoever takes the number has the last word: to end, or to be called off */
+    /* the exchange of the number decides: the process ends, or that is called off */
     if (atomic_compare_exchange_strong(&xl_number, &end->number, 0)) {
-        if (write(2, end->text, end->length) < 0) { /* nobody may be there to read it */
+        if (write(2, end->text, end->length) < 0) { /* stderr may be closed */
         }
-        /* by a signal: at an exit, whatever its status, hydra leaves others that are stopped */
+        /* by a signal: after an exit with any status, hydra does not end stopped processes */
         struct timespec others = {0, XL_OTHERS_NS};
         nanosleep(&others, NULL);
         signal(SIGTERM, SIG_DFL);
@@ -56,7 +56,7 @@ static void *xl_watch(void *argument) {
 
 static void xl_call_off(void) { atomic_store(&xl_number, 0); }
 
-/* 1 if the process will end. `number` is another one each time, and not 0. */
+/* Return 1 if the process will end. `number` is new each time, and not 0. */
 static int xl_end_in(double seconds, uint64_t number, const char *text, size_t length) {
     pthread_t thread;
     pthread_attr_t detached;
@@ -70,7 +70,7 @@ static int xl_end_in(double seconds, uint64_t number, const char *text, size_t l
     atomic_store(&xl_number, number);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); /* signals are for the program's own threads */
+    sigfillset(&all); /* the program's own threads handle signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&thread, &detached, xl_watch, end);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,10 +1,10 @@
 /* kernels.h: what the reductions compute, for the eleven UPC types, and for records of two numbers.
  *
- * Compiles alone (C11).  kernels.py says the same in numpy, bit for bit; for that this must be
- * built with -ffp-contract=off and without -ffast-math (gcc heeds no pragma for the former).
+ * Compiles alone (C11).  builtin_kernels.py computes the same in numpy, bit for bit.  This needs
+ * -ffp-contract=off and no -ffast-math (gcc ignores the pragma for the former).
  *
- *   integers  wrap: computed in the unsigned type of the same width, or in a wider one where
- *             C would promote to int
+ *   integers  wrap. The type is the unsigned one of the same width, or a wider one where C
+ *             would promote to int.
  *   LOGAND    and LOGOR give 0 or 1 in the type
  *   MIN, MAX  give NaN if either operand is NaN; -0.0 is below 0.0
  *   NaN       any NaN that a kernel writes is NAN itself, whatever the operation: which operand's

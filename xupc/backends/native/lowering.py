@@ -1,8 +1,8 @@
-"""Lowering: a plan's steps to the rows that the native core runs.
+"""Translate the steps of a plan to the rows that the native core runs.
 
-Steps that need MPI become PYTHON rows; the live engine carries them out, or the core
-itself once it has learnt what they send. A barrier of a team that spans nodes becomes arrive,
-(node root:) gather, exchange between node roots, release, (others:) await.
+Steps that need MPI become PYTHON rows. The executor runs them the first time, later the core
+itself. A barrier of a team that spans nodes becomes these rows: arrive; on the node root gather,
+exchange between node roots, and release; on other threads await.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
 Place = Callable[[int, int], int]
-"""``(rank, offset) -> address`` on my node."""
+"""``(rank, offset) -> address`` on this node."""
 Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -76,32 +76,32 @@ def _row(
 
 @record
 class Exchange(Barrier):
-    """The barrier of a plan that node roots lead: its messages carry the data besides."""
+    """The barrier of a led plan: its messages also carry the data."""
 
     sends: tuple[Send, ...]
     recvs: tuple[Recv, ...]
     before: int = 0
-    """Rows before it that make the data; they are done again if it is sent again."""
+    """The rows before it that make the data; they run again if the data is sent again."""
 
 
 @record
 class Lowered:
-    """A plan as the native core takes it.
+    """A plan in the form of the native core.
 
     Attributes
     ----------
     lanes
         The rows of each lane.
     python_steps
-        What PYTHON rows stand for, by their numbers.
+        The steps of PYTHON rows, by their numbers.
     large
-        Whether so much is copied that the GIL is not kept.
+        Whether the plan copies so much that it runs without the GIL.
     functions
         How many of the Python steps are folds and scans by a function of whole arrays, each
         followed by rows that the core runs instead if it can.
     written
-        Bytes that copies bring to the arrays of my node, if its other threads' plans have as
-        many as mine.
+        Bytes that copies write to the arrays of this node, if the plans of its other threads
+        write as many as this one.
     """
 
     plan: Plan
@@ -128,14 +128,14 @@ class Lowering:
         self.copied = 0
 
     def lane(self, steps: tuple[Step, ...]) -> list[Row]:
-        """All rows of a lane."""
+        """Return all rows of a lane."""
         return [row for step in steps for row in self.step(step)]
 
     def between_barriers(self, steps: tuple[Step, ...]) -> list[Row]:
-        """All rows of a node lane whose last barrier need only join my node.
+        """Return all rows of a node lane whose last barrier joins only this node.
 
-        All calls were compared in the first one, and what arrives on other nodes is the
-        business of those who look there: see `TeamState.unsettled`.
+        The first barrier compared all calls. A thread that reads data of other nodes checks
+        there that it has arrived: see `TeamState.unsettled`.
         """
         *body, last = steps
         assert isinstance(last, Barrier)
@@ -145,7 +145,7 @@ class Lowering:
         return [*rows, _row(GATHER), _row(RELEASE, count=1)]
 
     def step(self, step: Step) -> list[Row]:
-        """The rows of one step."""
+        """Return the rows of one step."""
         match step:
             case Copy():
                 return [self.copy(step)]
@@ -199,15 +199,15 @@ class Lowering:
         raise TypeError(f"no lowering for {step!r}")
 
     def led(self, steps: tuple[Step, ...]) -> list[Row]:
-        """All rows of a plan that the node roots lead.
+        """Return all rows of a led plan.
 
-        One barrier: the others arrive and are released when their node root has done
-        everything; between node roots the data travels with the fingerprints. All may have
-        steps of their own before and after it. What the last barrier of the plan promises of
-        other nodes is asked for when somebody looks there: see `TeamState.unsettled`.
+        Its two barriers become one: threads arrive and are released when their node root has
+        moved the data, which travels with the fingerprints between node roots. All threads can
+        have steps of their own before and after it. A thread that reads data of other nodes
+        checks there what the last barrier promises: see `TeamState.unsettled`.
         """
         barriers = [i for i, step in enumerate(steps) if isinstance(step, Barrier)]
-        first, last = barriers  # what node roots do between them
+        first, last = barriers  # node roots move the data between them
         prologue, body, epilogue = steps[:first], steps[first + 1 : last], steps[last + 1 :]
         begin, end = self.lane(prologue), self.lane(epilogue)
         if self.me != self.node_root:
@@ -238,7 +238,7 @@ class Lowering:
         return _row(PYTHON, dst=len(self.python) - 1, src=kind)
 
     def members(self, ranks: Ranks) -> tuple[int, int]:
-        """(local index of the first, local step): ranks of my node, neighbours in it."""
+        """Return the local index of the first rank and the step, for evenly spaced ranks here."""
         first = self.tree.local_index(ranks.first)
         if ranks.count > 1:
             last = ranks.first + (ranks.count - 1) * ranks.step
@@ -246,7 +246,7 @@ class Lowering:
         return first, 1
 
     def part(self, part: BlockRef, count: int) -> tuple[int, int]:
-        """(place, step from place to place) of a row of blocks on my node."""
+        """Return the place of a row of blocks on this node, and the step between places."""
         assert not self.private or part.operand >= OP_SCRATCH or part.thread == self.me, part
         place = self.tree.place(part.thread)
         if count == 1 or part.thread_step == 0:
@@ -263,7 +263,7 @@ class Lowering:
         return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
 
     def row(self, kind: int, dst: BlockRef, src: BlockRef, nbytes: int, count: int) -> Row:
-        """A row of blocks and another one."""
+        """Return the core's row for two rows of blocks."""
         dst_local, dst_lstep = self.part(dst, count)
         src_local, src_lstep = self.part(src, count)
         return _row(
@@ -283,7 +283,7 @@ class Lowering:
         )
 
     def copy_anywhere(self, step: Copy, place: Place) -> Row:
-        """A copy whose operands are the whole heap: its addresses are known now."""
+        """Return the row of a copy inside the heap, whose addresses are already known."""
         assert step.count == 1
         (dst, src), nbytes = (step.dst, step.src), step.nbytes
         to, of = place(dst.thread, dst.offset), place(src.thread, src.offset)
@@ -292,14 +292,14 @@ class Lowering:
         )
 
     def by_function(self, step: Fold | Scan) -> list[Row]:
-        """A row for Python, and those of the core, which may be able to do without."""
+        """Return a row for Python, and the rows with which the core can replace it."""
         rows = self.fold(step) if isinstance(step, Fold) else self.scan(step)
         self.python.append(step)
         self.functions += 1
         return [_row(FUNCTION, dst=len(self.python) - 1, count=len(rows)), *rows]
 
     def fold(self, step: Fold) -> list[Row]:
-        """A row for what becomes of the leaves, and one for each of them."""
+        """Return a row for the result of a Fold, and one for each leaf."""
         local, lstep = self.part(step.dst, step.copies)
         blocks = sum(leaf.times for leaf in step.leaves)
         self.copied += blocks * step.nelems * step.rows * int(self.kernel.dtype.itemsize)
@@ -318,7 +318,7 @@ class Lowering:
         )  # fmt: skip
 
     def scan(self, step: Scan) -> list[Row]:
-        """A row, and another one for the carry."""
+        """Return a row for a Scan, and one for its carry."""
         self.copied += step.nelems * step.rows * int(self.kernel.dtype.itemsize)
         head = _row(
             SCAN, count=step.rows, nbytes=step.nelems,
@@ -345,7 +345,7 @@ class Lowering:
 
 
 def _written(plan: Plan, mates: int) -> int:
-    """See `Lowered`; a fused step is one thread's for all of them."""
+    """Return `Lowered.written`; one thread runs a fused step for all of them."""
 
     def by(steps: Iterable[Step]) -> int:
         copies = (
@@ -371,7 +371,7 @@ def lower(plan: Plan, tree: Tree, place: Place | None = None) -> Lowered:
     elif (
         tree.node_count > 1
         and plan.sync == ("all", "all")
-        and len(node) > 1  # a barrier is one step
+        and len(node) > 1  # one step alone is a barrier
         and not plan.one_sided
         and (plan.kernel is None or plan.kernel.func is None)  # a function may raise
     ):

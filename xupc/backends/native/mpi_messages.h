@@ -1,31 +1,31 @@
-/* mpi_messages.h: messages between nodes by MPI's C functions, without Python between steps.
+/* mpi_messages.h: send messages between nodes by MPI's C functions, without Python between steps.
  *
- * Knows no MPI header, since one core serves whichever MPI the process has loaded: `xm_mpi` holds
- * the addresses of MPI's functions, and how large its handles are (an int or a pointer).
+ * It includes no MPI header, since one core serves any MPI that the process has loaded. `xm_mpi` holds
+ * the addresses of MPI's functions and the size of its handles (an int or a pointer).
  *
- * Mail.  A call's messages. What a step sends or receives is worked out by Python when the step is
- * met for the first time (`xm_learn`), relative to where its operands are bound; from then on it is
- * posted here. A step's ticket is set when all its messages are over.
+ * Mail.  The messages of a call. Python computes the messages of a step at its first run
+ * (`xm_learn`), relative to the addresses of its operands. From then on the core posts them. The
+ * ticket of a step is set when all its messages are complete.
  *
- * Exchanges.  What node roots tell each other at a barrier. They go in rounds; a round has slots: to
- * whom a message goes, and from whom one comes.
+ * Exchanges.  The messages between node roots at a barrier. They go in rounds; a round has slots, each
+ * with the rank to send to and the rank to receive from.
  *
  *   few nodes    one round, a slot for each other node root
  *   many         dissemination: log2 rounds of one slot
  *
- * A message is a head (the fingerprints' minimum and maximum, the barrier's value, flags) and what
- * the slot's node root is to get besides. Receives are posted before sends; when all of a round is
- * over, the heads are joined and the next round begins with the result.
+ * A message is a head (the fingerprints' minimum and maximum, the barrier's value, flags) and, in a
+ * led call, data. Receives are posted before sends. When all messages of a round are complete, the
+ * heads are joined, and the next round begins with the result.
  *
  *        xm_start      xm_test            xm_test
  *   idle ---------> posted -- joined --> posted -- joined --> idle: verdict, data in `in`
  *
- * The buffers belong to the exchange and are as long as the longest message that any call may send,
- * so that a message of a call that differs is taken, and the difference seen.
+ * The buffers belong to the exchange and fit the longest message of any call. So a message of a
+ * differing call can be received, and the mismatch detected.
  *
- * A call (`xm_run`) goes on by turns: its node-local steps (shm_protocol.h), then what it has with
- * MPI. As long as that is under way the thread tests and gives its core away; where only its own
- * node is waited for it sleeps as in shm_protocol.h. What takes longer is for Python to wait for.
+ * A call (`xm_run`) alternates between its node-local steps (shm_protocol.h) and its messages. While
+ * messages are in flight the thread tests them and yields; while it waits only for its own node, it
+ * sleeps as in shm_protocol.h. After a longer time Python waits.
  */
 #ifndef XUPC_MESSAGES_H
 #define XUPC_MESSAGES_H
@@ -35,13 +35,13 @@
 #include "shm_protocol.h"
 
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
-#define XM_LOOK_UP_NS 50000000 /* so long a call may go on before Python looks round */
-#define XM_SERIES 4  /* messages that are posted one after the other without a look at the others */
-#define XM_AHEAD 16  /* this part of what a call sends keeps the wire busy while others run */
+#define XM_LOOK_UP_NS 50000000 /* the longest run of a call before it returns to Python */
+#define XM_SERIES 4  /* messages posted between two tests of the others */
+#define XM_AHEAD 16  /* 1/16 of a call's messages keeps the wire busy while other threads run */
 
 enum { XM_CONFLICT = 1, XM_WROTE = 2 }; /* flags of a head */
 enum { XM_FAILED = -1, XM_OPEN = 0, XM_OVER = 1 };
-enum { XM_NO_MEMORY = -1 }; /* an error that is not MPI's */
+enum { XM_NO_MEMORY = -1 }; /* an error that MPI did not return */
 
 typedef struct {
     uintptr_t isend, irecv, testall, testsome, cancel;
@@ -62,12 +62,12 @@ typedef struct {
     int64_t room;             /* bytes of each buffer */
     char *in, *out;           /* by slot */
     int64_t *more;            /* by slot: bytes beyond the head; 0 between exchanges */
-    char *taken;              /* by slot: its message is here already */
-    char *requests, *statuses; /* of the round: first the receives, by slot, then the sends */
-    int32_t round;            /* under way; -1: none */
+    char *taken;              /* by slot: its message has arrived already */
+    char *requests, *statuses; /* of the round: the receives by slot, then the sends */
+    int32_t round;            /* the round in progress; -1: none */
     int32_t again;            /* it is a repetition */
     int32_t posted;           /* requests of the round */
-    int32_t error;            /* MPI's, after XM_FAILED */
+    int32_t error;            /* the error of MPI after XM_FAILED */
     int32_t tag;
     xm_head head;
 } xm_exchange;
@@ -82,8 +82,8 @@ static inline int xm_message(const xm_mpi *mpi, uintptr_t function, char *data, 
         data, (int)n, (void *)type, rank, tag, (void *)mpi->comm, request);
 }
 
-/* Open MPI looks first and makes progress then: what that brings, a second look sees, which would
- * otherwise come after others had the core. */
+/* Test twice: Open MPI tests first and makes progress after that. The second test sees the effect
+ * before the thread yields. */
 static inline int xm_test_all(const xm_mpi *mpi, int count, char *requests, int *done,
                               char *statuses) {
     int error = 0;
@@ -106,8 +106,8 @@ static inline int xm_test_some(const xm_mpi *mpi, int count, char *requests, int
 }
 
 /* ---- MPI's progress ------------------------------------------------------------ */
-/* A receive that nothing ever meets: a test of it is a step of MPI's progress, whatever else the
- * process has under way, and searches no queue of messages as a probe would. */
+/* A receive that no message matches: a test of it is a step of MPI's progress for all operations of
+ * the process, and searches no queue of messages as a probe would. */
 typedef struct {
     uintptr_t testall;
     char request[sizeof(void *)];
@@ -136,7 +136,7 @@ static inline int xm_failed(xm_exchange *x, int error) {
     return XM_FAILED;
 }
 
-/* All messages of a round. */
+/* Post all messages of a round. */
 static inline int xm_post(xm_exchange *x) {
     const xm_mpi *mpi = x->mpi;
     int error;
@@ -177,7 +177,7 @@ static inline void xm_join(xm_head *mine, const char *message) {
     if (!mine->value) mine->value = its.value;
 }
 
-/* Go on; MPI's progress besides. */
+/* Continue the exchange, and make MPI's progress. */
 static inline int xm_test(xm_exchange *x) {
     int done;
     if (x->error) return XM_FAILED;
@@ -193,7 +193,7 @@ static inline int xm_test(xm_exchange *x) {
     return XM_OVER;
 }
 
-/* Whether the message of a slot of the round under way has not come yet. */
+/* Return whether the message of a slot of the current round has not arrived yet. */
 static inline int xm_missing(xm_exchange *x, int32_t slot) {
     int done;
     if (x->round < 0 || slot < xm_first(x) || slot >= x->end[x->round] || x->taken[slot]) return 0;
@@ -204,7 +204,7 @@ static inline int xm_missing(xm_exchange *x, int32_t slot) {
     return !error && !done;
 }
 
-/* ---- what goes along with it ----------------------------------------------------- */
+/* ---- the data of an exchange ----------------------------------------------------- */
 typedef struct { /* a piece of memory, relative to where an operand is bound */
     int32_t slot, operand;
     int64_t at, n;
@@ -216,13 +216,13 @@ static inline char *xm_place(const xm_exchange *x, char *buffers, int64_t *used,
     return at;
 }
 
-/* Before it begins: the pieces into the messages, one after the other. */
+/* Copy the pieces into the messages, one after the other, before the exchange begins. */
 static inline void xm_load(xm_exchange *x, const xm_piece *pieces, int32_t n, char *const *bases) {
     for (const xm_piece *p = pieces; p < pieces + n; p++)
         memcpy(xm_place(x, x->out, x->more, *p), bases[p->operand] + p->at, (size_t)p->n);
 }
 
-/* When it is over: out of the messages to where they belong. */
+/* Copy the pieces out of the messages after the exchange. */
 static inline void xm_deliver(xm_exchange *x, const xm_piece *pieces, int32_t n,
                               char *const *bases) {
     for (const xm_piece *p = pieces; p < pieces + n; p++)
@@ -236,7 +236,7 @@ static inline void xm_free(xm_exchange *x) {
     free(x->in), free(x->out), free(x->more), free(x->taken), free(x->requests), free(x->statuses);
 }
 
-/* 0 if there is no memory. Long buffers cost nothing before they are used. */
+/* Return 0 if there is no memory. Unused pages of long buffers cost nothing. */
 static inline int xm_make(xm_exchange *x) {
     size_t slots = (size_t)x->slots, room = (size_t)x->room;
     x->round = -1;
@@ -261,49 +261,49 @@ typedef struct {
     int32_t first, count; /* its messages; count -1: not known */
     int32_t ticket, kind; /* kind: of its tag */
     int32_t sends;
-    uint32_t types;       /* how many types had been given back when it was learnt; 0: bytes alone */
+    uint32_t types;       /* how many types had been freed when it was learnt; 0: bytes alone */
 } xm_step;
 
 typedef struct {
     xm_step *steps;         /* by number of the Python-side step */
     xm_message_of *messages;
     int32_t known;
-    int32_t open, capacity; /* of what is in flight: */
+    int32_t open, capacity; /* of the requests in flight: */
     char *requests, *statuses;
     int32_t *indices, *tickets, *ranks, *sends;
-    int32_t *left;          /* by ticket: messages that are not over */
+    int32_t *left;          /* by ticket: messages that are not complete */
     int32_t error;          /* MPI's */
-    int32_t called_off;     /* nobody waits for it any more */
-    char nothing[8];        /* what empty messages are made of */
+    int32_t called_off;     /* the call was given up */
+    char nothing[8];        /* the buffer of empty messages */
 } xm_mail;
 
-typedef struct { /* of a team: with whom it is, and what calls have in common */
+typedef struct { /* of a team: its communicator, and what all its calls share */
     xm_mpi mpi;
     int32_t tag_bits, low_bits, turns, kinds, barrier, again;
-    int64_t patience; /* ns that it is worth to test for before anything else is looked at */
-    xm_exchange x;    /* no rounds: I am no node root */
-    int32_t early;    /* messages of the next exchange may have been taken: ask Python */
+    int64_t patience; /* ns of tests before the call returns to the caller */
+    xm_exchange x;    /* no rounds: this thread is no node root */
+    int32_t early;    /* Python may have received messages of the next exchange: fetch them */
 } xm_wire;
 
 typedef struct {
     xu_inst *in;
     xm_wire *wire; /* NULL: one node */
     xm_mail mail;
-    const xm_piece *sends, *recvs; /* what goes along with the exchange of a led call */
+    const xm_piece *sends, *recvs; /* the data of a led call's exchange */
     int32_t sent, received;
-    int32_t led, before; /* before: rows that make the data, done again if it is sent again */
-    int32_t moved;       /* something has happened since Python looked */
+    int32_t led, before; /* before: rows that make the data, run again if it is sent again */
+    int32_t moved;       /* there was progress since Python checked */
 } xm_call;
 
 enum { XM_OTHER, XM_MEETS, XM_MAILS }; /* a PYTHON row's src: kind of step; as in lowering.py */
 
-static uint32_t xm_types = 1; /* 1 + how many types were given back */
+static uint32_t xm_types = 1; /* 1 + how many types were freed */
 
 static inline xm_step *xm_step_of(const xm_call *c, const xu_step *s) {
     return &c->mail.steps[s->dst];
 }
 
-/* Whether a row can be carried out here. */
+/* Return whether the core can run a row. */
 static inline int xm_knows(const xm_call *c, const xu_step *s) {
     if (s->kind != XS_PYTHON || !c->wire) return 0;
     if (s->src == XM_MEETS) return c->wire->x.rounds > 0 && !c->wire->early;
@@ -335,7 +335,7 @@ static inline int32_t xm_tag(const xm_wire *w, uint64_t number, int32_t kind) {
     return (int32_t)(number % (uint64_t)w->turns) * w->kinds + kind;
 }
 
-/* Post a step's messages. */
+/* Post the messages of a step. */
 static inline int xm_send_off(xm_call *c, const xm_step *step) {
     xm_mail *m = &c->mail;
     const xm_wire *w = c->wire;
@@ -361,7 +361,7 @@ static inline int xm_send_off(xm_call *c, const xm_step *step) {
     return XM_OVER;
 }
 
-/* Test what is in flight; XM_OVER: something has come to its end. */
+/* Test the requests in flight; XM_OVER: one is complete. */
 static inline int xm_look(xm_call *c) {
     xm_mail *m = &c->mail;
     if (m->error) return XM_FAILED;
@@ -389,7 +389,7 @@ static inline int xm_look(xm_call *c) {
     return XM_OVER;
 }
 
-/* Nobody waits for it any more: what has not met its sender yet is called off. */
+/* Give the call up: cancel receives that no message has matched. */
 static inline void xm_call_off(xm_call *c) {
     xm_mail *m = &c->mail;
     m->called_off = 1;
@@ -399,7 +399,7 @@ static inline void xm_call_off(xm_call *c) {
 }
 
 /* ---- a call ----------------------------------------------------------------------------- */
-/* The exchange at which the node lane stands; XM_OVER: the lane has moved. */
+/* Continue the exchange that the node lane is at; XM_OVER: the lane has advanced. */
 static inline int xm_meet(xm_call *c) {
     xm_wire *w = c->wire;
     xm_exchange *x = &w->x;
@@ -416,7 +416,7 @@ static inline int xm_meet(xm_call *c) {
     int differs = x->head.low != x->head.high || (x->head.flags & XM_CONFLICT);
     if (c->led && !differs) {
         if (x->head.flags & XM_WROTE && !x->again) {
-            x->again = 1; /* somebody wrote to another node's memory before he came: once more */
+            x->again = 1; /* a thread wrote to another node's memory before it arrived: repeat */
             c->in->pc[0] -= c->before;
             return XM_OVER;
         }
@@ -429,17 +429,17 @@ static inline int xm_meet(xm_call *c) {
     return XM_OVER;
 }
 
-/* Whether messages of the call are under way. */
+/* Return whether messages of the call are in flight. */
 static inline int xm_busy(const xm_call *c) {
     return c->mail.open || (c->wire && c->wire->x.round >= 0);
 }
 
 typedef struct {
-    int moved, sent, stuck, failed; /* stuck: a lane stands where only Python can go on */
+    int moved, sent, stuck, failed; /* stuck: a lane is at a step that only Python can run */
 } xm_turn;
 
-/* Whether a call has more to send, nothing to receive, and sent enough to leave its core a while.
- * Messages go faster into MPI than onto a wire; who shares the core may have to pass them on. */
+/* Return whether a call has more to send, nothing to receive, and has sent enough to yield. MPI accepts
+ * messages faster than the wire, and another thread on the same core may have to forward them. */
 static inline int xm_ahead(const xm_call *c) {
     const xu_inst *in = c->in;
     int lane = XU_LANES - 1;
@@ -450,7 +450,7 @@ static inline int xm_ahead(const xm_call *c) {
     return 1;
 }
 
-/* What there is to do with MPI, once. */
+/* Do once what the call has to do with MPI. */
 static inline xm_turn xm_turn_of(xm_call *c) {
     xm_turn turn = {0, 0, 0, 0};
     xu_inst *in = c->in;
@@ -470,7 +470,7 @@ static inline xm_turn xm_turn_of(xm_call *c) {
             if (s->src == XM_MEETS) continue;
             turn.sent |= xm_step_of(c, s)->sends;
             in->pc[lane]++;
-            /* what was posted before wants to move */
+            /* progress for the messages posted before */
             if (++posted % XM_SERIES == 0 && xm_look(c) == XM_FAILED) turn.failed = 1;
         }
     }
@@ -483,10 +483,10 @@ static inline xm_turn xm_turn_of(xm_call *c) {
     return turn;
 }
 
-/* As far as a call gets without Python: as xu_run, but for XU_PENDING and XU_CALL_PYTHON, which say
- * nothing of `xm_busy`; XU_DONE, too, while messages are under way. Sleeps only if nothing of MPI's
- * is under way; tests for `patience` ns after something has happened, and comes back now and then
- * however much happens. */
+/* Run a call as far as possible without Python. Results are those of xu_run, but XU_PENDING and
+ * XU_CALL_PYTHON do not imply `xm_busy`, and XU_DONE can come while messages are in flight. Sleep only
+ * without messages in flight. Test for `patience` ns after the last progress, and return to Python now
+ * and then in any case. */
 static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
     int r = xu_run(c->in, c->wire && xm_busy(c) ? 0 : sleep_ns);
     if (!c->wire) return r;
@@ -516,7 +516,7 @@ static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
     }
 }
 
-/* A new run. */
+/* Begin a new run. */
 static inline void xm_begin(xm_call *c) {
     c->mail.called_off = 0;
     c->moved = 0;

@@ -1,7 +1,7 @@
-"""Whether the native core is there: one place that tries to import it.
+"""Import the native core if it is installed.
 
-``core`` is the compiled module, or None where xupc was installed without a compiler;
-then the Python engine runs and ``why_not`` says why.
+``core`` is the compiled module, or None if xupc was installed without a compiler. Then the
+Python engine runs, and ``why_not`` gives the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["caches", "core", "empty_caches", "invalidate", "why_not"]
 core: Any = None
 why_not = ""
 caches: list[Callable[[], object]] = []
-"""What empties each cache of calls that is not in the core."""
+"""The functions that empty the caches of calls outside of the core."""
 try:
     core = import_module("xupc.backends.native._core")
 except ImportError as e:
@@ -23,13 +23,13 @@ except ImportError as e:
 
 
 def invalidate() -> None:
-    """No cached call may run again without being looked at: something changed."""
+    """Invalidate all cached calls after a change of the job's state."""
     if core is not None:
         core.invalidate()
 
 
 def empty_caches() -> None:
-    """Forget all remembered calls, and with them what only they refer to."""
+    """Drop all cached calls, and the objects that only they refer to."""
     for empty in caches:
         empty()
     if core is not None:

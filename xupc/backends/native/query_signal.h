@@ -1,7 +1,7 @@
-/* query_signal.h: a signal that asks where all threads are.
+/* query_signal.h: a signal that requests the positions of all threads.
  *
- * The handler only writes the time into a word of the control segment, which is all that a
- * handler may do whatever the process is at; the guard's thread looks there.
+ * The handler only writes the time to a field of the control segment: a handler may do no more in any
+ * state of the process. The failure detector's thread reads it there.
  */
 #ifndef XUPC_ASKED_H
 #define XUPC_ASKED_H
@@ -28,7 +28,7 @@ static void xq_handler(int number) {
     atomic_store(word, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 
-/* 1 if the signal was nobody's, and is ours now. */
+/* Install the handler if the signal has its default action; return 1 if so. */
 static int xq_listen(int number, uint64_t *word) {
     struct sigaction ours, theirs;
     if (sigaction(number, NULL, &theirs)) return 0;
@@ -41,7 +41,7 @@ static int xq_listen(int number, uint64_t *word) {
     return !sigaction(number, &ours, NULL);
 }
 
-/* The word goes away: a signal that still comes must not write there. */
+/* Remove the handler and the address: the memory of the word will be unmapped. */
 static void xq_leave(int number) {
     struct sigaction now;
     if (sigaction(number, NULL, &now)) return;

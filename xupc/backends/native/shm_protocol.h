@@ -1,6 +1,6 @@
 /* shm_protocol.h: the node-local protocol and the loop that runs a plan's steps.
  *
- * Knows no MPI and no Python.  Compiles alone (C11), so that a model checker or
+ * It needs no MPI and no Python.  It compiles alone (C11), so that a model checker or
  * ThreadSanitizer can drive it with plain threads.
  *
  * What is shared.  Each team has, on each node, one sync area:
@@ -20,16 +20,16 @@
  *      to 4, the others to 5
  *   4. compare the fps; counter mode: publish release = b << 1 | verdict (seq_cst)
  *   5. counter mode: wait until release >= b << 1 (acquire), read the verdict
- * Two parities are enough: nobody writes a line for b + 2 before everybody has
- * arrived at b + 1, hence has finished reading the lines of b.
+ * Two parities are enough: a thread writes its line for b + 2 only after all threads
+ * have arrived at b + 1, hence have finished reading the lines of b.
  *
  * A fused call is the same with a body between 4 and the release: one executor,
  * the named one or (counter mode) the last to arrive, moves the data.
  *
  * A signal is chan[c] of the writer's line in slot op % XU_SLOTS, its value
  * op << XU_COUNT_BITS | count.  The team runs a full barrier at least every
- * XU_SLOTS / 2 operations, so a slot is not taken again while anybody may still
- * read it.
+ * XU_SLOTS / 2 operations, so a slot is not reused while a thread may still read
+ * it.
  *
  * Sleeping.  A waiter adds itself to the line's `sleepers.count`, notes the line's
  * `sleepers.wakes`, looks at the word again, then futex-waits for as long as `wakes`
@@ -73,16 +73,16 @@
 #define XU_LINE 64
 #define XU_SLOTS 64
 #define XU_CHANNELS 5
-#define XU_RING 128        /* calls that are remembered: twice as many as reports show */
+#define XU_RING 128        /* calls that are kept: twice as many as reports show */
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
 #define XU_OPERANDS 4
-#define XU_SLOT 2        /* the operand that is a little scratch of the operation's own */
+#define XU_SLOT 2        /* the operand that is the scratch of the operation */
 #define XU_SLOT_BYTES 1024
 #define XU_PAST_BYTES 2048 /* shorter copies go through the cache in any case */
 #define XU_FOLD_BYTES 4096 /* a fold goes through long vectors in pieces of this size */
 #ifndef XU_SLICE_NS
-#define XU_SLICE_NS 1000000u /* the first sleep's; longer in tests that are after lost wake-ups */
+#define XU_SLICE_NS 1000000u /* of the first sleep; longer in tests for lost wake-ups */
 #endif
 #define XU_DEPTH 34        /* most values of a fold not yet combined: plan.steps.FOLD_DEPTH */
 
@@ -90,8 +90,8 @@ typedef _Atomic uint64_t xu_word;
 typedef _Atomic uint32_t xu_half;
 
 typedef struct {
-    xu_half count; /* who sleeps, or is about to, until the line changes */
-    xu_half wakes; /* the futex: so often have sleepers been woken */
+    xu_half count; /* threads that sleep, or are about to, until the line changes */
+    xu_half wakes; /* the futex: the number of wake-ups so far */
 } xu_sleepers;
 
 /* ---- shared lines, one cache line each ------------------------------------ */
@@ -106,7 +106,7 @@ typedef struct {
     xu_sleepers sleepers;
     _Atomic uint64_t fp;    /* running fingerprint of the calls so far */
     _Atomic uint64_t value; /* hash of the barrier's value, 0 matches any */
-    _Atomic uint64_t wrote; /* I wrote to other nodes' memory since the last arrival */
+    _Atomic uint64_t wrote; /* this thread wrote to other nodes' memory since its last arrival */
     uint64_t pad[3];
 } xu_arrival;
 
@@ -117,10 +117,10 @@ typedef struct {
     xu_word chan[XU_CHANNELS];
 } xu_slot;
 
-typedef struct { /* one per thread of the machine: for reports and the guard */
+typedef struct { /* one per thread of the machine: for reports and the failure detector */
     xu_word op;
     xu_word call; /* number of the call's text, + 1 */
-    xu_word done; /* the last operation that is over; == op: not in a call */
+    xu_word done; /* the last operation that is complete; == op: not in a call */
     xu_word team; /* number of the team of that operation */
     uint64_t of_control[4]; /* more fields, of control.py alone */
 } xu_status;
@@ -145,25 +145,25 @@ typedef struct {
     xu_arrival *arrival; /* [2][n] */
     xu_slot *slot;       /* [XU_SLOTS][n] */
     xu_status *status;
-    xu_ring *ring;       /* NULL: nobody wants to know */
+    xu_ring *ring;       /* NULL: no reports */
     int32_t n;  /* team members on this node */
-    int32_t me; /* my index among them */
+    int32_t me; /* the index of this thread among them */
     int32_t counter_mode;
     int32_t spins;
     int32_t yields;
     int32_t verdict; /* of the last barrier */
     int32_t several;   /* the team spans nodes */
-    int32_t solo;      /* a team of one thread: nobody to run ahead of */
-    int32_t giving_up; /* a mismatch is known: only the verdict ends a wait */
+    int32_t solo;      /* a team of one thread: it cannot run ahead of others */
+    int32_t giving_up; /* a mismatch is known: only the verdict of a barrier ends a wait */
     uint64_t epoch;
     uint64_t number; /* of the team, among those that any of its threads is in */
     uint64_t op;
     uint64_t fp;
     uint64_t value;
     uint64_t unsynced; /* calls since the last full barrier */
-    uint64_t wrote; /* since I last arrived */
-    uint64_t poison; /* a call of mine has failed on the way: makes my arrivals fit nobody's */
-    int32_t unread;  /* by this: 1 + the member whose memory I could not read or write */
+    uint64_t wrote; /* since the last arrival */
+    uint64_t poison; /* a call has failed here: changes the fingerprints of arrivals */
+    int32_t unread;  /* the reason: 1 + the member whose memory this thread could not read or write */
     uint64_t node_min, node_max, node_value, node_conflict, node_wrote;
     xu_word *left;      /* the epoch of the last led call that I left; others nodes read it */
     uint64_t led_epoch; /* the same, for me */
@@ -325,8 +325,8 @@ static inline void xu_copy(const xu_inst *in, const xu_step *s) {
     const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
     ds = ds * s->dst_lstep + s->dst_ostep;
     ss = ss * s->src_lstep + s->src_ostep;
-    /* so much that its beginning is not in the cache any more when somebody reads it: no copy of
-     * it needs to be, unlike what goes through scratch */
+    /* so long that its beginning has left the cache before a thread reads it, so stores bypass the
+     * cache, unlike those to scratch */
     uint64_t least = in->team->nt_min;
     int past = least && s->dst < XU_SLOT && (uint64_t)in->prog->written >= least;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
@@ -407,9 +407,9 @@ static inline void xu_offer(xu_inst *in, const xu_step *s) {
     in->unprobed = s;
 }
 
-/* Look whether others can read what I have offered. Memory of a device, say, they cannot: then they
- * get a copy. It may lie where other memory lay in an earlier call, so one looks each time, but when
- * there is nothing else to do: who finds it closed waits for that. */
+/* Check whether others can read the exposed block. If not (memory of a device, for example), expose a
+ * copy. An address may have held other memory in an earlier call, so every call checks, but only when
+ * it has nothing else to do: a reader that is denied access waits until the owner has checked. */
 static inline void xu_probe(xu_inst *in) {
     const xu_step *s = in->unprobed;
     if (!s) return;
@@ -418,7 +418,7 @@ static inline void xu_probe(xu_inst *in) {
     xu_offered *mine = xu_offer_at(in, s->dst, s->dst_local);
     int64_t verdict = XU_OPEN;
     if (!xu_open(in->team->pids[s->dst_local], start, s->nbytes)) {
-        /* a plan makes one offer, always of the same size */
+        /* a plan exposes one block, always of the same size */
         if (!in->offered) in->offered = malloc((size_t)s->nbytes);
         if (in->offered) {
             memcpy(in->offered, start, (size_t)s->nbytes);
@@ -429,8 +429,8 @@ static inline void xu_probe(xu_inst *in) {
     __atomic_store_n(&mine->verdict, verdict, __ATOMIC_RELEASE);
 }
 
-/* The call ends otherwise than it should, and its arrays are the program's again: whoever comes to
- * it later leaves them alone. */
+/* Withdraw the exposed block of a call that failed: its arrays belong to the program again, and threads
+ * that arrive later must not access them. */
 static inline void xu_withdraw(xu_inst *in) {
     in->unprobed = NULL;
     for (int32_t i = in->prog->first[0]; i < in->pc[0]; i++) {
@@ -564,7 +564,7 @@ static inline int xu_arrive(xu_team *t, uint64_t fp) {
         xu_publish(&mine->seq, &mine->sleepers, t->epoch);
         return 0;
     }
-    atomic_store_explicit(&mine->seq, t->epoch, memory_order_release); /* nobody sleeps on it */
+    atomic_store_explicit(&mine->seq, t->epoch, memory_order_release); /* no thread sleeps on it */
     uint64_t full = (uint64_t)t->n * t->epoch;
     uint64_t now = atomic_fetch_add_explicit(&t->counter->word, 1, memory_order_seq_cst) + 1;
     if (now != full) return 0;
@@ -573,7 +573,7 @@ static inline int xu_arrive(xu_team *t, uint64_t fp) {
     return 1;
 }
 
-/* Have all arrived?  `from` remembers how far a flat scan has come. */
+/* Return whether all have arrived; `from` keeps the position of a flat scan. */
 static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
     if (t->counter_mode)
         return xu_ready(&t->counter->word, &t->counter->sleepers,
@@ -584,7 +584,7 @@ static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
     return 1;
 }
 
-/* Step 4's comparison over the lines of those who have arrived. */
+/* Compare the lines of the threads that have arrived (step 4). */
 static inline int xu_compare(xu_team *t, uint64_t fp) {
     xu_arrival *line = xu_lines(t);
     uint64_t lo = fp, hi = fp, value = t->value, conflict = 0, wrote = 0;
@@ -614,7 +614,7 @@ static inline void xu_release(xu_team *t, int verdict) {
 static inline int xu_released(xu_team *t, xu_blocked *b) {
     if (!xu_ready(&t->release->word, &t->release->sleepers, t->epoch << 1, b)) return 0;
     uint64_t r = atomic_load_explicit(&t->release->word, memory_order_acquire);
-    /* a later epoch: my node root has gone on, so mine was good, and given up there */
+    /* a later epoch: the node root has continued, so this one was good, and has given up there */
     t->verdict = r >> 1 == t->epoch && (r & 1);
     return 1;
 }
@@ -624,7 +624,7 @@ enum { XT_NEXT, XT_BLOCKED, XT_PYTHON, XT_MISMATCH };
 
 static inline void xu_synced(xu_team *t) { t->unsynced = 0; t->value = 0; }
 
-/* The end of a led call: my node is done, others may not be. */
+/* End a led call: this node is done, others may not be. */
 static inline void xu_left(xu_team *t) {
     t->led_epoch = t->epoch;
     atomic_store_explicit(t->left, t->epoch, memory_order_release);
@@ -682,7 +682,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         for (; *sub < s->count; ++*sub) {
             xu_slot *who = row + s->src_local + *sub * s->src_lstep;
             if (!xu_ready(&who->chan[s->dst], &who->sleepers, target, b)) return XT_BLOCKED;
-            /* the word beside the signal: of the same operation, but is it the same call? */
+            /* the fingerprint beside the signal: same operation, but is it the same call? */
             if (atomic_load_explicit(&who->fp, memory_order_relaxed) != in->fp &&
                 atomic_load_explicit(&who->entered, memory_order_relaxed) == in->op + 1 &&
                 !t->giving_up)
@@ -702,8 +702,8 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
                 break;
             }
         }
-        /* who gave up knows the verdict: the last to arrive may be in a fused call, whose
-         * executor, if he gave up as well, never releases anybody */
+        /* a thread that gave up knows the verdict: the last to arrive may be in a fused call, whose
+         * executor, if it gave up as well, never releases the others */
         if (t->counter_mode && !t->giving_up) {
             if (!xu_released(t, b)) return XT_BLOCKED;
         } else {
@@ -835,8 +835,8 @@ static inline int xu_arrived(const xu_inst *in) {
 static inline int xu_suspect(const xu_inst *in) {
     xu_team *t = in->team;
     if (t->giving_up) return 0;
-    /* a verdict on a barrier at which I have not arrived: my node root gave up; if I wait at the
-     * one before, that has been released since I looked, and was good */
+    /* a verdict on a barrier at which this thread has not arrived: the node root gave up; if this
+     * thread waits at the one before, that has been released since the last check, and was good */
     uint64_t released = atomic_load_explicit(&t->release->word, memory_order_acquire);
     if (released == ((t->epoch + 1) << 1 | 1) && !xu_arrived(in)) return 1;
     /* a member in the same operation with another fingerprint */
@@ -874,7 +874,7 @@ static inline int xu_suspect(const xu_inst *in) {
     return 0;
 }
 
-/* Whom the call waits for on my node: up to `most` members into out; how many. */
+/* Write up to `most` members of this node that the call waits for to out; return how many. */
 static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
     xu_team *t = in->team;
     int n = 0;
@@ -982,14 +982,14 @@ static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
     return xu_sleep_on(in, &b, &lanes, sleep_ns);
 }
 
-/* Run what can be run. */
+/* Run all steps that can run. */
 static inline int xu_run(xu_inst *in, uint64_t sleep_ns) {
     int r = xu_go_on(in, sleep_ns);
     if (r != XU_DONE) xu_probe(in);
     return r;
 }
 
-/* What reports need to know: to the millisecond is enough, and a third of the cost. */
+/* The time for reports: milliseconds are enough, at a third of the cost. */
 static inline uint64_t xu_coarse_ns(void) {
     struct timespec now;
 #if defined(CLOCK_MONOTONIC_COARSE)
@@ -1011,7 +1011,7 @@ static inline uint64_t xu_mix(uint64_t a, uint64_t b) {
     return a ^ (a >> 32);
 }
 
-/* Only the thread itself writes its ring; whoever reads it looks at the count before and after. */
+/* Only the thread itself writes its ring; readers compare the count before and after. */
 static inline void xu_note_begin(xu_inst *in, uint64_t call) {
     xu_ring *ring = in->team->ring;
     if (!ring) return;
@@ -1053,7 +1053,7 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
     atomic_store_explicit(&t->status->team, t->number, memory_order_relaxed);
     xu_note_begin(in, call);
-    /* others may have to judge my signals, or wait for messages while I am at a barrier */
+    /* others may have to compare signals, or wait for messages while this thread is at a barrier */
     if (in->prog->barriers < 2 || t->several) {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
         atomic_store_explicit(&mine->fp, in->fp, memory_order_relaxed);

@@ -1,11 +1,11 @@
-/* user_functions.h: functions of the user's that consist of numpy's own loops, as kernels.
+/* user_functions.h: kernels of user functions that consist of numpy's own loops.
  *
- * Compiles alone (C11).  ufunc_capture.py finds out what a function consists of; here it is done
- * without Python, piece by piece, so that what lies between its steps stays in cache.  The loops
- * are those that numpy itself would call, so the bits are numpy's, and the order in which a fold or
- * a scan calls the function is written in kernels.py, `_Associative`, and is the same here.
+ * It compiles alone (C11).  ufunc_capture.py finds the loops of a function.  This code runs them
+ * without Python, piece by piece, so that values between the steps stay in cache.  The loops are
+ * those that numpy would call, so the bits are the same.  Folds and scans call the function in the
+ * order of whole_arrays.py, `Associative`.
  *
- * The buffers that this needs are one thread's, whichever function it runs.
+ * Each thread has one set of buffers for all functions.
  */
 #ifndef XUPC_FUNCTIONS_H
 #define XUPC_FUNCTIONS_H
@@ -16,11 +16,11 @@
 
 #include "kernels.h"
 
-#define XF_STEPS 16            /* most of a function */
-#define XF_CONSTANTS 16        /* most that it uses */
-#define XF_INPUTS 3            /* most of a step */
-#define XF_BLOCK (1 << 18)     /* bytes: kernels._BLOCK */
-#define XF_SHORT 1024          /* elements: kernels._SHORT */
+#define XF_STEPS 16            /* the most steps of a function */
+#define XF_CONSTANTS 16        /* the most constants of a function */
+#define XF_INPUTS 3            /* the most inputs of a step */
+#define XF_BLOCK (1 << 18)     /* bytes: whole_arrays.BLOCK */
+#define XF_SHORT 1024          /* elements: whole_arrays.SHORT */
 #define XF_PIECE 512           /* elements that all steps go through together */
 #define XF_COLUMNS 2048        /* elements of all rows of a fold that are gone through together */
 #define XF_MOST 16             /* bytes of an element */

@@ -1,15 +1,15 @@
-"""Who touched which bytes, and whether the accesses are ordered: the race detector.
+"""The race detector: which actor touched which bytes, and whether the accesses are ordered.
 
-Knowledge is a bit mask, one Python int: every access gets a bit, or shares it with
-its actor's other accesses since that actor last told anybody anything.  What an
-actor knows to have *ended* is the union of the bits it has been told.  An access
-may start when all conflicting ones before it are known to have ended; a single
-``&`` decides.  The order of execution is one that happens-before allows, so an
-access never has to be compared with later ones.
+Knowledge is a bit mask, one Python int. Every access gets a bit, or shares it with the
+other accesses of its actor since the actor's last signal or message. Signals and messages
+carry bits: the mask of an actor holds all accesses known to the actor to have *ended*. An
+access may start when all earlier conflicting accesses are known to have ended; a single
+``&`` decides. The order of execution is one that happens-before allows, so an access need
+not be compared with later ones.
 
-The memory is cut into pieces wherever an access began or ended; each keeps the accesses
-to all of it. One that every later conflicting one must be ordered behind anyway, since a
-newer one covers it, is forgotten.  So they stay few.
+The memory is cut into pieces wherever an access began or ended; each piece keeps the
+accesses to all of it. An access is dropped when a newer one covers it and every later
+conflicting access must be ordered after the newer one. So each piece keeps few accesses.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Head", "Place", "Race", "Shadow", "Where"]
 
 Head = tuple[int, int, int, Sequence[Any], str]
 Place = tuple[Head, int]
-"""A `Where` before anybody asks: ((thread, call, lane, all steps of the lane, name), at)."""
+"""A `Where` that is not made yet: ((thread, call, lane, all steps of the lane, name), at)."""
 
 
 class Where(NamedTuple):
-    """A step of a call of a thread, or an action of its user between calls (lane -1)."""
+    """A step of a thread's call, or an action of the user between calls (lane -1)."""
 
     thread: int
     call: int
@@ -40,7 +40,7 @@ class Where(NamedTuple):
 
     @classmethod
     def of(cls, place: Place) -> Where:
-        """Made only when somebody asks: there are very many."""
+        """Make it from a place. Only findings need it: there are very many places."""
         (thread, call, lane, steps, name), at = place
         return cls(thread, call, lane, at, steps[at], name)
 
@@ -79,11 +79,11 @@ class Race(NamedTuple):
 
 
 _Access = tuple[int, bool, int, int, Place]
-"""Its bit, whether it writes, all the bytes that it touches, and whose it is."""
+"""An access: its bit, whether it writes, the bytes that it touches (lo, hi), its place."""
 
 
 class Shadow:
-    """The accesses to one array on one thread that later ones must still look at.
+    """The accesses to one array on one thread that later ones must be compared with.
 
     Attributes
     ----------
@@ -105,19 +105,19 @@ class Shadow:
         self._array = array
         self._thread = thread
         self._found = found
-        # piece i is what lies from _starts[i] to the next start; the last one is empty
+        # piece i lies between _starts[i] and the next start; the last one is empty
         self._starts = [0, self.size]
         self._pieces: list[list[_Access]] = [[], []]
 
     @property
     def name(self) -> str:
-        """Of the array, with its thread."""
+        """Return the name of the array, with its thread."""
         return f"{self._array}@{self._thread}"
 
     def touch(self, lo: int, hi: int, writes: bool, known: int, bit: int, place: Place) -> None:
-        """Note an access inside the array by somebody who knows `known`.
+        """Note an access inside the array by an actor that knows `known`.
 
-        `bit` will say that it has ended.
+        Actors that later have `bit` know that the access has ended.
         """
         if lo == hi:
             return

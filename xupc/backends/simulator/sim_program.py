@@ -1,8 +1,7 @@
 """Plans made ready for the simulator: rows unrolled, same-node peers left out, checked.
 
-A :class:`Program` holds for each lane a list of ``(kind, argument)``.  Whatever is
-wrong with a step on its own, such as a copy from a thread that is not on the node,
-is found here.
+A :class:`Program` holds for each lane a list of ``(kind, argument)``. This module finds
+the errors of single steps, such as a copy from a thread that is not on the node.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from ...plan.steps import (
 )
 from ...reduction.reduce_steps import reads, writes
 from ...topology.tree import Tree
+from .errors import ProtocolError
 
 __all__ = [
     "ACROSS",
@@ -58,8 +58,6 @@ __all__ = [
     "Message",
     "Moves",
     "Program",
-    "ProtocolError",
-    "SimulationError",
     "Span",
     "Swaps",
     "Work",
@@ -68,35 +66,17 @@ __all__ = [
 COPY, SIGNAL, WAIT, SEND, RECV, GET, NEED, POST, BARRIER, FUSED, WORK, ACROSS = range(12)
 
 ADDRESS: Final = 8
-"""Bytes of an Expose's address in the op_scratch."""
+"""Bytes of an Expose's address in the operation scratch."""
 
 DATA: Final = -1
 """The message channel of Send and Recv; those of NetSignal and NetWait are 0 and up."""
-
-_SHOWN: Final = 12
-
-
-class SimulationError(Exception):
-    """The plans are wrong; `findings` says what was seen."""
-
-    def __init__(self, *findings: object) -> None:
-        self.findings = findings
-        shown = [str(finding) for finding in findings[:_SHOWN]]
-        if len(findings) > _SHOWN:
-            shown.append(f"... and {len(findings) - _SHOWN} more")
-        super().__init__("\n".join(shown))
-
-
-class ProtocolError(SimulationError):
-    """A step that no engine could carry out, or two that do not fit together."""
-
 
 Span = tuple[int, int, int, int]
 """(operand, thread, lo, hi): bytes ``lo:hi``, counted from the operand's address on the thread."""
 
 
 class Moves(NamedTuple):
-    """Blocks to copy, and what that reads and writes, adjacent blocks in one."""
+    """Blocks to copy, and the bytes that this reads and writes, adjacent blocks merged."""
 
     blocks: tuple[tuple[Span, Span], ...]
     reads: tuple[Span, ...]
@@ -104,7 +84,7 @@ class Moves(NamedTuple):
 
 
 class Swaps(NamedTuple):
-    """Pairs of blocks that change places; all of them are read and written."""
+    """Pairs of blocks to swap; all of them are read and written."""
 
     pairs: tuple[tuple[Span, Span], ...]
     reads: tuple[Span, ...]
@@ -120,7 +100,7 @@ class Work(NamedTuple):
 
 
 class Offering(NamedTuple):
-    """What others may read or write; where it begins stands in the op_scratch."""
+    """A block that others may read or write; the operation scratch holds its address."""
 
     span: Span
     reads: tuple[Span, ...]
@@ -128,7 +108,7 @@ class Offering(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One peer's message: its blocks are in memory order of the message."""
+    """One peer's message, and its blocks in the order of the message."""
 
     peer: int
     blocks: tuple[Span, ...]
@@ -136,7 +116,7 @@ class Message(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A Send, Recv, NetSignal or NetWait: all its messages."""
+    """All messages of a Send, Recv, NetSignal or NetWait."""
 
     channel: int
     ticket: int
@@ -145,7 +125,7 @@ class Exchange(NamedTuple):
 
 
 def _merge(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Those that continue each other in one."""
+    """Merge spans that continue each other."""
     if len(spans) < 2:
         return tuple(spans)
     out: list[Span] = []
@@ -161,7 +141,7 @@ def _merge(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def _row(part: BlockRef, nbytes: int, count: int) -> list[Span]:
-    """A row of blocks, one by one."""
+    """Return the blocks of a row, one by one."""
     operand, thread, lo, threads, step = part
     if count == 1:
         return [(operand, thread, lo, lo + nbytes)]
@@ -233,7 +213,7 @@ class Program:
 
     @property
     def offering(self) -> Offering:
-        """The plan's offer."""
+        """Return the block that the plan exposes."""
         for lane in self.lanes:
             for _, what in lane:
                 if isinstance(what, Offering):
@@ -241,7 +221,10 @@ class Program:
         raise ProtocolError(f"thread {self.plan.rank}, {self.name}: offers nothing")
 
     def across(self, step: DirectGet | DirectPut, others: Sequence[Program]) -> Moves:
-        """What a step copies from or to others' offers, given the programs of all threads."""
+        """Return what a step copies from or to blocks that others expose.
+
+        `others`: the programs of all threads.
+        """
         if isinstance(step, DirectGet):
             ranks, part = step.of, step.dst
         else:
@@ -320,7 +303,7 @@ class Program:
 
         return WORK, Work(step, spans(reads(step, size)), spans(writes(step)))
 
-    # -- what they are made of -------------------------------------------------------------
+    # -- checks and parts of steps -------------------------------------------------------------
     def _ticket(self, ticket: int) -> int:
         if not 0 <= ticket < self.plan.tickets:
             raise _Wrong(f"the plan has {self.plan.tickets} tickets")
@@ -337,7 +320,7 @@ class Program:
                 raise _Wrong(f"thread {rank} is not on the node of thread {self.plan.rank}")
 
     def _may_touch(self, spans: Iterable[Span], *, near: bool = True) -> None:
-        """By load and store, or (not `near`) from another node."""
+        """Check that blocks can be accessed by load and store, or (not `near`) by messages."""
         for operand, thread, _, _ in spans:
             if self._private and operand < OP_SCRATCH and thread != self.plan.rank:
                 raise _Wrong(f"operand {operand} of thread {thread} is private")
@@ -350,7 +333,7 @@ class Program:
         return spans
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
-        """Those off my node, with their places among `ranks`."""
+        """Return the ranks on other nodes, with their positions among `ranks`."""
         return [(i, rank) for i, rank in enumerate(ranks) if not self._is_near(rank)]
 
     def _messages(self, step: Send | Recv, ranks: Ranks) -> Exchange:
@@ -370,7 +353,7 @@ class Program:
             shift = i * step.peer_step
             blocks = [(op, rank, lo + shift, hi + shift) for op, rank, lo, hi in spans]
             messages.append(Message(peer, tuple(blocks), nbytes))
-            # what goes to several peers is read once; what comes from them must not meet
+            # a source for several peers is read once; blocks that come from them must not overlap
             if shift or not every or isinstance(step, Recv):
                 every += blocks
         return Exchange(DATA, self._ticket(step.ticket), tuple(messages), _merge(every))
@@ -404,4 +387,4 @@ _COMPILE: Final[dict[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]
 
 
 class _Wrong(Exception):
-    """What is wrong with a step; which one is added further up."""
+    """Report an error of a step; `_compile` adds which step it is."""

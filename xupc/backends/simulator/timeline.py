@@ -1,18 +1,18 @@
-"""When each thread copies, sends and waits in a call: its plans carried out on a clock.
+"""Compute when each thread copies, sends and waits in a call, by running its plans on a clock.
 
-The simulator decides whether plans are right, whatever the schedule; it knows no time. Here the
-same programs (`xupc.backends.simulator.sim_program`) are carried out in the order of a clock, and
+The simulator decides whether plans are right under every schedule; it has no notion of time. This
+module runs the same programs (`xupc.backends.simulator.sim_program`) in the order of a clock, and
 no byte moves:
 
-* a copy takes its bytes at the copy rate, and so does what a reduction reads; threads do not slow
-  each other down, and every thread has a core;
-* a signal is seen a cache line's latency later; a barrier ends two of them after the last thread
-  has arrived, and across nodes two wire latencies for each round of a dissemination besides;
-* a message leaves when both sides are there and both nodes' network is free in that direction; it
-  takes its bytes at the wire rate, and the latency after that. A one-sided read asks first, which
-  takes one latency more.
+* a copy runs at the copy rate, and so does the reading of a reduction; threads do not slow each
+  other down, and every thread has a core;
+* a signal is visible one cache line latency later; a barrier ends two cache line latencies after
+  the last thread has arrived; across nodes each round of its dissemination adds two wire latencies;
+* a message leaves when both sides have posted it and the network of both nodes is free in that
+  direction; it takes its bytes at the wire rate, and the latency after that. A one-sided read
+  sends a request first, which takes one latency more.
 
-So it shows the shape of a plan, and the least time that it could take, not a measurement.
+The result shows the shape of a plan and a lower bound of its time. It is not a measurement.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...topology.tree import Tree
+from .errors import ProtocolError
 from .sim_program import (
     ACROSS,
     BARRIER,
@@ -40,7 +41,6 @@ from .sim_program import (
     Message,
     Moves,
     Program,
-    ProtocolError,
     Work,
 )
 
@@ -52,12 +52,12 @@ DEFAULTS = {
     "wire rate": 1.25e9,
     "wire latency ns": 20e3,
 }
-"""What is taken for a bound that was not measured."""
+"""The values that stand for bounds that were not measured."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What steps cost: bytes per ns, and ns; `assumed` are the bounds that were not measured."""
+    """The costs of steps, in bytes per ns and in ns; `assumed`: the bounds not measured."""
 
     copy: float
     line: float
@@ -68,7 +68,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Act:
-    """Something that takes a thread time, or its network.
+    """An activity that takes time of a thread or of its network.
 
     Attributes
     ----------
@@ -88,25 +88,25 @@ class Act:
 
 @dataclass
 class Timeline:
-    """All that happens in a call; times in ns from its start."""
+    """All activities of a call; times in ns from its start."""
 
     acts: list[Act]
     end: float
 
     def of(self, thread: int) -> list[Act]:
-        """A thread's, by start."""
+        """Return the activities of a thread, by start."""
         return sorted(
             (act for act in self.acts if act.thread == thread), key=lambda a: (a.start, a.end)
         )
 
     def total(self, thread: int, kind: str) -> tuple[float, int]:
-        """(ns, bytes) that a kind of act takes a thread."""
+        """Return the ns and bytes that a thread spends on one kind of activity."""
         found = [act for act in self.acts if act.thread == thread and act.kind == kind]
         return sum(act.end - act.start for act in found), sum(act.nbytes for act in found)
 
 
 def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:
-    """From a job's bounds; the wire's are of no account on one node."""
+    """Return the rates for the measured bounds of a job; one node needs no wire rates."""
     usable = {k: v for k, v in bounds.items() if k in DEFAULTS and math.isfinite(v) and v > 0}
     values = {**DEFAULTS, **usable}
     needed = [name for name in DEFAULTS if several_nodes or "wire" not in name]
@@ -120,13 +120,13 @@ def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:
 
 
 def run(programs: Sequence[Program], rates: Rates) -> Timeline:
-    """Carry out a call of all threads of a team, all of which enter it at 0."""
+    """Run a call of all threads of a team, all of which enter it at time 0."""
     return _Clock(programs, rates).run()
 
 
 @dataclass
 class _Lane:
-    """One lane of a thread: where it is, and since when it waits."""
+    """One lane of a thread: its step, its time, and since when it waits."""
 
     rank: int
     steps: list[tuple[int, Any]]
@@ -137,7 +137,7 @@ class _Lane:
 
 @dataclass
 class _Ticket:
-    """When it is set, and who waits for that; `left` is what has to come before."""
+    """The time at which a ticket is set, the lane that waits for it, the operations left."""
 
     left: int = -1
     time: float = 0.0
@@ -182,7 +182,7 @@ class _Clock:
         self._at(lane.now, self._advance, lane)
 
     def _at(self, time: float, *what: Any) -> None:
-        self.pushed += 1  # among equals in the order of pushing
+        self.pushed += 1  # entries of the same time run in the order of pushing
         heapq.heappush(self.heap, (time, self.pushed, what))
 
     def _act(
@@ -194,7 +194,7 @@ class _Clock:
 
     # -- lanes ---------------------------------------------------------------------------------
     def _advance(self, lane: _Lane) -> None:
-        """One step; the next one at its own time, so that all happens in the order of the clock."""
+        """Run one step; schedule the next one, so that all steps run in the order of the clock."""
         self.end = max(self.end, lane.now)
         if lane.at == len(lane.steps):
             self.running -= 1
@@ -227,7 +227,7 @@ class _Clock:
         self._push(lane.now, lane)
 
     def _work(self, lane: _Lane, what: Any) -> None:
-        """Bytes by hand."""
+        """Spend the time of a step by loads and stores."""
         start, nbytes = lane.now, _weight(what)
         lane.now += nbytes / self.rates.copy
         self._act(_name(what), lane.rank, start, lane.now, nbytes)
@@ -240,7 +240,7 @@ class _Clock:
             self._push(lane.now + self.rates.line, waiting)
 
     def _heard(self, lane: _Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
-        """When all have signalled; None, and woken by the next signal, if one has not."""
+        """Return when all ranks have signalled; None if not yet: the next signal wakes the lane."""
         channel, value, of = what
         latest = 0.0
         for rank in of:
@@ -279,7 +279,7 @@ class _Clock:
 
     @staticmethod
     def _fused(last: _Lane, arrived: Sequence[_Lane]) -> tuple[int, list[Any]]:
-        """Who does the middle of a barrier, and what."""
+        """Return the rank that runs the body of a fused barrier, and the body."""
         kind, what = last.steps[last.at]
         if kind != FUSED:
             return -1, []
@@ -289,7 +289,7 @@ class _Clock:
 
     # -- tickets and the network ---------------------------------------------------------------
     def _ticket(self, lane: _Lane, number: int) -> float | None:
-        """When it was set; None, and woken by it, if it is not."""
+        """Return when a ticket was set; None if not yet: the ticket wakes the lane."""
         ticket = self.tickets[lane.rank][number]
         if ticket.left == 0:
             return ticket.time
@@ -297,7 +297,7 @@ class _Clock:
         return None
 
     def _set(self, ticket: _Ticket, parts: int, time: float) -> None:
-        """One of so many things that it waits for is done."""
+        """Complete one of the operations that a ticket waits for."""
         ticket.left = (parts if ticket.left < 0 else ticket.left) - 1
         ticket.time = max(ticket.time, time)
         if ticket.left == 0 and ticket.lane is not None:
@@ -315,7 +315,7 @@ class _Clock:
             self._post(lane, sends, channel, number, message)
 
     def _post(self, lane: _Lane, sends: bool, channel: int, number: int, message: Message) -> None:
-        """One side of a message; the second one starts it."""
+        """Post one side of messages; the second side starts each of them."""
         ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
         theirs = self.posted[(*ends, channel, not sends)]
         if not theirs:
@@ -341,7 +341,7 @@ class _Clock:
     def _on_the_wire(
         self, start: float, source: int, target: int, nbytes: int
     ) -> tuple[float, float]:
-        """When a message begins to leave, and when it has left."""
+        """Return when a message begins to leave its node, and when all of it has left."""
         out, into = self.free
         begin = max(start, out[source], into[target]) if nbytes else start
         left = begin + nbytes / self.rates.wire
@@ -350,7 +350,7 @@ class _Clock:
         return begin, left
 
     def _get(self, lane: _Lane, number: int, moves: Moves) -> None:
-        """Blocks of other nodes one after the other."""
+        """Read blocks of other nodes, one after the other."""
         ticket = self.tickets[lane.rank][number]
         time = lane.now
         for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
@@ -366,7 +366,7 @@ class _Clock:
 
 
 def _weight(what: Any) -> int:
-    """Bytes that work by hand takes: what is written of a copy, what is read of a reduction."""
+    """Return the bytes that a step costs: those a copy writes, those a reduction reads."""
     spans = what.reads if isinstance(what, Work) else what.writes
     return sum(hi - lo for _, _, lo, hi in spans)
 
