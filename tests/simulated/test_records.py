@@ -25,7 +25,9 @@ from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.algorithms.values_reduce_spec import ReduceSpec
-from xupc.backends.simulator.simulator import Call, Simulation
+from xupc.backends.simulator.script import Call
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder, trace

@@ -10,14 +10,10 @@ import pytest
 
 from xupc.backends.native import lowering
 from xupc.comm import mpi, plan_messages
-from xupc.health import control_segment
-from xupc.plan import lanes, steps
-from xupc.reduction import kernels, ufunc_capture
-from xupc.runtime import executor, team_records
 from xupc.health import control_layout
-from xupc.plan import recorder, steps
+from xupc.plan import lanes, steps
 from xupc.reduction import ufunc_capture, whole_arrays
-from xupc.runtime import executor, team_state
+from xupc.runtime import executor, team_records
 
 NATIVE = Path(lowering.__file__).parent
 CORE = (NATIVE / "shm_protocol.h").read_text()

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..algorithms.values import transforms
-from ..algorithms.values_reduce import ReduceSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.native_core import core
 from ..errors import FlagError, HeapError, OverlapError, show

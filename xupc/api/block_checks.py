@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..algorithms.block_transfers import Entries
+from ..algorithms.transfer_lists import Entries
 from ..errors import AffinityError, OverlapError
 from ..pgas.slices import extent
 from .block_addresses import (

@@ -11,35 +11,6 @@ from __future__ import annotations
 from ..specs import SPECS
 from .array_call import ArrayCall
 from .array_permute import Permute
-import inspect
-import operator
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from ..algorithms.values import transforms
-from ..algorithms.values_reduce_scatter import ReduceScatter
-from ..algorithms.values_reduce_spec import ReduceSpec
-from ..backends.interpreter import interpreter as python_engine
-from ..backends.native.native_core import core
-from ..errors import FlagError, HeapError, OverlapError, show
-from ..fingerprint import fingerprint
-from ..flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
-from ..health.call_record import CallRecord
-from ..ops import Op
-from ..reduction import kernels
-from ..reduction.structured_dtypes import name as name_of
-from ..runtime.async_queue import AsyncCall
-from ..runtime.operand_binding import PrivateOperand
-from ..runtime.team_state import TeamState
-from ..specs import SPECS, CollectiveSpec, call_name
-from .argument_checks import as_integer, flags_text, func_name, op_name
-from .call_cache import BoundPlan
-from .handles import Handle, post
-from .team import resolve
 
 __all__ = [
     "allav_broadcast",

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FlagError, show
 from ..algorithms.transfer_lists import Entries, Transfers, entries
-from ..errors import AffinityError, FlagError, OverlapError, show
+from ..errors import FlagError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, check_flags
 from ..health.call_record import CallRecord

@@ -1,16 +1,16 @@
-"""Answer requests for the positions of the threads, and print them.
+"""The part of a thread in stack reports, which show where all threads are.
 
-The detector's daemon thread calls `StackResponder.turn` four times a second, and more often while
-a request is open. It does the following:
+The daemon thread of the failure detector calls `StackResponder.turn` four times a second, and more
+often during a report. There it does this:
 
-1. It answers a request to the threads of this machine with the Python line of the program. It can
-   read the line whatever the program does, as long as the interpreter runs.
-2. On the machine's lowest thread, it forwards requests to and from other machines, and sends the
-   answers of this machine's threads to all machines.
-3. It prints the report when this thread received SIGUSR2, or for a thread that received it and
-   cannot print.
+1. When the threads of this machine are queried, it answers with the Python line of the program,
+   which it can read as long as the interpreter runs.
+2. On the machine's lowest thread it forwards a query to other machines, or theirs to the threads
+   of this one, and sends the answers to all machines.
+3. It prints the report when this thread got SIGUSR2, or in place of a thread that got it and does
+   not print.
 
-A thread that raises HangError makes a request itself (`report`).
+A thread that raises HangError starts a query itself (`report`).
 """
 
 from __future__ import annotations
@@ -20,37 +20,50 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
+from .control_segment import Control
+from .failure_tree import FailureTree
 from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
-
-if TYPE_CHECKING:
-    from ..runtime.job import Job
 
 __all__ = ["StackResponder"]
 
 SIGNAL = signal.SIGUSR2
-PRINT_BYTE = (1 << 40) + 2  # of the control segment; its lock: the thread that prints
-KEEP_BYTE = PRINT_BYTE + 1  # its lock: the thread that publishes the machine's positions
+PRINT_BYTE = (1 << 40) + 2  # of the control segment: locked by the thread that prints
+KEEP_BYTE = PRINT_BYTE + 1  # locked by the thread that stores the answers of the machine
 IN_PLACE_OF_OTHERS = 2_000_000_000  # ns after which a report is printed for another thread
-OLD = 10_000_000_000  # ns after which a report is too old for a hang
+OLD = 10_000_000_000  # ns after which a report has nothing to do with a hang
 TITLE = "where the threads are:"
 
 
-class StackResponder:
-    """The part of one process in reports of positions: it answers, forwards and prints.
+class RespondingJob(Protocol):
+    """The part of the job that `StackResponder` uses."""
 
-    The thread that runs the program must make it: the answers hold the Python line of that thread.
+    native: bool
+
+    @property
+    def control(self) -> Control:
+        """Control segment of the machine."""
+
+    @property
+    def lifeline(self) -> FailureTree | None:
+        """Failure tree of the machines, on their lowest threads."""
+
+
+class StackResponder:
+    """Answers queries, forwards them, and prints reports.
+
+    The thread that runs the program must construct it, since it reports that thread's line.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: RespondingJob) -> None:
         self.control = job.control
         self.lifeline = job.lifeline
         self._program = threading.get_ident()
-        self._answered = 0  # the last request that this thread has answered
-        self._relayed = 0  # the last request that it has sent to other machines
+        self._answered = 0  # last query that this thread has answered
+        self._relayed = 0  # last query that was sent to other machines
         self._open: Gathering | None = None  # for the other machines
         self._printing: Gathering | None = None
         self._native = core is not None and job.native
@@ -61,7 +74,7 @@ class StackResponder:
 
     # -- the signal ----------------------------------------------------------------------
     def _listen(self) -> bool:
-        """Handle SIGUSR2 as a request, unless the program has a handler for it."""
+        """SIGUSR2 asks, unless the program has a use for it."""
         if self._native:
             return bool(core.listen(SIGNAL, self.control.wanted_address))
         with contextlib.suppress(ValueError):  # not in the main thread
@@ -74,21 +87,21 @@ class StackResponder:
         self.control.want()
 
     def close(self) -> None:
-        """Restore the handler of the signal."""
+        """The signal is as it was."""
         if self._native and self._listens:
             core.leave(SIGNAL)
         with contextlib.suppress(ValueError):
             if signal.getsignal(SIGNAL) == self._on_signal:
                 signal.signal(SIGNAL, signal.SIG_DFL)
 
-    # -- in the detector's daemon thread-------------------------------------------------
+    # -- in the guard's daemon thread ----------------------------------------------------
     @property
     def busy(self) -> bool:
-        """Return whether it waits for answers."""
+        """True while this thread waits for answers."""
         return self._open is not None or self._printing is not None
 
     def turn(self) -> None:
-        """Answer, forward and print whatever is due, without waiting."""
+        """Answer, forward and print what is due, without waiting."""
         asked = self.control.asked
         if asked > self._answered:
             self._answered = asked
@@ -112,12 +125,12 @@ class StackResponder:
             self.lifeline.tell_places(self.control.machine, rows)
 
     def _asked_from_afar(self) -> None:
-        """Begin a request for a thread of another machine."""
+        """Start a query of this machine for another one."""
         self._open = Gathering(self.control)
         self._relayed = self._open.asked
 
     def _heard_from_afar(self, machine: int, rows: Any) -> None:
-        """Publish the positions of another machine's threads."""
+        """Store the answers of another machine."""
         with contextlib.suppress(ValueError, TypeError):
             if 0 <= machine < self.control.machines:
                 self.control.write_places(machine, pack(unpack(rows)))
@@ -140,7 +153,7 @@ class StackResponder:
             drop_lock(self.control.segment.fd, PRINT_BYTE)
 
     def _is_mine_to_print(self) -> bool:
-        """Return whether this thread received the signal, or must print for one that did."""
+        """Return True if this thread got the signal, or one that got it has not printed since."""
         wanted, printed = self.control.wanted(), self.control.printed
         if wanted[self.control.index] > printed:
             return True
@@ -149,17 +162,17 @@ class StackResponder:
 
     # -- in the program's thread ---------------------------------------------------------
     def report(self) -> str:
-        """Request the positions of all threads and return them grouped; takes up to 2.5 s."""
+        """Ask all threads, wait for their answers, return them grouped; takes up to 2.5 s."""
         gathering = Gathering(self.control)
         gathering.wait()
         groups = gathering.groups()
-        if self.control.trouble() is not None:  # another thread raised first, and threads leave
+        if self.control.trouble() is not None:  # another thread was faster, and the job ends
             return self.last_report()
         self._keep(gathering)
         return f"{TITLE}\n{report_text(groups)}"
 
     def last_report(self) -> str:
-        """Return the positions that another thread has just requested; make no request."""
+        """Return the report that another thread has just made, without a query."""
         now, control, found = time.monotonic_ns(), self.control, []
         for machine in range(control.machines):
             when, rows = control.places_of(machine)
@@ -169,7 +182,7 @@ class StackResponder:
         return f"{TITLE}\n{report_text(merge(found))}" if found else ""
 
     def _keep(self, gathering: Gathering) -> Any:
-        """Publish the positions of the machine's threads, unless another thread is doing so."""
+        """Store the answers of the machine, unless another thread is storing them."""
         rows, fd = pack(gathering.mine()), self.control.segment.fd
         if try_lock(fd, KEEP_BYTE):
             self.control.write_places(self.control.machine, rows)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .steps import Ranks
 
 if TYPE_CHECKING:
-    from ..topology.tree import Run, Tree
+    from ..topology.runs import Run
+    from ..topology.tree import Tree
 
 __all__ = ["MOST_BYTES", "Placement"]
 

@@ -36,7 +36,6 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from ..topology.runs import Run
     from ..topology.tree import Tree
 
 __all__ = ["ALL", "DST", "NODE", "SRC", "Operand", "Recorder", "Who", "trace"]

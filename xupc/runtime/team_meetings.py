@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import HeapError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
-from ..plan.steps import Plan, barrier_plan
+from ..plan.plan import Plan, barrier_plan
 from ..tuning.selection import Table
 from .job_state import JobState
 from .team_records import RUN_AHEAD, TeamRecords

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..algorithms import registry
 from ..flags import ALGORITHM_MASK
+from ..plan.plan import Plan
 from ..plan.recorder import trace
-from ..plan.steps import Plan
 from ..reduction.kernels import Kernel
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Table

@@ -23,9 +23,7 @@ from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..health.mismatch_recovery import Behind, MismatchDetector
-from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
-from ..plan.plan import Plan, barrier_plan
-from ..plan.recorder import trace
+from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import ThreadTree, Tree
 from ..tuning.selection import Table
@@ -34,6 +32,7 @@ from .dropped_teams import Hold, Returns
 from .executor import HOT_NS, WaitState
 from .operand_binding import BoundOperand, ScratchOperand
 from .team_meetings import TeamMeetings
+from .team_records import RUN_AHEAD
 from .team_resources import TEAMS, TeamResources
 
 if TYPE_CHECKING:
