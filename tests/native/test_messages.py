@@ -27,7 +27,7 @@ BREAKS = {
     "the first round is the only one": ("if (++x->round < x->rounds)", "if (++x->round < 0)"),
     "pieces are put in one place": ("used[p.slot] += p.n;", ""),
     "nothing is sent again": (
-        "x->again = 1; /* somebody wrote to another node's memory before he came: once more */",
+        "x->again = 1; /* a thread wrote to another node's memory before it arrived: repeat */",
         "c->in->pc[0]++;"),
     "a ticket is set by the first message": (
         "if (!--m->left[ticket] &&", "if (m->left[ticket]-- &&"),
