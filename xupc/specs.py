@@ -5,11 +5,11 @@ A `CollectiveSpec` describes the work. A *form* is one way to call it (`call_nam
 ========= ================================= ============================================
 form      call                              operands
 ========= ================================= ============================================
-``all``   ``all_gather(dst, src, n)``       shared memory, a block at one address
-``v``     ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements
-``x``     ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers
-``allav`` ``allav_gather(dst, src, root)``  private arrays
-``allv``  ``allv_gather(value, root)``      single values
+``all``   ``all_gather(dst, src, n)``       shared memory, a block at one address.
+``v``     ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements.
+``x``     ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers.
+``allav`` ``allav_gather(dst, src, root)``  private arrays.
+``allv``  ``allv_gather(value, root)``      single values.
 ========= ================================= ============================================
 
 The argument checks, the documentation of the calls, the calls that ``xupc bench`` times, and the

@@ -74,7 +74,7 @@ class BoundCall:
 
     @property
     def instances(self) -> Iterator[Any]:
-        """Yield the instances in order; run each one before the request for the next one."""
+        """The instances in order; run each one before the request for the next one."""
         yield self.instance
 
     def run(self) -> Handle | None:

@@ -66,7 +66,7 @@ class ListArgumentCall(ResolvedCall):
 
     @property
     def where(self) -> list[int]:
-        """The addresses of its lists, each with its length in front."""
+        """The addresses of its shared lists, each with its number of integers in front."""
         return [v for listed in self.lists for v in (len(listed.where), *listed.where)]
 
     @property

@@ -86,7 +86,7 @@ class AsyncCall:
         return self.record.call
 
     def arrive(self) -> None:
-        """Begin the call, without a check for mismatches on other threads."""
+        """Begin the call, without a check that other threads enter it."""
         if self._begin() and self._instance.poll() == MISMATCH:
             self._found = MISMATCH
 
