@@ -90,10 +90,9 @@ def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
 def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
     """Rotate a slice of every cycle on each thread, by swaps of blocks.
 
-    This is the way in a job of one node: no thread waits for another one. The last thread to
-    arrive does all of a small permutation. Across nodes, blocks inside a node move as in PULL.
-    Each pair of nodes has one message per piece, from the heaps to the staging buffers of the
-    target threads.
+    In a job of one node, no thread waits for another one, and the last thread to arrive does all of
+    a small permutation. Across nodes, the blocks that stay inside a node move as in PULL. Each pair
+    of nodes has one message per piece, from the heaps to the staging buffers of the target threads.
     """
     if t.one_node:
         if nbytes * t.size <= t.tuning["fused_max"]:
