@@ -1,15 +1,15 @@
-"""What each collective is, stated once: its operands, root, forms, MPI's name, and its bound.
+"""One record per collective: its operands, root, forms, MPI's name, and its bound.
 
 A `CollectiveSpec` describes the work. A *form* is one way to call it (`call_name`):
 
 ========= ================================= ============================================
 form      call                              operands
 ========= ================================= ============================================
-``all``   ``all_gather(dst, src, n)``       shared memory, a block at one address
-``v``     ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements
-``x``     ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers
-``allav`` ``allav_gather(dst, src, root)``  private arrays
-``allv``  ``allv_gather(value, root)``      single values
+``all``   ``all_gather(dst, src, n)``       shared memory, a block at one address.
+``v``     ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements.
+``x``     ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers.
+``allav`` ``allav_gather(dst, src, root)``  private arrays.
+``allv``  ``allv_gather(value, root)``      single values.
 ========= ================================= ============================================
 
 The argument checks, the documentation of the calls, the calls that ``xupc bench`` times, and the
@@ -34,7 +34,7 @@ FORMS = ("all", "v", "x", "allav", "allv")
 
 @record
 class OperandSpec:
-    """What a collective asks of dst or src.
+    """The requirements of a collective on dst or src.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class CollectiveSpec:
     peer_v
         mpi4py's method for blocks of different sizes, "" if MPI has none.
     crosses
-        What has to enter or leave a node, whatever the algorithm: ``"block"``, one block;
+        The blocks that must enter or leave a node with any algorithm: ``"block"``, one block;
         ``"away"``, the blocks of all threads outside the root's node; ``"others"``, the blocks of
         all threads outside the node; ``"pairs"``, one block for each pair of a thread inside and
         one outside; ``""`` if that depends on the data.

@@ -307,9 +307,9 @@ def _value_reduce_all(function: Function, name: str, dtype: None) -> Function:
 
 
 def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any) -> None:
-    """TypeError, in step with the other threads, if dst or src has elements of another type.
+    """Raise TypeError, so that no other thread hangs, if dst or src has another element type.
 
-    What is no shared data at all is left to the collective to complain about.
+    The collective itself reports an argument that is no shared data.
     """
     for argument, x in (("dst", dst), ("src", src)):
         if isinstance(x, SharedArray | SharedPointer) and x.dtype != dtype:

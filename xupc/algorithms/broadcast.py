@@ -69,19 +69,18 @@ def _hand_out(
 def multicore(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
-    """Between node roots in chunks, inside each node chunk by chunk as they arrive.
+    """Send the block in chunks between node roots; each node copies chunks as they arrive.
 
-    The network sees n bytes per node. Large blocks travel down a chain of nodes, a
-    chunk on every link at the same time, or down a tree of more nodes than that is good
-    for (`pipeline`); small ones straight from the root to a few nodes, down a binomial
-    tree to many::
+    n bytes enter each node. A large block travels along a chain of nodes, with one chunk on every
+    link at the same time. On too many nodes for a chain it travels down a tree (`pipeline`). The
+    root sends a small block directly to a few nodes, or down a binomial tree to many nodes::
 
         root's node   c0 c1 c2 c3 ->              its threads read src
         next node        c0 c1 c2 ->              its threads read dst@node_root
         last node           c0 c1                  chunk by chunk behind the network
 
-    Small ones the node roots write to their threads themselves. Inside one node:
-    small blocks are written by whoever arrives last, large ones are pulled.
+    A node root writes a small block to its threads itself. In a job of one node, the last
+    thread to arrive writes a small block to all threads; each thread pulls a large block.
     """
     but = root if in_place else None
     if t.one_node:

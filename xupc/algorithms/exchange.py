@@ -52,17 +52,17 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 @algorithm("exchange", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
+    """Send one message per pair of nodes and chunk, from heap to heap; threads pull the rest.
 
-    A message holds, for each thread of the one node in turn, its blocks for all threads
-    of the other one. They are taken from where they are and land where they belong; in
-    round k a node root sends k nodes on and receives from k nodes back::
+    A message holds, for each thread of the sending node in turn, its blocks for all threads of
+    the receiving node. MPI reads them in src and writes them to dst, without a staging buffer. In
+    round k a node root sends to the node k places after it and receives from the one k before::
 
         node 0 (threads 0, 1) to node 1 (threads 2, 3)
         src@0: . . 2 3   src@1: . . 2 3    ->    dst@2: 0 1 . .   dst@3: 0 1 . .
 
-    Meanwhile every thread copies its blocks from its node's threads. Inside one node:
-    small ones are copied by whoever arrives last, else pulled.
+    Meanwhile every thread copies its blocks from the threads of its node. In a job of one
+    node, the last thread to arrive copies small blocks; each thread pulls large blocks.
     """
     if t.one_node:
         if nbytes * t.size * t.size <= t.tuning["fused_max"]:
@@ -169,10 +169,10 @@ Messages = Callable[[int], Iterable[list[Blocks]]]
 
 
 def trade(t: Recorder, outgoing: Messages, incoming: Messages) -> list[int]:
-    """A node root's messages to and from all other nodes, in rounds; their tickets.
+    """Record a node root's messages to and from all other nodes, and return their tickets.
 
-    A message is posted at the same place (round, number) at both ends, and what has to
-    be over before it was posted at earlier places: so bounded windows cannot lock.
+    Both ends post a message at the same place (round, number). The messages that must complete
+    before it have earlier places, so bounded windows cannot deadlock.
     """
     nodes = t.tree.node_count
     tickets = []

@@ -1,15 +1,15 @@
-"""all_exchange in place: block j of thread i and block i of thread j change places.
+"""Exchange in place: block j of thread i and block i of thread j change places.
 
 ::
 
     before   dst@0: A0 A1 A2   dst@1: B0 B1 B2   dst@2: C0 C1 C2
     after    dst@0: A0 B0 C0   dst@1: A1 B1 C1   dst@2: A2 B2 C2
 
-No second array: what is to be overwritten is read first, piece by piece through the staging
-buffers, or, in one thread's hands, two blocks change places. Blocks (i, i) are not touched.
+There is no second array. Either a thread reads a block into a staging buffer before the block is
+overwritten, piece by piece, or one thread swaps two blocks. Blocks (i, i) stay untouched.
 
-PULL and PUSH go in *turns*. In a turn thread i deals with the threads j for which i + j
-lies in a window (mod T): then j deals with i, too. Four threads, a window of one::
+PULL and PUSH work in *turns*. In a turn thread i exchanges with each thread j for which i + j
+lies in a window (mod T), so j also exchanges with i. For four threads and a window of one::
 
     turn     0      1      2      3
     pairs    1-3    0-1    0-2    0-3
@@ -87,7 +87,7 @@ def _turns(t: Recorder, nbytes: int, room: int) -> list[Turn]:
 
 
 def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -> None:
-    """What is in my staging buffer."""
+    """Copy the blocks in my staging buffer to their places in dst."""
     for partners, start in turn.partners(t):
         for run in partners.without(t.me):
             place = start + run.first - partners.first
@@ -98,9 +98,9 @@ def _into_place(t: Recorder, dst: Operand, nbytes: int, turn: Turn, base: int) -
 
 @algorithm("exchange_in_place", PULL)
 def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """Per turn every thread reads its blocks into its staging buffer; all meet; then into place.
+    """Read all blocks of a turn into staging buffers; after a barrier, copy them to their places.
 
-    Two copies of each block, one of them from thread to thread; a barrier per turn.
+    Each block is copied twice, one copy is from thread to thread. Each turn has one barrier.
     """
     t.ready(ALL, ALL)
     for turn in _turns(t, nbytes, t.tuning["staging_bytes"]):
@@ -120,10 +120,10 @@ def pull(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 @algorithm("exchange_in_place", PUSH)
 def push(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """Per turn every thread writes or sends its blocks to staging buffers; then each into place.
+    """Write or send all blocks of a turn to staging buffers; then copy them to their places.
 
-    Two copies of each block. Turns use the halves of the staging buffer alternately, so that in
-    each the threads of a node have to meet only once; those of others are waited for by message.
+    Each block is copied twice. Turns use the two halves of the staging buffer alternately, so each
+    turn needs one barrier of the node's threads. Messages synchronise threads of other nodes.
     """
     t.node_entered()
     there = t.channel()
@@ -153,14 +153,14 @@ def push(t: Recorder, dst: Operand, nbytes: int) -> None:
 # --- MULTICORE ----------------------------------------------------------------------------------
 @algorithm("exchange_in_place", MULTICORE)
 def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """Inside a node each pair's blocks change places, half of their bytes by each of the two.
+    """Swap blocks inside a node; node roots exchange the blocks for each other's nodes.
 
-    No scratch, and nobody waits for anybody. Small ones: whoever arrives last does it all.
-    Between nodes two node roots trade what their nodes have for each other, straight from
-    the heaps into their staging buffers; from there every thread takes its blocks, while the next
-    messages come::
+    Inside a node, each of two threads swaps half of the bytes of their two blocks. This needs no
+    scratch, and no thread waits for another one. The last thread to arrive does all of a small
+    exchange. Between nodes, a message goes from the heaps into the other node root's staging
+    buffer. Every thread copies its blocks from there while the next messages arrive::
 
-        turn r    node k trades with node r - k (mod N), message by message
+        turn r    node k exchanges messages with node r - k (mod N)
     """
     if t.one_node:
         if nbytes * t.size * t.size <= t.tuning["fused_max"]:
@@ -205,19 +205,19 @@ def _swap_mine(t: Recorder, dst: Operand, nbytes: int, message: int) -> None:
 
 
 class Item(NamedTuple):
-    """A message to a node and one from it, of the same pairs of threads.
+    """A message to a node and one from it, for the same pairs of threads.
 
-    The grids list them by threads of the lower node, then of the higher one, both ways.
+    In both directions the grids list the threads of the lower node first, then of the higher one.
     """
 
     node: int
     lower: bool
-    """Whether mine is."""
+    """True if my node is the lower one."""
     grids: Grids
     nbytes: int
 
     def outgoing(self, t: Recorder, dst: Operand, nbytes: int) -> list[Blocks]:
-        """Where my node's blocks are."""
+        """Return the addresses of my node's blocks."""
         out = []
         for low, high, offset, size in self.grids:
             if self.lower:
@@ -325,7 +325,7 @@ class SwapRounds:
                     t.need(*under_way[b - 1])
                     t.signal(self.arrived, others, b)
                     self._take(b - 1)
-            t.wait(self.taken, others, n)  # nobody reads my staging buffer any more
+            t.wait(self.taken, others, n)  # no thread reads my staging buffer any more
         _swap_mine(t, self.dst, self.nbytes, self.message)
 
     def _post(self, b: int) -> list[int]:

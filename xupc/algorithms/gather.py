@@ -136,7 +136,7 @@ def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: in
 
 @algorithm("gather_in_place", PUSH)
 def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `push`; the root only takes messages."""
+    """Gather as `push` does; the root only receives messages."""
     push(t, dst, src, root, nbytes, in_place=True)
 
 

@@ -63,19 +63,20 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 @algorithm("gather_all", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """Each block crosses to each node once; the threads pull it from their node root.
+    """Send each block to each node once; the threads pull it from their node root.
 
-    Large: N - 1 rounds, straight between the heaps. On few nodes each node root sends its
-    own node's blocks in round k to the one k places on. On many they go around a ring: in
-    round k a node root passes on the blocks of the node k places behind it::
+    Large blocks take N - 1 rounds, directly between the heaps. On few nodes, in round k each node
+    root sends its own node's blocks to the node root k places after it. On many nodes the blocks
+    go around a ring: in round k a node root forwards the blocks of the node k places before it::
 
         round      0        1        2
         node 0   [0]->    [3]->    [2]->        N = 4; [x]: blocks of node x
         node 1   [1]->    [0]->    [3]->
 
-    Small: every node root sends to every other at once, one message's latency; on many nodes
-    it sends all that it has to the one 1, 2, 4, ... places on, log2 N messages' latency.
-    Inside one node: small ones are copied by whoever arrives last, else pulled.
+    With small blocks on few nodes, every node root sends to all others at once, which takes the
+    latency of one message. On many nodes it sends all blocks it has to the node root 1, 2, 4, ...
+    places after it, which takes the latency of log2 N messages. In a job of one node, the last
+    thread to arrive copies small blocks; each thread pulls large blocks.
     """
     if t.one_node:
         if nbytes * t.size * t.size <= t.tuning["fused_max"]:
@@ -118,15 +119,15 @@ Message = tuple[BlockRef, int, int]
 
 
 def _words(t: Recorder, dst: Operand, nbytes: int, least: int) -> list[list[Message]]:
-    """What comes from other nodes, as my node's threads are told of it."""
+    """Return the messages from other nodes, grouped as the node root signals their arrival."""
     coming = [m for n in _arrival_order(t) for m in _messages(t, dst, n, nbytes, home=False)]
     return grouped(coming, lambda message: message[1] * message[2], least)
 
 
 def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) -> list[Message]:
-    """A node's blocks, cut into messages: where they are in `area`.
+    """Return the places in `area` of a node's blocks, cut into messages.
 
-    At home they are each on its own thread, elsewhere in the node root's dst.
+    If `home`, each block is on its own thread. Else all are in the node root's dst.
     """
     out = []
     # two messages in a round at least, so that one can go on while the other one comes
@@ -155,14 +156,14 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 
 def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
-    """All node roots to all, and word to my node of each message that comes."""
+    """Exchange blocks with all node roots, and signal each message that arrives to my node."""
     for i, ticket in enumerate(_all_to_all(t, dst, src, nbytes)):
         t.need(ticket)
         t.signal(arrived, t.node_ranks(), i + 1)
 
 
 def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[int]:
-    """Own blocks out to all node roots, theirs in; the tickets of these."""
+    """Send own blocks to all node roots, receive theirs, and return the receive tickets."""
     nodes = t.tree.node_count
     others = [(t.my_node + k) % nodes for k in range(1, nodes)]
     tickets = []
@@ -179,16 +180,17 @@ def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[in
 def _doubling(
     t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
 ) -> None:
-    """The blocks of 1, 2, 4, ... nodes up to mine to the node root as many places on.
+    """Send the blocks of 1, 2, 4, ... nodes up to mine to the node root as many places after it.
 
-    They come as in a ring, nearest behind first, so word of them is given in the same order.
+    Blocks arrive in the order of a ring, the nearest node before mine first. The node root signals
+    them in the same order.
     """
     nodes = t.tree.node_count
     order = [t.my_node, *_arrival_order(t)]
     ends = list(accumulate(map(len, words)))
 
     def blocks(near: int, far: int) -> list[Blocks]:
-        """Of the nodes that lie so many places behind mine, the farthest first."""
+        """Return the blocks of the nodes `near` to `far` places before mine, farthest first."""
         rows = [
             _messages(t, dst if k else src, order[k], nbytes, home=not k)
             for k in range(near, far)[::-1]
@@ -323,5 +325,5 @@ def push_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 @algorithm("gather_all_in_place", MULTICORE)
 def multicore_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """As `multicore`; nothing is copied onto itself."""
+    """Gather as `multicore` does; no block is copied onto itself."""
     multicore(t, dst, InPlace(dst.index, nbytes), nbytes)

@@ -70,14 +70,15 @@ def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
 
 @algorithm("permute", MULTICORE)
 def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
-    """One message per pair of nodes and chunk, from heaps to heaps; the threads pull the rest.
+    """Send one message per pair of nodes and chunk, from heap to heap; threads pull the rest.
 
-    Only pairs of nodes between which blocks move have any::
+    Only pairs of nodes between which blocks move exchange messages::
 
         perm 2 3 0 4 1     node 0 (threads 0, 1) to node 1 (2, 3): src@0, src@1 -> dst@2, dst@3
                            node 1 to node 0: src@2 -> dst@0        node 1 to node 2: ...
 
-    Inside one node: small ones are copied by whoever arrives last, else pulled.
+    In a job of one node, the last thread to arrive copies small blocks; each thread pulls large
+    blocks.
     """
     if t.one_node:
         if nbytes * t.size <= t.tuning["fused_max"]:

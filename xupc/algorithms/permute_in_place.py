@@ -88,11 +88,11 @@ def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
 
 @algorithm("permute_in_place", MULTICORE)
 def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
-    """Inside one node each thread turns a slice of every cycle, by blocks that change places.
+    """Rotate a slice of every cycle on each thread, by swaps of blocks.
 
-    Nobody waits for anybody there. Small ones: whoever arrives last does it all.
-    Across nodes as in PULL inside each node; what crosses goes in one message per pair of
-    nodes and piece, from the heaps to the staging buffers of the threads to which it goes.
+    In a job of one node, no thread waits for another one, and the last thread to arrive does all of
+    a small permutation. Across nodes, the blocks that stay inside a node move as in PULL. Each pair
+    of nodes has one message per piece, from the heaps to the staging buffers of the target threads.
     """
     if t.one_node:
         if nbytes * t.size <= t.tuning["fused_max"]:

@@ -41,13 +41,13 @@ class ScanSpec:
     Attributes
     ----------
     src, dst
-        How they are dealt.
+        The layouts of the two arrays.
     itemsize
         Bytes of an element.
     backward
-        Suffix.
+        True for a suffix reduction.
     in_place
-        dst is src itself.
+        True if dst is src itself.
     """
 
     src: Layout
@@ -58,12 +58,12 @@ class ScanSpec:
 
     @property
     def block_bytes(self) -> int:
-        """Of a thread's share."""
+        """The bytes of a thread's share."""
         return self.src.share * self.itemsize
 
     @property
     def moved(self) -> bool:
-        """Whether dst's elements lie elsewhere than src's."""
+        """True if dst's elements have another layout than src's."""
         return self.src != self.dst and (
             self.src.positions > 1 or self.dst.positions > 1 or self.src.first != self.dst.first
         )
@@ -75,7 +75,7 @@ class ScanSpec:
 
     @property
     def operand(self) -> Operand:
-        """Where the operands are read."""
+        """The operand that the reduction reads."""
         return DST if self.moved or self.in_place else SRC
 
 
@@ -88,19 +88,19 @@ class Line:
 
     @property
     def way(self) -> int:
-        """Whether threads go up or down along the line."""
+        """The step from a thread to the next one along the line: 1 or -1."""
         return -1 if self.backward else 1
 
     @cached_property
     def first(self) -> int:
-        """The thread where it begins."""
+        """The thread at the start of the line."""
         x = self.layout
         if x.positions == 1:
             return x.first
         return x.thread((x.blocks - 1) % x.threads) if self.backward else x.first
 
     def at(self, position: int, row: int) -> Block | None:
-        """A block."""
+        """Return the block at a position and row, or None."""
         x = self.layout
         if x.positions == 1:
             return x.run(0) if position == row == 0 else None
@@ -110,7 +110,7 @@ class Line:
         return x.block_at(x.blocks - 1 - b if self.backward else b)
 
     def thread(self, position: int) -> int:
-        """Which thread is at a position."""
+        """Return the thread at a position."""
         return (self.first + self.way * position) % self.layout.threads
 
     def batches(self, most: int) -> Iterator[tuple[int, int, int]]:
@@ -304,13 +304,13 @@ def push(t: Recorder, r: ScanSpec) -> None:
 
 
 def multicore(t: Recorder, r: ScanSpec) -> None:
-    """Inside a node each thread looks at all values before its own at once.
+    """Combine on each thread the values of all threads before it, at once.
 
-    One node: small ones are done by whoever arrives last, unless the operation is a
-    function, of which that takes many calls; else every thread folds its block into its
-    op_scratch, joins those of the threads before it, and goes along its block.
-    Few nodes: the same, when node roots have told each other their threads' values.
-    Where threads have blocks of several rows, and on many nodes: as PUSH.
+    In a job of one node, the last thread to arrive does all of a small reduction. This does not
+    apply to a user function, since one thread would call it many times. Otherwise every thread
+    folds its block into its op_scratch, combines the values of the threads before it, and scans
+    its block. On few nodes, node roots exchange their threads' values first. On many nodes, and
+    where threads have blocks of several rows, the work goes as in PUSH.
     """
     line = r.line
     few = t.tree.node_count <= t.tuning["few_nodes_max"]

@@ -1,18 +1,21 @@
-"""Private memory through scratch: what the algorithms of arrays of values are made of.
+"""Move private memory through scratch: the parts of the algorithms of arrays of values.
 
-dst and src of such a call are private. Inside a node long blocks are copied straight from or to
-another thread's (`TransferSpec.reach`, `TransferSpec.deposit`), and nobody leaves before all have
-theirs. Otherwise a thread touches its own alone. What others are to have it copies into its
-op_scratch (if it is short) or, in units, into its staging buffer; others copy it from there. A
-op_scratch is the operation's own, so nobody asks whether it is in use. A staging buffer is used by
-one call after the other: a thread may write to another one's only when that has entered, and nobody
-leaves while his own may still be read::
+dst and src of such a call are private. There are two ways to copy a block inside a node:
 
-    thread 0   in(0)  |  in(1)   |  in(2)   |            |: all have come here
+* Direct: a thread copies a long block from or to another thread's private memory
+  (`TransferSpec.reach`, `TransferSpec.deposit`). No thread returns before all have their blocks.
+* Staged: a thread accesses only its own private memory. It copies a short block for other threads
+  into its op_scratch, a longer one unit by unit into its staging buffer. Others copy from there.
+
+An op_scratch belongs to one operation, so no thread checks if it is in use. Successive calls use
+the same staging buffer. A thread may write to another thread's staging buffer only after that
+thread has entered the call. A thread returns only when no peer reads its staging buffer::
+
+    thread 0   in(0)  |  in(1)   |  in(2)   |            |: all threads have arrived here
     thread 1          |  out(0)  |  out(1)  |  out(2)
 
 One half is filled while the other one is emptied. Between two of these bars a thread first
-empties, then fills, so one bar for each unit is enough.
+empties one half, then fills the other one, so one bar for each unit is enough.
 """
 
 from __future__ import annotations
@@ -99,10 +102,10 @@ def reaches(
     tree: Tree, tuning: Mapping[str, int], nbytes: int, from_all: bool = False,
     to_all: bool = False, same: bool = False,
 ) -> bool:  # fmt: skip
-    """Whether threads of one node take blocks straight from each other's private memory.
+    """Return True if threads of one node read blocks directly from each other's private memory.
 
-    Short ones are better staged, above all where several threads take the `same` block, since
-    that is done once for all of them, or where each thread takes one of every other.
+    Staging is faster for short blocks. This is most so where several threads read the `same` block,
+    which is staged once for all of them, or where each thread reads a block of every other one.
     """
     size = "direct_min"
     if tree.size > 2 and to_all and (same or from_all):
@@ -113,9 +116,9 @@ def reaches(
 
 
 def deposits(tree: Tree, tuning: Mapping[str, int], nbytes: int) -> bool:
-    """Whether threads of one node that move so many bytes write straight to each other's memory.
+    """Return True if threads of one node write `nbytes` directly to each other's memory.
 
-    Less is better read: it has to come into the cache of its taker in any case.
+    Reading is faster for fewer bytes: they must enter the reader's cache in any case.
     """
     return (
         tree.node_count == 1 and tuning["direct_min"] > 0 and nbytes >= tuning["direct_put_min"] > 0
@@ -124,18 +127,18 @@ def deposits(tree: Tree, tuning: Mapping[str, int], nbytes: int) -> bool:
 
 @dataclass(frozen=True)
 class TransferSpec:
-    """Whose block goes to whom, and where it lies in private memory.
+    """The source and the target of each block, and its place in private memory.
 
     Attributes
     ----------
     source, target
         A thread, or ALL.
     nbytes
-        Of a block.
+        Bytes of a block.
     by_target
-        src has a block for each target in turn; else one for all of them.
+        True if src has a block for each target in turn; else it has one for all targets.
     by_source
-        dst has a place for each source in turn.
+        True if dst has a place for each source in turn.
     dst, src
         The operands; src's block begins `shift` bytes on.
     """
@@ -150,29 +153,32 @@ class TransferSpec:
     shift: int = 0
 
     def gives(self, thread: int) -> bool:
-        """Whether a thread has a block for others."""
+        """Return True if a thread has a block for others."""
         return self.source in (ALL, thread)
 
     def takes(self, thread: int) -> bool:
-        """Whether blocks come to a thread."""
+        """Return True if a thread receives blocks."""
         return self.target in (ALL, thread)
 
     def reaches(self, t: Recorder) -> bool:
-        """Whether blocks are taken where they lie."""
+        """Return True if threads read blocks directly from private memory."""
         from_all, to_all = self.source == ALL, self.target == ALL
         return reaches(t.tree, t.tuning, self.nbytes, from_all, to_all, not self.by_target)
 
     def deposits(self, t: Recorder) -> bool:
-        """Whether blocks are written where they belong; if one thread moves all, by all it does."""
+        """Return True if threads write blocks directly to private memory.
+
+        If one thread moves all blocks, the sum of their bytes decides.
+        """
         others = 1 if self.source == self.target == ALL else t.size - 1
         return deposits(t.tree, t.tuning, self.nbytes * others)
 
     def ranks(self, t: Recorder, who: Who) -> Ranks:
-        """The source or the target as ranks."""
+        """Return the source or the target as ranks."""
         return Ranks(who) if isinstance(who, int) else Ranks(0, t.size)
 
     def near(self, t: Recorder, who: Who, but: int = -1) -> list[tuple[int, Ranks]]:
-        """Those of the source or the target on my node, as `runs_of`."""
+        """Return the ranks of the source or the target on my node, in the form of `runs_of`."""
         if isinstance(who, int):
             if who == but or not t.on_my_node(who):
                 return []
@@ -180,52 +186,52 @@ class TransferSpec:
         return runs_of(t, but=but)
 
     def of(self, t: Recorder, to: Ranks, offset: int = 0) -> BlockRef:
-        """My blocks for some threads: a row, `offset` bytes into each."""
+        """Return the row of my blocks for some threads, from byte `offset` of each block on."""
         each = self.nbytes if self.by_target else 0
         return self.src.row(t.me, self.shift + to.first * each + offset, to.step * each)
 
     def to(self, t: Recorder, of: Ranks, offset: int = 0) -> BlockRef:
-        """Where the blocks of some threads belong: a row."""
+        """Return the row in my dst for the blocks of some threads."""
         each = self.nbytes if self.by_source else 0
         return self.dst.row(t.me, of.first * each + offset, of.step * each)
 
     def own(self, t: Recorder) -> None:
-        """What I have for myself."""
+        """Copy my block for myself."""
         if self.gives(t.me) and self.takes(t.me):
             target, source = (x(t, Ranks(t.me)).block(0) for x in (self.to, self.of))
             if target != source:
                 t.copy(target, source, self.nbytes)
 
     def offer(self, t: Recorder) -> None:
-        """Let all who take reach for my blocks where they are."""
+        """Expose my src, so that targets can read their blocks directly."""
         count = t.size if self.by_target else 1
         t.offer(self.of(t, Ranks(0 if self.by_target else t.me)), self.nbytes * count)
 
     def lend(self, t: Recorder) -> None:
-        """Let all who give deposit their blocks where they belong."""
+        """Expose my dst, so that sources can write their blocks directly."""
         count = t.size if self.by_source else 1
         t.offer(self.to(t, Ranks(0 if self.by_source else t.me)), self.nbytes * count)
 
     def reach(self, t: Recorder, end: int) -> None:
-        """Take the blocks of others from their offers, each as far as `end`."""
+        """Read the blocks of others from their exposed memory, each up to byte `end`."""
         at = t.me * self.nbytes if self.by_target else 0
         for _, run in self.near(t, self.source, but=t.me):
             t.reach(self.to(t, run), run, at, end)
 
     def deposit(self, t: Recorder, begin: int) -> None:
-        """Put my blocks into others' offers, each from `begin` on."""
+        """Write my blocks to others' exposed memory, each from byte `begin` on."""
         at = t.me * self.nbytes if self.by_source else 0
         for _, run in self.near(t, self.target, but=t.me):
             t.deposit(self.of(t, run, begin), run, at + begin, self.nbytes - begin)
 
     def reclaim(self, t: Recorder, begin: int) -> None:
-        """Have what others deposited."""
+        """Copy the blocks that others have written to my exposed memory to their places."""
         for _, run in self.near(t, self.source, but=t.me):
             t.reclaim(self.to(t, run, begin), self.nbytes - begin, run.count)
 
     # -- between nodes -------------------------------------------------------------------
     def blocks_for(self, t: Recorder, node: int, unit: Unit) -> list[Blocks]:
-        """In my private src, what a node's threads at some positions get."""
+        """Return the blocks in my private src for a node's threads at some positions."""
         first, count, offset, size = unit
         out = []
         for run in within(t, node, first, count):
@@ -233,7 +239,7 @@ class TransferSpec:
         return out
 
     def blocks_from(self, t: Recorder, node: int, offset: int, size: int) -> list[Blocks]:
-        """In my private dst, what comes from a node's threads."""
+        """Return the places in my private dst for the blocks of a node's threads."""
         return [Blocks(self.to(t, run, offset), size, run.count) for run in t.node_ranks(node)]
 
 

@@ -59,10 +59,11 @@ def push(t: Recorder, r: ReduceScatter) -> None:
 
 @algorithm("reduce_scatter", MULTICORE)
 def multicore(t: Recorder, r: ReduceScatter) -> None:
-    """A node root reduces its threads' blocks; node roots exchange what is for each other's nodes.
+    """Reduce the blocks of each node on its node root; node roots exchange the partial results.
 
-    What has to keep an order that is not the nodes' goes as PUSH does. Inside one node: PULL, or
-    the last thread to arrive does all of a small one.
+    If the order of operands must stay and differs from the order of the nodes, the work goes as in
+    PUSH. In a job of one node it goes as in PULL, or the last thread to arrive does all of a small
+    reduction.
     """
     if not t.one_node:
         if (r.any_order or in_order(t, r)) and ByNodes.fits(t, r):

@@ -1,4 +1,4 @@
-"""What a reduction is made of: who has which operands, in what order they are joined."""
+"""The parts of a reduction: the operands of each thread, and the order of combination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Piece = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Some of the results, or of the rows that lead to them.
+    """A part of the results, or of the rows that they are computed from.
 
     Elements ``begin .. begin + nelems`` of the result; rows ``row .. row + rows`` of blocks,
     of which the first `positions` threads have one (all rows: None).
@@ -34,22 +34,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is to be reduced.
+    """The arguments of a reduction.
 
     Attributes
     ----------
     layout
-        Of src.
+        The layout of src.
     each
         Elements of the result: 1, or those of a block.
     itemsize
         Bytes of an element.
     to
-        The thread of dst; None: dst is on all threads.
+        The thread of dst; None if dst is on all threads.
     ordered
-        Operands keep their places.
+        True if the operands keep their order.
     exact
-        The same order of operations on every placement of the threads.
+        True if the order of operations is the same on every placement of the threads.
     """
 
     layout: Layout
@@ -62,17 +62,17 @@ class Reduction:
 
     @cached_property
     def by_row(self) -> bool:
-        """Whether rows have to be folded one after the other."""
+        """True if rows must be folded one after the other."""
         return self.ordered and self.layout.rows > 1
 
     @property
     def nbytes(self) -> int:
-        """Of the result."""
+        """The bytes of the result."""
         return self.each * self.itemsize
 
     @property
     def block_bytes(self) -> int:
-        """Of a block where they are joined element by element, else of a thread's share."""
+        """The bytes of a block (element-wise reduction) or of a thread's share (otherwise)."""
         return self.nbytes if self.element_wise else self.layout.share * self.itemsize
 
     @property
@@ -88,7 +88,7 @@ class Reduction:
 
     # -- the leaves ------------------------------------------------------------------
     def ranges(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """``(begin, end, blocks)``: results over equally many blocks."""
+        """Yield ``(begin, end, blocks)``: ranges of results over the same number of blocks."""
         cut = min(max(self.short, begin), end)
         if begin < cut:
             yield begin, cut, self.layout.blocks
@@ -96,7 +96,7 @@ class Reduction:
             yield cut, end, self.layout.blocks - 1
 
     def leaf(self, position: int, begin: int, blocks: int) -> FoldOperand:
-        """All that a position has for the results from `begin` on."""
+        """Return the operands of a position for the results from `begin` on."""
         layout, size = self.layout, self.itemsize
         thread, run = layout.thread(position), layout.run(position)
         if not self.element_wise:
@@ -106,17 +106,17 @@ class Reduction:
         return FoldOperand(part, count)
 
     def positions(self, blocks: int) -> int:
-        """How many threads have one of so many blocks."""
+        """Return the number of threads that have at least one of `blocks` blocks."""
         return min(blocks, self.layout.threads) if self.element_wise else self.layout.positions
 
     def tree(self, begin: int, blocks: int) -> list[FoldOperand]:
-        """All positions' leaves for the results from `begin` on."""
+        """Return the leaves of all positions for the results from `begin` on."""
         n = self.positions(blocks)
         joins = tree_joins(n)
         return [self.leaf(p, begin, blocks)._replace(joins=joins[p]) for p in range(n)]
 
     def row_tree(self, row: int, begin: int) -> list[FoldOperand]:
-        """The leaves of one row, each going on to the next row."""
+        """Return the leaves of one row; each continues in the next row."""
         layout, size = self.layout, self.itemsize
         leaves = []
         for p in range(layout.threads):

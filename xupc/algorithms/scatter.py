@@ -183,7 +183,7 @@ def messages_of_others(
 # --- in place -----------------------------------------------------------------------------------
 @algorithm("scatter_in_place", PULL)
 def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `pull`; the root has nothing to do."""
+    """Scatter as `pull` does; the root copies nothing."""
     pull(t, dst, src, root, nbytes, in_place=True)
 
 

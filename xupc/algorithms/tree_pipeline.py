@@ -1,16 +1,16 @@
-"""Values up and down a binomial tree of threads, task by task.
+"""Move values up and down a binomial tree of threads, task by task.
 
-What PULL and PUSH of the computational collectives are made of, and MULTICORE where the
-order of all operands counts. The tree is over *positions*, which count the threads from
-the one where the data begins; its vertices combine in the one order that
-`patterns.tree_joins` writes down, whoever is on which node.
+PULL and PUSH of the computational collectives use this module. MULTICORE uses it where the order of
+all operands matters. The vertices of the tree are *positions*, which count the threads from the
+one where the data begins. The order of combination is that of `patterns.tree_joins`, for every
+placement of the threads.
 
-A task is a short vector of values. On each edge of the tree two of them may be under way::
+A task is a short vector of values. On each edge of the tree two tasks may be in progress::
 
     PUSH    the giver writes (or sends) to the taker's staging buffer, when there is room
     PULL    the taker reads (or gets) the giver's staging buffer, when it is ready
 
-Fewer positions may take part in later tasks than in earlier ones.
+Later tasks may have fewer positions than earlier ones.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ DEPTH = 2
 
 @dataclass(slots=True)
 class Edge:
-    """Values from one thread, the `giver`, to another; recorded on these two alone.
+    """An edge from one thread, the `giver`, to another; only these two record its steps.
 
     Attributes
     ----------
     tasks
-        How many there will be.
+        The number of tasks.
     ready, room
         Channels of the giver and the taker.
     staged, landing
-        Where in the giver's staging buffer values wait, and where in the taker's they arrive.
+        The offsets of the values in the giver's and in the taker's staging buffer.
     width
         Bytes from one of two places to the other.
     push
-        Whether the giver writes or the taker reads.
+        True if the giver writes, False if the taker reads.
     """
 
     t: Recorder
@@ -59,7 +59,7 @@ class Edge:
     _sends: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Before the first task."""
+        """Record the steps before the first task."""
         if self.push and self._near and self.t.me == self.taker and self.tasks:
             self.t.tell(self.room, self.giver, 1)
 
@@ -75,7 +75,7 @@ class Edge:
 
     # -- the giver ---------------------------------------------------------------------
     def target(self, j: int) -> BlockRef:
-        """Where the value of task `j` is to be put."""
+        """Return the place where the giver must put the value of task `j`."""
         t = self.t
         if not self.push:
             if j >= DEPTH:
@@ -89,21 +89,21 @@ class Edge:
         return self._stage(j)
 
     def give(self, j: int, nbytes: int) -> None:
-        """It is there."""
+        """Send the value of task `j`, or notify the taker that it is ready."""
         if self.push and not self._near:
             self._sends.append(self.t.send(self.taker, self._stage(j), nbytes))
         else:
             self.t.tell(self.ready, self.taker, j + 1)
 
     def end(self) -> None:
-        """After the last task: nobody will read my staging buffer any more."""
+        """Wait until no thread reads my staging buffer any more, after the last task."""
         if not self.push:
             for j in range(max(0, self.tasks - DEPTH), self.tasks):
                 self.t.hear(self.room, self.taker, j + 1)
 
     # -- the taker ---------------------------------------------------------------------
     def take(self, j: int, nbytes: int) -> BlockRef:
-        """Wait for the value of task `j`; where it is."""
+        """Wait for the value of task `j`, and return its place."""
         t = self.t
         if self.push and not self._near:
             t.need(t.recv(self.giver, self._land(j), nbytes))
@@ -117,7 +117,7 @@ class Edge:
         return self._land(j)
 
     def taken(self, j: int) -> None:
-        """The value of task `j` has been read."""
+        """Record that the taker has read the value of task `j`."""
         if not self.push:
             self.t.tell(self.room, self.giver, j + 1)
         elif self._near and j + DEPTH < self.tasks:
@@ -190,7 +190,7 @@ class FanIn:
 
     @staticmethod
     def width(t: Recorder, positions: int, most: int) -> int:
-        """The most bytes that a task may have on a tree, wanted `most`."""
+        """Return the most bytes that a task may have on a tree; `most` is the wanted number."""
         slots = DEPTH * (2 + _levels(positions)) + 1
         return max(t.line, min(-(-most // 64) * 64, t.tuning["staging_bytes"] // slots // 64 * 64))
 
@@ -200,9 +200,9 @@ class FanIn:
     def values(
         self, j: int, own: Sequence[FoldOperand], nelems: int, nbytes: int
     ) -> list[FoldOperand]:
-        """Task `j`: fold and pass on; on the owner's side the leaves of the whole.
+        """Fold the values of task `j` and send the result up; return the leaves on the owner.
 
-        The owner says `taken` when he has folded them.
+        The owner calls `taken` when it has folded them.
         """
         t = self.t
         leaves: list[FoldOperand] = []
@@ -227,14 +227,14 @@ class FanIn:
                 edge.taken(j)
 
     def taken(self, j: int) -> None:
-        """The owner has folded what `values` gave him."""
+        """Record that the owner has folded the leaves that `values` returned."""
         if self.hop is not None:
             self.hop.taken(j)
         else:
             self._taken(j)
 
     def end(self) -> None:
-        """After the last task: nobody will read my staging buffer any more."""
+        """Wait until no thread reads my staging buffer any more, after the last task."""
         if self.above is not None:
             self.above.end()
         if self.hop is not None and self.t.me == self.first:
@@ -242,15 +242,15 @@ class FanIn:
 
 
 def _levels(n: int) -> int:
-    """How many children a position can have."""
+    """Return the largest number of children of a position."""
     return max(1, (n - 1).bit_length())
 
 
 class FanOut:
-    """My edges on the way down: every thread's dst from its parent's, piece by piece.
+    """My edges down the tree: each thread's dst receives its parent's dst, piece by piece.
 
-    All threads take part. In PUSH a parent may write to a child that gave nothing on the
-    way up (from position `gave` on) only when that has entered.
+    All threads take part. Children from position `gave` on send nothing up the tree. In PUSH a
+    parent may write to such a child only after the child has entered the call.
     """
 
     def __init__(self, t: Recorder, first: int, gave: int, *, push: bool) -> None:
@@ -314,10 +314,10 @@ class FanOut:
 def trade_values(
     t: Recorder, threads: Sequence[int], size: int, targets: Sequence[int]
 ) -> list[int]:
-    """A node root's messages: its threads' op_scratch out, those of others to my staging buffer.
+    """Send my node's op_scratch values, and receive other nodes' values in my staging buffer.
 
-    `threads` have one value each; the node roots of `targets` get them all. Returns the
-    tickets of what is to come.
+    Only node roots call this. Each of `threads` has one value; the node roots of `targets` get
+    all values. Return the tickets of the receives.
     """
     of: dict[int, list[int]] = {}
     for i, thread in enumerate(threads):
@@ -337,7 +337,7 @@ def trade_values(
 
 
 def traded_values(t: Recorder, threads: Sequence[int], size: int) -> list[BlockRef]:
-    """Where my node then finds all these values."""
+    """Return the places where my node finds all values after `trade_values`."""
     return [
         Operand(OP_SCRATCH).on(thread)
         if t.on_my_node(thread)

@@ -41,16 +41,16 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class ReduceScatter:
-    """What is to be reduced.
+    """The arguments of a reduction whose result is scattered.
 
     Attributes
     ----------
     nelems, itemsize
-        Of a block.
+        Elements of a block, and bytes of an element.
     ordered
-        Operands keep their places.
+        True if the operands keep their order.
     exact
-        The same order of operations on every placement of the threads.
+        True if the order of operations is the same on every placement of the threads.
     """
 
     nelems: int
@@ -230,10 +230,11 @@ def _bring(
 # --- MULTICORE -----------------------------------------------------------------------------------
 @algorithm("allav_reduce_scatter", MULTICORE)
 def multicore(t: Recorder, r: ReduceScatter) -> None:
-    """A node root reduces its threads' blocks; node roots exchange what is for each other's nodes.
+    """Reduce the blocks of each node on its node root; node roots exchange the partial results.
 
-    So (N-1)/N of the data of one thread leave a node, however many threads it has. What has to
-    keep an order that is not the nodes' goes as PUSH does. Inside one node: PULL.
+    So (N-1)/N of the data of one thread leave a node, for any number of threads on it. If the order
+    of operands must stay and differs from the order of the nodes, the work goes as in PUSH. In a
+    job of one node it goes as in PULL.
     """
     if t.one_node:
         pull(t, r)

@@ -139,7 +139,7 @@ def op_name(op: Any) -> str:
 
 
 def func_name(func: Any) -> str:
-    """A function by module, name and code: what has to be the same on all threads."""
+    """Return a function's module, name and code as text, which must be equal on all threads."""
     try:
         return _function_text(func)
     except Exception:  # an object of the user's may raise from any question

@@ -54,8 +54,8 @@ def notify(value: object = None) -> None:
     Parameters
     ----------
     value : int or str, optional
-        As in `barrier`. Errors are those of `barrier` too, and an XupcError where this thread has
-        notified already; what is to be said of other threads' calls `wait` says.
+        As in `barrier`. The errors are those of `barrier`, and an XupcError if this thread has
+        already notified. `wait` reports errors in other threads' calls.
     """
     lifecycle.world().notify(value)
 

@@ -154,7 +154,7 @@ class Side(Protocol):
 
     @property
     def lists(self) -> tuple[Entered, ...]:
-        """What has to be read."""
+        """The lists that the call must read."""
 
     @property
     def arguments(self) -> list[tuple[str, str]]:
@@ -168,7 +168,7 @@ class Side(Protocol):
         """Check what can be said before lists may be read; `count` entries are needed."""
 
     def places(self, call: str, which: Ints) -> Places:
-        """Where some of the entries are."""
+        """Return the places of some of the entries."""
 
     def entry(self, k: int) -> str:
         """The name of an entry."""
@@ -310,7 +310,7 @@ class Pointers(Entered):
         return self._of_records(call, some).take(back)
 
     def _of_objects(self, call: str, which: Ints) -> Places:
-        """Of a private list."""
+        """Return the places that entries of a private list point to."""
         rows = []
         bounds: dict[tuple[int, int], tuple[int, int]] = {}
         for k in which.tolist():
@@ -421,7 +421,7 @@ def _near(p: SharedPointer, call: str, name: str) -> SharedPointer:
 
 
 def _bounds(allocation: Allocation, threads: Ints) -> tuple[Ints, Ints]:
-    """Where the allocation's part begins and ends on each of the threads."""
+    """Return the begin and the end of the allocation's part on each of the threads."""
     some, back = np.unique(threads, return_inverse=True)
     parts = np.array([allocation.part(thread) for thread in some.tolist()], np.int64).reshape(-1, 2)
     return parts[back, 0], parts[back].sum(axis=1)

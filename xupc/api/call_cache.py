@@ -1,8 +1,9 @@
-"""What all calls of collectives on shared memory have in common, and plans that users run.
+"""The common path of calls on shared memory, and the plans that users run.
 
-A collective is an object of a :class:`SharedCall`: calling it runs it, its ``plan`` gives a bound
-plan to run again and again. A call that repeats the arguments of an earlier one, by identity, goes
-straight to its bound plan (`CachedCall`); nothing below happens for it.
+A collective is an object of a :class:`SharedCall`. Calling the object runs the collective; its
+``plan`` method returns a bound plan that can be run many times. If a call repeats the arguments of
+an earlier one, by identity, it runs the bound plan of that call directly (`CachedCall`) and skips
+this module.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
 
 @dataclass(slots=True)
 class ResolvedCall:
-    """A call of which team and flags are known; `full` has all of them filled in."""
+    """A call with known team and flags; `full` holds the flags with all defaults filled in."""
 
     team: TeamState
     full: int
@@ -44,17 +45,17 @@ class ResolvedCall:
 
     @property
     def posted(self) -> bool:
-        """Whether it is only begun."""
+        """True if the call is asynchronous."""
         return bool(self.full & ASYNC)
 
     @property
     def synchronising(self) -> bool:
-        """Whether all threads meet in it."""
+        """True if the call synchronises all threads of the team."""
         return bool(self.full & (IN_ALLSYNC | OUT_ALLSYNC))
 
     @property
     def sync(self) -> tuple[str, str]:
-        """``(in, out)`` as plans have it."""
+        """The modes ``(in, out)`` in the form that plans use."""
         return sync_modes(self.full)
 
     def fail(self, error: Exception) -> NoReturn:
@@ -73,7 +74,7 @@ class BoundCall:
 
     @property
     def instances(self) -> Iterator[Any]:
-        """One after the other; each has to be run before the next one is asked for."""
+        """The instances in order; run each one before the request for the next one."""
         yield self.instance
 
     def run(self) -> Handle | None:
@@ -105,7 +106,7 @@ class SharedCall(CachedCall):  # type: ignore[misc]
         raise NotImplementedError
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """A call that is not in the cache."""
+        """Run a call that is not in the cache."""
         call: BoundCall = self._told(self._prepare, args, kwargs)
         if call.opened.team.job.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
@@ -114,12 +115,12 @@ class SharedCall(CachedCall):  # type: ignore[misc]
     def _told(
         self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """`takes(*args, **kwargs)`; others are told if an argument is missing or unknown."""
+        """Return `takes(*args, **kwargs)`; report a missing or unknown argument to all threads."""
         try:
             return takes(*args, **kwargs)
         except TypeError:
             wrong = self._wrong_names(takes, args, kwargs)
-            if wrong is None:  # its own, which it has told
+            if wrong is None:  # an error of `takes` itself, which it has reported
                 raise
         team, _ = resolve(kwargs.get("team"), self.__name__)
         team.enter(self.__name__)
@@ -201,15 +202,15 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         return post(self._started)
 
     def _enter(self, *, posted: bool) -> None:
-        """Before a run: that all is still there."""
+        """Check before a run that everything the plan uses still exists."""
         self.team.enter(f"{self.name}.plan", posted=posted)
 
     def _run(self) -> None:
-        """Do it."""
+        """Run the plan."""
         raise NotImplementedError
 
     def _pending(self) -> AsyncCall:
-        """It as a call to be posted."""
+        """Return the plan's call in a form that can be posted."""
         raise NotImplementedError
 
     def __reduce__(self) -> NoReturn:

@@ -62,7 +62,7 @@ class Target:
 
 @dataclass(slots=True)
 class ValidatedCall(ListArgumentCall):
-    """A call whose arguments are good; `name` is what its algorithms are registered under."""
+    """A call with valid arguments; its algorithms are registered under `name`."""
 
     name: str
     targets: list[Target]
@@ -80,7 +80,7 @@ class ValidatedCall(ListArgumentCall):
         return [t.allocation for t in self.targets]
 
     def fingerprint(self, *more: int, what: str = "") -> int:
-        """Of the collective and all its single-valued arguments; `what` of it is done."""
+        """Return the fingerprint of part `what` of the call and its single-valued arguments."""
         name = f"{self.name} {what}"
         where = (v for t in self.targets for v in (t.allocation.serial, t.rank, t.offset))
         return fingerprint(name, *where, self.nbytes, self.flags, *more)
@@ -320,7 +320,7 @@ class Collective(SharedCall):
         )  # fmt: skip
 
     def _operands(self, call: ValidatedCall) -> list[Operand]:
-        """What the algorithms take."""
+        """Return the operands in the form that algorithms take."""
         return [Operand(i) for i in range(len(call.targets))]
 
 

@@ -84,7 +84,10 @@ class Handle:
 
 
 class _UnderWay(Handle):
-    """One that nobody has waited for yet: Ctrl-C is lost while Python runs a finalizer."""
+    """A handle that the program has not waited for yet; a separate class for its finalizer.
+
+    Python loses a Ctrl-C that arrives while it runs a finalizer.
+    """
 
     __slots__ = ()
 

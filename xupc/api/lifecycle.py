@@ -281,7 +281,7 @@ def _report(error: BaseException | None) -> None:
             words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
         words = "".join(traceback.format_exception(error))
-    with contextlib.suppress(Exception):  # nobody may be there to read it
+    with contextlib.suppress(Exception):  # stderr may have no reader
         sys.stderr.write(here + words if words else "")
         sys.stderr.flush()
 
@@ -343,7 +343,7 @@ def _at_exit() -> None:
 
 
 def _before_mpi_ends() -> None:
-    """In the program's own MPI.Finalize()."""
+    """End xupc inside the program's own MPI.Finalize()."""
     _end("MPI.Finalize()")
 
 

@@ -29,17 +29,17 @@ _WIDER = 4
 
 
 class ListAllgather:
-    """The shared lists of a call, brought to all threads of a team: the run of an instance.
+    """An instance that gathers the shared lists of a call on all threads of a team.
 
-    It waits for all threads and carries what each one has when it comes, so that nobody looks at
-    another one's part: whoever has entered may change his own. Where threads have very different
-    amounts, or such as are not in the team have some, the lists are left to be read one-sided.
-    It can be run again for the same lists.
+    It waits for all threads and sends the part that each thread holds when it enters. No thread
+    reads another thread's part, so a thread that has entered may change its own part. If the parts
+    differ much in size, or threads outside the team hold some, the call reads the lists one-sided
+    instead. The instance can be run again for the same lists.
     """
 
     @classmethod
     def of(cls, team: TeamState, lists: Sequence[List]) -> ListAllgather | None:
-        """If it can be done and is needed."""
+        """Return the gathering of some lists; None if it is not possible or not needed."""
         bringing = cls(team, lists) if team.spans_nodes and lists else None
         return bringing if bringing is not None and bringing.even else None
 
@@ -66,7 +66,7 @@ class ListAllgather:
         self._instance: Any = None
 
     def instance(self, record: CallRecord) -> Any:
-        """What has to be run; my part is taken now."""
+        """Return the instance to run, and copy my part of the lists now."""
         at = 0
         for listed, run in self._runs:
             if run.thread == self.team.job.me:
@@ -92,7 +92,7 @@ class ListAllgather:
         return instance
 
     def finish(self) -> None:
-        """When that has come to its end: the lists have their elements."""
+        """Give the lists their elements, after the instance has completed."""
         at = [0] * self.team.size
         for listed in self.lists:
             assert listed.shared is not None

@@ -49,7 +49,7 @@ def contents(given: Any) -> Any:
 
 
 def lasting(given: Any) -> bool:
-    """Whether a private list holds the same for ever."""
+    """Return True if the contents of a private list can never change."""
     if isinstance(given, range):
         return True
     return isinstance(given, tuple) and not set(map(type, given)) & _VIEWS
@@ -162,14 +162,14 @@ class List:
             raise OverlapError(f"{call}: dst and {name} overlap: {name} is {self}")
 
     def read(self) -> list[int]:
-        """What it holds."""
+        """Return the values of the list."""
         if self.shared is None:
             return list(self.given)
         values: list[int] = self.fetch().tolist()
         return values
 
     def fetch(self) -> NDArray[Any]:
-        """The elements of a shared one, read now if they have not been brought."""
+        """Return the elements of a shared list; read them now unless a gathering has."""
         assert self.shared is not None
         elements, self.brought = self.brought, None
         if elements is None:
@@ -178,7 +178,7 @@ class List:
         return elements
 
     def entries(self, values: Sequence[int]) -> list[tuple[str, str]]:
-        """Each by itself, so that a difference names the index."""
+        """Return one (name, text) per value, so that a mismatch report names the index."""
         return [(f"{self.name}[{i}]", str(v)) for i, v in enumerate(values)]
 
 

@@ -41,37 +41,37 @@ TEAM_CALLS = 4
 
 @dataclass(slots=True)
 class ListArgumentCall(ResolvedCall):
-    """A call whose arguments are good as far as what its lists hold is not concerned."""
+    """A call with valid arguments, except for the contents of its lists."""
 
     @property
     def lists(self) -> Sequence[List]:
-        """All of them."""
+        """All lists of the call."""
         raise NotImplementedError
 
     @property
     def memory(self) -> list[Allocation]:
-        """Of the other arguments."""
+        """The allocations of the other arguments."""
         raise NotImplementedError
 
     @property
     def shared_lists(self) -> list[List]:
-        """Those that have to be read when the IN flag says that they may be."""
+        """The shared lists, which the call reads when the IN flag permits it."""
         return [listed for listed in self.lists if listed.shared is not None]
 
     @property
     def allocations(self) -> list[Allocation]:
-        """The memory that is known to be used."""
+        """The allocations that the call is known to use."""
         lists = [x.shared.allocation for x in self.lists if x.shared is not None]
         return [*self.memory, *lists]
 
     @property
     def where(self) -> list[int]:
-        """Where its shared lists are."""
+        """The addresses of its shared lists, each with its number of integers in front."""
         return [v for listed in self.lists for v in (len(listed.where), *listed.where)]
 
     @property
     def keeps_team(self) -> bool:
-        """Whether it uses memory of a team, which is there as long as something refers to it."""
+        """True if it uses memory of a team, which exists while there is a reference to it."""
         return any(not allocation.of_world for allocation in self.allocations)
 
 
@@ -82,13 +82,13 @@ class DeferredListCall(BoundCall):
     Attributes
     ----------
     lists
-        They.
+        The shared lists.
     meeting
-        What has to be run before they may be read.
+        The instances to run before a thread may read the lists.
     bringing
-        What brings them to all threads; None: each thread reads them by itself.
+        The gathering of the lists on all threads; None if each thread reads them itself.
     read
-        Takes what they hold and returns the instance; None if only they are wanted.
+        Reads the lists and returns the instance; None if the caller needs only the lists.
     """
 
     lists: Sequence[List] = ()
@@ -110,7 +110,7 @@ class DeferredListCall(BoundCall):
         return self.read()
 
     def meet(self) -> None:
-        """Come to where the lists may be read; what is brought has come."""
+        """Run all instances that must complete before this thread may read the lists."""
         for instance in self._before():
             instance.execute()
 
@@ -121,7 +121,7 @@ class DeferredListCall(BoundCall):
             self.bringing.finish()
 
     def _readable(self) -> Waitable:
-        """Lists that lie on other nodes are as the calls before left them."""
+        """Return a condition: earlier calls have completed their writes to remote lists."""
         job = self.opened.team.job
         where = [(listed.shared, listed.count) for listed in self.lists]
         owners = {run[0] for p, n in where if p is not None for run in extent(p, n)}
@@ -139,18 +139,18 @@ class DeferredListCall(BoundCall):
 
 @dataclass(slots=True)
 class CachedListCall:
-    """An earlier call with the same argument objects, and what its lists held.
+    """An earlier call with the same argument objects, and the contents of its lists.
 
     Attributes
     ----------
     arguments
-        The objects themselves, so that no others can have their identities.
+        The objects themselves, so that no other object can have the same identity.
     copies
-        (list, copy) of those that may have changed since.
+        (list, copy) for each private list that may have changed since.
     shared
-        The bytes of the shared ones.
+        The bytes of each shared list.
     reading
-        What has to be run to have these again; None before the first time.
+        The call that reads the shared lists again; None before its first use.
     """
 
     arguments: tuple[Any, ...]
@@ -162,16 +162,16 @@ class CachedListCall:
 
     @property
     def usable(self) -> bool:
-        """Whether all that it uses is still there."""
+        """True if the team and all allocations still exist."""
         call = self.call
         return call.team.usable and all(allocation.live for allocation in call.allocations)
 
     def same_arguments(self) -> bool:
-        """Whether private lists hold the same, and all memory is still there."""
+        """Return True if private lists are unchanged and all memory still exists."""
         return self.usable and all(contents(given) == copy for given, copy in self.copies)
 
     def same_lists(self, elements: Sequence[NDArray[Any]]) -> bool:
-        """Whether shared lists hold the same as then."""
+        """Return True if shared lists have the same contents as in the earlier call."""
         return [x.tobytes() for x in elements] == self.shared
 
 
@@ -183,7 +183,7 @@ class ListCall(SharedCall):
         caches.append(self._known.clear)
 
     def forget(self) -> None:
-        """Drop all that is remembered of earlier calls: the job has ended."""
+        """Drop the records of all earlier calls, since the job has ended."""
         super().forget()
         self._known.clear()
 
@@ -192,11 +192,11 @@ class ListCall(SharedCall):
         raise NotImplementedError
 
     def _lists_signature(self, call: Any) -> int:
-        """Of the meeting before shared lists are read."""
+        """Return the fingerprint of the meeting before the call reads shared lists."""
         raise NotImplementedError
 
     def _read(self, call: Any, sync: tuple[str, str]) -> Any:
-        """Read the lists, and bind the plan that they ask for."""
+        """Read the lists, and bind the plan for their contents."""
         raise NotImplementedError
 
     # -- calling ---------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class ListCall(SharedCall):
         return instance
 
     def _again(self, known: CachedListCall) -> list[NDArray[Any]]:
-        """What the shared lists of a remembered call hold now."""
+        """Return the current contents of the shared lists of an earlier call."""
         call = known.call
         lists = call.shared_lists
         if not lists:
@@ -300,11 +300,11 @@ class ListCall(SharedCall):
         return [listed.fetch() for listed in lists]
 
     def _reading(self, call: ListArgumentCall) -> DeferredListCall:
-        """What all have to come to before shared lists may be read.
+        """Return the call to run before a thread may read shared lists.
 
-        Unless they are brought every thread reads them, so those must have come to where they may
-        be read, and all have read them before their owners may go on to change them
-        (`after_reading`).
+        If the lists are not gathered, every thread reads them itself. So all threads must first
+        arrive where the IN flag permits the read. The owners may change the lists only after all
+        threads have read them (`after_reading`).
         """
         team, lists = call.team, call.shared_lists
         bringing = ListAllgather.of(team, lists)
@@ -317,14 +317,14 @@ class ListCall(SharedCall):
 
 
 def after_reading(sync: tuple[str, str]) -> tuple[str, str]:
-    """The modes of what is left of a call when a shared list has been read."""
+    """Return the modes for the rest of a call after it has read a shared list."""
     into, out = sync
     if out == "my":
-        return "all", out  # nobody may change his part of the list before all have read it
+        return "all", out  # an owner may change its part only after all have read it
     return ("no" if into == "all" else into), out
 
 
 def _identity(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Arguments by identity, ints by value, names of keywords."""
+    """Return the key of a call: identities of arguments, values of ints, names of keywords."""
     values = (*args, *kwargs, *kwargs.values())
     return (len(args), *(v if type(v) in (int, str) else (id(v),) for v in values))

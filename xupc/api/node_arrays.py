@@ -52,8 +52,8 @@ def node_array(
     Returns
     -------
     ndarray
-        The same memory on all threads of a node. It is given back when nobody has a
-        reference to it any more, views included.
+        The same memory on all threads of a node. It is freed when no thread of the node has a
+        reference to the array or to a view of it.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
 
 
 def _pickled(array: Array, dtype: np.dtype[Any], call: str) -> bytes:
-    """What the others have to know of thread root's array."""
+    """Return the pickled shape and dtype of the root's array, for the other threads."""
     try:
         return pickle.dumps((array.shape, dtype))
     except Exception as e:  # of what the dtype's metadata hold
@@ -194,12 +194,13 @@ def _ndarray(
 def _node_segment(
     words: SetupMessages, nbytes: int, call: str, *, read_only: bool = False
 ) -> tuple[Segment, memoryview] | tuple[None, None]:
-    """A segment that all threads of my node have mapped, its pages taken; Nones if empty.
+    """Return a segment that all threads of my node have mapped, and the array's mapping.
 
-    And the mapping that the user's array keeps: the same one, or if `read_only` another, which
-    nobody can write to, whatever flags he sets.
+    The pages of the segment are reserved. The array uses the same mapping; if `read_only`, another
+    one, which stays unwritable even if the user changes the array's flags. Both are None if the
+    array is empty.
 
-    HeapError on every thread, with nothing left, if it fits on some machine not.
+    HeapError on every thread, with nothing left, if the array does not fit on some machine.
     """
     if not nbytes:
         return None, None
@@ -228,7 +229,7 @@ def _node_segment(
 
 
 def _no_room(words: SetupMessages, nbytes: int, call: str) -> str:
-    """Why the arrays of all nodes of my machine do not fit; asked of node roots."""
+    """Return why the arrays of all nodes of my machine do not fit; computed by node roots."""
     team, job = words.team, words.team.job
     if team.rank != words.node_root:
         return ""
@@ -249,7 +250,7 @@ def _shared(words: SetupMessages, nbytes: int, call: str) -> tuple[Segment | Non
     if team.rank != words.node_root:
         path = words.take(words.node_root).decode()
         if not path:
-            return None, ""  # my node root says why
+            return None, ""  # my node root reports the cause
         try:
             return attach(path, nbytes), ""
         except OSError as e:
@@ -265,7 +266,7 @@ def _shared(words: SetupMessages, nbytes: int, call: str) -> tuple[Segment | Non
 
 
 def _take_share(words: SetupMessages, segment: Segment) -> str:
-    """Take my part of the pages, which so lie near me; why there are none."""
+    """Reserve my part of the pages, so that they are near me; return the cause of a failure."""
     place, n = words.members.index(words.team.rank), len(words.members)
     begin, end = (segment.nbytes * k // n // _PAGE * _PAGE for k in (place, place + 1))
     if place == n - 1:
@@ -279,14 +280,14 @@ def _take_share(words: SetupMessages, segment: Segment) -> str:
 
 # --- words --------------------------------------------------------------------------------------
 class SetupMessages:
-    """Small messages among the threads of a team that are in the same rare call.
+    """Small messages between the threads of a team during a rare call.
 
-    Making one is a barrier that proves that they are.
+    The constructor runs a barrier, which proves that all threads are in the same call.
 
     Attributes
     ----------
     members
-        The ranks on my node; the first one is its node root's.
+        The ranks on my node; the first one is the node root.
     """
 
     def __init__(self, team: TeamState, record: CallRecord, signature: int) -> None:
@@ -300,26 +301,26 @@ class SetupMessages:
 
     @property
     def node_root(self) -> int:
-        """Of my node."""
+        """The rank of my node root."""
         return self.members[0]
 
     def meet(self, what: str) -> None:
-        """A barrier of the team."""
+        """Run a barrier of the team."""
         self.team.meet(fingerprint(self.record.name, what), self.record)
 
     def wait_for(self, done: Callable[[], bool], of: int) -> None:
-        """Wait for something that comes from, or goes to, another thread."""
+        """Wait until a message from or to another thread completes."""
         thread = self.team.threads[of]
         what = f"{self.record.call}, thread {thread}"
         self.team.job.engine.wait_for(done, what, threads=(thread,))
 
     def send(self, to: int, data: bytes) -> None:
-        """A message to a rank; there is no waiting for it."""
+        """Send a message to a rank, without a wait."""
         link = self.team.link
         link.track(link.send_bytes(to, self.tag, data), lambda: None)
 
     def take(self, of: int) -> bytes:
-        """The next message of a rank."""
+        """Return the next message of a rank."""
         got: list[bytes] = []
 
         def arrived() -> bool:
@@ -332,7 +333,7 @@ class SetupMessages:
         return got[0]
 
     def from_root(self, data: bytes | None, root: int) -> bytes:
-        """What the root has to say, down a binomial tree."""
+        """Return the root's data, sent down a binomial tree."""
         n = self.team.size
         parent, children = binomial(rotate(self.team.rank, root, n), n)
         if parent is not None:

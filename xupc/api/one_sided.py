@@ -1,10 +1,10 @@
-"""One-sided collectives: one thread moves everybody's data, the others do nothing.
+"""One-sided collectives: one thread moves the data of all threads, the others do nothing.
 
-What the MTU thesis proposes in section 5. The blocks are those of the collectives of the
-same names; on the caller's node they move by load and store, across nodes by one-sided
-gets and puts, a window of pieces under way together. On return src may be written again
-and the caller sees the result; others see it after the first synchronisation in which they
-and the caller both take part.
+Section 5 of the MTU thesis proposes them. The blocks are those of the collectives of the same
+names. On the caller's node they move by load and store. Across nodes they move by one-sided gets
+and puts, with a window of pieces in progress together. On return, src may be overwritten and the
+caller sees the result. Another thread sees it after the first synchronisation in which it and the
+caller take part.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def exchange(dst: Shared, src: Shared, nbytes: int, *, team: Team | None = None)
 
 # --- what they are made of ------------------------------------------------------------------------
 class _Operand:
-    """Where an operand is."""
+    """The place of an operand."""
 
     def __init__(self, target: Target, team: TeamState) -> None:
         self.offset = target.offset
@@ -126,18 +126,18 @@ class _Operand:
 
 
 class _Call:
-    """A call whose arguments are good, and its accesses under way.
+    """A call with valid arguments, and its accesses in progress.
 
-    Its operands are what those of the collective `like` it have to be.
+    The rules for its operands are those of the collective `like`.
 
     Attributes
     ----------
     threads
-        By rank.
+        The threads of the team, by rank.
     near
-        Whether load and store reach them all.
+        True if load and store reach all of them.
     scratch
-        How many bytes may pass through private memory at a time.
+        The most bytes that may pass through private memory at a time.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -
 
 
 def _unpacked(array: Array, kind: str) -> list[Any]:
-    """The other end of `_packed`."""
+    """Return the values of an array that `_packed` made."""
     if kind == _POINTER:
         rows = array.view(np.uint8).reshape(-1, _ENVELOPE)
         sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
@@ -103,7 +103,7 @@ def _unpacked(array: Array, kind: str) -> list[Any]:
 
 
 def _header(kind: str, dtype: np.dtype[Any]) -> bytes:
-    """What an envelope says of its value."""
+    """Return the header of an envelope: the kind and the dtype of its value."""
     if dtype.fields is not None:  # all others are their `str`
         return pickle.dumps(dtype)
     return f"{kind}\n{dtype.str}\n".encode()
@@ -136,7 +136,10 @@ class Scalars:
         return call
 
     def fail(self, error: Exception, team: Team | None, *, late: bool = False) -> Any:
-        """A bad argument, in step with the other threads; `late`: known when the call is over."""
+        """Raise the error of a bad argument, so that no other thread hangs.
+
+        `late`: the error is found after the call has completed.
+        """
         on, _ = resolve(team, self.__name__)
         on.enter(self.__name__)
         record = CallRecord(self.__name__)
@@ -144,7 +147,7 @@ class Scalars:
         return on.fail(error, record)
 
     def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
-        """The type that all of some values have, and they as an array."""
+        """Return the common type of some values, and the values as an array."""
         try:
             kinds = [_kind_of(value, self.__name__) for value in values]
             if len({kind for kind, _ in kinds}) > 1:
@@ -156,7 +159,7 @@ class Scalars:
             raise
 
     def values_of(self, values: Any, team: Team | None) -> list[Any]:
-        """One value for each thread."""
+        """Return the list of values, one for each thread."""
         try:
             return self._values_of(values, resolve(team, "allv")[0].size)
         except Exception as e:  # a sequence of the user's may raise anything
@@ -181,7 +184,7 @@ class Scalars:
         return list(values.reshape(-1) if isinstance(values, np.ndarray) else values)
 
     def at_root(self, root: Any, team: Team | None) -> bool:
-        """Whether I am the root; what is wrong with it is said later."""
+        """Return True if this thread is the root; the call checks the root's range later."""
         try:
             rank = as_integer(root, self.__name__, "root")
         except Exception as e:
@@ -189,7 +192,7 @@ class Scalars:
         return rank == resolve(team, "allv")[0].rank
 
     def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
-        """Values that not all threads know the type of: each says what it is."""
+        """Return values in envelopes that hold their types, for threads that do not know them."""
         kind, packed = self.kind_of(values, team)
         out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
         head = _header(kind, packed.dtype)
@@ -241,7 +244,7 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
     flags : int
         As in the call on arrays, `allav_broadcast`, but for ASYNC.
     team : Team, optional
-        Who takes part; default all threads.
+        The team of the call; default all threads.
 
     Returns
     -------

@@ -127,8 +127,8 @@ class Team:
         Raises
         ------
         ValueError
-            If it is the world team, or the `node` or `roots` of one: those end with theirs. If
-            its memory is in use by a call that nobody has waited for.
+            If it is the world team, or the `node` or `roots` of a team: those end with that team.
+            If a call that the program has not waited for uses its memory.
         """
         self.state.free()
 

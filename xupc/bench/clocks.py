@@ -23,14 +23,14 @@ TAG = 71
 
 @dataclass(frozen=True)
 class Offset:
-    """What to add to my clock to have the first thread's.
+    """The offset to add to my clock to get the first thread's clock.
 
     Attributes
     ----------
     at
-        By my clock, when this was found.
+        The time of the measurement, by my clock.
     ns, uncertainty
-        The offset, and how far it may be off.
+        The offset and the bound of its error.
     """
 
     at: int
@@ -39,14 +39,14 @@ class Offset:
 
 
 def compare(comm: Any, machines: list[int]) -> Offset:
-    """My clock's offset; collective.
+    """Return my clock's offset; collective.
 
     Parameters
     ----------
     comm : mpi4py communicator
-        Of all threads.
+        A communicator of all threads.
     machines : list of int
-        By thread, the first thread of its machine.
+        For each thread, the first thread of its machine.
     """
     roots = sorted(set(machines))
     me = comm.Get_rank()

@@ -46,23 +46,23 @@ HANG = 60.0  # seconds after which xupc itself reports a hang
 
 @dataclass(frozen=True)
 class Plan:
-    """What to launch.
+    """The jobs to launch.
 
     Attributes
     ----------
     shapes
-        One job each, in turn.
+        The shape of each job; jobs run one after the other.
     launches
-        Of each.
+        Number of launches of each job.
     seconds
-        For all launches together.
+        Time for all launches together.
     after
         A result of the same command, to which the launches are added.
     mpiexec_args
-        What is added to every launch.
+        Extra arguments of the launcher for every launch.
     time_limit
-        Seconds after which a launch is killed; None: some times its share, or where the number of
-        repetitions is given, never.
+        Seconds after which the driver kills a launch. None: a multiple of its share of the time, or
+        never if the number of repetitions is given.
     """
 
     shapes: tuple[Shape, ...]
@@ -86,11 +86,11 @@ def measure(
     Parameters
     ----------
     plan, command
-        What to launch, and the words of the command that asked for it.
+        The jobs to launch, and the arguments of the command line.
     save
-        Where the result is kept up to date.
+        The file in which the driver keeps the result up to date.
     progress
-        Called a few times a second with the share that is done and what is being done.
+        Called a few times per second with the completed share and a text about the current work.
 
     Returns
     -------
@@ -104,9 +104,9 @@ def measure(
     LaunchError
         There is no launcher, or it does not start.
     OSError
-        The result cannot be saved; before anything is launched.
+        The result cannot be saved; raised before the first launch.
     ValueError
-        The result to be added to is of something else.
+        The launches cannot be added to the given result, which measured something else.
     """
     try:
         return _Run(plan, command, save, progress).all_launches()

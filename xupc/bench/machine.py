@@ -1,9 +1,9 @@
-"""What the machine can do: what collectives are held against, measured in the same job.
+"""Measure the machine's rates and latencies, to which reports compare the collectives.
 
-Run inside the threads of a job, after `xupc.init`; ``python -m xupc.bench.machine`` is a job that
-does nothing else and prints what it found as JSON. One thing is measured at a time, on the largest
-node (the first of them), while all threads that have no part in it sleep. The keys, those of
-`Job.bounds`:
+The measurement runs in the threads of a job, after `xupc.init`. ``python -m xupc.bench.machine`` is
+a job that does nothing else and prints the results as JSON. It measures one value at a time, on the
+largest node (the first one of equals), while all threads without a part in it sleep. The keys are
+those of `Job.bounds`:
 
 ==================  ============================================================================
 copy rate           bytes per second that one thread copies from private memory to private memory
@@ -11,9 +11,9 @@ copy rate           bytes per second that one thread copies from private memory 
                     written once and counts once. The block is twice the last-level cache: one
                     that is still in a cache is copied faster.
 node copy rate      the same by all threads of the node at once, together; missing if it has one
-line latency ns     half a round trip of a word between two cores of the node: one thread stores
-                    into a cache line of its own, the other one, which spins on that line, sees it
-                    and stores into a line of its own. Missing without the native core, with one
+line latency ns     half a round trip of an integer between two cores of the node: one thread stores
+                    to its own cache line; the other one spins on that line, reads the new value
+                    and stores to its own line. Missing without the native core, with one
                     thread on the node, or with one core for them.
 wire rate           bytes per second from one node root to another by MPI, 32 KiB a message
 wire latency ns     half a round trip of 8 bytes between two node roots by MPI; both missing on one
@@ -130,11 +130,11 @@ def block_bytes(threads: int) -> int | None:
 
 
 def line_latency(team: xupc.Team, comm: MPI.Intracomm, node: tuple[int, ...]) -> float | None:
-    """Half a round trip of signals between the node's first two threads; collective.
+    """Return half a round trip of signals between the node's first two threads; collective.
 
-    The native core runs a plan of signals and waits, without Python in between, in a sync area
-    that nobody else uses, and spins there even where the library's own waits would not. The two
-    threads are meanwhile bound to a core each.
+    The native core runs a plan of signals and waits, without Python in between. It uses a separate
+    sync area, and spins there even where the library's own waits would sleep. Meanwhile each of the
+    two threads is bound to one core.
     """
     if not team.job.native:
         return None

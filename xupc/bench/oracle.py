@@ -1,9 +1,10 @@
-"""What collectives do to data, whoever carries them out: contents, and what must come of them.
+"""The oracle of all measurements: contents of the operands, and the expected results.
 
-Written with numpy alone, from the definitions: the oracle of every measurement. A thread
-contributes so many blocks and must find so many afterwards; block k of thread t holds numbers
-that differ from thread to thread, block to block and check to check, and are such that floating
-reductions of them are exact in any order.
+It uses numpy alone and follows the definitions of the collectives, so it can check every
+implementation. For each thread it gives the number of blocks that the thread contributes and the
+number that it must find afterwards. The numbers in block k of thread t differ from thread to
+thread, from block to block and from check to check. Floating-point reductions of these numbers are
+exact in any order.
 """
 
 from __future__ import annotations

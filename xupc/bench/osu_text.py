@@ -76,7 +76,7 @@ def _head(job: Job) -> list[str]:
 
 
 def _interval(launches: int) -> str:
-    """What Low and High are."""
+    """Return the explanation of the columns Low and High."""
     if launches == 1:
         return "Low, High: - (one launch does not say how much launches differ: --launches 5)"
     return f"Low, High: 95% interval over {launches} launches, by Student's t of their medians"

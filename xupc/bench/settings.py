@@ -1,4 +1,4 @@
-"""What is to be measured, in words that travel from the command line to every thread."""
+"""The settings of a benchmark, as text that the command line passes to every thread."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of one job.
+    """The settings of one job.
 
     Attributes
     ----------
     collectives, sizes, dtypes, ops, syncs
-        Every combination that makes sense is a cell; sizes are bytes of a block.
+        Every valid combination is a cell; sizes are bytes of a block.
     algorithms
-        Of `ALGORITHMS`: what is compared in each cell; ``auto`` is the library's choice.
+        The names from `ALGORITHMS` to compare in each cell; ``auto`` is the library's choice.
     peer, plan, again
-        Whether mpi4py's own collective, a replayed plan, and the library's choice under a second
-        name are measured beside.
+        True to measure also mpi4py's own collective, a replayed plan, and the library's choice
+        under a second name.
     root
         A thread's number, ``"last"`` or ``"rotate"``.
     team
@@ -59,23 +59,22 @@ class Settings:
     cold
         Empty the caches before each repetition.
     loop
-        A repetition is as many calls in a row as fill a millisecond.
+        Repeat the call for 1 ms in each repetition.
     busy
-        So many rounds of a loop keep the core busy after each repetition.
+        Rounds of a loop that keeps the core busy after each repetition.
     iterations, warmup
-        Repetitions of each candidate in a launch, None: what the time allows; and those before
-        that are not counted.
+        Repetitions of each candidate in a launch (None: as many as the time permits), and
+        uncounted repetitions before them.
     seconds
-        For the measuring of a launch.
+        Time for the measurements of a launch.
     limited
-        Whether `seconds` counts where the number of repetitions is given, too: where there is less
-        time, there are fewer.
+        True if `seconds` also limits a given number of repetitions: with less time there are fewer.
     check
         Check results before every visit of a cell, not only before its first and last one.
     seed
-        Of the order in which candidates are measured.
+        The seed of the order of the candidates.
     widths
-        How uncertain each cell is so far: where the time should go. Empty: not known.
+        The uncertainty of each cell so far, which decides the use of time. Empty if not known.
     """
 
     collectives: tuple[str, ...] = COLLECTIVES
@@ -101,17 +100,17 @@ class Settings:
     widths: tuple[float, ...] = field(default=())
 
     def to_json(self) -> str:
-        """For the command line of the threads."""
+        """Return the settings as text for the command line of the threads."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """The opposite."""
+        """Return the settings that `to_json` wrote."""
         found: dict[str, Any] = json.loads(text)
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})  # type: ignore[arg-type]
 
     def but(self, **changes: Any) -> Settings:
-        """The same with something changed."""
+        """Return a copy with some settings changed."""
         return replace(self, **changes)
 
 
@@ -127,7 +126,7 @@ class Case:
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    """All cells, small ones first."""
+    """Yield all cells, small ones first."""
     seen: set[Case] = set()
     for nbytes in sorted(settings.sizes):
         for collective in settings.collectives:
@@ -142,7 +141,7 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
         yield Case("barrier", 0)
         return
     kind, spec = parse_name(collective)
-    # nobody sees private arrays, so sync modes say nothing about them
+    # no other thread accesses private arrays, so sync modes do not affect them
     syncs = settings.syncs if kind in ("all", "v", "x") else ("allsync",)
     for sync in syncs:
         if kind != "allv" and not spec.computes:
@@ -164,14 +163,14 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
 
 
 def defined(op: str, dtype: np.dtype[Any]) -> bool:
-    """Whether an operation makes sense on a type."""
+    """Return True if an operation is defined on a type."""
     if op in ("AND", "OR", "XOR"):
         return dtype.kind in "iub"
     return op in OPS and (dtype.kind != "c" or op in ("ADD", "MULT"))
 
 
 def flags_of(algorithm: str, sync: str) -> int:
-    """The flags of a call."""
+    """Return the flags of a call."""
     found = 0 if algorithm == "auto" else int(Flags[algorithm])
     before, _, after = sync.partition("/")
     after = after or before
@@ -213,7 +212,7 @@ def sizes_between(low: int, high: int) -> tuple[int, ...]:
 
 
 def rooted(collective: str) -> bool:
-    """Whether a collective has a root."""
+    """Return True if a collective has a root."""
     return collective != "barrier" and bool(parse_name(collective)[1].root)
 
 

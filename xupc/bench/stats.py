@@ -167,6 +167,6 @@ def verdict(found: Ratio, spread_of_same: float | None) -> str:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Of positive values; nan of none."""
+    """Return the geometric mean of positive values; nan if there are none."""
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan

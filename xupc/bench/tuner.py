@@ -1,12 +1,14 @@
-"""From a result to rules: which algorithm is best at which sizes, where it pays to say so.
+"""Make rules from a result: the best algorithm at each size, where the gain is significant.
 
-A size departs from what the table chooses anyway only if the gain is beyond doubt: the whole
-interval of the paired ratio lies above `GAIN`, of three launches or more; it is as wide as it takes
-to be wrong about any of the alternatives in no more than 2.5% of the cases. Sizes at which the same
-call under two names differs by too much, or that nobody measured, stay as they are. Every change
-from one size to the next counts as a loss of `GAIN`, so that few rules come of it. Between two
-sizes measured the limit is their geometric mean; half a step beyond the outermost ones nothing is
-claimed any more.
+A rule overrides the choice of the table at a size only if the gain is statistically significant.
+This requires three launches or more, and the whole interval of the paired ratio must be above
+`GAIN`. The interval is so wide that an error about any of the alternatives has a probability of at
+most 2.5%. The choice stays at a size where the same call under two names differs by too much, and
+at a size without a measurement.
+
+Every change from one size to the next counts as a loss of `GAIN`, so the tuner makes few rules. The
+limit between two measured sizes is their geometric mean. Rules end half a step beyond the smallest
+and the largest measured size.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Choice = int | None
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done about one size of one collective.
+    """The change, or its absence, at one size of one collective.
 
     Attributes
     ----------
@@ -48,7 +50,7 @@ class Change:
     gain
         Time before / time after; None if nothing changes.
     why_not
-        Why it had to stay as it was, if something was wrong with what was measured.
+        The problem of the measurement that prevents a change, or "".
     """
 
     collective: str
@@ -61,7 +63,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """Everything that our rules say about one place, and what is new of it."""
+    """All rules of the tuner for one place, and the changes that they make."""
 
     place: Place
     rules: tuple[Rule, ...]
@@ -195,7 +197,7 @@ class Spot:
 
     @cached_property
     def problem(self) -> str:
-        """Why nothing can be said, empty if something can."""
+        """The reason why the result permits no conclusion; empty if it permits one."""
         for cell in self.cells:
             differs = cell.spread
             if differs is None:
@@ -209,13 +211,13 @@ class Spot:
         return ""
 
     def launches(self, flag: int) -> int:
-        """In how many launches an algorithm was measured, in every cell."""
+        """Return the number of launches that measured an algorithm, the least over all cells."""
         return min(_launches(cell, flag) for cell in self.cells)
 
     def gain(self, before: int, after: int) -> Ratio | None:
-        """Time of one algorithm / time of another one; None if some cell lacks one of them.
+        """Return the time of one algorithm / that of another; None if a cell lacks one of them.
 
-        Over several cells the geometric mean, with the widest interval.
+        Over several cells this is the geometric mean, with the widest interval.
         """
         found = []
         for cell in self.cells:
@@ -229,7 +231,7 @@ class Spot:
         return Ratio(value, min(r.low for r in found), max(r.high for r in found))
 
     def change(self, chosen: Choice) -> Change:
-        """What a choice comes to."""
+        """Return the change that a choice makes."""
         before, after = self.said or self.usual, chosen or self.usual
         gain = self.gain(before, after) if before != after else None
         return Change(
@@ -244,7 +246,7 @@ def _launches(cell: Cell, flag: int) -> int:
 
 
 def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
-    """What measured an algorithm; None if nothing did, or its result was wrong."""
+    """Return the candidate of an algorithm; None if there is none, or its result was wrong."""
     name = ALGORITHM_NAMES[flag]
     named = [c for c in cell.of_kind(OURS) if c.name == name.upper()]
     same = [c for c in cell.of_kind(OURS) if c.algorithm.startswith(name)]

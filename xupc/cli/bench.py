@@ -275,7 +275,7 @@ def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[Shape, .
 
 
 class Output:
-    """Where results go."""
+    """The outputs of a result: files and standard output."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.json: Path | None = given["json_file"]
@@ -286,7 +286,7 @@ class Output:
         self.check: bool = given["check"]
 
     def write(self, result: Result) -> None:
-        """Files, and what is printed."""
+        """Print a result and write its files."""
         self.show(result)
         try:
             self._save(result)
@@ -294,7 +294,7 @@ class Output:
             raise EnvironmentProblem(str(error)) from None
 
     def write_measured(self, result: Result) -> None:
-        """The same at a sudden end: no file is replaced by one that holds nothing."""
+        """Write a result at a sudden end; do not replace a file by an empty result."""
         self._save(result, replace=not result.is_empty)
         self.show(result)
 
@@ -305,14 +305,14 @@ class Output:
             self.csv.write_text(osu_text.table_csv(result), encoding="utf-8")
 
     def show(self, result: Result) -> None:
-        """What is printed."""
+        """Print a result."""
         if self.suite is not None:
             click.echo(suites.TABLES[self.suite](result), nl=False)
         else:
             click.echo(osu_text.osu(result, full=self.full, check=self.check), nl=False)
 
     def status(self, result: Result) -> int:
-        """1 if a result of ours was wrong; a peer's is only reported."""
+        """Return `EXIT_WRONG` if a result of xupc was wrong, else 0; only report a peer's."""
         for words in wrong_results(result, (PEER,)):
             click.echo(f"xupc bench: of the peer's: {words}", err=True)
         wrong = list(wrong_results(result, (OURS, AGAIN)))
@@ -325,10 +325,10 @@ class Output:
 
 
 def measure_in_job(given: dict[str, Any], output: Output) -> None:
-    """Every thread of somebody else's job: one launch, whose thread 0 prints.
+    """Measure in a job that another launcher has started: one launch, whose thread 0 prints.
 
-    A launcher that ends the job leaves its threads a fraction of a second: SIGTERM and SIGINT
-    have what was measured written at once.
+    Every thread of the job calls this. A launcher that ends the job gives its threads less than a
+    second. So on SIGTERM and SIGINT the measured values are written at once.
     """
     import xupc
     from xupc.bench import worker
@@ -344,7 +344,7 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
-    # an error in the options is every thread's: the first one says it
+    # an error in the options is the same on every thread: only the first one prints it
     with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as stack:
         if team.rank:
             stack.enter_context(contextlib.redirect_stderr(nowhere))
@@ -385,7 +385,7 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
 
 
 class _OwnJob:
-    """What thread 0 has heard so far in a job that somebody else started."""
+    """The result so far on thread 0, in a job that another launcher has started."""
 
     def __init__(
         self, output: Output, first: bool, earlier: Result | None, nodes: list[list[int]]
@@ -405,13 +405,13 @@ class _OwnJob:
         self.wait = driver.SAVE
 
     def collected(self) -> Result:
-        """Everything."""
+        """Return the result with the jobs of the earlier result and this one."""
         own = [self.collector.job] if self.collector.job is not None else []
         self.result.jobs = self.others + own
         return self.result
 
     def take(self, line: dict[str, Any]) -> None:
-        """One more line; saved now and then."""
+        """Add a line to the result; save the result from time to time."""
         try:
             self.collector.take(line)
         except ValueError as error:  # of thread 0 alone: the others wait for it

@@ -1,4 +1,4 @@
-"""What several commands need."""
+"""Checks and constants for several commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "in_job",
 ]  # fmt: skip
 
-PER_CORE = 64  # threads that somebody may want on a core
+PER_CORE = 64  # most threads per core that a command accepts
 _ELSEWHERE = "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE"
 
 
@@ -30,7 +30,7 @@ class EnvironmentProblem(click.ClickException):
 
 
 def in_job() -> bool:
-    """Whether this process is a thread that a launcher has started."""
+    """Return True if a launcher has started this process as a thread of a job."""
     return any(name in os.environ for name in RANK_VARIABLES)
 
 

@@ -1,8 +1,8 @@
-"""`xupc hang-report`: ask a job from outside where its threads are.
+"""`xupc hang-report`: request the positions of a job's threads from outside the job.
 
-A job is found by its control segments: nameless files that its threads keep open. Whoever may
-open them may ask; the answers come from the job's own threads, which also carry the question to
-its other machines.
+The command finds a job by its control segments: nameless files that its threads keep open. A user
+with permission to open them may request a report. The job's own threads answer, and forward the
+request to its other machines.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _PROC = Path("/proc")
 
 @dataclass
 class Machine:
-    """A control segment on this machine, and who has it open."""
+    """A control segment on this machine, and the processes that have it open."""
 
     path: str
     nbytes: int
     pids: list[int] = field(default_factory=list)
 
     def open(self) -> Control:
-        """Map it; ValueError or OSError if that cannot be."""
+        """Map the segment; raise ValueError or OSError if that is impossible."""
         return Control.of_other(attach(self.path, self.nbytes))
 
 
 @dataclass
 class Job:
-    """What of a job is on this machine; several of its machines if they are emulated."""
+    """The part of a job on this machine; several of its machines if they are emulated."""
 
     number: int
     machines: list[Control]
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def tag(self) -> str:
-        """Its ``XUPC_JOB``, "" without one."""
+        """The job's ``XUPC_JOB``, or ""."""
         return next(filter(None, map(_tag_of, sorted(self.pids))), "")
 
     @property
@@ -105,7 +105,7 @@ def _open_files() -> Iterator[tuple[int, str, os.stat_result]]:
     for process in _PROC.iterdir():
         if not process.name.isdigit():
             continue
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             for entry in (process / "fd").iterdir():
                 with contextlib.suppress(OSError):
                     if not os.readlink(entry).endswith(" (deleted)"):

@@ -1,4 +1,4 @@
-"""`xupc info` inside a job: every thread tells where it may run, one of them judges and prints."""
+"""`xupc info` inside a job: gather the cores of every thread; one thread checks and prints them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _can_start() -> bool:
 
 
 def _of_one_process(timeout: float) -> Facts:
-    """Return the facts where nobody can know the others: outside any job, but for their number."""
+    """Return the facts of this process alone, and the number of threads that were launched."""
     return dataclasses.replace(
         info.collect(timeout=timeout),
         threads=(info.this_process(),),

@@ -83,7 +83,7 @@ exit "$status"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a script asks for.
+    """The job that a script requests.
 
     Attributes
     ----------
@@ -94,13 +94,13 @@ class Job:
     mpi
         A key of `LAUNCHERS`.
     environment
-        Folder of the Python environment; None: the one that runs this.
+        Folder of the Python environment; None for the one that runs this.
     bench
         Arguments of `xupc bench`.
     launches
-        How often the benchmark is started; their results are joined.
+        Number of launches of the benchmark; their results are joined.
     seconds
-        For all launches; None: each takes what it needs.
+        Time for all launches; None: each launch takes the time that it needs.
     """
 
     nodes: int = 2
@@ -114,7 +114,7 @@ class Job:
 
 
 def script(job: Job, command: Sequence[str]) -> str:
-    """Return the text of the script; `command` is what it says it was written by."""
+    """Return the text of the script; its header names `command`, which wrote it."""
     if job.environment is None:
         path = str(Path(sys.executable).parent)
     else:

@@ -190,27 +190,28 @@ def job_environment(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended.
+    """The end of a job.
 
     Attributes
     ----------
     status : int
-        The job's exit status: that of the first thread to fail; 3 if its time was up; 128 + signal
-        if a signal to us ended it; 1 if all ended well but left processes behind.
+        The job's exit status: that of the first thread to fail; 3 if it reached its time limit;
+        128 + signal if a signal to this process ended it; 1 if all ended well but left processes
+        behind.
     launcher_status : int
-        What the launcher itself said.
+        The exit status of the launcher itself.
     failures : tuple of Failure
         The threads that failed, in order of time; known on this machine only.
     survivors : int
         Processes that did not end by themselves and were killed.
     timed_out : bool
-        Whether the time limit ended it.
+        True if the time limit ended it.
     interrupted : int
         The signal that ended it, or 0.
     shortage : str
-        What is to say about shared memory, if that may have killed a thread.
+        A text about shared memory, if a lack of it may have killed a thread.
     seconds : float
-        How long it ran.
+        The job's run time.
     """
 
     status: int

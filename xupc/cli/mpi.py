@@ -105,18 +105,18 @@ class Mpi:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a subprocess that imports `mpi4py.MPI` found.
+    """The result of a subprocess that imports `mpi4py.MPI`.
 
     Attributes
     ----------
     library : str
         MPI's own description, empty if it could not be loaded.
     path : str
-        File of the library, empty where unknown.
+        File of the library, empty if unknown.
     thread_level : str
         "single" ... "multiple" if MPI was started, else empty.
     error : str
-        Why it failed, else empty.
+        The cause of a failure, else empty.
     """
 
     library: str = ""

@@ -135,7 +135,7 @@ def shapes(threads: Sequence[int] | None, nodes: Sequence[str]) -> tuple[Shape, 
 
 
 def split_words(text: str, option: str) -> tuple[str, ...]:
-    """The words of a shell's command line; BadParameter if it is none."""
+    """Split a shell's command line into its arguments; BadParameter if it is none."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:

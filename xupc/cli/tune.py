@@ -233,7 +233,7 @@ def report(found: Sequence[Tuned], result: Result) -> Iterator[str]:
 
 
 def summary(found: Tuned) -> str:
-    """How much is gained at a place."""
+    """Return a text about the gain at a place."""
     changed, count = len(found.changed), len(found.changes)
     if not changed:
         return f"{count} sizes measured: none is faster with another algorithm beyond doubt"
@@ -244,7 +244,7 @@ def summary(found: Tuned) -> str:
 
 
 def has_wrong_results(result: Result) -> bool:
-    """Whether something that was measured did not do what it should."""
+    """Return True if a measured call of xupc gave a wrong result."""
     return any(
         any(candidate.wrong)
         for job in result.jobs
@@ -255,7 +255,7 @@ def has_wrong_results(result: Result) -> bool:
 
 
 def hint(path: Path) -> str:
-    """What is to be done for the library to find a table; empty if it does."""
+    """Return what the user must do so that the library finds a table; empty if it does."""
     usual = user_path()
     if usual is not None and usual.resolve() == path.resolve():
         return ""

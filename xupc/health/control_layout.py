@@ -3,18 +3,18 @@
 For m threads on the machine and one or several machines::
 
     page 0        the locks on its bytes; the job, the machine, and the times of the last request
-                  for positions and of the last report
-    line i        status of thread i: operation, call, done, team   (native core),
-                  agreements, whether it waits, its trouble, and when it last needed
-                  one-sided accesses served
-    ring i        the last calls of thread i                        (native core),
-                  and its requests for positions and answers
+                  for positions and of the last report.
+    line i        status of thread i. By the native core: operation, call, done, team. By Python:
+                  agreements, whether it waits, its trouble, and when it last needed one-sided
+                  accesses served.
+    ring i        the last calls of thread i (by the native core), its requests for positions and
+                  its answers.
     record i      pid, THREADS id, host name; as texts its trouble and what it waits for; its
-                  Python line; the texts of its last calls
-    hosts         of every machine, its lowest thread: pid, id, host name
-    places        of every machine, the positions of its threads, as JSON
-    sync areas    one per node of this machine                      (native core)
-    node tree     the tables of `tree.Tree`
+                  Python line; the texts of its last calls.
+    hosts         the pid, id and host name of the lowest thread of every machine.
+    places        the positions of the threads of every machine, as JSON.
+    sync areas    one per node of this machine (by the native core).
+    node tree     the tables of `tree.Tree`.
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ keeps it. A thread that detects or receives a trouble sends it to its other neig
 the lowest thread of a machine dies, all its neighbours detect it, so every part of the tree
 receives the trouble. Messages are lines of JSON, in both directions:
 
-``{"thread", "host", "pid", "token"}``  first line of a child
-``{"doing"}``                           what the sender is doing, at each change
-``{"trouble", "text"}``                 as in the control segment
-``{"ending"}``                          why the sender is about to end the job
-``{"end"}``                             all threads must end, with this exit status
-``{"serve"}``                           one-sided accesses follow: make MPI's progress for a while
-``{"where"}``                           a request for the positions of all threads
-``{"places", "machine"}``               the positions of a machine's threads
-``{"bye"}``                             finalized: the end of the sender is no death
+``{"thread", "host", "pid", "token"}``  first line of a child.
+``{"doing"}``                           what the sender is doing, at each change.
+``{"trouble", "text"}``                 as in the control segment.
+``{"ending"}``                          why the sender is about to end the job.
+``{"end"}``                             all threads must end, with this exit status.
+``{"serve"}``                           one-sided accesses follow: make MPI's progress for a while.
+``{"where"}``                           a request for the positions of all threads.
+``{"places", "machine"}``               the positions of a machine's threads.
+``{"bye"}``                             finalized: the end of the sender is no death.
 
 If a connection cannot be made (a firewall between the machines), the job runs without it.
 Then only the launcher or a timeout ends a job after the death of a machine's only thread.

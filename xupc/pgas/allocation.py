@@ -26,11 +26,11 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class Memory(Protocol):
-    """What arrays and pointers need of the job's shared heap.
+    """The interface of the job's shared heap for arrays and pointers.
 
-    Offsets are bytes in a thread's part of the heap. Callers stay inside an allocation, except
-    through a pointer that was forged in a `pointer_dtype` array: an implementation refuses what is
-    outside the heap.
+    Offsets are bytes in a thread's part of the heap. Callers access only bytes of an allocation,
+    except through a pointer that was forged in a `pointer_dtype` array. So an implementation
+    refuses accesses outside the heap.
     """
 
     @property
@@ -211,7 +211,7 @@ class Allocation:
         self._elements: dict[int, NDArray[Any]] = {}
 
     def same(self, other: Allocation) -> bool:
-        """Whether both stand for one piece of the heap."""
+        """Return True if both describe the same piece of the heap."""
         return self is other or (
             self.serial == other.serial
             and self.offset == other.offset
@@ -241,7 +241,7 @@ class Allocation:
         return self.offset, nelems * self.itemsize
 
     def holds(self, thread: int, addr: int, nbytes: int) -> bool:
-        """Whether `nbytes` at `addr` all lie in the part of `thread`."""
+        """Return True if all `nbytes` at `addr` are in the part of `thread`."""
         offset, size = self.part(thread)
         return offset <= addr and addr + nbytes <= offset + size
 

@@ -1,15 +1,15 @@
 """Offsets in a zone of the shared heap, the same on every thread without a message.
 
-An `Allocator` hands out offsets only; it never sees memory. Each thread keeps one per symmetric
-zone and makes the same calls in the same order. Since every choice depends on those calls alone
-(best fit, the lowest offset among equals), all threads get the same offsets.
+An `Allocator` returns offsets only; it never accesses memory. Each thread keeps one per symmetric
+zone and makes the same calls in the same order. Every choice depends on those calls alone (best
+fit, the lowest offset among equals), so all threads get the same offsets.
 
-**This holds for `quarantine` and `release` too.** Whether a view is alive is a thread's own
-business, so for a zone that is kept in step the threads must agree before they call them.
+**This applies to `quarantine` and `release`, too.** Only the thread itself can check whether its
+views are alive. So for a symmetric zone all threads must agree before they call these methods.
 
 Free space is a list of extents sorted by offset, for coalescing, and another sorted by size, for
-the search. Extents never join across a boundary that `extend` left, so that no allocation straddles
-two segments.
+the search. Extents never join across a boundary that `extend` left, so no allocation spans two
+segments.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The global zone: one thread allocates memory of every thread.
 
-The table of what is taken lies at the start of thread 0's part of the zone; whoever
-allocates or frees locks it, changes it, unlocks it. In a one-node job the lock is a
-kernel lock on a byte of the control file (a dead holder's lock is gone); across nodes
-it is a ticket lock in two words beside the table, reached one-sided.
+The table of used ranges is at the start of thread 0's part of the zone. A thread that allocates or
+frees locks the table, changes it and unlocks it. In a job of one node the lock is a kernel lock on
+a byte of the control file, which the kernel releases when the holder dies. Across nodes it is a
+ticket lock: two integers next to the table, accessed one-sided.
 
-Each entry is (start, bytes); entries are kept sorted, so a free range is a gap.
+Each entry is (start, bytes). Entries are sorted, so a free range is a gap.
 
-The last line of the table's room is each thread's own: the team writes there, for threads
-of other nodes, the last led call that it has left.
+The last line of the table's space belongs to each thread itself. There the team writes the last led
+call that the thread has left, for threads of other nodes.
 """
 
 from __future__ import annotations

@@ -378,14 +378,14 @@ class Heap:
         return self.world if self.dealt_over is None else find and find()
 
     def viewed(self, thread: int, offset: int, nbytes: int) -> bool:
-        """Whether a view of mine on these bytes is alive."""
+        """Return True if a view of mine on these bytes is alive."""
         return any(
             t == thread and a < offset + nbytes and offset < b and ref() is not None
             for t, a, b, ref in self._anchors
         )
 
     def viewed_anywhere(self, offset: int, nbytes: int) -> bool:
-        """Whether a view of mine on this range of any thread is alive."""
+        """Return True if a view of mine on this range of any thread is alive."""
         return any(
             a < offset + nbytes and offset < b and ref() is not None
             for _, a, b, ref in self._anchors
@@ -442,5 +442,5 @@ class Heap:
 
 
 def round_up(nbytes: int) -> int:
-    """To whole pages of 64 KiB."""
+    """Round a size up to whole pages of 64 KiB."""
     return -(-nbytes // PAGE) * PAGE

@@ -40,18 +40,18 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Elements from a pointer on.
+    """The distribution of elements from a pointer on.
 
     Attributes
     ----------
     threads
-        Of the team.
+        Number of threads of the team.
     first, phase
-        Of the pointer.
+        Thread and phase of the pointer.
     blocksize
-        0: everything on the first thread.
+        Elements per block; 0 if all elements are on the first thread.
     nelems
-        At least 1.
+        Number of elements, at least 1.
     """
 
     threads: int
@@ -62,47 +62,47 @@ class Layout:
 
     @cached_property
     def block(self) -> int:
-        """The block size, or what comes to the same for an indefinite one."""
+        """The block size; for an indefinite one, a size that holds all elements in one block."""
         return self.blocksize or self.phase + self.nelems
 
     @cached_property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return (self.phase + self.nelems - 1) // self.block + 1
 
     @cached_property
     def positions(self) -> int:
-        """How many threads have elements."""
+        """The number of threads that have elements."""
         return min(self.blocks, self.threads)
 
     @cached_property
     def rows(self) -> int:
-        """How many blocks the first of them has; 1 if all blocks lie on one thread."""
+        """The number of blocks on the first thread; 1 if all blocks are on one thread."""
         return 1 if self.positions == 1 else -(-self.blocks // self.threads)
 
     @property
     def share(self) -> int:
-        """How many elements there are for each thread, rounded up."""
+        """The number of elements per thread, rounded up."""
         return -(-self.nelems // self.threads)
 
     def thread(self, position: int) -> int:
-        """Which thread is at a position."""
+        """Return the thread at a position."""
         return (self.first + position) % self.threads
 
     def position(self, thread: int) -> int | None:
-        """At which position a thread is; None if it has no element."""
+        """Return the position of a thread; None if it has no element."""
         position = (thread - self.first) % self.threads
         return position if position < self.positions else None
 
     def at(self, position: int, row: int) -> Block | None:
-        """A position's block in a row; None if there is none."""
+        """Return a position's block in a row; None if there is none."""
         if self.positions == 1:
             return self.run(0) if position == 0 and row == 0 else None
         b = row * self.threads + position
         return self.block_at(b) if b < self.blocks else None
 
     def block_at(self, b: int) -> Block:
-        """A block by its number."""
+        """Return the block with a given number."""
         begin = max(b * self.block, self.phase)
         end = min((b + 1) * self.block, self.phase + self.nelems)
         # a thread before the first one has its first block where the next row begins

@@ -98,7 +98,7 @@ class Segment:
         return _bytes(_mapping(self.map_fd, self.nbytes, writable=False))
 
     def discard(self) -> None:
-        """Give back all but my mapping, which nobody uses: its pages, name and descriptor."""
+        """Free the pages, the name and the descriptor; keep only my mapping, which is unused."""
         self.settle()
         if self.fd >= 0:
             with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ def sweep_stale() -> None:
         except OSError:
             continue
         try:
-            if try_lock(fd, 0):  # held until the name has gone: nobody can begin to hold it
+            if try_lock(fd, 0):  # held until the name is removed: no process can lock it later
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
         finally:
@@ -277,7 +277,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-# -- locks: who is alive -------------------------------------------------------------------------
+# -- locks: which threads are alive --------------------------------------------------------------
 
 
 def hold_lock(fd: int, byte: int) -> None:

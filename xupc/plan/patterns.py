@@ -1,4 +1,4 @@
-"""Who talks to whom: integer arithmetic that sends nothing.
+"""Communication patterns: which position sends to which one, as integer arithmetic.
 
 Positions are virtual ranks ``0 .. n-1`` with the root at 0; callers rotate.
 """
@@ -104,9 +104,9 @@ def star(v: int, n: int) -> tuple[int | None, list[int]]:
 
 
 def dissemination(v: int, n: int) -> list[tuple[int, int]]:
-    """``(to, from)`` of each round of a dissemination among `n`.
+    """Return ``(to, from)`` for each round of a dissemination among `n` positions.
 
-    After round k everybody has heard of the 2^(k+1) - 1 before him.
+    After round k each position has information from the 2^(k+1) - 1 positions before it.
     """
     rounds = []
     step = 1

@@ -7,25 +7,25 @@ addresses: those are bound at the call. Threads are ranks in the team.
 Each step means the same to every backend (native, Python, simulated) and in a drawing:
 
 ============  ==================================================================
-Copy          load/store copy between two threads of my node
-Swap          two threads' blocks on my node change places
-Expose        my node's threads may access my private memory from this place on
-DirectGet     copy a block from the exposed memory of each of `of` on my node
-DirectPut     copy a block to the exposed memory of each of `to` on my node
-CopyBack      copy what others have put into my exposed memory to its place, if it is elsewhere
-Signal        count up my channel; threads in `to` on my node may wait for it
-Wait          until each of `of` on my node has counted its channel up to `value`
-NetSignal     an empty message to each of `to` that is not on my node
-NetWait       an empty message from each of `of` that is not on my node
-Send, Recv    one message per peer off my node; does not block, sets `ticket` when
-              its memory is free (Send) or filled (Recv)
-Get           one-sided read from a thread off my node; sets `ticket` when filled
-WaitTicket    until `ticket` is set
-SetTicket     set `ticket` (from one lane to the other)
-Barrier       until all threads of the team are in the same barrier
-FusedBarrier  barrier with steps inside: all arrive, one thread does `body`, all are released
-Fold          combine values of threads of my node to fewer, by the plan's kernel
-Scan          running results along a block, by the plan's kernel
+Copy          Copy a block between two threads of my node by load and store.
+Swap          Exchange the contents of two threads' blocks on my node.
+Expose        Let my node's threads access my private memory from this place on.
+DirectGet     Copy a block from the exposed memory of each of `of` on my node.
+DirectPut     Copy a block to the exposed memory of each of `to` on my node.
+CopyBack      Copy data that others put into my exposed memory to its place, if that is elsewhere.
+Signal        Increase the count of my channel; threads in `to` on my node may wait for it.
+Wait          Wait until each of `of` on my node has increased its channel's count to `value`.
+NetSignal     Send an empty message to each of `to` that is not on my node.
+NetWait       Wait for an empty message from each of `of` that is not on my node.
+Send, Recv    Post one message per peer off my node; do not block. Set `ticket` when its memory
+              is free (Send) or filled (Recv).
+Get           Read from a thread off my node one-sided; set `ticket` when the data is here.
+WaitTicket    Wait until `ticket` is set.
+SetTicket     Set `ticket` (from one lane to the other).
+Barrier       Wait until all threads of the team are in the same barrier.
+FusedBarrier  Run steps inside a barrier: all arrive, one thread runs `body`, all are released.
+Fold          Combine values of threads of my node to fewer values, with the plan's kernel.
+Scan          Compute running results along a block, with the plan's kernel.
 ============  ==================================================================
 
 A Get, Send or Recv over several peers sets its ticket when all of them are done. A message is any

@@ -63,7 +63,7 @@ def styles(candidates: Sequence[Candidate]) -> dict[str, Style]:
 
 
 def lines_of(group: Sequence[Standing], candidates: Sequence[Candidate]) -> list[Line]:
-    """What is drawn of a collective."""
+    """Return the lines to draw for a collective."""
     known = styles(candidates)
     return [
         Line(

@@ -80,7 +80,7 @@ def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:
 
 
 def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[int], Plan]:
-    """What makes a rank's plan."""
+    """Return the function that makes a rank's plan."""
     if cell.collective == "barrier":
         return lambda rank: barrier_plan(rank, tree.size)
     prefix, _, name = cell.collective.partition("_")
@@ -107,7 +107,7 @@ def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[
 
 
 def _flag(candidate: Candidate) -> int:
-    """The algorithm's: its name begins with that."""
+    """Return the flag of the algorithm, whose name begins with the flag's name."""
     word = candidate.algorithm.lower().split(" ")[0]
     for flag, name in ALGORITHM_NAMES.items():
         if name == word:
@@ -124,7 +124,7 @@ def _sync(text: str) -> tuple[str, str]:
 
 
 def _tuning(job: Job, tree: Tree) -> dict[str, int]:
-    """Sizes of the built-in table where the job ran, as far as the result says."""
+    """Return the built-in table's sizes for the place of the job, as far as the result names it."""
     about = job.about
     place = Place.of(
         (tree.node_size(node) for node in range(tree.node_count)),
@@ -136,7 +136,7 @@ def _tuning(job: Job, tree: Tree) -> dict[str, int]:
 
 
 def _kernel(cell: Cell) -> Any:
-    """Of the cell's type and operation; functions of a user's take the place of a sum."""
+    """Return the kernel of the cell's type and operation; a sum replaces a user's function."""
     op = Op.__members__.get(cell.op.upper(), Op.ADD)
     try:
         return kernels.find(cell.dtype or "f8", Op.ADD if op >= Op.FUNC else op)
@@ -145,7 +145,7 @@ def _kernel(cell: Cell) -> Any:
 
 
 def _moving(name: str, threads: int, root: int, nbytes: int) -> list[object]:
-    """What the algorithms of relocalizations take."""
+    """Return the arguments of the algorithms of relocalizations."""
     dst, src = Operand(0), Operand(1)
     spec = SPECS.get(name.removesuffix("_in_place"))
     if spec is None:
@@ -164,7 +164,7 @@ def _rotation(threads: int) -> Any:
 def _reduction(
     name: str, cell: Cell, threads: int, root: int, kernel: Any
 ) -> Reduction | ScanSpec | ReduceScatter:
-    """A block of each thread is reduced."""
+    """Return the arguments of a reduction of one block of each thread."""
     size = kernel.dtype.itemsize
     each = max(1, cell.nbytes // size)
     if SPECS[name].src.blocks == "T":
@@ -180,7 +180,7 @@ def _reduction(
 
 
 def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> list[object]:
-    """What the algorithms of arrays of values take."""
+    """Return the arguments of the algorithms of arrays of values."""
     if kernel is not None:
         size = kernel.dtype.itemsize
         if SPECS[name].src.blocks == "T":

@@ -1,43 +1,45 @@
-"""Whether a second result is slower than a first one, cell by cell, candidate by candidate.
+"""Test if a second result is slower than a first one, for each cell and each candidate.
 
-The unit is the launch, since launches differ by more than repetitions do: of each launch only one
-number counts, the mean over the cell's visits of the logarithm of the median of a visit. Launches
-in which other processes took part of the cores are left out, whatever their times, as long as that
-leaves half of them.
+The unit is the launch, since launches differ by more than repetitions do. Each launch gives one
+number: the mean, over the cell's visits, of the logarithm of the median of a visit. The test omits
+launches in which other processes used part of the cores, for any times of theirs, if at least half
+of the launches remain.
 
-**Couples.** If the launches of the two results take turns, each is compared with its neighbour of
-the other result: what changes slowly is in both. From `ENOUGH` couples on:
+**Couples.** If the launches of the two results alternate, the test compares each launch with its
+neighbour of the other result: slow changes of the machine affect both. From `ENOUGH` couples on:
 
-1. What disturbs a launch disturbs a peer's collective in it, too. Where both results have the same
-   MPI, the differences of the peer's times are therefore subtracted, by as much as a call goes
-   along with its peer (a median slope). That is learnt from differences between launches of the
-   *same* result, in which no change can be; and it is done if it makes those smaller.
-2. The change is the median of all means of two differences (Hodges and Lehmann), its interval and p
-   are those of Wilcoxon's signed ranks, worked out exactly. A machine that changes its state
-   between the launches of some couples, for better or worse, makes those differences large, not
-   the others, and ranks do not ask how large.
-3. The same is done with couples of neighbouring launches of the same result, as many: the A/A
-   spread is half of that interval. It has in it all that differs between launches. If it is above
-   the tolerance, the cell is not resolvable, unless the whole interval of the change lies beyond
-   that spread.
+1. A disturbance of a launch also affects a peer's collective in it. So if both results have the
+   same MPI, the test subtracts the differences of the peer's times, multiplied by a median slope of
+   the call's times over the peer's. It estimates the slope from differences between launches of the
+   *same* result, which contain no change. It subtracts only if those differences become smaller.
+2. The change is the median of all means of two differences (Hodges and Lehmann). Its interval and p
+   are those of Wilcoxon's signed ranks, computed exactly. If the machine changes its state between
+   the launches of some couples, for better or worse, only those differences become large. Ranks do
+   not depend on how large they are.
+3. The test repeats this with the same number of couples of neighbouring launches of the same
+   result. The A/A spread is half of that interval. It contains all variation between launches. If
+   the spread is above the tolerance, the cell is not resolvable, unless the whole interval of the
+   change lies beyond the spread.
 
-**Few launches, or launches that do not take turns** say little about how much launches differ, but
-many cells together say more:
+**Few launches, or launches that do not alternate.** They give little information about the
+variation between launches, but many cells together give more:
 
-1. All launches of one are compared with all of the other, or couples by the mean of their
-   differences; at equal times of the peer if that leaves less uncertain (an analysis of
-   covariance).
-2. The variance in a cell is drawn towards that of the job's other cells, as far as those agree
-   among each other (Smyth's moderated t statistic). The interval and p follow from Student's
+1. The test compares all launches of one result with all of the other, or couples by the mean of
+   their differences. It compares at equal times of the peer if that reduces the uncertainty (an
+   analysis of covariance).
+2. The variance in a cell is moved towards that of the job's other cells, as far as those agree
+   with each other (Smyth's moderated t statistic). The interval and p follow from Student's
    distribution with the degrees of freedom of both.
 
-**Many cells**: some look slower by chance. Of all p the false discovery rate is held at 5%
+**Many cells.** Some look slower by chance. Over all p the false discovery rate is at most 5%
 (Benjamini and Hochberg).
 
-A regression is a change that is significant so and larger than the tolerance. A cell in which the
-same call under two names differs by more than 5% within launches, that has less than two launches
-of one result, or whose interval is so wide that a change as large as the tolerance would be lost in
-it, says nothing.
+A regression is a change that is significant by this test and larger than the tolerance. The test
+gives no verdict for a cell
+
+* in which the same call under two names differs by more than 5% within launches,
+* that has less than two launches of one result, or
+* whose interval is so wide that it would hide a change as large as the tolerance.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ Logs = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Change:
-    """How a candidate of a cell differs between the results.
+    """The difference of a candidate of a cell between the results.
 
     Attributes
     ----------
@@ -78,11 +80,11 @@ class Change:
     ratio
         New / old, above 1 if it got slower; None with less than two launches.
     p
-        Of such a ratio if nothing had changed; 1 without a ratio.
+        The probability of such a ratio if nothing had changed; 1 without a ratio.
     spread
-        The A/A spread: how far the same call differs within a launch under two names, or, of
-        couples, launches of the same result from each other, if that is more; None if neither is
-        known.
+        The A/A spread: the difference of the same call under two names within a launch or, for
+        couples, the difference between launches of the same result, whichever is larger. None if
+        neither is known.
     verdict
         One of `REGRESSION`, `BETTER`, `SAME`, `UNCLEAR`, `UNRESOLVED`.
     """
@@ -271,7 +273,7 @@ def _logs(cell: Cell, name: str) -> Logs:
 def _by_ranks(
     found: Sequence[_Found], pairs: Sequence[tuple[int, int]]
 ) -> tuple[list[_Tested | None], bool]:
-    """Of every candidate; and whether a peer explains what launches have in common."""
+    """Test every candidate by ranks; return also whether a peer explains common variation."""
     plain = [_couples_of(x, pairs, 0.0) for x in found]
     slopes = [_slope(x) for x in found]
     if None not in slopes and found:
@@ -365,7 +367,7 @@ def _ranks_below(count: int) -> Logs:
 def _by_variances(
     found: Sequence[_Found], pairs: Sequence[tuple[int, int]]
 ) -> tuple[list[_Tested | None], bool]:
-    """Of every candidate; and whether a peer explains what launches have in common."""
+    """Test every candidate by variances; return also whether a peer explains common variation."""
     plain = [_sample(x.old, x.new, pairs) for x in found]
     adjusted = [_adjusted(x) for x in found]
     relative = _steadier(plain, adjusted)
@@ -455,7 +457,7 @@ def _prior(samples: Sequence[_Sample]) -> tuple[float, float]:
 
 
 def _tested(sample: _Sample, prior: tuple[float, float]) -> _Tested:
-    """By Student's distribution."""
+    """Return the ratio with its interval, and p, by Student's distribution."""
     variance, freedom = prior
     total = sample.freedom + freedom
     moderated = (sample.variance * sample.freedom + variance * freedom) / total

@@ -76,7 +76,7 @@ class Axis:
         return self.start + (self.end - self.start) * math.log(value / self.low) / span
 
     def holds(self, value: float) -> bool:
-        """Whether it is on the axis."""
+        """Return True if a value is on the axis."""
         return self.low * 0.999 <= value <= self.high * 1.001
 
     @classmethod

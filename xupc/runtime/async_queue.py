@@ -1,15 +1,15 @@
-"""Calls that were posted: carried out behind the program's back, or when it waits.
+"""Run asynchronous calls in the background, and during the waits of the program.
 
-Each team has a queue of them. They are begun one after the other, in the order in which
-they were posted, so all threads make the same calls in the same order, and barriers,
-scratch and operation numbers are what they are for blocking calls. Queues of different
-teams go on independently of each other. A blocking call first lets its own team's queue
-come to its end; any wait moves the queues of all teams on.
+Each team has a queue of such calls. It begins them one after the other, in the order in which the
+program posted them. So all threads make the same calls in the same order. Barriers, scratch and
+operation numbers are the same as for blocking calls. Queues of different teams progress
+independently of each other. A blocking call first completes its own team's queue. Every wait makes
+progress on the queues of all teams.
 
-With messages between nodes under way nothing would move while the program computes: a
-daemon thread (`Progress`) then looks every half millisecond, or every other half if nothing
-moves, if MPI lets several threads call it. The same thread serves one-sided accesses of other
-nodes' threads, for a while after any thread of the job has made one.
+Messages between nodes make no progress while the program computes. So a daemon thread (`Progress`)
+polls every 0.5 ms, or every 1 ms if nothing moves, provided that MPI permits calls from several
+threads. The same thread serves one-sided accesses of other nodes' threads, for a while after any
+thread of the job has made one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncCall", "Progress"]
 
-EVERY = 5e-4  # seconds between two looks
+EVERY = 5e-4  # seconds between two polls
 
 
 class AsyncCall:
@@ -42,20 +42,20 @@ class AsyncCall:
     Parameters
     ----------
     instances : iterable
-        What it consists of, one to be run after the other; made as they are asked for.
+        The parts of the call, to be run in order; each is made when it is requested.
     record : Record
-        The call in words.
+        The text form of the call.
     allocations : sequence
         The memory that it uses.
 
     Attributes
     ----------
     done
-        Whether it is over.
+        True if the call has ended.
     error
-        What went wrong, for whoever waits.
+        The exception to raise in the thread that waits, or None.
     abandoned
-        Whether nobody will.
+        True if the program has dropped the handle, so that no thread waits for the call.
     """
 
     def __init__(
@@ -73,25 +73,25 @@ class AsyncCall:
         self._instances: Iterator[Any] = iter(instances)
         self._instance: Any = None
         self._found: int | None = None  # MISMATCH, if it was seen on arrival
-        self._waiting: WaitState | None = None  # for the instance, while it is only asked after
+        self._waiting: WaitState | None = None  # for the instance, while `advance` polls it
         self._resync: Resync | None = None  # of the instance, since a difference was seen
         self.abandoned = False
         # its function sees what was set where it was posted, such as numpy.errstate
         self._context = contextvars.copy_context()
-        self._busy = False  # somebody is moving it on, maybe waiting for something
+        self._busy = False  # a caller advances it now, maybe inside a wait
 
     @property
     def call(self) -> str:
-        """It in words."""
+        """The text form of the call."""
         return self.record.call
 
     def arrive(self) -> None:
-        """Begin it, and do not look whether others come."""
+        """Begin the call, without a check that other threads enter it."""
         if self._begin() and self._instance.poll() == MISMATCH:
             self._found = MISMATCH
 
     def advance(self) -> bool:
-        """As far as it goes without waiting; True when it is over."""
+        """Advance the call as far as possible without waiting; return True when it has ended."""
         if self._busy:
             return False
         return self._context.run(self._advance)
@@ -110,7 +110,7 @@ class AsyncCall:
         return True
 
     def _step(self) -> bool:
-        """Move the instance on without waiting; True when it has ended well."""
+        """Advance the instance without waiting; return True when it has completed."""
         engine, instance = self.team.job.engine, self._instance
         if self._resync is None:
             if isinstance(instance, Waitable):
@@ -126,7 +126,7 @@ class AsyncCall:
         return False
 
     def _hears(self) -> bool:
-        """Look now and then whether others tell that their calls are not this one."""
+        """Check from time to time if other threads report that they run a different call."""
         if not self.team.job.engine.several_nodes:
             return False
         waiting = self._waiting = self._waiting or WaitState(self.team.job, self._instance)
@@ -137,7 +137,7 @@ class AsyncCall:
         return bool(self.team.differences.seen(self._instance, waiting))
 
     def finish(self) -> None:
-        """Wait until it is over."""
+        """Wait until the call has ended."""
         with self.team.job.engine.lock:
             self._context.run(self._finish)
 
@@ -160,18 +160,18 @@ class AsyncCall:
             self._busy = False
 
     def abandon(self) -> None:
-        """Nobody will wait for it; what it uses it uses until it is over."""
+        """Mark the call as one that no thread waits for; it keeps its memory until it ends."""
         self.abandoned = True
         if self.done:
             self.team.job.unfinished.discard(self)
 
     def withdraw(self) -> None:
-        """It will not be finished: nobody may touch this thread's arrays any more."""
+        """Cancel the call: after this no thread may access this thread's arrays."""
         if self._instance is not None and not isinstance(self._instance, Waitable):
             self._instance.withdraw()
 
     def _begin(self) -> bool:
-        """Whether an instance is under way; the next one is begun if none is."""
+        """Begin the next instance if none is in progress; return True unless all have ended."""
         if self._instance is None and not self.done:
             job = self.team.job
             following = self.team.ahead() or next(self._instances, None)
@@ -183,7 +183,7 @@ class AsyncCall:
         return not self.done
 
     def _wrong(self, error: BaseException) -> None:
-        """Something was raised: keep it for whoever waits; an interrupt goes on."""
+        """Keep an exception for the thread that waits; raise an interrupt at once."""
         job, instance = self.team.job, self._instance
         if isinstance(error, job.network.mpi.Exception):
             error = job.guard.mpi_failed(error, WaitState(job, None, self.call))
@@ -202,10 +202,9 @@ class AsyncCall:
 
 
 class Progress:
-    """The daemon thread that moves things on while the program computes.
+    """The daemon thread that makes progress while the program computes.
 
-    It is started when there is something to do for the first time, by whichever thread of
-    this process knows of it.
+    `wake` starts it when there is work for the first time, from any Python thread of this process.
     """
 
     def __init__(self, job: Job) -> None:
@@ -217,7 +216,7 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Start the daemon thread, or wake it up, since there is work."""
         with self._lock:
             if self._thread is None and not self._stop:
                 self._start()
@@ -233,13 +232,13 @@ class Progress:
         self._thread = thread
 
     def serve(self, until: float) -> None:
-        """Serve one-sided accesses until then."""
+        """Serve one-sided accesses until the time `until`."""
         if until > self._until:
             self._until = until
             self.wake()
 
     def stop(self) -> None:
-        """Blocking: no more, whoever asks for it."""
+        """Stop the daemon thread for good, and wait until it has ended."""
         with self._lock:
             self._stop = True
         self._wake.set()
@@ -261,10 +260,10 @@ class Progress:
                 except BaseException as e:  # SystemExit of a user's function, in whose call I am
                     job.guard.interrupted("a posted call", e)
                     return
-                if job.engine.moves == before:  # bytes take long: looks cost more than they gain
+                if job.engine.moves == before:  # a slow transfer: a poll costs more than it gains
                     pause = 2 * EVERY
             else:
-                with contextlib.suppress(Exception):  # whoever waits will see it, too
+                with contextlib.suppress(Exception):  # a thread that waits gets the same error
                     job.network.enter()
             if ended:
                 os.sched_yield()

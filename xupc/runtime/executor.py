@@ -1,20 +1,21 @@
-"""The live engine: real threads, real memory, real messages.
+"""The executor: run plans with real threads, memory and messages.
 
 A call is an *instance*: a lowered plan bound to addresses (`bounds`). The native core runs its
-node-local steps, and its messages once it has learnt them; `net` tells it what they are and does
-what is left. This module moves instances on, waits, and watches. There is one wait,
-`Engine.reach_end` (`wait_for` for what is no call); everything that can go wrong in a wait is
-handled there and nowhere else.
+node-local steps and, after the first run, its messages. `net` describes the messages to the core
+and runs the remaining steps. This module advances instances, waits, and detects failures. There is
+one wait, `Engine.reach_end` (`wait_for` for conditions that are no call). It is the only place that
+handles the errors of a wait.
 
-How a waiting thread spends its time, after some milliseconds in the core:
+After some milliseconds in the core, a waiting thread spends its time as follows:
 
-* pure node-local call in a one-node job: in the core (spin or yield, then futex), which makes
-  MPI's progress meanwhile (mpi_progress.h);
-* messages or one-sided accesses under way, or no core: test MPI, yield (`sched_yield`) for the
-  first 2 ms, then every 100 us, from 6.4 ms on at 1/64 of the wait so far, at most 1 ms, or
-  all the time while MPI has something to do; while one-sided accesses may be under way never less
-  than that, since their target must poll;
-* otherwise in a job of several nodes: in the core, for 10 ms at a time.
+* A node-local call in a job of one node waits in the core (spin or yield, then futex). The core
+  makes MPI progress meanwhile (mpi_progress.h).
+* With messages or one-sided accesses in progress, or without the core, the thread tests MPI. It
+  yields (`sched_yield`) for the first 2 ms. Then it tests every 100 us, and from 6.4 ms on at
+  intervals of 1/64 of the wait so far, at most 1 ms. While MPI has work, it tests all the time.
+  While one-sided accesses may be in progress, it never tests less often, since their target must
+  poll.
+* Otherwise, in a job of several nodes, the thread waits in the core for 10 ms at a time.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ class Engine:
         # teams whose threads may read my memory one-sided until their next barrier
         self.exposed: set[Any] = set()
         self._tell_core()
-        # held by whoever waits or moves something on: the program, or the progress thread
+        # held by the Python thread that waits or advances calls: the program's or `Progress`
         self.lock = threading.RLock()
         self.moves = 0  # how often `poll` found that something had moved
 
     @property
     def at_work(self) -> bool:
-        """Whether the thread of Python's that asks waits or moves something on, further down."""
+        """True if the calling Python thread waits or advances a call, further up its stack."""
         lock: Any = self.lock
         return bool(lock._is_owned())
 
@@ -100,7 +101,7 @@ class Engine:
             self._finish(instance, instance.run(0) if status is None else status)
 
     def begin(self, instance: Any) -> None:
-        """Begin a call of which others may be told later."""
+        """Begin a call; other threads may be notified later."""
         instance.begin()
         self.job.control.posted()
         if instance.net is not None:
@@ -126,13 +127,13 @@ class Engine:
 
     @staticmethod
     def ended(instance: Any, status: int) -> bool:
-        """Whether it is: a difference was seen, or it is done and has nothing under way."""
+        """Return True after a mismatch, or if the instance is done and has no open message."""
         if status != DONE:
             return status == MISMATCH
         return instance.net is None or not (instance.net.open or instance.open)
 
     def met(self, condition: Waitable) -> bool:
-        """Whether it is, as far as can be told without waiting."""
+        """Return True if a condition is met, without a wait."""
         if condition.instance is not None:
             return self.poll(condition.instance) != PENDING
         self.network.progress()
@@ -303,33 +304,33 @@ class WaitState:
 
     @property
     def name(self) -> str:
-        """What is waited for or in, in words."""
+        """The text form of the call or condition of this wait."""
         return self.instance.record.call if self.instance is not None else self.what
 
     def publish(self, text: str) -> None:
-        """Tell the machine's threads what I wait for, in words."""
+        """Publish as text what this thread waits for, to the threads of the machine."""
         self.published = True
         op, team = (i.op, i.owner.number) if (i := self.instance) is not None else (0, 0)
         self.job.control.wait_begins(text, self.since, op, team)
 
     def over(self) -> None:
-        """It has come."""
+        """End the wait, after its condition is met."""
         if self.published:
             self.job.control.wait_ends()
 
     @property
     def stalled(self) -> bool:
-        """Whether nothing has happened for a long time by a computer's clock."""
+        """True if the wait has made no progress for `STALL_NS`."""
         return time.monotonic_ns() - self.moved_at > STALL_NS
 
     def moved(self) -> None:
-        """Something happened: poll eagerly again."""
+        """Record progress, and poll at short intervals again."""
         self.moved_at = time.monotonic_ns()
         self.hot_until = self.moved_at + HOT_NS
 
     @property
     def _other_teams_pending(self) -> bool:
-        """Whether other teams have posted calls, which this wait has to move on."""
+        """True if other teams have posted calls, which this wait must advance."""
         owner = self.instance.owner if self.instance is not None else None
         return any(team is not owner for team in self.job.pending)
 

@@ -1,7 +1,7 @@
-"""What a team stands on: its messages, its sync area on my node, its heap.
+"""The resources of a team: its messages, its sync area on my node, its heap.
 
-The world's is made with the job. Any other team's is made when the team is: by all its
-threads together, and by nobody else.
+The job creates those of the world team. For any other team, all its threads, and only these, create
+the resources together with the team.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _HERE = 1  # tag
 
 @dataclass
 class TeamResources:
-    """What is a team's own on this thread.
+    """The resources of one team on this thread.
 
     Attributes
     ----------
     number
-        Tells teams apart that have a thread in common; 0 is the world.
+        An identifier, different for teams that have a thread in common; 0 is the world.
     node_comm
-        A communicator of the team's threads on my node, for rare calls; the link's on one node.
+        A communicator of the team's threads on my node, for rare calls; on one node the link's.
     sync_address
-        Of the sync area on my node.
+        The address of the sync area on my node.
     left_word
         Offset in the heap where each thread notes the last led call that it has left.
     """
@@ -62,7 +62,7 @@ class TeamResources:
 
     @classmethod
     def of_world(cls, job: Job) -> TeamResources:
-        """All threads' one."""
+        """Return the resources of the world team."""
         return cls(
             job, 0, job.link, job.agreement, job.node_comm, job.heap, job.sync_address,
             job.global_zone.left_word,

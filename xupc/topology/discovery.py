@@ -95,7 +95,7 @@ def _try(comm: Any) -> tuple[InitDeathWatch | None, bool, str]:
             why_none, offer = str(e), ("", b"")
     path, nonce = comm.bcast(offer)
     if not path:
-        return None, True, why_none  # whoever asks for `why_none` ends it for all
+        return None, True, why_none  # `Job` raises it as HeapError on every thread
     if lookout is None:
         # a peer out of reach, or another file under the same name: not my machine
         with contextlib.suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Which algorithm, and which sizes: what a selection table says about a place.
+"""Choose the algorithm and the sizes for a place from a selection table.
 
-A table is a list of rules, of which the first that fits is taken, and sizes. A user's table lies
-over the built-in one: what it says comes first. `xupc.tuning.selection_file` reads tables.
+A table has a list of rules and sizes. The first rule that matches decides. The entries of a user's
+table come before those of the built-in one. `xupc.tuning.selection_file` reads tables.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Runs = Iterable[tuple[int, int]]
 
 
 def registered_name(public: str) -> str:
-    """What the registry of algorithms calls a collective: ``all_scatter_v`` is ``scatter_v`` there.
+    """Return a collective's name in the registry of algorithms: ``all_scatter_v`` -> ``scatter_v``.
 
-    Scalars (``allv_``) travel as arrays of values (``allav_``) do.
+    Scalars (``allv_``) use the algorithms of arrays of values (``allav_``).
     """
     if public.startswith("allv_"):
         return f"allav_{public.removeprefix('allv_')}"
@@ -28,12 +28,12 @@ def registered_name(public: str) -> str:
 
 
 def public_name(registered: str) -> str:
-    """The name by which tables and results know a registered collective."""
+    """Return the name of a registered collective in tables and results."""
     return registered if registered.startswith("allav_") else f"all_{registered}"
 
 
 def shape_of(runs: Runs) -> str:
-    """Node sizes in words: ``"8"`` is one node of 8 threads, ``"4x2"`` 4 of 2, ``"3,1,2x4"``."""
+    """Return node sizes as text: ``"8"`` is one node of 8 threads, ``"4x2"`` is 4 nodes of 2."""
     merged = []
     for size, same in itertools.groupby(runs, key=lambda run: run[1]):
         count = sum(count for count, _ in same)
@@ -102,7 +102,7 @@ class Rule:
     transport: str | None = None
 
     def holds_at(self, place: Place) -> bool:
-        """Whether it applies to calls there."""
+        """Return True if the rule applies to calls at a place."""
         return (
             _within(place.threads, self.min_threads, self.max_threads)
             and _within(place.node_count, self.min_nodes, self.max_nodes)
@@ -114,7 +114,7 @@ class Rule:
         )
 
     def covers(self, nbytes: int) -> bool:
-        """Whether it applies to blocks of that size."""
+        """Return True if the rule applies to blocks of `nbytes`."""
         return _within(nbytes, self.min_bytes, self.max_bytes)
 
 

@@ -39,7 +39,7 @@ SECTIONS = (
 )  # fmt: skip
 _FLAG_OF = {name: flag for flag, name in ALGORITHM_NAMES.items()}
 _RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
-_SHOWN = 5  # so many problems of a file are told
+_SHOWN = 5  # most problems of a file in a message
 
 # --- the schema -----------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _truth(value: Any) -> bool:
 
 
 def _shape(value: Any) -> str:
-    """In the one form that places are described in."""
+    """Return a shape in the form of `shape_of`, which places use."""
     runs = [_RUN.fullmatch(part) for part in value.split(",")] if isinstance(value, str) else [None]
     if None in runs:
         raise ValueError('expected node sizes like "8", "4x2" or "3,1,4"')
@@ -303,7 +303,7 @@ class Found:
 
 
 def user_path(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where a user's table belongs; None where there is no home."""
+    """Return the path of the user's table; None if there is no home directory."""
     if named := environ.get(VARIABLE):
         return Path(named)
     config = environ.get("XDG_CONFIG_HOME", "")
@@ -314,7 +314,7 @@ def user_path(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Found | None:
-    """The user's table, read; None if there is none. Never raises: others wait for the answer."""
+    """Return the user's table; None if there is none. Never raise: other threads wait for it."""
     path = user_path(environ)
     found = None if path is None else read(path)
     if found is None and environ.get(VARIABLE):
@@ -323,7 +323,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Found | None:
 
 
 def read(path: Path) -> Found | None:
-    """What is in a file; None if there is none. Never raises."""
+    """Return the contents of a table file; None if there is no file. Never raise."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
