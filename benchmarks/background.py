@@ -84,7 +84,7 @@ def overlapped(post: Callable[[], Callable[[], object]]) -> dict[str, float]:
 
 
 def overlap(nbytes: int) -> dict[str, float]:
-    """Of gather_all."""
+    """Measure the overlap of gather_all."""
     threads = int(xupc.THREADS)
     src = xupc.all_alloc(threads * nbytes, np.uint8, nbytes)
     dst = xupc.all_alloc(threads * threads * nbytes, np.uint8, threads * nbytes)

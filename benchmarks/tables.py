@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the cell says."""
+        """The verdict of the statistics on the cell."""
         return stats.verdict(self.ratio, self.spread)
 
     @property

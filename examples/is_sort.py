@@ -93,7 +93,7 @@ def make_keys(size: Size, first: int, count: int) -> np.ndarray:
 
 
 class Ranks(NamedTuple):
-    """What a thread knows after an iteration: all about the keys low .. low + len(counts)."""
+    """A thread's result of an iteration: the ranks of keys in range(low, low + len(counts))."""
 
     low: int
     counts: np.ndarray  # how many there are of each
