@@ -24,7 +24,7 @@ APART = [sync for sync in SYNC if "ALLSYNC" not in sync]
 
 
 def names(odd: int) -> tuple[str, ...]:
-    """What a message must say of who is odd: with two threads each is."""
+    """Return the texts by which a message must name the odd thread: with two threads each is."""
     others = [i for i in range(xupc.THREADS) if i != odd]
     if len(others) == 1:
         return "thread 0: ", "thread 1: "

@@ -104,7 +104,7 @@ def keywords(buffers: Buffers) -> None:
             number += 1
             buffers.fill("broadcast", number, n)
             if again and xupc.init().job.native:
-                f.slow = None  # nobody may come there
+                f.slow = None  # the slow path must not run
             call()
             vars(f).pop("slow", None)
             buffers.check("broadcast", number, n, 0, 0, ("keywords", n))

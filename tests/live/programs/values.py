@@ -85,7 +85,7 @@ class Guarded:
         self.before = self.block.copy()
 
     def untouched(self):
-        """Whether nothing changed but the elements."""
+        """Return whether nothing changed but the elements."""
         return np.array_equal(self.block[self.guards], self.before[self.guards])
 
 

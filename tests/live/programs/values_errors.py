@@ -187,7 +187,7 @@ assert "bytes" in raises(ValueError, xupc.allv_gather_all, far.ptr(0))
 
 # --- calls that differ ---------------------------------------------------------------------------
 def large(blocks, more):
-    """An array of its own mapping: who touches it when it is gone crashes."""
+    """Return an array in a mapping of its own: access after it is unmapped crashes."""
     return np.full((400000 + more) * blocks, float(me))
 
 
