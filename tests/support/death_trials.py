@@ -1,4 +1,4 @@
-"""Trials of death: which there are, one of them, and what has to be true of its end."""
+"""Trials of thread deaths: the list of cases, one trial, and the checks of its end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip
 BEFORE_MPI = ("start", "MPI's start")
-# Before the threads of a machine share memory: a death there is seen by nobody but the launcher,
-# and an exit not by each.
+# Before the threads of a machine share memory: only the launcher detects a death there, and not
+# every launcher detects an exit.
 UNSEEN = ("settings", "proof")
 ENDING = ("finalize", "last memory")
 INSIDE = (
@@ -45,7 +45,7 @@ LEAVING = ("outside", "outside", "start", "proof", "first heap", "finalize")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Who dies, how, when, in which job."""
+    """One case: the thread that dies, how, when, in which job."""
 
     how: str
     phase: str
@@ -61,7 +61,7 @@ class Death:
 
     @property
     def arguments(self) -> str:
-        """Of programs/dying.py."""
+        """The arguments of programs/dying.py."""
         return json.dumps(
             {"victim": self.victim, "phase": self.phase, "how": self.how, "hits": self.hits,
              "after": self.after}
@@ -145,7 +145,7 @@ def fresh_memory() -> Iterator[str]:
 
 @dataclass
 class Ledger:
-    """What the trials came to."""
+    """The counts and failures of the trials."""
 
     trials: int = 0
     clean: int = 0

@@ -152,7 +152,7 @@ class _Job:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take a program."""
+        """True if it can take a program."""
         return self.outcome is None and bool(self.ranks)
 
     def run(self, request: Mapping[str, Any], deadline: float) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from xupc.runtime.async_queue import Progress
 
 
 class Network:
-    """Counts who comes into MPI."""
+    """Counts the calls that enter MPI."""
 
     def __init__(self) -> None:
         self.entered = 0
