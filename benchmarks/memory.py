@@ -49,7 +49,7 @@ def node_array(nbytes: int) -> Any:
 
 
 def node_broadcast(nbytes: int) -> Any:
-    """Thread 0's table, which it gives away."""
+    """Deliver thread 0's table once per node; thread 0 keeps no private copy."""
     return xupc.node_broadcast(values(nbytes) if xupc.MYTHREAD == 0 else None)
 
 

@@ -68,7 +68,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 POOL = Pool()
-POOLS: list[str] = []  # of workers, in words
+POOLS: list[str] = []  # of workers, as text
 
 
 @pytest.fixture(scope="session")

@@ -251,7 +251,7 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
                 capture_output=True, timeout=30, check=False,
             )  # fmt: skip
             _await_report(tag, pids[3])
-            os.kill(pids[4], signal.SIGSTOP)  # whose guard speaks for its host
+            os.kill(pids[4], signal.SIGSTOP)  # its failure detector represents its host
             began = time.monotonic()
             silent = subprocess.run(
                 [sys.executable, "-m", "xupc", "hang-report", str(pids[0])], cwd=PROJECT, text=True,

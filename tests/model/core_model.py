@@ -474,7 +474,7 @@ class Core:
         return t
 
     def do_ring(self, me: int, t: Team, value: int, call: int = 1, *, begun: list[Team]) -> Steps:
-        """Signal, take the neighbour's, tell that it is taken."""
+        """Signal, take the neighbour's value, signal that it is taken."""
         t = begun[0] = yield from self.xu_begin(me, t, call)
         yield write(self.src[me], value)
         yield from self.signal(me, t, 0, 1)
@@ -487,7 +487,7 @@ class Core:
         return t
 
     def do_told(self, me: int, t: Team, value: int, call: int = 1, *, begun: list[Team]) -> Steps:
-        """Thread 0 says something, the others wait for it and say nothing."""
+        """Thread 0 writes and signals; the others wait for it and signal nothing."""
         t = yield from self.catch_up(me, t)
         t = begun[0] = yield from self.xu_begin(me, t, call)
         if me == 0:

@@ -118,7 +118,7 @@ def test_three_threads() -> None:
 
 
 def test_nobody_suspects_calls_that_agree() -> None:
-    """`xu_suspect`, asked at any time of a wait, says no."""
+    """`xu_suspect` returns no at any time of a wait."""
     count = Count()
     for counter_mode, story in ((False, [("told", 1)]), (True, [("barrier",)])):
         core = Core(2, counter_mode, [story] * 2, suspects=True)

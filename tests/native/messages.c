@@ -110,7 +110,7 @@ static int over(char *at) { /* and the request is given back */
     return 1;
 }
 
-static int failure; /* what every test says */
+static int failure; /* what every test returns */
 
 static int testall(int count, void *requests, int *flag, void *statuses) {
     (void)statuses;

@@ -151,7 +151,7 @@ def _harmless_post(plan: Plan, lane: int, i: int) -> str | None:
 
 
 def _known_at_end(plan: Plan, after: tuple[Step, ...], request: Step) -> str | None:
-    """The end of the call waits for every request; must anybody know sooner?"""
+    """Return why no thread needs the request's end before the end of the call, or None."""
     if isinstance(request, NetSignal):
         return "an empty message concerns no memory"
     if isinstance(request, NetWait):
@@ -497,7 +497,7 @@ def test_wrong_bytes_say_where() -> None:
         _simulate([0], [[]], after={0: [UserRead("src", 0, 0, b"\0\1\0\0")]})
 
 
-# --- users who break the rules ----------------------------------------------------------------
+# --- users that break the rules ---------------------------------------------------------------
 @EVERY_ENTRY
 @pytest.mark.parametrize("sync", [("no", "no"), ("no", "my"), ("my", "no")], ids="-".join)
 def test_users_without_the_right_race(entry: Entry, sync: Sync) -> None:

@@ -19,7 +19,7 @@ __all__ = [
     "BEFORE_MPI", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
 ]  # fmt: skip
 
-HANG = 3.0  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
+HANG = 3.0  # s: XUPC_TIMEOUT of a job in which only the timeout detects a missing thread
 ALL_GONE = 5.0  # seconds after the blow
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
@@ -69,10 +69,10 @@ class Death:
 
     @property
     def patience(self) -> float:
-        """Seconds until a timeout tells; 0 where something else does.
+        """The seconds until a timeout detects the death; 0 if something else detects it.
 
-        It does for a thread that is stopped, or that ends where only the launcher could see it:
-        on several hosts the trials have none that looks.
+        Only a timeout detects a thread that is stopped, or that ends where only the launcher could
+        detect it: on several hosts no launcher of the trials does.
         """
         unseen = self.how.startswith("exit") or self.nodes == "hosts"
         if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
@@ -90,9 +90,9 @@ class Death:
         return ALL_GONE + self.patience
 
     def must_be_reported(self, *, begun: bool) -> bool:
-        """Whether survivors see it and are there to say so; `begun`: init is over."""
+        """Return whether survivors detect and report it; `begun`: init is over."""
         early = self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY
-        # between hosts Open MPI, told to go on after a death, may crash another thread in init
+        # between hosts Open MPI, if it goes on after a death, may crash another thread in init
         seen = begun or (early and self.nodes != "hosts")
         quiet = self.how == "launcher" or (self.how == "leave" and self.phase in ENDING)
         return self.via == "xupc run" and seen and not quiet
@@ -195,7 +195,7 @@ def judge(
         expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
                     "leave": f"thread {death.victim}"}  # fmt: skip
         words = expected.get(death.how, f"{name} died")
-        if (death.how, death.phase) == ("raise", "function"):  # on all, the first of whom ends all
+        if (death.how, death.phase) == ("raise", "function"):  # on all; the first ends the job
             words = f"on thread {death.victim}"
         if words not in err:
             wrong.append(f"{words!r} was not said")

@@ -109,7 +109,7 @@ class _Job:
             )  # fmt: skip
 
     def _accept(self, listener: socket.socket) -> None:
-        """Wait until all ranks have said who they are; in the order of their numbers."""
+        """Wait until all ranks have sent their numbers; sort their connections by number."""
         deadline = time.monotonic() + START
         came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)

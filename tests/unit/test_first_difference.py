@@ -1,4 +1,4 @@
-"""Which of the last calls differs first, and what is said of it."""
+"""Which of the last calls differs first, and the text of the error."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Comm:
 
 
 class Partner:
-    """A communicator with one other thread, which says each time whether its time is up."""
+    """A communicator with one other thread, which sends each time whether its time is up."""
 
     def __init__(self, *late: bool) -> None:
         self.late = iter(late)

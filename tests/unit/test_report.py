@@ -101,7 +101,7 @@ def test_any_result_has_a_report(tmp_path: Path, kind: str) -> None:
 
 
 def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
-    """Names may come from anybody."""
+    """Names may come from any user."""
     evil = '<script>alert("1")</script>&|`'
     found = job("2x1", repetitions=3, launches=1)
     found.hosts, found.about, found.clock = [evil, evil], {evil: evil, "mpi": [evil]}, {evil: evil}
@@ -332,7 +332,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
 
 
 def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says what is missing; Markdown needs nothing."""
+    """The page needs jinja2, and the error names the extra; Markdown needs nothing."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = report(tmp_path, result(NOTHING))
     assert done.exit_code == 4

@@ -1,7 +1,7 @@
 """Every argument error: on all threads, and on each thread alone, with correct calls after each.
 
-A thread whose own arguments are bad raises what they deserve; the others, if theirs are good, hear
-of it by CollectiveMismatchError.
+A thread whose own arguments are bad raises the error for them; the others, if theirs are good,
+raise CollectiveMismatchError.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["BAD", "Evil", "is_evil", "random_value"]
 
 
 class Evil(Exception):
-    """What an object of the user's raises when it is asked anything."""
+    """The error that a user's object raises when any of its methods is called."""
 
 
 def _raise(*_: Any, **__: Any) -> Any:
@@ -36,7 +36,7 @@ def _evil(*names: str, base: type = object) -> Any:
 
 
 class Lazy:
-    """Raises from every attribute that it is asked for."""
+    """Raises on access to any attribute."""
 
     evil = True
 
@@ -54,7 +54,7 @@ class OddIndex:
 
 
 class Grows(list[Any]):
-    """A list that says it is longer than it is."""
+    """A list that reports a greater length than it has."""
 
     evil = True
 

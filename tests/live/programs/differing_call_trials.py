@@ -226,7 +226,7 @@ class Trial:
         if self.error is not None:
             return (f"thread {odd}: ",)
         if self.case.name == "allv_broadcast" and self.case.kind == "value":
-            return ()  # whose type is not the root's finds that, and tells
+            return ()  # a thread whose type is not the root's detects it and notifies the others
         if len(others) == 1:
             return "thread 0: ", "thread 1: "
         return f"thread {odd}: ", f"the other threads ({group(others)}): "

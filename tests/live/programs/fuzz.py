@@ -174,9 +174,9 @@ class Fuzz:
 
     # -- afterwards --------------------------------------------------------------------------
     def _settle(self, p: Public, result: Any, odd: int) -> BaseException | None:
-        """Bring all threads together again, and give back what the call made.
+        """Synchronise all threads again, and free what the call made.
 
-        Returns what was only heard of here: of a call that does not synchronise.
+        Return an error that was only detected here, for a call that does not synchronise.
         """
         late = None
         try:

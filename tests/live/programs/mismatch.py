@@ -1,7 +1,7 @@
 """Calls that differ between threads, each with every thread as the odd one.
 
-A call with ALLSYNC on either side says so on every thread, names the odd thread and both values,
-and correct calls work after it. Differences among calls that do not synchronise are found later.
+A call with ALLSYNC on either side raises on every thread. The error names the odd thread and both
+values, and correct calls work after it. Calls that do not synchronise raise later.
 Argument: in how many combinations of algorithm and sync modes.
 """
 
@@ -57,7 +57,7 @@ class Collisions:
     def collide(
         self, odd: int, call: Call, strange: Call, words: tuple[str, ...], what: Any
     ) -> None:
-        """Thread `odd` makes the strange call; every thread must hear of it."""
+        """Thread `odd` makes the strange call; every thread must raise."""
         self.count += 1
         what = (*what, f"odd: {odd}")
         mine = strange if odd == xupc.MYTHREAD else call

@@ -1,6 +1,6 @@
 """Try to open and to unlink files as the user ``nobody``, and print the successes.
 
-    open_of_other_user.py FILE..
+``open_of_other_user.py FILE..``
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Posted calls whose teams go on inside each other's waits. The argument says what is tried."""
+"""Posted calls whose teams progress inside each other's waits. The argument selects the trial."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ assert "mpi4py" not in sys.modules, "import xupc needs no MPI"
 
 
 def unusable(when: str) -> None:
-    """Everything that needs init says that it does."""
+    """Everything that needs init raises NotInitializedError, or is missing."""
     assert not hasattr(xupc, "THREADS")
     assert not hasattr(xupc, "MYTHREAD")
     calls = (

@@ -41,7 +41,7 @@ class Owner:
 
 
 def flag(name: str) -> None:
-    """Tell other threads of something."""
+    """Notify other threads by a file of this name."""
     (FOLDER / name).touch()
 
 
