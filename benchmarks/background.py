@@ -10,7 +10,7 @@ sockets instead of the collective: no library that uses TCP can do with less.
 
 access: thread 0 reads 8 bytes of the last thread's memory again and again, while that is in
 numpy, in a loop of Python, asleep, or waits in a barrier. Printed: median, 90th percentile and
-the longest, in ms. The first of them waits until the others have heard that they are to serve.
+the longest, in ms. The first access waits until the other threads are notified to serve accesses.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def overlapped(post: Callable[[], Callable[[], object]]) -> dict[str, float]:
 
 
 def overlap(nbytes: int) -> dict[str, float]:
-    """Of gather_all."""
+    """Measure the overlap of gather_all."""
     threads = int(xupc.THREADS)
     src = xupc.all_alloc(threads * nbytes, np.uint8, nbytes)
     dst = xupc.all_alloc(threads * threads * nbytes, np.uint8, threads * nbytes)

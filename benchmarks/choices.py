@@ -46,7 +46,7 @@ def measure(args: argparse.Namespace, out: Path, table: Path | None) -> Result:
 
 
 def judge(cell: Cell, limit: float) -> tuple[bool, str] | None:
-    """Whether the choice is good, and in words how it stands to the best; None if unknown."""
+    """Return whether the choice is good, and a text with its ratio to the best; None if unknown."""
     chosen = cell.candidate("xupc")
     others = [c for name in ALGORITHMS if (c := cell.candidate(name)) is not None and c.measured]
     if chosen is None or not others:

@@ -120,7 +120,7 @@ def byte_rows(job: Job) -> list[list[str]]:
 
 
 def wire_of(name: str, job: Job, rate: float) -> str:
-    """What the wire did in the same launches."""
+    """Format the latency and the rate of the wire in the same launches."""
     measured = job.bounds["wire rate"]
     return (f"- wire with {name}: latency {formatting.time(job.bounds['wire latency ns'])}, stream "
             f"{measured / 1e6:.1f} MB/s ({measured / rate:.0%} of the nominal rate)")

@@ -38,7 +38,7 @@ def measure(args: argparse.Namespace, out: Path) -> Result:
 
 
 def against_plain(plain: Cell, other: Cell, candidate: str) -> stats.Ratio | None:
-    """How many times as long the form with lists takes."""
+    """Return the time of the form with lists, divided by that of the plain one."""
     one, base = other.candidate(candidate), plain.candidate(candidate)
     return stats.ratio(one.medians, base.medians) if one is not None and base is not None else None
 

@@ -32,7 +32,7 @@ def values(nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def private(nbytes: int) -> Any:
-    """What a program does without shared memory: thread 0's table on every thread."""
+    """Copy thread 0's table to every thread, as a program without shared memory does."""
     from mpi4py import MPI
 
     table = values(nbytes) if xupc.MYTHREAD == 0 else np.empty(nbytes // 8)
@@ -49,12 +49,12 @@ def node_array(nbytes: int) -> Any:
 
 
 def node_broadcast(nbytes: int) -> Any:
-    """Thread 0's table, which it gives away."""
+    """Deliver thread 0's table once per node; thread 0 keeps no private copy."""
     return xupc.node_broadcast(values(nbytes) if xupc.MYTHREAD == 0 else None)
 
 
 def exchange(nbytes: int) -> Any:
-    """So many bytes of each thread into a second array."""
+    """Exchange `nbytes` bytes of each thread into a second array."""
     a, b = (xupc.all_alloc(xupc.THREADS * nbytes, "u1", "*") for _ in range(2))
     a.local[:] = xupc.MYTHREAD
     xupc.all_exchange(b, a, nbytes // xupc.THREADS)

@@ -46,22 +46,22 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the cell says."""
+        """The verdict of the statistics on the cell."""
         return stats.verdict(self.ratio, self.spread)
 
     @property
     def name(self) -> str:
-        """The cell in words."""
+        """The cell as text."""
         return f"{self.cell.title} {size(self.cell.nbytes)}".strip()
 
 
 def compare(
     jobs: Jobs, key: tuple[object, ...], ours: str, peer: Callable[[Cell], str] | str
 ) -> Comparison | None:
-    """Against the best peer; None where the two were not measured.
+    """Compare with the best peer; None where the two were not measured.
 
-    But if any configuration shows a loss, against the best of those: one that is better, and too
-    noisy to tell, must not hide it.
+    But if any configuration shows a loss, compare with the best of those: a better one that is too
+    noisy to decide must not hide it.
     """
     pairs = []
     for configuration, job in jobs.items():

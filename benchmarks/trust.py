@@ -1,4 +1,4 @@
-"""Whether the benchmark can be believed: what it says twice, of a slowdown, and what it costs.
+"""Test the benchmark itself: whether it repeats, whether it detects a slowdown, what it costs.
 
     python benchmarks/trust.py slowdown [--launches 150] [--seconds 0.8] [--minutes 20]
     python benchmarks/trust.py twice [--launches 6] [--seconds 12]
@@ -88,7 +88,7 @@ def work(arguments: list[str]) -> None:
     from xupc.backends.native.native_core import core
     from xupc.bench import candidates, worker
 
-    worker.machine.measure = lambda *_: {}  # bounds are nobody's business here, and take a second
+    worker.machine.measure = lambda *_: {}  # bounds are not needed here, and take a second
     out, settings, factor = arguments
     side_by_side = factor == "both"
     plain = candidates.our_call
@@ -129,7 +129,7 @@ def launch(mpi: Mpi, collector: Collector, factor: object, seconds: float, seed:
 
 
 def result_of(collector: Collector) -> Result:
-    """As a file of `xupc bench` has it."""
+    """Return the launches as a `Result`, the content of a file of `xupc bench`."""
     assert collector.job is not None
     return Result(sys.argv, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                   jobs=[collector.job])
@@ -210,7 +210,7 @@ def slowdown(args: argparse.Namespace) -> str:
 
 
 def verdicts(group: str, cells: list[Change]) -> Iterator[str]:
-    """What is said of some cells."""
+    """Yield lines of Markdown: the verdicts on a group of cells, counted and as a table."""
     called = sum(c.verdict == REGRESSION for c in cells)
     hidden = sum(c.verdict == UNRESOLVED for c in cells)
     yield (f"- {len(cells)} cells {group}: {called} called a regression, {hidden} not resolvable, "

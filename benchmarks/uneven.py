@@ -36,24 +36,24 @@ REST = 10  # all but the last thread have together one part of so many
 
 @dataclass
 class Split:
-    """Who has how much: `sizes` bytes of each thread for each receiver."""
+    """The distribution of data: thread i has `sizes[i]` bytes for each receiver."""
 
     sizes: list[int]
     me: int
     exchange: bool
 
     def of(self, thread: int, receiver: int, salt: int) -> Any:
-        """What a thread has for a receiver."""
+        """Return the data of a thread for a receiver."""
         start = 31 * salt + 7 * thread + 13 * receiver * self.exchange
         return ((np.arange(self.sizes[thread]) + start) % 251).astype(np.uint8)
 
     def contributed(self, salt: int) -> Any:
-        """All that I have."""
+        """Return all data of this thread."""
         receivers = range(len(self.sizes)) if self.exchange else (0,)
         return np.concatenate([self.of(self.me, i, salt) for i in receivers])
 
     def expected(self, salt: int) -> Iterator[Any]:
-        """What all have for me."""
+        """Yield the data of all threads for this thread."""
         yield from (self.of(t, self.me, salt) for t in range(len(self.sizes)))
 
 

@@ -34,7 +34,7 @@ SLOWER = 1.1
 
 @dataclass(frozen=True)
 class Machine:
-    """What makes its launches differ."""
+    """A simulated machine: the sources of variation between its launches."""
 
     name: str
     own: float = 0.02

@@ -74,7 +74,7 @@ def main() -> int:
         plan = xupc.all_broadcast.plan(per_thread, at_root, block, xupc.MULTICORE)
         plan()
 
-        # Every thread says whether its own data were right; thread 0 reads the answers.
+        # Every thread stores whether its own data were right; thread 0 reads the answers.
         verdicts = xupc.all_alloc(T, np.uint8)
         verdicts[me] = all(good)
         xupc.barrier()

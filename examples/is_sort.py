@@ -7,8 +7,8 @@ Each iteration changes two keys, then finds every key's rank: how many keys are 
 1. Each thread counts its keys by bucket, a bucket being a range of keys; `all_reduce_mpi_all` adds
    the counts up.
 2. All threads deal the buckets out in the same way, so that each gets about as many keys.
-3. `all_gather_all` tells how many keys go from each thread to each other one; `all_exchange` moves
-   them, in blocks as long as the longest.
+3. `all_gather_all` gives all threads the number of keys that go from each thread to each other
+   one; `all_exchange` moves them, in blocks as long as the longest.
 4. A thread now has all keys of a range, and counting them gives their ranks.
 
 After each iteration the ranks of five keys are compared with known ones; at the end the keys are
@@ -93,7 +93,7 @@ def make_keys(size: Size, first: int, count: int) -> np.ndarray:
 
 
 class Ranks(NamedTuple):
-    """What a thread knows after an iteration: all about the keys low .. low + len(counts)."""
+    """A thread's result of an iteration: the ranks of keys in range(low, low + len(counts))."""
 
     low: int
     counts: np.ndarray  # how many there are of each

@@ -50,12 +50,12 @@ def make_table(points: int) -> np.ndarray:
 
 
 def densities() -> np.ndarray:
-    """How much of each nuclide is in each material."""
+    """Return the density of each nuclide in each material."""
     return np.random.default_rng(SEED + 1).random((MATERIALS, NUCLIDES))
 
 
 def neutrons(count: int, thread: int) -> tuple[np.ndarray, np.ndarray]:
-    """A thread's energies and materials, the same for everyone who asks."""
+    """Return a thread's energies and materials, the same on every thread that calls this."""
     rng = np.random.default_rng([SEED + 2, thread])
     energy = np.exp(rng.uniform(np.log(LOWEST), np.log(HIGHEST), count))
     return energy, rng.integers(MATERIALS, size=count)
@@ -85,7 +85,7 @@ def fits_the_formula(
 
 
 def shares(lookups: int, threads: int) -> list[int]:
-    """How many lookups each thread does."""
+    """Return the number of lookups that each thread does."""
     return [lookups * (t + 1) // threads - lookups * t // threads for t in range(threads)]
 
 
@@ -105,7 +105,7 @@ def main(points: int, lookups: int) -> int:
 
         sums = xupc.all_alloc(MATERIALS * T, np.float64, blocksize=MATERIALS)
         sums.local[:] = by_material(seen, material)
-        xupc.all_reduce_mpi_all(sums, None, xupc.ADD)  # in place: everyone's sums, on everyone
+        xupc.all_reduce_mpi_all(sums, None, xupc.ADD)  # in place: all sums, on all threads
         some = slice(0, 1000)
         good = xupc.all_alloc(T, np.int64)
         good.local[:] = fits_the_formula(seen[some], energy[some], material[some], points)

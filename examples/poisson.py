@@ -3,10 +3,11 @@
     xupc run -n 4 --nodes 2x2 examples/poisson.py [points per side] [pull | push | multicore]
 
 Each thread has some rows of the grid. The five-point Laplacian needs the rows next to them, which
-`memget` fetches from whoever has them. Textbook conjugate gradients wait for two dot products, one
-after the other; the form of Chronopoulos and Gear (1989) needs both at the same time, so that one
-`all_reduce_mpi_all` of two numbers per thread adds them up. As it is always the same call, it is a
-plan. It is REPRODUCIBLE: how threads are placed on nodes does not change a single bit.
+`memget` fetches from the threads that own them. Textbook conjugate gradients wait for two dot
+products, one after the other; the form of Chronopoulos and Gear (1989) needs both at the same
+time, so that one `all_reduce_mpi_all` of two numbers per thread adds them up. As it is always the
+same call, it is a plan. It is REPRODUCIBLE: the placement of threads on nodes does not change a
+single bit.
 
 At the end thread 0 compares the result with a direct solution.
 """
@@ -58,7 +59,7 @@ class Grid:
         xupc.notify()  # my rows are complete
         f[1:-1, 1:-1] = self.mine
         result = 4 * self.mine - f[1:-1, :-2] - f[1:-1, 2:]
-        xupc.wait()  # so are everyone's
+        xupc.wait()  # the rows of all threads are
         if len(self.mine) and self.first > 0:
             xupc.memget(f[0, 1:-1], self.shared + (self.first - 1) * n, n * f.itemsize)
         if len(self.mine) and self.end < n:
@@ -78,7 +79,7 @@ def main(n: int, algorithm: str) -> int:
         pair = xupc.all_alloc(2 * T, np.float64, blocksize=2)
         sums = xupc.all_alloc(2 * T, np.float64, blocksize=2)
         # MYSYNC is enough. The sums hold a part of every thread, so all have entered by the time a
-        # thread has them: nobody reads the residual any more, and it may be overwritten.
+        # thread has them: no thread reads the residual any more, and it may be overwritten.
         flags = xupc.IN_MYSYNC | xupc.OUT_MYSYNC | xupc.REPRODUCIBLE
         add_up = xupc.all_reduce_mpi_all.plan(
             sums, pair, xupc.ADD, flags=flags | ALGORITHMS[algorithm]

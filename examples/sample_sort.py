@@ -6,10 +6,10 @@ Thread 0 starts with most of the keys, the last one with none, and more than a t
 are the same one. In the end each thread's keys follow those of the thread before, and all threads
 have about as many.
 
-1. Each thread sorts its keys and takes every so-manieth of them as a sample.
-2. `all_gather_all_v` gives everybody's samples to all threads, which then choose the same
-   splitters. A splitter is a key at a place on a thread, which tells even equal keys apart.
-3. `all_exchange` tells how many keys go from each thread to each other one.
+1. Each thread sorts its keys and takes samples of them at equal distances.
+2. `all_gather_all_v` gives the samples of all threads to all threads, which then choose the same
+   splitters. A splitter is a key at a place on a thread, which distinguishes even equal keys.
+3. `all_exchange` sends each thread the number of keys that come to it from each other thread.
 4. `all_exchange_v` moves them. The lists that it wants are shared arrays, in which each thread
    writes only what is its own: no thread needs the counts of all pairs.
 5. What has come is some sorted runs, which numpy's stable sort merges.
@@ -74,7 +74,7 @@ def choose(samples: Splitters, parts: int) -> Splitters:
 
 
 def on_all_threads(value: int) -> np.ndarray:
-    """What all threads say."""
+    """Return the values of all threads, in the order of threads."""
     T = xupc.THREADS
     mine = xupc.all_alloc(T, np.int64)
     values = xupc.all_alloc(T * T, np.int64, T)
@@ -84,7 +84,7 @@ def on_all_threads(value: int) -> np.ndarray:
 
 
 def splitters(keys: np.ndarray) -> Splitters:
-    """The same on all threads, from samples of everybody's sorted keys."""
+    """Choose splitters, the same on all threads, from samples of all threads' sorted keys."""
     T, me = xupc.THREADS, xupc.MYTHREAD
     counts = on_all_threads(len(keys))
     every = max(1, int(counts.sum()) // (OVERSAMPLING * T * T))

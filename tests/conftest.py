@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker of pytest-xdist: hand over what it has found out."""
+    """Pass figures and the pool to the main process, in a worker of pytest-xdist."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["figures"], output["pool"] = FIGURES, str(POOL) if POOL.programs else ""
@@ -61,14 +61,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """In the process that reports: take over what a worker has found out."""
+    """Collect a worker's figures and pool, in the main process of pytest-xdist."""
     output = getattr(node, "workeroutput", {})
     FIGURES.extend((promise, found) for promise, found in output.get("figures", ()))
     POOLS.extend(filter(None, [output.get("pool", "")]))
 
 
 POOL = Pool()
-POOLS: list[str] = []  # of workers, in words
+POOLS: list[str] = []  # of workers, as text
 
 
 @pytest.fixture(scope="session")

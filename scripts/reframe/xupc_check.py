@@ -57,7 +57,7 @@ class XupcCheck(rfm.RunOnlyRegressionTest):
 
     @run_before("run")
     def set_options(self):
-        """What is run; the barrier has no sizes."""
+        """Set the options of the command; the barrier has no sizes."""
         sizes = [] if self.collective == "barrier" else ["-m", self.sizes]
         usual = ["--flags", "auto", "-c", "--budget", "2m"]
         self.executable_opts = ["bench", self.collective, *sizes, *usual, *self.extra]

@@ -47,7 +47,7 @@ def wire_seconds(nbytes: int, rate: float) -> float:
 
 
 def processes_with(word: str) -> list[str]:
-    """The command lines of all processes that have a word in their environment."""
+    """Return the command lines of all processes whose environment contains `word`."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -202,13 +202,13 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     pid = re.search(r"^victim 3 (\d+) (\S+)", done.stdout, re.MULTILINE)
     assert pid, output(done)
     missing = f"no word from node 1 (thread 3; host {pid[2]}, pid {pid[1]})"
-    # thread 3 may be told of one, and then says whose it is
+    # thread 3 may raise too, on another thread's HangError; its message then names that thread
     waiting = re.findall(r"^.*errors\.HangError: thread.*$", done.stderr, re.MULTILINE)
     assert len(waiting) == sum(HOSTS) - 1, output(done)
     assert all(missing in line for line in waiting), output(done)
     late = r"\n  3: not in xupc, thread_failures\.py:\d+, for "
     call = r"\n  0-2, 4-5: all_broadcast\(nbytes=256, flags=0\) #\d+, thread_failures\.py:\d+, for "
-    for line in (late, call):  # who asks late may find others gone
+    for line in (late, call):  # a thread that queries late may find others gone
         assert re.search(line, done.stderr), output(done)
 
 
@@ -220,7 +220,7 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
 def test_a_stopped_thread_alone_on_its_host_ends_with_the_job(
     cluster: Any, mpi_python: str, phase: str, survivors: bool
 ) -> None:
-    # Nobody on its host can end it: the launcher has to hear of the others' end.
+    # No process on its host can end it: the launcher has to detect that the others ended.
     death = Death("SIGSTOP", phase, 3, 1, after=False, nodes="hosts", via="mpiexec")
     done = run(
         cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
@@ -251,7 +251,7 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
                 capture_output=True, timeout=30, check=False,
             )  # fmt: skip
             _await_report(tag, pids[3])
-            os.kill(pids[4], signal.SIGSTOP)  # whose guard speaks for its host
+            os.kill(pids[4], signal.SIGSTOP)  # its failure detector represents its host
             began = time.monotonic()
             silent = subprocess.run(
                 [sys.executable, "-m", "xupc", "hang-report", str(pids[0])], cwd=PROJECT, text=True,
@@ -334,8 +334,8 @@ def test_every_difference_is_found(cluster: Any, mpi_python: str) -> None:
 def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: str) -> None:
     family, _ = identify(Path(mpi_python).parent / "mpiexec")
 
-    # Where the launcher is told to leave survivors alone, nobody could end one that is stopped
-    # before MPI has begun; `xupc run` itself is not at work here.
+    # If an option has the launcher leave survivors alone, no process could end a thread that is
+    # stopped before MPI has begun; `xupc run` itself is not in use here.
     def strike(death: Death, _folder: str) -> tuple[Any, list[str], float]:
         done = run(
             cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),

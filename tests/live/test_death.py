@@ -1,4 +1,4 @@
-"""A thread dies, in every way and at every moment: the others say so, and nothing is left.
+"""A thread dies, in every way and at every moment: the others report it, and nothing is left.
 
 Under `xupc run`, which has the launcher leave the survivors alone, every one of them must name the
 dead thread, its host, its pid and its last call. Under a plain launcher, which may kill them
@@ -40,7 +40,7 @@ def short(value: object) -> str:
         pytest.param("computes sleep", 0, None, OUTSIDE, marks=ONCE),
         pytest.param("computes numpy", 1, None, OUTSIDE, marks=ONCE),
         ("computes python", 3, None, OUTSIDE),
-        # Nobody waits: one sleeps, one is in numpy, one in a Python loop.
+        # No thread waits: one sleeps, one is in numpy, one in a Python loop.
         ("unnoticed", 0, None, OUTSIDE),
         pytest.param("unnoticed", 3, "2x2", OUTSIDE, marks=ONCE),
         # Between nodes: a node root, another thread, the one thread of a node.

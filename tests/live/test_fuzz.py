@@ -1,4 +1,4 @@
-"""Arguments that nobody should pass: only documented errors, on all threads, and all goes on."""
+"""Invalid arguments raise only documented errors, on all threads, and the job continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that never comes: every thread that waits for it says so, and the job ends."""
+"""A thread that never comes: every thread that waits for it reports it, and the job ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is where: in a HangError, on SIGUSR2 to any thread, and asked from outside.
+"""Reports of where each thread is: in a HangError, on SIGUSR2 to any thread, and from outside.
 
 The places are known beforehand: which thread does what in which line of programs/known_places.py.
 """
@@ -111,7 +111,7 @@ class Job:
         return self.reports()[-1]
 
     def asked(self, job: object, *options: str) -> str:
-        """What the command line shows."""
+        """Return the output of `xupc hang-report`."""
         done = subprocess.run(
             [sys.executable, "-m", "xupc", "hang-report", str(job), *options],
             cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False,

@@ -112,7 +112,7 @@ def _new_cgroup() -> Path | None:
 
 
 def _killed(folder: Path) -> int:
-    """How often the kernel has killed for memory in a cgroup."""
+    """Return how often the kernel's OOM killer has run in a cgroup."""
     for name in ("memory.events", "memory.oom_control"):
         try:
             lines = (folder / name).read_text().splitlines()
@@ -162,7 +162,7 @@ def test_pages_for_some_threads_only(
 
 @ONCE
 def test_a_directory_that_has_gone(live: Callable[..., Any], tmp_path: Path) -> None:
-    """What is free cannot be asked: an error on every thread."""
+    """Every thread raises an error if the free space of the directory cannot be queried."""
     folder = tmp_path / "gone"
     folder.mkdir()
     env = {"XUPC_SHM_DIR": str(folder)}

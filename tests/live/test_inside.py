@@ -50,7 +50,7 @@ def test_inside(
 def test_the_status_of_an_interrupt(
     live: Callable[..., Any], tmp_path: Path, nodes: str | None
 ) -> None:
-    """Who waited for the interrupted thread has another status, and may end first."""
+    """A thread that waited for the interrupted one has another status, and may end first."""
     args = ["interrupted_first", str(tmp_path)]
     result = live(3, PROGRAM, nodes=nodes, args=args, expect=130, timeout=40, via="xupc run")
     assert "KeyboardInterrupt" in result.stderr, result.report()

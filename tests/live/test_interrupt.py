@@ -27,7 +27,7 @@ def test_a_wait_is_interrupted_at_once(call: str, n: int, nodes: str | None, ins
     end = bring_about("is interrupted", 1, call, n=n, nodes=nodes)
     assert end.number("interrupted") - end.number("struck") < PROMPTLY
     text = f"{end.victim} was interrupted inside "
-    # Every later call of that thread says so ...
+    # Every later call of that thread reports it ...
     again = [line for line in end.result.stdout.splitlines() if line.startswith("again: ")]
     assert len(again) == 3, end.result.report()
     for line in again:
@@ -73,7 +73,7 @@ def test_a_signal_to_the_launcher_ends_the_job(via: str, number: int) -> None:
     ],
 )
 def test_what_another_signals_handler_raises_is_an_interrupt(call: str, nodes: str | None) -> None:
-    """It leaves a call half done, which all hear of; nobody touches this thread's memory then."""
+    """It leaves a call half done: all threads raise, and none touches this thread's memory then."""
     end = bring_about("a handler raises", 0, call, n=2, nodes=nodes)
     said = end.result.stdout.splitlines()
     assert "TimeoutError" in said, end.result.report()

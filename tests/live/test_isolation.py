@@ -1,4 +1,8 @@
-"""Nobody else reaches a job's memory: nameless or 0600, random, unlinked, never one found there."""
+"""No other user accesses a job's memory.
+
+Its files have no name, or a random one and mode 0600 until they are unlinked. A file that is there
+already is never used.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,9 @@ ONCE = pytest.mark.once
 def test_another_user_cannot_attach(
     live: Callable[..., Any], nodes: str | None, named: str
 ) -> None:
-    """Nor where files have names while they are being shared."""
+    """Another user cannot attach, even if files have names while they are being shared."""
     with tempfile.TemporaryDirectory(prefix="test-", dir="/dev/shm") as folder:
-        os.chmod(folder, 0o1777)  # as /dev/shm itself: everybody may look for names
+        os.chmod(folder, 0o1777)  # as /dev/shm itself: every user may look for names
         env = {"XUPC_SHM_DIR": folder, "XUPC_NAMED_SEGMENTS": named or None}
         program = "tests/live/programs/access_by_other_users.py"
         result = live(3, program, nodes=nodes, env=env, args=[folder], own_job=True)
@@ -48,7 +52,7 @@ def test_another_user_cannot_attach(
 def test_a_name_that_is_there_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not a file, not a link to one, not a dangling link: somebody else may have put it there."""
+    """A file, a link or a dangling link that is there is not used: another user may own it."""
     monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
     monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
     monkeypatch.setattr(os, "urandom", bytes)
@@ -128,7 +132,7 @@ def _name(requirement: str) -> str:
 
 @pytest.mark.once
 def test_every_dependency_has_a_lowest_version() -> None:
-    """So that `scripts/test --lowest` can install it; an MPI comes from where it comes."""
+    """Each has a lower bound for `scripts/test --lowest`, but for MPI, which it does not choose."""
     project = _project()
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     for requirement in (r for group in groups for r in group):

@@ -1,4 +1,4 @@
-"""Memory on a bad day and over a long one: nothing grows, nothing wraps round at 4 GiB."""
+"""Memory under failures and in long runs: nothing grows, nothing wraps round at 4 GiB."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_node_arrays(live: Callable[..., Any], threads: int, nodes: str | None) 
 
 @pytest.mark.once
 def test_named_segments_leave_nothing(live: Callable[..., Any]) -> None:
-    """Where files without names are out of reach."""
+    """Segments with names, as used without support for files without names, leave no file."""
     program = "tests/live/programs/node_arrays.py"
     result = live(3, program, nodes="2,1", args=["5"], env={"XUPC_NAMED_SEGMENTS": "1"})
     assert "done: 5" in result.stdout

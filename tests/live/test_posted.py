@@ -1,4 +1,4 @@
-"""Posted calls of several teams: what waits for what, what ends when, who hears of differences."""
+"""Posted calls of several teams: their order, their ends, and errors if they differ."""
 
 from __future__ import annotations
 

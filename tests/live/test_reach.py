@@ -85,7 +85,7 @@ def test_arrays_that_others_cannot_read(
 def test_memory_that_is_closed_meanwhile(
     live: Callable[..., Any], table: Any, threads: int
 ) -> None:
-    """In the middle of an array, or after a call that could read it: all threads are told."""
+    """All threads raise if part of an array, or an array after a good call, becomes unreadable."""
     done = live(threads, PROTECTED, args=["closed_meanwhile"], env=table(1), timeout=60)
     assert done.stdout.split() == ["done"] * threads
 

@@ -1,4 +1,4 @@
-"""A thread that has notified keeps nobody waiting, whatever it does until it waits itself."""
+"""A thread that has notified keeps no other waiting, whatever it does until it waits itself."""
 
 from __future__ import annotations
 

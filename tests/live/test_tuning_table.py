@@ -1,4 +1,4 @@
-"""The selection table in a job: one thread reads it, all use it, and all hear of a bad one."""
+"""The selection table in a job: one thread reads it, all use it, and all raise on a bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that waits leaves its core to others, whatever it waits in and for whom."""
+"""A waiting thread yields its core, whatever call it waits in and whatever thread it waits for."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """A small model checker: all executions of a few threads under C11's memory model.
 
-A thread is a generator: it yields operations on shared memory and is sent their results. What it
-does next depends on nothing else, so a thread's state is the list of results so far, cut short at
-the end of each call (`Machine.thread` is asked for one call at a time) and of each turn of a loop
-(`MARK`, `AGAIN`).
+A thread is a generator: it yields operations on shared memory and is sent their results. Its next
+operation depends on nothing else, so the state of a thread is the list of its results so far. The
+list is cut short at the end of each call (`Machine.thread` makes one call at a time) and of each
+turn of a loop (`MARK`, `AGAIN`).
 
-Memory is that of release and acquire: of every word all values are kept that somebody may still
-read. A thread has a *view*, the oldest value of each word that it may read; a release store hands
+Memory is that of release and acquire: of every word all values are kept that a thread may still
+read. A thread has a *view*, the oldest value of each word that it may read; a release store passes
 on the writer's view, an acquire load takes it over. So stale reads and reordered stores, as of
-store buffers, are all tried. Between seq_cst accesses of a word no stale value is read: they have
-one order, that of the execution. What is left out is a load that reads what is stored only
-because of it; the core has no relaxed load with a relaxed store after it that could.
+store buffers, are all tried. Between seq_cst accesses of one word no stale value is read: they have
+one order, that of the execution. The model omits a load that reads a value stored only because of
+that load; the core has no relaxed load with a relaxed store after it that could.
 
 Plain data must not be raced for: a read must know the last write, a write all reads and writes.
 
@@ -153,7 +153,7 @@ class Machine:
         back: dict[int, list[int]],
         ends: list[int],
     ) -> str | None:
-        """From every state an end can be reached: nobody is left turning round for ever."""
+        """Return the story of a state that cannot reach an end (an endless loop), or None."""
         seen = set(ends)
         queue = deque(ends)
         while queue:
@@ -328,7 +328,7 @@ class Machine:
                 return f"thread {t} reads {self.plain[x]}: race with a write"
             mine = 2 << t
             data = (*data[:x], (value, done | mine), *data[x + 1 :])
-            # a later read is another one: whoever knew of earlier ones does not know of it
+            # a later read is another one: views that include earlier reads do not include it
             state = self._forget((memory, order, kernel, data, threads), at, ~mine)
             view = (*view[:at], view[at] | mine, *view[at + 1 :])
             return [(self._with(state, t, view=view, result=value), value)]
@@ -340,7 +340,7 @@ class Machine:
         return [(self._with(state, t, view=view, result=None), None)]
 
     def _forget(self, state: Any, at: int, mask: int) -> Any:
-        """What is known of a datum is no longer so."""
+        """Drop the bits outside of `mask` from every view's entry for a datum."""
         memory, order, kernel, data, threads = state
 
         def less(view: View) -> View:
@@ -353,7 +353,7 @@ class Machine:
         return memory, order, kernel, data, threads
 
     def _normal(self, state: Any) -> Any:
-        """Without values that nobody can read any more, counted anew."""
+        """Return the state without values that no thread can read any more, counted anew."""
         memory, order, kernel, data, threads = state
         w = len(self.words)
         nothing = (0,) * (w + len(data))
@@ -416,7 +416,7 @@ def futex_wake(word: int) -> Op:
 
 
 def meet() -> Op:
-    """Where all threads come together by other means than the core's."""
+    """Wait for all threads, by other means than the core's."""
     return (MEET,)
 
 

@@ -1,9 +1,9 @@
 """The native core's protocol for the model checker: shm_protocol.h function by function.
 
-What is C there has the same name here. `Core.mutations` names lines that are changed on purpose,
-to see that the checker notices. With `agree` a thread asks `xu_suspect` whenever it waits, and
-the answer must be no; a sleeper is woken or sleeps for ever. In a story where calls differ
-waiters look up now and then, as their timeouts make them, and all must come to the meeting.
+A C function there has the same name here. `Core.mutations` names lines that are changed on purpose,
+to see that the checker detects it. With `agree` a thread calls `xu_suspect` whenever it waits, and
+the result must be no; a sleeper is woken or sleeps for ever. In a story where calls differ, waiting
+threads check now and then, as their timeouts make them, and all must come to the meeting.
 """
 
 from __future__ import annotations
@@ -423,7 +423,7 @@ class Core:
             raise Broken("a false alarm after a difference") from None
 
     def do_apart(self, me: int, t: Team, *, begun: list[Team]) -> Steps:
-        """A node root hears that calls of other nodes differ: `release_early`."""
+        """A node root detects that calls of other nodes differ: `release_early`."""
         t = yield from self.xu_begin(me, t._replace(giving_up=True), 2 + me, barriers=1)
         t, _ = yield from self.xu_arrive(me, t)
         yield from self.xu_release(t, True)
@@ -431,7 +431,7 @@ class Core:
         return Team(epoch=t.epoch, op=20, met=True)
 
     def catch_up(self, me: int, t: Team) -> Steps:
-        """What `RUN_AHEAD` is for."""
+        """Add a barrier when half of the slots are in use without one, as `RUN_AHEAD` does."""
         if t.unsynced < self.slots // 2 or self.has("no catching up") or not self.agree:
             return t
         t = yield from self.xu_begin(me, t, 3, barriers=1)
@@ -474,7 +474,7 @@ class Core:
         return t
 
     def do_ring(self, me: int, t: Team, value: int, call: int = 1, *, begun: list[Team]) -> Steps:
-        """Signal, take the neighbour's, tell that it is taken."""
+        """Signal, take the neighbour's value, signal that it is taken."""
         t = begun[0] = yield from self.xu_begin(me, t, call)
         yield write(self.src[me], value)
         yield from self.signal(me, t, 0, 1)
@@ -487,7 +487,7 @@ class Core:
         return t
 
     def do_told(self, me: int, t: Team, value: int, call: int = 1, *, begun: list[Team]) -> Steps:
-        """Thread 0 says something, the others wait for it and say nothing."""
+        """Thread 0 writes and signals; the others wait for it and signal nothing."""
         t = yield from self.catch_up(me, t)
         t = begun[0] = yield from self.xu_begin(me, t, call)
         if me == 0:
@@ -501,7 +501,7 @@ class Core:
         return t
 
     def do_scratch(self, me: int, t: Team, value: int, *, begun: list[Team]) -> Steps:
-        """A line of scratch each; nobody asks whether it is still in use, but see RUN_AHEAD."""
+        """Each thread writes a line of scratch without a check that it is free; see RUN_AHEAD."""
         t = yield from self.catch_up(me, t)
         t = begun[0] = yield from self.xu_begin(me, t, 1)
         lines = self.line[t.op % self.slots]

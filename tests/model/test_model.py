@@ -118,7 +118,7 @@ def test_three_threads() -> None:
 
 
 def test_nobody_suspects_calls_that_agree() -> None:
-    """`xu_suspect`, asked at any time of a wait, says no."""
+    """`xu_suspect` returns no at any time of a wait."""
     count = Count()
     for counter_mode, story in ((False, [("told", 1)]), (True, [("barrier",)])):
         core = Core(2, counter_mode, [story] * 2, suspects=True)
@@ -163,7 +163,7 @@ def test_a_broken_protocol_is_noticed(name: str, counter_mode: bool, stories: li
 
 @pytest.mark.parametrize("name", BROKEN_AMONG_DIFFERENT)
 def test_broken_giving_up_is_noticed(name: str) -> None:
-    """Somebody waits for ever."""
+    """A broken rule for giving up leaves at least one thread waiting for ever."""
     first, second = BROKEN_AMONG_DIFFERENT[name]
     stories = _differing(first, second, [])
     core = Core(2, True, stories, frozenset([name]), agree=False)

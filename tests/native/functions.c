@@ -1,6 +1,6 @@
 /* Folds and scans by functions, in every order and of many lengths, for the sanitizers.
  *
- * A word is a run of numbers, first << 32 | last; joining two that do not follow each other gives 0,
+ * An element is a run of numbers, first << 32 | last; joining two that are not consecutive gives 0,
  * and 0 joined to anything is 0.  So a result shows whether all elements were joined once and in
  * their order.  The function takes one step, or three of which two change nothing.
  */

@@ -110,7 +110,7 @@ static int over(char *at) { /* and the request is given back */
     return 1;
 }
 
-static int failure; /* what every test says */
+static int failure; /* what every test returns */
 
 static int testall(int count, void *requests, int *flag, void *statuses) {
     (void)statuses;
@@ -255,7 +255,7 @@ static void looks_twice(const xm_mpi *mpi) {
     CHECK(theirs == 7);
 }
 
-/* Who leaves his core between messages: who only sends, has sent a part of it, and has more. */
+/* A thread yields between messages if it only sends, has sent a part of it, and has more. */
 static void leaves_when_ahead(void) {
     node_root *r = calloc(1, sizeof *r);
     int32_t sends[2] = {1, 0};
@@ -296,7 +296,7 @@ int main(int argc, char **argv) {
             for (int i = 0; i < (int)sizeof job[k].memory; i++)
                 job[k].memory[i] = (char)(k * 31 + i + step);
         }
-        if (!led && draw(4) == 0) { /* somebody's message came before */
+        if (!led && draw(4) == 0) { /* a peer's message came before */
             me = 0;
             xm_exchange *x = &job[0].wire.x;
             xm_head its = {fps[x->of[0]], fps[x->of[0]], values[x->of[0]], 0};
@@ -373,7 +373,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < REQUESTS; i++) CHECK(!all[i].used);
     looks_twice(&job[0].wire.mpi);
     leaves_when_ahead();
-    /* what MPI says to somebody who asks who is missing is not lost */
+    /* an error that MPI returns while xm_missing looks for missing peers is kept */
     xm_exchange *x = &job[0].wire.x;
     me = 0, failure = 13;
     CHECK(xm_start(x, 1, (xm_head){0, 0, 0, 0}) == XM_OPEN);

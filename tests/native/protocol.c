@@ -9,7 +9,7 @@
  *
  * Compiled with a long XU_SLICE_NS a lost wake-up lasts for seconds, and is an error.
  */
-#include "shm_protocol.h" /* first: it asks for what is not in C11 */
+#include "shm_protocol.h" /* first: it enables what is not in C11 */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
         signal_(w, 2, 1);
         if (me == c->root) wait_(w, 2, 1, 0, threads);
         return 0;
-    case SCRATCH: /* as a value: nobody asks whether the line is still in use */
+    case SCRATCH: /* as a value: no check whether the line is still in use */
         copy(w, XU_SLOT, me, 1, me, 0, 8);
         signal_(w, 3, 1);
         wait_(w, 3, 1, 0, threads);
@@ -194,7 +194,7 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
         s->count = 1, s->nbytes = c->n / 8, s->dst_local = me, s->src = 1, s->src_local = behind;
         add(w, XS_BARRIER);
         return 2;
-    case SWAPPED: /* pairs of neighbours; an odd one out keeps his */
+    case SWAPPED: /* pairs of neighbours; an odd one out keeps its own */
         add(w, XS_BARRIER);
         if (me % 2 == 0 && me + 1 < threads) {
             s = add(w, XS_SWAP);

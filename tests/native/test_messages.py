@@ -53,7 +53,7 @@ def build(folder: Path, **headers: str) -> Path:
 
 
 def run(program: Path, nodes: int, handles: str, steps: int, number: int) -> str:
-    """What it says, of errors too."""
+    """Run the program and return its output, with errors and the status."""
     command = [str(program), str(nodes), str(steps), str(number), handles]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")

@@ -11,7 +11,7 @@ from support.sanitizers import NATIVE, SANITIZERS, compiled
 from support.soak import amount, figure, seed
 
 HERE = Path(__file__).parent
-NO_TIMEOUT = "-DXU_SLICE_NS=60000000000u"  # whom nobody wakes sleeps on
+NO_TIMEOUT = "-DXU_SLICE_NS=60000000000u"  # a thread that is not woken sleeps on
 WAYS = [
     (threads, mode, wait)
     for threads in (2, 3, 4)
@@ -30,7 +30,7 @@ def build(folder: Path, flags: list[str], **headers: str) -> Path:
 
 
 def run(program: Path, threads: int, mode: str, wait: str, calls: int, number: int) -> str:
-    """What it says, of errors too."""
+    """Run the program and return its output, with errors and the status."""
     command = [str(program), str(threads), str(calls), str(number), mode, wait]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")

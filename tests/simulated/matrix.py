@@ -1,12 +1,12 @@
-"""Sequences of calls for the simulator, with users who do all that the sync modes allow.
+"""Sequences of calls for the simulator; its users do all that the sync modes allow.
 
-A `Story` is one such sequence.  It knows what memory must hold after each call (the
-oracles: a line of numpy each) and, from the sync modes alone, who may touch which
-bytes between two calls:
+A `Story` is one such sequence.  It computes what memory must hold after each call (the
+oracles: a line of numpy each) and, from the sync modes alone, which threads may touch
+which bytes between two calls:
 
 * under ALLSYNC a neighbour stores every source byte and poisons every result byte just
-  before the call; just after it he reads the results and overwrites both; under MYSYNC
-  a thread does so with its own; under NOSYNC nobody does unless there is a barrier;
+  before the call; just after it the neighbour reads the results and overwrites both;
+  under MYSYNC a thread does so with its own; under NOSYNC none does without a barrier;
 * *tight* boundaries have no barrier: only accesses that both calls allow. Where not
   even the second call itself would be legal on the same memory, it uses other memory
   and runs into the first;
@@ -192,7 +192,7 @@ ENTRIES = [entry for entry in registered() if entry.collective in MEANING]
 
 
 def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
-    """What the collective's algorithms are called with."""
+    """Return the arguments of the collective's algorithms."""
     if collective == "broadcast_in_place":
         return Operand(0), Operand(int(apart(n))), root, n
     if collective == "permute":
@@ -330,7 +330,7 @@ class Planner:
     def programs(
         self, entry: Entry, sync: Sync, tuning: Tuning, root: int, n: int
     ) -> list[Program]:
-        """Everybody's program."""
+        """Return the programs of all threads."""
         key = (entry.collective, entry.flag, sync, tuple(tuning.values()), root, n)
         if key not in self._kept:
             if self.right is not None:
@@ -351,7 +351,7 @@ class Planner:
 GUARD = 8
 SETS = 3
 STAGING = 8192
-FREE = 99  # nobody has used the memory since the last barrier
+FREE = 99  # no thread has used the memory since the last barrier
 
 
 @dataclass
@@ -395,7 +395,7 @@ class Story:
 
     # what users do ------------------------------------------------------------------
     def _user(self, right: str, x: int) -> int:
-        """Who touches thread x's data: a neighbour if anyone may, else itself."""
+        """Return the thread that touches thread x's data: a neighbour if any may, else x itself."""
         return (x + 1) % self.threads if right == "all" else x
 
     def barrier(self) -> None:
@@ -428,7 +428,7 @@ class Story:
         self._results = self._sources = []
 
     def _before(self, right: str, sources: Areas, results: Areas) -> None:
-        """What users do before the next call."""
+        """Add the users' writes before the next call."""
         if right != "no":
             self._write(right, "src", sources)
             self._write(right, "dst", results)
@@ -478,7 +478,7 @@ class Story:
         meaning.oracle(self.expected["dst"][:, here], self.expected["src"][:, here], root, n)
 
     def _prepare(self, sync: Sync, sources: Areas, results: Areas, *, tight: bool) -> int:
-        """What users do before a call; where its operands are."""
+        """Add the users' accesses before a call; return the offset of its operands."""
         if not (tight and self._tight(sync[0], sources, results)):
             self._split(sync[0], sources, results)
         self._results, self._sources = results, sources
@@ -545,7 +545,7 @@ class Case:
 
     @property
     def roots(self) -> int:
-        """How many roots the story visits."""
+        """The number of roots that the story visits."""
         return len(roots_of(self._entry(), len(self.labels)))
 
     def _entry(self) -> Entry:

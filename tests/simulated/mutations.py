@@ -103,7 +103,7 @@ def mutations(plans: Sequence[Plan]) -> Iterator[Mutation]:
 
 
 def _while(steps: Sequence[Step], at: int, way: int, kinds: UnionType) -> int:
-    """From `at` on as far as there are steps of some kinds."""
+    """Return the first position, from `at` on in direction `way`, without a step of these kinds."""
     while 0 <= at < len(steps) and isinstance(steps[at], kinds):
         at += way
     return at
@@ -184,7 +184,7 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
 
 
 def _wrong_message(step: Send | Recv) -> Iterator[tuple[str, Step]]:
-    """What can be wrong with a message of several rows or pieces."""
+    """Yield each error that a message of several rows or pieces can have."""
     if step.rows > 1:
         threads, nbytes = step.row_step
         yield "a row short", replace(step, rows=step.rows - 1)
@@ -211,7 +211,7 @@ def _without_channel(plan: Plan, channel: int) -> Plan:
 
 
 def _everywhere(plans: Sequence[Plan]) -> Iterator[Mutation]:
-    """What an algorithm forgot on all threads."""
+    """Yield mutations that omit a barrier, a handshake, or the waits for a ticket."""
     for which, name in ((0, "first"), (-1, "last")):
         changed = []
         for plan in plans:

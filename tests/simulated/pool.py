@@ -1,4 +1,4 @@
-"""The processes that simulate many cases, and word of how far they are."""
+"""The processes that simulate many cases, and messages about their progress."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Job:
         return [x for x in out if x is not None]
 
     def arguments(self) -> list[object]:
-        """What the algorithms take."""
+        """Return the arguments of the algorithms."""
         if self.running:
             back = self.form == "suffix_reduce"
             return [ScanSpec(self.layout, self.target, ITEM, back, self.in_place)]
@@ -240,7 +240,7 @@ def spans(x: Layout) -> Areas:
 def plans_of(
     job: Job, flag: int, tree: Tree, sync: Sync, tuning: Tuning, kernel: Symbols
 ) -> list[Plan]:
-    """Everybody's plan."""
+    """Return the plans of all threads."""
     entry = find(job.form, flag)
     return [
         trace(

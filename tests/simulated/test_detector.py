@@ -1,8 +1,8 @@
 """The simulator must notice: every algorithm is broken on purpose, in every way, one at a time.
 
-A mutation that nobody notices is a step that does nothing.  `harmless` says which
+A mutation that goes undetected is a step that does nothing.  `harmless` lists which
 ones may be, and why; there are only steps that every plan has for the sake of
-uniformity, never one that an algorithm thinks it needs.
+uniformity, never one that an algorithm itself requires.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ KNOWN = {
 
 
 def _own(plan: Plan, step: Step) -> bool:
-    """Whether the memory that a request uses is its own thread's."""
+    """Return whether the memory that a request uses is its own thread's."""
     if isinstance(step, Send):
         return step.src.thread == plan.rank and not (step.count > 1 and step.src.thread_step)
     if isinstance(step, Recv | Get):
@@ -114,7 +114,7 @@ def _own(plan: Plan, step: Step) -> bool:
 
 
 def _tells(plan: Plan, step: Step) -> bool:
-    """Whether others learn from the step how far I am."""
+    """Return whether the step notifies other threads of this thread's progress."""
     to_others = isinstance(step, Signal) and set(step.to) != {plan.rank}
     return to_others or isinstance(step, NetSignal | Barrier)
 
@@ -151,7 +151,7 @@ def _harmless_post(plan: Plan, lane: int, i: int) -> str | None:
 
 
 def _known_at_end(plan: Plan, after: tuple[Step, ...], request: Step) -> str | None:
-    """The end of the call waits for every request; must anybody know sooner?"""
+    """Return why no thread needs the request's end before the end of the call, or None."""
     if isinstance(request, NetSignal):
         return "an empty message concerns no memory"
     if isinstance(request, NetWait):
@@ -212,7 +212,7 @@ def _root(entry: Entry, size: int) -> int:
 
 
 def _few(found: list[Mutation]) -> list[Mutation]:
-    """Of each kind on each lane the first and the last."""
+    """Return the first and the last mutation of each kind on each lane."""
     kept: dict[tuple[object, ...], Mutation] = {}
     for mutation in found:
         place = mutation.at[:2] if mutation.at else mutation.what
@@ -258,7 +258,7 @@ def _tries(entry: Entry) -> Iterator[Try]:
     "entry", THROUGH_SCRATCH, ids=[f"{e.collective}-{e.name}" for e in THROUGH_SCRATCH]
 )
 def test_what_goes_through_scratch_is_noticed_if_broken(entry: Entry) -> None:
-    """Here a turn may concern nobody near a thread, which then need not have waited in it."""
+    """Some waits may be missing: in a turn that involves no thread of its node, none is needed."""
     noticed: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     for mutation, _, _, found in _tries(entry):
@@ -369,7 +369,7 @@ def test_requests_last_until_their_ticket() -> None:
 
 
 def test_a_get_is_not_noticed_by_its_target() -> None:
-    """The target's user may not write before it is told."""
+    """The target's user may not write before the target is notified."""
     write: dict[int, list[Action]] = {1: [UserWrite("src", 1, 0, b"x")]}
     get: list[list[Step]] = [[Get(DST, BlockRef(1, 1), 4, 0)], []]
     with pytest.raises(RaceError, match="user writes src@1") as caught:
@@ -409,7 +409,7 @@ def test_deadlock_names_everybody_and_his_step() -> None:
 
 
 def test_deadlock_of_messages() -> None:
-    """Nobody takes the message; a send is not taken as done before that."""
+    """A message that no thread receives is a deadlock: a send completes only at its receipt."""
     with pytest.raises(DeadlockError, match=r"t0 is not set \(thread 0.*send +4 B.*-> thread 1"):
         _simulate([0, 1], [[Send(Ranks(1), SRC, 4, 0)], []])
     both: list[list[Step]] = [
@@ -457,7 +457,7 @@ def test_deadlock_of_messages() -> None:
 def test_protocol_errors_name_the_step(
     labels: list[int], lanes: list[list[Step]], message: str
 ) -> None:
-    """What no engine could carry out."""
+    """Plans that no engine could run raise ProtocolError."""
     with pytest.raises(ProtocolError, match=message):
         _simulate(labels, lanes)
 
@@ -492,12 +492,12 @@ def test_peers_on_my_node_are_left_out() -> None:
 
 
 def test_wrong_bytes_say_where() -> None:
-    """What was expected and what was there."""
+    """The error names the place, the byte that was expected and the one that was found."""
     with pytest.raises(WrongBytesError, match=r"src@0\[0:4\].*1 of 4 .* 0x01, found 0x00"):
         _simulate([0], [[]], after={0: [UserRead("src", 0, 0, b"\0\1\0\0")]})
 
 
-# --- users who break the rules ----------------------------------------------------------------
+# --- users that break the rules ---------------------------------------------------------------
 @EVERY_ENTRY
 @pytest.mark.parametrize("sync", [("no", "no"), ("no", "my"), ("my", "no")], ids="-".join)
 def test_users_without_the_right_race(entry: Entry, sync: Sync) -> None:

@@ -1,4 +1,4 @@
-"""A printed plan says who copies what, to and from where, and in which order."""
+"""A printed plan shows which thread copies what, to and from where, and in which order."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_plans_show_who_copies_what(
 
 
 def test_a_fused_call_is_one_line() -> None:
-    """Everybody has the body when the last to arrive does it, one thread otherwise."""
+    """All threads have the body when the last to arrive does it, one thread otherwise."""
     anyone = str(_plans("broadcast", MULTICORE, [0, 0, 0], n=8)[2])
     assert "the last to arrive does [copy     3 x 8 B  dst@0..2[0:8] <- src@0[0:8]]" in anyone
     by_root = _plans("scatter", PUSH, [0, 0, 0], n=8)

@@ -1,6 +1,6 @@
-"""Permute with a shared list, as `collectives.Permute` calls it: nobody reads it too early or late.
+"""No thread reads a shared list too early or late in permute, as `collectives.Permute` calls it.
 
-Every thread reads the whole list itself, so its owners, or under ALLSYNC anybody, must not
+Every thread reads the whole list itself, so its owners, or under ALLSYNC any thread, must not
 write it before all have come or after the first has gone on.
 """
 
@@ -56,7 +56,7 @@ def _run(entry: Entry, labels: list[int], sync: Sync, left: Sync, n: int = 13) -
 @ENTRIES
 @pytest.mark.parametrize("labels", PLACEMENTS, ids=str)
 def test_a_shared_list_is_data(entry: Entry, labels: list[int]) -> None:
-    """In all sync modes."""
+    """A shared list is synchronised as data is, in all sync modes."""
     for sync in SYNCS:
         _run(entry, labels, sync, after_reading(sync))
 

@@ -1,4 +1,4 @@
-"""What a thread knows of a plan without looking at the others': bytes that come to its node."""
+"""Bytes that come to a thread's node, computed from its own plan without those of others."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _cases(entry: Entry, full: bool) -> list[Case]:
 
 
 class Work(NamedTuple):
-    """Who simulates, and since when."""
+    """The pool that simulates, and its start time."""
 
     pool: ProcessPoolExecutor
     full: bool
@@ -153,7 +153,7 @@ def test_the_roots_own_block_is_not_touched(name: str) -> None:
                                 assert hi <= start or start + n <= lo, (entry.name, labels)
 
 
-# --- that the matrix is what it says -------------------------------------------------------
+# --- the matrix is complete and right -------------------------------------------------------
 def test_every_collective_has_an_oracle() -> None:
     """A collective without one would not be tested."""
     values = {f"allav_{form}" for form in (*MOVES, *JOINS)}

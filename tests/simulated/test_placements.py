@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 
 class Algorithm(NamedTuple):
-    """A registered algorithm, or a way to call it; `kind` says whose oracle it has."""
+    """A registered algorithm, or a way to call it; `kind` names its oracle."""
 
     kind: str
     collective: str

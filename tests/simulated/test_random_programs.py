@@ -57,7 +57,7 @@ def _shard(part: tuple[int, int]) -> Tally:
 
 
 def test_programs_that_failed_once() -> None:
-    """Programs, kept: gather_all's doubling told two words by one signal."""
+    """Programs that failed once pass: gather_all's doubling used one signal for two purposes."""
     for file in sorted(KEPT.glob("simulated_*.txt")):
         program = parse(file.read_text())
         for schedule in (None, 1, 2):

@@ -219,7 +219,7 @@ def test_pieces_made_by(form: str, wake: int) -> None:
 
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
 def test_nobody_is_woken_for_nothing(form: str) -> None:
-    """A thread is told only of what it waits for: every word of another thread may wake it."""
+    """A thread gets only signals that it waits for, because every signal may wake it."""
     job = Job(form, 9, 0, 0, 120, 120 * 9, 0, False, (0, 0, 120))
     for tuning in (NARROW, DIVIDED):
         tree = Tree([0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -247,10 +247,10 @@ def test_nobody_is_woken_for_nothing(form: str) -> None:
 
 
 def _kind(mutation: Mutation, plans: list[Plan]) -> tuple[object, ...]:
-    """What is done to which role: the same of another thread or task is no other test.
+    """Return what is mutated in which role: the same of another thread or task is no other test.
 
-    A wait for room on an edge is implied where values come back the other way, as in sweeps
-    up and down, or on the way to an owner who gives a value himself.
+    A wait for room on an edge is implied in two cases: values come back the other way, as in
+    sweeps up and down; or the edge leads to an owner that contributes a value itself.
     """
     if mutation.at is None:
         return mutation.name, mutation.what

@@ -63,9 +63,9 @@ def test_sample(request: pytest.FixtureRequest) -> None:
 
 
 def test_two_threads_of_one_node() -> None:
-    """Who take and write straight in each other's memory, and share the work in ways of their own.
+    """Two threads of a node access each other's memory directly and share the work differently.
 
-    A sample of all placements hardly meets them.
+    A sample of all placements hardly contains them.
     """
     rng = random.Random(int(os.environ.get("XUPC_MATRIX_SEED", "1")))
     chosen = [

@@ -124,7 +124,7 @@ def moved(name: str, threads: int, lists: Lists) -> Iterator[tuple[Place, Place,
 
 
 def transfers(name: str, threads: int, lists: Lists) -> Transfers:
-    """What the algorithms are given."""
+    """Return the transfers that the algorithms get."""
     e = entries(name, threads, np.array(lists.perm))
     dst, src = np.array(lists.dst)[e.dst], np.array(lists.src)[e.src]
     nbytes = np.array(lists.nbytes)[e.nbytes]

@@ -137,7 +137,7 @@ def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
 
 
 def given(one: One, threads: int, ordered: bool) -> list[object]:
-    """What the algorithms take."""
+    """Return the arguments of the algorithms."""
     if one.form == "reduce_scatter":
         return [ReduceScatter(one.nbytes // ITEM, ITEM, ordered, one.exact or ordered)]
     if one.form in JOINS:

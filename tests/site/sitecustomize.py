@@ -1,7 +1,7 @@
 """Imported by every Python process of a live test, before its program.
 
-Prints whole lines at once, also into a file, so that a killed job has said what it said and lines
-of different threads do not mix; and writes where each thread is shortly before its time is up,
+Prints whole lines at once, also into a file, so that a killed job loses no line and lines of
+different threads do not mix. It also writes where each thread is shortly before its time is up,
 each into a file of its own: a stack is written in pieces, which would mix in a common one.
 """
 

@@ -137,7 +137,7 @@ class Buffers:
 
 
 def same(found: Bytes, want: Bytes, where: str, what: object) -> None:
-    """Fail unless the bytes are equal, telling the first that differs."""
+    """Fail unless the bytes are equal; name the first that differs."""
     if np.array_equal(found, want):
         return
     wrong = np.flatnonzero(found != want)

@@ -1,4 +1,4 @@
-"""Trials of death: which there are, one of them, and what has to be true of its end."""
+"""Trials of thread deaths: the list of cases, one trial, and the checks of its end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = [
     "BEFORE_MPI", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
 ]  # fmt: skip
 
-HANG = 3.0  # XUPC_TIMEOUT of a job of which only that can tell that a thread will not come
+HANG = 3.0  # s: XUPC_TIMEOUT of a job in which only the timeout detects a missing thread
 ALL_GONE = 5.0  # seconds after the blow
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip
 BEFORE_MPI = ("start", "MPI's start")
-# Before the threads of a machine share memory: a death there is seen by nobody but the launcher,
-# and an exit not by each.
+# Before the threads of a machine share memory: only the launcher detects a death there, and not
+# every launcher detects an exit.
 UNSEEN = ("settings", "proof")
 ENDING = ("finalize", "last memory")
 INSIDE = (
@@ -45,7 +45,7 @@ LEAVING = ("outside", "outside", "start", "proof", "first heap", "finalize")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Who dies, how, when, in which job."""
+    """One case: the thread that dies, how, when, in which job."""
 
     how: str
     phase: str
@@ -61,7 +61,7 @@ class Death:
 
     @property
     def arguments(self) -> str:
-        """Of programs/dying.py."""
+        """The arguments of programs/dying.py."""
         return json.dumps(
             {"victim": self.victim, "phase": self.phase, "how": self.how, "hits": self.hits,
              "after": self.after}
@@ -69,10 +69,10 @@ class Death:
 
     @property
     def patience(self) -> float:
-        """Seconds until a timeout tells; 0 where something else does.
+        """The seconds until a timeout detects the death; 0 if something else detects it.
 
-        It does for a thread that is stopped, or that ends where only the launcher could see it:
-        on several hosts the trials have none that looks.
+        Only a timeout detects a thread that is stopped, or that ends where only the launcher could
+        detect it: on several hosts no launcher of the trials does.
         """
         unseen = self.how.startswith("exit") or self.nodes == "hosts"
         if self.phase in BEFORE_MPI and self.how in ("exit 0", "exit 5", "SIGSTOP"):
@@ -90,9 +90,9 @@ class Death:
         return ALL_GONE + self.patience
 
     def must_be_reported(self, *, begun: bool) -> bool:
-        """Whether survivors see it and are there to say so; `begun`: init is over."""
+        """Return whether survivors detect and report it; `begun`: init is over."""
         early = self.phase not in (*BEFORE_MPI, *UNSEEN) and self.how in DEADLY
-        # between hosts Open MPI, told to go on after a death, may crash another thread in init
+        # between hosts Open MPI, if it goes on after a death, may crash another thread in init
         seen = begun or (early and self.nodes != "hosts")
         quiet = self.how == "launcher" or (self.how == "leave" and self.phase in ENDING)
         return self.via == "xupc run" and seen and not quiet
@@ -145,7 +145,7 @@ def fresh_memory() -> Iterator[str]:
 
 @dataclass
 class Ledger:
-    """What the trials came to."""
+    """The counts and failures of the trials."""
 
     trials: int = 0
     clean: int = 0
@@ -195,7 +195,7 @@ def judge(
         expected = {"SIGSTOP": "HangError: ", "raise": f"xupc: thread {death.victim} of",
                     "leave": f"thread {death.victim}"}  # fmt: skip
         words = expected.get(death.how, f"{name} died")
-        if (death.how, death.phase) == ("raise", "function"):  # on all, the first of whom ends all
+        if (death.how, death.phase) == ("raise", "function"):  # on all; the first ends the job
             words = f"on thread {death.victim}"
         if words not in err:
             wrong.append(f"{words!r} was not said")

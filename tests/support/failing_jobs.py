@@ -1,4 +1,4 @@
-"""Jobs that come to a bad end: how long it takes, who says what, what is left."""
+"""Jobs that fail: how long it takes, which thread reports what, what is left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What became of a job.
+    """The end of a job.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class End:
         return self.result.stderr.count(text.replace("VICTIM", self.victim))
 
     def number(self, word: str) -> float:
-        """The number that the program printed after a word."""
+        """Return the number that the program printed after `word`."""
         found = re.search(rf"^{word} (\S+)", self.result.stdout, re.MULTILINE)
         assert found, self.result.report()
         return float(found[1])
 
     @property
     def tracebacks(self) -> int:
-        """How many threads ended by an exception of which they said that it was theirs."""
+        """The number of threads that ended by an exception which they reported as their own."""
         return len(TRACEBACK.findall(self.result.stderr))
 
 
@@ -107,7 +107,7 @@ class Started:
     files: set[str]
 
     def left_after(self, seconds: float) -> list[str]:
-        """What is left of it after at most that time."""
+        """Return the processes and files that are left after at most that time."""
         deadline = time.monotonic() + seconds
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.launcher.wait(seconds)

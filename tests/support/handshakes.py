@@ -40,7 +40,7 @@ def index_of(thread: int) -> int:
 
 
 def await_wait(threads: Iterable[int] | None = None) -> None:
-    """Wait until these threads (by number in the segment; all mates) have been waiting a while."""
+    """Wait until these threads (numbers in the segment; default: peers) have waited a while."""
     own, some = control(), list(mates() if threads is None else threads)
     until(lambda: all(own.waits(i) for i in some), f"{some} wait")
 

@@ -39,7 +39,7 @@ SLOW_ENGINE = core is None or os.environ.get("XUPC_ENGINE") == "python"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a job ended, and what it said.
+    """The end of a job and its output.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Result:
 
     @property
     def clean(self) -> bool:
-        """Whether it ended by itself and left nothing."""
+        """True if the job ended by itself and left nothing."""
         return not self.timed_out and not self.leftovers
 
     def report(self) -> str:
@@ -114,7 +114,7 @@ def leftovers(tag: str, *, grace: float = 0.0, files_before: set[str] | None = N
     grace : float
         Seconds to wait for processes and files to disappear.
     files_before : set of str, optional
-        Shared-memory files that were there before the job and count as somebody else's.
+        Shared-memory files that were there before the job and do not count as its own.
     """
     deadline = time.monotonic() + grace
     while True:
@@ -216,7 +216,7 @@ def job_environment_of_a_test(tag: str, family: str = "") -> dict[str, str]:
     environment[TEST_TAG] = tag
     environment["PYTHONPATH"] = import_path(SITE, inherited=environment.get("PYTHONPATH", ""))
     environment["PYTHONFAULTHANDLER"] = "1"
-    environment["XDG_CONFIG_HOME"] = str(SITE)  # whoever runs the tests may have a tuned table
+    environment["XDG_CONFIG_HOME"] = str(SITE)  # the user may have a tuned table
     environment.pop("PYTHONUNBUFFERED", None)
     return environment
 

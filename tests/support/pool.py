@@ -109,7 +109,7 @@ class _Job:
             )  # fmt: skip
 
     def _accept(self, listener: socket.socket) -> None:
-        """Wait until all ranks have said who they are; in the order of their numbers."""
+        """Wait until all ranks have sent their numbers; sort their connections by number."""
         deadline = time.monotonic() + START
         came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)
@@ -152,7 +152,7 @@ class _Job:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take a program."""
+        """True if it can take a program."""
         return self.outcome is None and bool(self.ranks)
 
     def run(self, request: Mapping[str, Any], deadline: float) -> list[dict[str, Any]]:

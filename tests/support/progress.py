@@ -44,7 +44,7 @@ class Progress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """With workers: the first of them says what will run."""
+        """Take the tests that will run from the first worker."""
         self._expect(list(ids))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

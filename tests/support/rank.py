@@ -193,7 +193,7 @@ class Contents:
 
 
 def _plain(key: str, value: object) -> bool:
-    """Whether this is bookkeeping of Python's."""
+    """Return whether this is bookkeeping of Python's."""
     return key.startswith("__") or isinstance(value, types.ModuleType)
 
 

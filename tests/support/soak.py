@@ -1,7 +1,7 @@
 """How much the tests of trust try, with which seed, and the figures they print.
 
-A test marked ``soak`` takes a sample in an ordinary run and the whole under ``scripts/soak``. What
-it found out, as a number, it says with `figure`; all figures stand at the end of the run, and
+A test marked ``soak`` takes a sample in an ordinary run and the whole under ``scripts/soak``. It
+reports its result, a number, with `figure`; all figures are printed at the end of the run, and
 docs/reliability.md cites them.
 """
 

@@ -14,7 +14,7 @@ TIMEOUT = 30.0
 
 
 class _Group:
-    """What the members of a communicator share."""
+    """The state that the members of a communicator share."""
 
     def __init__(self, size: int) -> None:
         self.rows: list[Any] = [None] * size

@@ -147,7 +147,7 @@ def test_a_job_that_fails_twice_alike_is_not_started_again(
 
 
 def test_fewer_repetitions_than_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the time is limited."""
+    """A note reports fewer repetitions than asked for, if the time is limited."""
     fixed = Settings(collectives=("all_gather",), sizes=(8,), iterations=3, limited=True)
     found = measured(monkeypatch, Jobs(), 2, settings=fixed)
     assert found.notes == ["the time was too short for 3 repetitions of 1 of 1 cells"]
@@ -155,7 +155,7 @@ def test_fewer_repetitions_than_asked_for_are_said(monkeypatch: pytest.MonkeyPat
 
 
 def test_many_threads_get_more_time_for_their_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many repetitions take them longer; else all jobs get the same."""
+    """Jobs share the time by threads if repetitions are fixed, and evenly if not."""
     jobs = Jobs()
     fixed = Settings(collectives=("all_gather",), sizes=(8,), iterations=500, limited=True)
     measured(monkeypatch, jobs, 2, 8, seconds=1000.0, settings=fixed)

@@ -41,7 +41,7 @@ def test_pointers(threads: int, block: int) -> None:
 
 @pytest.mark.parametrize(("threads", "block"), LAYOUTS)
 def test_allocations(threads: int, block: int) -> None:
-    """What an allocation holds ends where its last byte is."""
+    """The contents of an allocation end at its last byte."""
     memory = FakeMemory(threads)
     for n in EDGES:
         a = Allocation(memory, 1, 1 << 32, n, np.dtype("f8"), block)

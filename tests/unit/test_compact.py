@@ -41,7 +41,7 @@ def measured(seed: int = 1, **more: Any) -> Result:
 
 
 def reread(found: Result, tmp_path: Path) -> Result:
-    """What a compact file of it says."""
+    """Save the result in a compact file and load it again."""
     found.compact().save(tmp_path / "r.json.gz")
     return Result.load(tmp_path / "r.json.gz")
 

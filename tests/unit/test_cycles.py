@@ -12,7 +12,7 @@ from xupc.health.failure_detector import FailureDetector
 
 
 class Control:
-    """Two threads of a machine: 0, who looks, and 1; each waits for the other."""
+    """Two threads of a machine: 0, which checks, and 1; each waits for the other."""
 
     index, threads = 0, 2
 

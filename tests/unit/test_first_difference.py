@@ -1,4 +1,4 @@
-"""Which of the last calls differs first, and what is said of it."""
+"""Which of the last calls differs first, and the text of the error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME = [(4, 40), (5, 50)]
         ([SAME, [(4, 40)]], (4, None)),  # one has not come so far
         ([SAME, [(4, 40), (5, 51)]], (4, 1)),
         ([SAME, [(4, 41), (5, 51)], SAME], (4, 0)),
-        ([[(3, 30), *SAME], SAME], (4, None)),  # not all know of the first
+        ([[(3, 30), *SAME], SAME], (4, None)),  # the first is not in all records
         ([SAME, [(4, 40), (4, 44), (5, 54)]], (4, 1)),  # one that moved nothing on one thread
     ],
 )

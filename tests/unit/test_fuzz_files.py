@@ -1,4 +1,4 @@
-"""Files and variables that nobody should write: ValueError that names them, and nothing else.
+"""Invalid files and variables raise a ValueError that names them, and nothing else.
 
 Each damaged result, table or setting is a good one with some places changed: bytes, or values of
 its structure. What is still a good result has to be shown by the report as well.
@@ -113,7 +113,7 @@ def test_results(tmp_path: Path) -> None:
 
 
 def _said_of(function: Callable[[Any], Any], x: Any) -> tuple[str | None, Any]:
-    """(the words of its ValueError, None) or (None, its result)."""
+    """Return (the text of its ValueError, None) or (None, its result)."""
     try:
         return None, function(x)
     except ValueError as e:

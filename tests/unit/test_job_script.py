@@ -1,4 +1,4 @@
-"""The batch script does what it says, with stand-ins for srun and xupc; the ReFrame check loads."""
+"""The batch script works, with stand-ins for srun and xupc, and the ReFrame check loads."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def fake_mpiexec(directory: Path, says: str) -> Path:
 
 @pytest.fixture
 def built_for_one_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An mpi4py that was built for one MPI: nothing can be told from packages."""
+    """Make mpi4py look built for one MPI: packages do not show which one it is."""
     monkeypatch.setattr(mpi, "_from_wheel", lambda prefix: None)
 
 

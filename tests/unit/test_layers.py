@@ -164,7 +164,7 @@ def circles(*, all_of_them: bool) -> list[set[str]]:
 
 
 def test_the_design_says_the_same() -> None:
-    """`docs/design/overview.md` has the order in words."""
+    """`docs/design/overview.md` lists the rooms in the order that is tested."""
     text = (ROOT.parent / "docs" / "design" / "overview.md").read_text(encoding="utf-8")
     words = " ".join(text.split()).split("The order of the rooms, from below: ")[1].split(". ")[0]
     assert words.split(", ") == [name for name in ORDER if name != "__main__"]

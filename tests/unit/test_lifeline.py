@@ -17,7 +17,7 @@ MACHINES = 12  # 0 has the children 1-8, 1 has 9-11
 
 
 class Machine:
-    """One end of the lifeline, and what it has heard."""
+    """One end of the lifeline, and the messages that it has received."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -59,7 +59,7 @@ def machines() -> Iterator[list[Machine]]:
 
 
 def turn(machines: list[Machine], rounds: int = 8) -> None:
-    """Let all of them say and hear what there is."""
+    """Let all machines send and receive all pending messages."""
     for _ in range(rounds):
         for machine in machines:
             machine.line.turn(0)

@@ -32,11 +32,11 @@ class Comm:
         return [row, *self.others]
 
     def Barrier(self) -> None:
-        """Nobody else is there."""
+        """Return at once: this is the only process."""
 
 
 class Partner:
-    """A communicator with one other thread, which says each time whether its time is up."""
+    """A communicator with one other thread, which sends each time whether its time is up."""
 
     def __init__(self, *late: bool) -> None:
         self.late = iter(late)
@@ -142,7 +142,7 @@ class Two:
 
 
 def test_a_trial_moves_what_it_says() -> None:
-    """Whoever takes has the giver's bytes after each way to move them, of every size."""
+    """The thread that reads has the other's bytes after each way to move them, for every size."""
     comm = Two()
 
     def moves() -> None:

@@ -1,4 +1,4 @@
-"""The thread that moves things on: started when first needed, by anybody, and never again."""
+"""The progress thread starts when it is first needed, by any caller, and never again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xupc.runtime.async_queue import Progress
 
 
 class Network:
-    """Counts who comes into MPI."""
+    """Counts the calls that enter MPI."""
 
     def __init__(self) -> None:
         self.entered = 0

@@ -14,7 +14,7 @@ from xupc.records import record, replace
 
 
 class Base:
-    """What both are made of."""
+    """The common base of both classes."""
 
     __slots__ = ()
 

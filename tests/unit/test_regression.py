@@ -109,7 +109,7 @@ def test_only_what_both_have_is_compared() -> None:
      (3.460, 60, 0.0005), (0.0, 7, 0.5)],
 )  # fmt: skip
 def test_students_distribution(t: float, freedom: float, tail: float) -> None:
-    """As printed tables have it."""
+    """Tails of Student's t agree with printed tables."""
     assert student_tail(t, freedom) == pytest.approx(tail, rel=2e-3)
 
 
@@ -201,5 +201,5 @@ def test_couples() -> None:
      ([0.0, 0.0], 1.0), ([0.0, *range(1, 7)], 2 / 64)],
 )  # fmt: skip
 def test_signed_ranks(differences: list[float], p: float) -> None:
-    """As tables have it."""
+    """The p of signed ranks agrees with tables."""
     assert signed_ranks_p(np.array(differences)) == pytest.approx(p)

@@ -1,4 +1,4 @@
-"""The report: what it says of made-up results, and that no result breaks it."""
+"""The report: its text for made-up results, and that no result breaks it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_any_result_has_a_report(tmp_path: Path, kind: str) -> None:
 
 
 def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
-    """Names may come from anybody."""
+    """Names may come from any user."""
     evil = '<script>alert("1")</script>&|`'
     found = job("2x1", repetitions=3, launches=1)
     found.hosts, found.about, found.clock = [evil, evil], {evil: evil, "mpi": [evil]}, {evil: evil}
@@ -121,7 +121,7 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
 
 
 def test_what_it_says_of_a_job() -> None:
-    """Who is fastest by construction, ties, losses, noise."""
+    """The report names the fastest by construction, ties, losses and noise."""
     made = job("1x2", sizes=[8, 512], collectives=["all_broadcast"], own=0.001, between=0.0)
     small, large = made.cells
     peer = large.candidate("mpi4py")
@@ -141,7 +141,7 @@ def test_what_it_says_of_a_job() -> None:
 
 
 def test_losses_are_marked_by_more_than_colour(tmp_path: Path) -> None:
-    """In the page by a sign, a word and a frame; in Markdown by sign and word."""
+    """The page marks losses by a sign, text and a frame; Markdown by sign and text."""
     slow = job("1x2", sizes=[8], factor=lambda name, *_: 5.0 if name != "mpi4py" else 1.0)
     whole = result(slow)
     whole.complete, whole.notes = False, ["a note"]
@@ -212,7 +212,7 @@ def test_a_message() -> None:
 
 
 def test_messages_of_a_node_share_its_network() -> None:
-    """What two threads of a node send leaves one after the other."""
+    """Messages of two threads of a node leave one after the other."""
     found = _timeline([[0, 1], [2, 3]], "all_exchange", 1 << 16, "push", sync="nosync")
     spans = sorted((a.start, a.end) for a in found.acts if a.kind == "send" and a.thread < 2)
     assert sum(end - start for start, end in spans) == pytest.approx(4 * (1 << 16) / 0.5)
@@ -221,7 +221,7 @@ def test_messages_of_a_node_share_its_network() -> None:
 
 @pytest.mark.parametrize("nodes", [[[0, 1, 2]], [[0, 2], [1, 3, 4]]], ids=["one", "two"])
 def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> None:
-    """On a clock nobody waits for ever, and what is sent is received."""
+    """On a clock no thread waits for ever, and every message that is sent is received."""
     drawn = 0
     for entry in registry.registered():
         name = entry.collective
@@ -332,7 +332,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
 
 
 def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says what is missing; Markdown needs nothing."""
+    """The page needs jinja2, and the error names the extra; Markdown needs nothing."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = report(tmp_path, result(NOTHING))
     assert done.exit_code == 4

@@ -32,8 +32,8 @@ BASE = 1 << 12
 class FakeMemory:
     """Heaps of T threads as plain arrays; `near` threads are on my node.
 
-    What goes through `put` is noted byte by byte, so that a test can tell a write of an element
-    from one of its neighbours with the same value.
+    What goes through `put` is noted byte by byte, so that a test can distinguish a write of an
+    element from one of its neighbours with the same value.
     """
 
     def __init__(self, threads: int, me: int = 0, near: frozenset[int] | None = None) -> None:
@@ -260,7 +260,7 @@ class TestArrayAgainstOracle:
     def test_a_write_touches_its_elements_only(self, data: st.DataObject) -> None:
         fake, A, oracle = data.draw(layouts())
         part = data.draw(slices(len(oracle)))
-        A[part] = oracle[part]  # the same values: only the log can tell
+        A[part] = oracle[part]  # the same values: only the log shows the write
         places = deal(len(oracle), A.blocksize, fake.threads)
         touched = [
             (places[i][0], A.allocation.offset + places[i][2] * A.itemsize + byte)

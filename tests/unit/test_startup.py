@@ -1,4 +1,4 @@
-"""Who sees a death in init: a lookout, with a process for the other thread."""
+"""The watchdog of init detects deaths; a process stands in for the other thread."""
 
 from __future__ import annotations
 

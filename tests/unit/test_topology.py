@@ -316,7 +316,7 @@ class Proof:
         return attach(path, nbytes)
 
     def find(self, hosts: Sequence[HostRecord], deaf: set[tuple[int, int]]) -> list[Any]:
-        """What each thread found."""
+        """Return the result of each thread."""
         self.deaf = deaf
 
         def mine(comm: Comm) -> Neighbours:

@@ -1,4 +1,4 @@
-"""Which functions the core runs by itself, and that nobody can tell."""
+"""Which functions the core runs by itself, and that a program cannot detect it."""
 
 from __future__ import annotations
 

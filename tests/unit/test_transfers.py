@@ -76,7 +76,7 @@ def _moves(rows: list[tuple[int, int, int, int, int]]) -> Transfers:
 
 @pytest.mark.parametrize("threads", [2, 3, 4, 7])
 def test_a_heavy_thread_is_helped(threads: int) -> None:
-    """Everybody copies the same number of bytes, but for a cache line, and each byte once."""
+    """All threads copy the same number of bytes, but for a cache line, and each byte once."""
     rows = [(1, 0, 0, 0, 900_001), (0, 5, 1, 7, 33), (1, 1_000_000, 1, 50, 64)]
     pieces, movers = _divided(_recorder(threads, 1000), _moves(rows))
     shares = np.bincount(movers, weights=pieces.nbytes, minlength=threads)

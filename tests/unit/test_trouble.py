@@ -1,4 +1,7 @@
-"""What ruins runs is told, with its price and a remedy, from literal facts; nothing else is."""
+"""Diagnostics name each thing that ruins runs, its price and a remedy, and nothing else.
+
+The facts are literals.
+"""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ def test_handles_are_complete_when_they_were_waited_for() -> None:
         done, error, call = False, None, "a call"
 
         def abandon(self) -> None:
-            """As `AsyncCall.abandon`."""
+            """Do nothing; stands in for `AsyncCall.abandon`."""
 
     pending: Any = Call()
     pending.team = team

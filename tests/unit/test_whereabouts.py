@@ -1,4 +1,4 @@
-"""Who is where, in words: threads in the same place together, and never many words."""
+"""The text that shows where threads are groups threads in the same place and is never long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a thread makes of other threads' words about calls that differ."""
+"""A thread's handling of other threads' messages about differing calls."""
 
 from __future__ import annotations
 

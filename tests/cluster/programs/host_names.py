@@ -1,4 +1,7 @@
-"""What a host says of itself: ``host_names.py id | address HOST | surroundings [WORD..]``."""
+"""Print the id, an address or the surroundings of a host.
+
+``host_names.py id | address HOST | surroundings [WORD..]``
+"""
 
 from __future__ import annotations
 

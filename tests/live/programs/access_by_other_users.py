@@ -1,7 +1,7 @@
-"""What another user could reach of a running job. Argument: the directory of segments.
+"""Test what another user can access of a running job. Argument: the directory of segments.
 
-Every shared mapping of this process is of a nameless file (or of one that only its owner may open),
-and a process of another user, started here, can open none of them: not through /proc, not by name.
+Every shared mapping of this process is of a nameless file, or of one that only its owner may open.
+A process of another user, started here, can open none of them: not through /proc, not by name.
 """
 
 from __future__ import annotations

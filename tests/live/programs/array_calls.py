@@ -1,4 +1,4 @@
-"""Calls on private arrays that are remembered: the next one means what it says."""
+"""Cached calls on private arrays: the next call uses its own arguments."""
 
 import numpy as np
 

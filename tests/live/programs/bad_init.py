@@ -1,4 +1,4 @@
-"""init with arguments and variables that nobody should give, then a good one. No arguments."""
+"""Call init with invalid arguments and variables, then with valid ones. No arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORE: dict[str, list[str]] = {
 
 
 def refused(what: str, evil: bool = False, **arguments: Any) -> bool:
-    """Call init; whether it said no, which has to be by a documented error."""
+    """Call init; return whether it raised an error, which must be a documented one."""
     try:
         xupc.init(**{"timeout": 30, **arguments})
     except (TypeError, ValueError, xupc.HeapError):

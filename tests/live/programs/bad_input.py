@@ -1,7 +1,7 @@
 """Every argument error: on all threads, and on each thread alone, with correct calls after each.
 
-A thread whose own arguments are bad raises what they deserve; the others, if theirs are good, hear
-of it by CollectiveMismatchError.
+A thread whose own arguments are bad raises the error for them; the others, if theirs are good,
+raise CollectiveMismatchError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOREIGN = ">i4" if np.little_endian else "<i4"
 
 
 class Bad:
-    """Runs bad calls and checks who raises what."""
+    """Runs bad calls and checks which thread raises what."""
 
     def __init__(self) -> None:
         T = xupc.THREADS
@@ -205,7 +205,7 @@ class Bad:
         self.run(cases, lambda: f(B, A, 8), (name, "flags"))
 
     def signature(self) -> None:
-        """What Python itself refuses."""
+        """Check calls that Python itself refuses."""
         for call in (
             lambda: xupc.all_broadcast(self.B, self.A),
             lambda: xupc.all_broadcast(),
@@ -262,7 +262,7 @@ class Bad:
             raises(TypeError, (name, "nelems"), lambda f=function: f(xupc.PULL))
             raises(TypeError, (name,), lambda f=function: f(8, object))
             raises(xupc.HeapError, (name,), lambda f=function: f(1 << 50))
-        # Not collective: an error on one thread is nobody else's business.
+        # Not collective: an error on one thread does not concern the others.
         if xupc.MYTHREAD == 0:
             raises(ValueError, ("alloc",), lambda: xupc.alloc(-1))
         self.usable("alloc")

@@ -1,4 +1,4 @@
-"""What nobody should pass: made anew for each call, equal on all threads where it has a value."""
+"""Invalid arguments: made anew for each call, equal on all threads where they have a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BAD", "Evil", "is_evil", "random_value"]
 
 
 class Evil(Exception):
-    """What an object of the user's raises when it is asked anything."""
+    """The error that a user's object raises when any of its methods is called."""
 
 
 def _raise(*_: Any, **__: Any) -> Any:
@@ -36,7 +36,7 @@ def _evil(*names: str, base: type = object) -> Any:
 
 
 class Lazy:
-    """Raises from every attribute that it is asked for."""
+    """Raises on access to any attribute."""
 
     evil = True
 
@@ -54,7 +54,7 @@ class OddIndex:
 
 
 class Grows(list[Any]):
-    """A list that says it is longer than it is."""
+    """A list that reports a greater length than it has."""
 
     evil = True
 
@@ -232,14 +232,14 @@ BAD: dict[str, Callable[[World], Any]] = {
 
 
 def is_evil(value: Any) -> bool:
-    """Whether it raises what it likes."""
+    """Return whether the value raises arbitrary errors when it is used."""
     if type(value) is list or (type(value) is np.ndarray and value.dtype == object):
         return any(is_evil(v) for v in list(value)[:1] if v is not value)
     return "evil" in dir(type(value)) or (callable(value) and hasattr(value, "evil"))
 
 
 def random_value(rng: random.Random) -> tuple[str, Callable[[World], Any]]:
-    """A number, a text or a list that nobody has thought of."""
+    """Make a random number, text or list, which no list of cases contains."""
     kind = rng.randrange(6)
     if kind == 0:
         n = rng.choice((-1, 1)) * (rng.getrandbits(rng.randrange(1, 72)) + rng.randrange(-2, 3))

@@ -1,4 +1,4 @@
-"""Errors that not all threads see in the same call, each caught where it is raised: all in step."""
+"""Errors that threads detect in different calls, each caught there: no thread is a call behind."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""Functions that the core runs by itself: nobody can tell, but that they are not called.
+"""Functions that the core runs by itself: the only visible difference is that none is called.
 
-Looks at which Python functions are called meanwhile, in the thread that makes the call.
+Observes which Python functions are called meanwhile, in the thread that makes the call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 def calls_of(func: Any, run: Callable[[], Any]) -> int:
-    """How often a function is called meanwhile."""
+    """Count the calls of `func` while `run` runs."""
     found = 0
 
     def see(frame: Any, event: str, _: object) -> None:
@@ -116,7 +116,7 @@ def posted(A: Any, B: Any, every: Any) -> None:
 
 
 def large_numbers(A: Any, B: Any, T: int) -> None:
-    """What numpy would do with an overflow is done; the function ran on whoever has results."""
+    """An overflow has the same effect as in numpy; the function ran on each thread with results."""
     run = partial(xupc.all_reduce_mpi_all, B, A, Op.FUNC, func=product)
     A.local[:] = 1e200
     xupc.barrier()

@@ -2,7 +2,7 @@
 
 Argument, JSON: seed, count (0: all that there are), part ([k, n]: every n-th of them from the k-th
 on), odd (which threads), show. A trial: one thread makes another call than all others, and
-whoever has heard nothing yet goes on to a barrier. Then every thread must have raised
+each thread without an error so far goes on to a barrier. Then every thread must have raised
 CollectiveMismatchError once, or, the odd one, what it did wrong; messages must name the odd thread,
 the argument and both values; and data that is moved afterwards must be right.
 
@@ -109,7 +109,7 @@ class Trial:
                 change["flags"] = self._other_flags(change["flags"])
             return usual, self.call(form, self.given | change)
         name = case.name.removeprefix("Team.").replace("notify", "barrier")
-        if name == "allav_permute.plan":  # it begins by telling all of everybody's target
+        if name == "allav_permute.plan":  # it begins by gathering all targets on all threads
             name = "allav_permute"
         if case.kind == "collective":
             other = FORMS[self.other]
@@ -197,7 +197,7 @@ class Trial:
         return team, team.free, team.barrier if self.case.kind == "barrier" else lambda: None
 
     def _told_all(self, error: BaseException) -> bool:
-        """Whether all have heard of an error of mine, so that I meet nobody any more."""
+        """Return whether my error reaches all threads, so that I skip the barrier that follows."""
         quiet = self.form.kind == "shared" and not self.flags & int(
             xupc.IN_ALLSYNC | xupc.OUT_ALLSYNC
         )
@@ -219,14 +219,14 @@ class Trial:
         return f"{missing} not in: {text}" if missing else ""
 
     def _names(self) -> tuple[str, ...]:
-        """What a message says of who is odd: with two threads each is."""
+        """Return the text that names the odd thread: with two threads each is."""
         threads = self.s.team.threads
         odd = threads[self.odd]
         others = sorted(t for t in threads if t != odd)
         if self.error is not None:
             return (f"thread {odd}: ",)
         if self.case.name == "allv_broadcast" and self.case.kind == "value":
-            return ()  # whose type is not the root's finds that, and tells
+            return ()  # a thread whose type is not the root's detects it and notifies the others
         if len(others) == 1:
             return "thread 0: ", "thread 1: "
         return f"thread {odd}: ", f"the other threads ({group(others)}): "
@@ -280,7 +280,7 @@ def main() -> None:
             raise
         if took > longest:
             longest, slow = took, label
-        said = COMM.allgather(wrong)  # nobody begins the next one before all have looked
+        said = COMM.allgather(wrong)  # no thread begins the next one before all have checked
         if world.rank == 0 and any(said):
             failed += 1
             rows = "; ".join(f"rank {i}: {text}" for i, text in enumerate(said) if text)

@@ -268,7 +268,7 @@ def under_limits() -> None:
 
 
 def differ() -> None:
-    """Calls that do not meet, and differ: `finalize` says so, also of a team that was dropped."""
+    """Calls that do not meet, and differ: `finalize` raises, also for a team that was dropped."""
     team = world.split(0)
     xupc.allav_broadcast(np.empty(0, "f8" if me == T - 1 else "i8"), 0, team=team)  # moves nothing
     del team

@@ -1,9 +1,9 @@
-"""Calls with arguments that nobody should pass. Arguments: seed, calls, a folder for notes.
+"""Make calls with invalid arguments. Arguments: seed, calls, a folder for notes.
 
 One argument (now and then two) of a good call is replaced by a bad value, on all threads or on one
-alone. Whatever comes of it: no crash, no hang, only errors that are documented, of which every
-thread hears that would otherwise wait; and the same function, called well, works right after, as
-does a collective whose data is checked. Each call is noted in a file before it is made.
+alone. In each case there is no crash, no hang, and only errors that are documented. Every thread
+that would otherwise wait raises one. The same function, called well, works right after, as does a
+collective whose data is checked. Each call is noted in a file before it is made.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Fuzz:
         if error is not None:
             self._documented(p, error, evil)
         late = self._settle(p, result, odd)
-        named = not {"flags", "mode"} & set(changed)  # without ALLSYNC nobody is asked
+        named = not {"flags", "mode"} & set(changed)  # without ALLSYNC no thread is queried
         self._together(p, error or late, odd, named=named)
         del arguments, result, error
         if "free" in p.function:
@@ -150,13 +150,13 @@ class Fuzz:
         ):
             return
         if type(error) is XupcError and ("free" in p.function or "wait" in p.function):
-            return  # freed by a thread that may not; a wait that nobody notified
+            return  # freed by a thread that may not; a wait without a notify
         raise AssertionError(f"not documented: {type(error).__name__}") from error
 
     def _together(
         self, p: Public, error: BaseException | None, odd: int, *, named: bool
     ) -> None:
-        """Every thread hears of it, and who is not at fault hears whose fault it is."""
+        """Check that every thread raises, and that the errors of the others name the odd thread."""
         mine = None if error is None else (type(error).__name__, str(error)[:2000])
         outcomes = COMM.allgather(mine)
         if p.alone or all(outcome is None for outcome in outcomes):
@@ -174,9 +174,9 @@ class Fuzz:
 
     # -- afterwards --------------------------------------------------------------------------
     def _settle(self, p: Public, result: Any, odd: int) -> BaseException | None:
-        """Bring all threads together again, and give back what the call made.
+        """Synchronise all threads again, and free what the call made.
 
-        Returns what was only heard of here: of a call that does not synchronise.
+        Return an error that was only detected here, for a call that does not synchronise.
         """
         late = None
         try:

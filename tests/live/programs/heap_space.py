@@ -33,7 +33,7 @@ def at_init(space: int) -> None:
 
 
 def in_growth(space: int) -> None:
-    """The heap cannot grow: all_alloc says so on every thread, and works again when it can."""
+    """The heap cannot grow: all_alloc raises on every thread, and works again when it can."""
     T, me = xupc.THREADS, xupc.MYTHREAD
     usable = Usable()
     for n in (space, 50 * space, 1 << 40):

@@ -34,7 +34,7 @@ HERE = xupc.IN_PLACE
 
 
 def transform(name: str, memory: Any, n: int, root: int) -> None:
-    """What a call does to everybody's bytes from the shift on: one row per thread."""
+    """Apply a call to the bytes of all threads from the shift on: one row per thread."""
     T = len(memory)
     others = [i for i in range(T) if i != root]
     old = memory.copy()

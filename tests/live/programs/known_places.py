@@ -2,7 +2,7 @@
 
     known_places.py WAY..
 
-Thread i does what the i-th way says. Each prints ``pid THREAD PID`` first, and ``up`` right before
+Thread i follows the i-th WAY. Each prints ``pid THREAD PID`` first, and ``up`` right before
 the line where it stays.
 """
 

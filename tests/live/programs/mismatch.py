@@ -1,7 +1,7 @@
 """Calls that differ between threads, each with every thread as the odd one.
 
-A call with ALLSYNC on either side says so on every thread, names the odd thread and both values,
-and correct calls work after it. Differences among calls that do not synchronise are found later.
+A call with ALLSYNC on either side raises on every thread. The error names the odd thread and both
+values, and correct calls work after it. Calls that do not synchronise raise later.
 Argument: in how many combinations of algorithm and sync modes.
 """
 
@@ -24,7 +24,7 @@ APART = [sync for sync in SYNC if "ALLSYNC" not in sync]
 
 
 def names(odd: int) -> tuple[str, ...]:
-    """What a message must say of who is odd: with two threads each is."""
+    """Return the texts by which a message must name the odd thread: with two threads each is."""
     others = [i for i in range(xupc.THREADS) if i != odd]
     if len(others) == 1:
         return "thread 0: ", "thread 1: "
@@ -57,7 +57,7 @@ class Collisions:
     def collide(
         self, odd: int, call: Call, strange: Call, words: tuple[str, ...], what: Any
     ) -> None:
-        """Thread `odd` makes the strange call; every thread must hear of it."""
+        """Thread `odd` makes the strange call; every thread must raise."""
         self.count += 1
         what = (*what, f"odd: {odd}")
         mine = strange if odd == xupc.MYTHREAD else call

@@ -139,7 +139,7 @@ def sends_a_signal_to_a_job(number: str) -> None:
     began = time.monotonic()
     job.send_signal(int(number))
     print(job.wait(), time.monotonic() - began < 4)
-    for pid in threads:  # after SIGKILL the kernel has told the launcher, which ends the job
+    for pid in threads:  # after SIGKILL the kernel has notified the launcher, which ends the job
         await_end(pid)
 
 

@@ -1,4 +1,7 @@
-"""Try to open and to unlink files as nobody: ``open_of_other_user.py FILE..``; print successes."""
+"""Try to open and to unlink files as the user ``nobody``, and print the successes.
+
+``open_of_other_user.py FILE..``
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def keywords(buffers: Buffers) -> None:
             number += 1
             buffers.fill("broadcast", number, n)
             if again and xupc.init().job.native:
-                f.slow = None  # nobody may come there
+                f.slow = None  # the slow path must not run
             call()
             vars(f).pop("slow", None)
             buffers.check("broadcast", number, n, 0, 0, ("keywords", n))
@@ -113,7 +113,7 @@ def keywords(buffers: Buffers) -> None:
 
 
 def freed(buffers: Buffers, usable: Usable) -> None:
-    """A plan whose array was freed says so, each time; others go on."""
+    """A plan whose array was freed raises, each time; others go on."""
     spare = xupc.all_alloc(8 * xupc.THREADS, "u1", 8)
     dst = buffers.pointer("dst", 0)
     into = xupc.all_broadcast.plan(spare, buffers.pointer("src", 0), 8)

@@ -1,4 +1,4 @@
-"""Posted calls whose teams go on inside each other's waits. The argument says what is tried."""
+"""Posted calls whose teams progress inside each other's waits. The argument selects the trial."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def dropped_elsewhere(world: xupc.Team) -> None:
 
 
 def at_the_end(world: xupc.Team) -> None:
-    """Calls of a team that differ are heard of when the team, or all, ends."""
+    """Differing calls of a team raise an error when the team, or the job, ends."""
     flags = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
     for where in (lambda team: team, lambda team: team.node):
         team = world.split(0)
@@ -202,7 +202,7 @@ def at_the_end(world: xupc.Team) -> None:
 
 
 def against_others(world: xupc.Team) -> None:
-    """Who ends a team, or all, hears of others who do not, or cannot yet; all go on."""
+    """Ending a team or the job raises if other threads do not, or cannot yet; all go on."""
     me = world.rank
     team = world.split(0)
     team.node.barrier()
@@ -281,7 +281,7 @@ def functions_inside(world: xupc.Team) -> None:
 
 
 def difference_and_split(world: xupc.Team) -> None:
-    """What MPI tells to make a communicator is not taken for words about calls that differ."""
+    """Messages that create a communicator are not mistaken for reports of differing calls."""
     mine = random.Random(world.rank)
     dst, src = arrays_of_world
     team = world.split(0)
@@ -334,7 +334,7 @@ def numbers(world: xupc.Team) -> None:
 
 
 def interrupted(world: xupc.Team) -> None:
-    """An interrupt between the steps of a call that all make leaves nobody waiting."""
+    """An interrupt between the steps of a call that all make leaves no thread waiting."""
     from xupc.comm.setup_collectives import Agreement
 
     def interrupt(*_: object) -> None:

@@ -1,8 +1,8 @@
-"""Everything public, and one good call of each: what the fuzz test departs from.
+"""Everything public, and one good call of each: the fuzz test starts from these.
 
-Arguments are told by their names, so a new function is covered when it has a good call here, and
-`forgotten` says which has none. A good call's arguments are made anew for each thread from the same
-`World`, and so are equal on all threads where they have to be.
+Arguments are identified by their names, so a new function is covered when it has a good call here;
+`forgotten` returns those that have none. A good call's arguments are made anew for each thread from
+the same `World`, and so are equal on all threads where they have to be.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Public:
 
 
 class World:
-    """What good calls are made with."""
+    """The teams, arrays and values that good calls use."""
 
     def __init__(self) -> None:
         T = xupc.THREADS
@@ -165,7 +165,7 @@ def _member(kind: str, name: str, value: Any) -> Callable[[World], Callable[...,
 
 
 def forgotten() -> set[str]:
-    """What is public and has no good call."""
+    """Return the public names that have no good call."""
     return {p.name for p in publics() if not isinstance(good_names(p), frozenset)}
 
 

@@ -28,7 +28,7 @@ turns = 0
 
 
 def alone() -> bool:
-    """Whether no Python thread of this process is inside a call."""
+    """Return whether no Python thread of this process is inside a call."""
     return callers._execution() is None and callers._engaged is None
 
 

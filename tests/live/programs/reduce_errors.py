@@ -1,6 +1,6 @@
 """Reductions whose calls differ, whose arguments are bad, whose functions raise.
 
-Each is heard of on every thread, and correct calls work after it. Arguments: which, with commas
+Each raises an error on every thread, and correct calls work after it. Arguments: which, with commas
 between ("mismatch,bad,func"), and every how many cases.
 """
 
@@ -381,12 +381,12 @@ class Trouble:
 
 
 def MPI_any(value: bool) -> bool:
-    """Whether it is so on any thread."""
+    """Return whether `value` is true on any thread."""
     return bool(MPI_sum(int(value)))
 
 
 def MPI_sum(value: int) -> int:
-    """Of all threads."""
+    """Return the sum of `value` over all threads."""
     from mpi4py import MPI
 
     return int(MPI.COMM_WORLD.allreduce(value))

@@ -81,7 +81,7 @@ def all_after(a: Array, b: Array) -> Array:
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """Of two scalars."""
+    """Return the smaller of two scalars."""
     return a if a < b else b
 
 
@@ -92,7 +92,7 @@ def all_smaller(a: Array, b: Array) -> Array:
 
 
 def first(a: Any, b: Any) -> Any:
-    """For types that have no maps."""
+    """Return the first operand, for types that have no maps."""
     return a
 
 
@@ -316,7 +316,7 @@ class Memory:
         return start.cast(dtype, dealt.block) + dealt.phase
 
     def arguments(self, case: Case, flags: int) -> tuple[Any, ...]:
-        """What the collective is called with."""
+        """Return the arguments of the collective's call."""
         src, dst = case.src, case.dst
         block = src.block if case.given else None
         return (
@@ -356,7 +356,7 @@ class Memory:
 
 
 def different(got: Array, want: Array) -> Array:
-    """Where the values of two arrays differ."""
+    """Return the indices at which two arrays differ."""
     if got.dtype.names:
         some = [different(got[name], want[name]) for name in got.dtype.names]
         return np.unique(np.concatenate(some))

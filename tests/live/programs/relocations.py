@@ -51,7 +51,7 @@ class Memory:
         return (row * xupc.THREADS + thread) * self.blocksize + phase
 
     def data(self, number: int, thread: int, array: int) -> Any:
-        """What a thread has in a source array."""
+        """Return the data of a thread in a source array."""
         nbytes = self.part * self.dtype.itemsize
         return values(number + 31 * array, thread, nbytes).view(self.dtype)
 

@@ -76,7 +76,7 @@ def operands(dtype: np.dtype, op: Op, n: int, k: int, rng: np.random.Generator) 
 
 
 def collected(memory: Memory, dtype: np.dtype) -> list[bytes]:
-    """Everybody's results."""
+    """Return the hashes of all threads' results."""
     xupc.barrier()
     mine = memory.dst.local.copy()
     if dtype == np.longdouble:

@@ -18,7 +18,7 @@ assert "mpi4py" not in sys.modules, "import xupc needs no MPI"
 
 
 def unusable(when: str) -> None:
-    """Everything that needs init says that it does."""
+    """Everything that needs init raises NotInitializedError, or is missing."""
     assert not hasattr(xupc, "THREADS")
     assert not hasattr(xupc, "MYTHREAD")
     calls = (
@@ -93,7 +93,7 @@ def split_phase(usable: Usable) -> None:
         xupc.wait()
         assert A[(xupc.MYTHREAD + 1) % xupc.THREADS] == round_
         xupc.barrier()
-    # One thread alone does wrong; it hurts nobody.
+    # One thread alone makes a wrong call; it does not affect the others.
     xupc.notify("x")
     if xupc.MYTHREAD == 0:
         raises(XupcError, ("notify",), xupc.barrier)

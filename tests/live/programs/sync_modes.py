@@ -67,7 +67,7 @@ def neighbours(buffers: Buffers, mode: str, repetitions: int) -> int:
 
 
 def lists(buffers: Buffers, into: str, out: str, repetitions: int) -> int:
-    """Permute: a list's contents are data, of which the sync modes speak as of other data.
+    """Permute: a list's contents are data, and the sync modes apply to them as to other data.
 
     A neighbour writes each element, or its owner does, just before the call, and spoils it
     just after. A private list is another one each time, in the same object.

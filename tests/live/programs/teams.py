@@ -51,7 +51,7 @@ class Checks:
         return dst, src
 
     def done(self, *arrays: Any) -> None:
-        """Nobody goes on before all have looked."""
+        """Wait until all threads have checked, then free arrays other than the world's."""
         self.team.barrier()
         if arrays[0] is not self.world[0]:
             for array in arrays:

@@ -137,7 +137,7 @@ match scenario:
             a = xupc.all_alloc(size * THREADS, np.uint8, "*")
             xupc.all_free(a)
             size = size * 2 if size < 1 << 22 else 4096
-    case "exits":  # without a word
+    case "exits":  # without a message
         if IS_VICTIM:
             await_others()
             say_when()
@@ -221,7 +221,7 @@ match scenario:
             xupc.barrier()
         finally:  # it takes its time first, for the death that an error of MPI may come from
             say_when()
-    case "idles":  # nothing happens; somebody else ends the launcher
+    case "idles":  # nothing happens; another process ends the launcher
         say("up")
         if ME % 2:
             xupc.barrier()
@@ -286,7 +286,7 @@ match scenario:
     case "is interrupted":  # in a wait: thread VICTIM gets SIGINT, another never comes
         signal.signal(signal.SIGINT, signal.default_int_handler)
         absent = (VICTIM + THREADS // 2) % THREADS
-        # in memget only the two threads of the other node ask for that thread's memory
+        # in memget only the two threads of the other node read that thread's memory
         without = [absent, *range(THREADS // 2, THREADS)] if options[0] == "memget" else [absent]
         if absent == ME:
             compute("C" if options[0] == "memget" else "sleep")

@@ -43,7 +43,7 @@ def array(nelems: int, blocksize: int = 1, dtype: str = "i4", fill: bool = True)
 
 
 def values(thread: int, start: int, stop: int) -> np.ndarray[Any, Any]:
-    """What `array` put there."""
+    """Return the values that `array` stores there."""
     return 1000 * thread + np.arange(start, stop)
 
 

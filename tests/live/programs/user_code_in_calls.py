@@ -41,12 +41,12 @@ class Owner:
 
 
 def flag(name: str) -> None:
-    """Tell other threads of something."""
+    """Notify other threads by a file of this name."""
     (FOLDER / name).touch()
 
 
 def until(name: str) -> None:
-    """Wait until they tell it."""
+    """Wait until the file of this name exists."""
     await_file(FOLDER / name)
 
 
@@ -107,7 +107,7 @@ def freed_in_a_function(world: xupc.Team) -> None:
 
 
 def allocated_in_a_function(world: xupc.Team) -> None:
-    """Functions allocate nothing, which all are told."""
+    """A user function must not allocate: every thread gets the error."""
     dst, src = (xupc.all_alloc(world.size, np.int64, 1) for _ in range(2))
     for alloc in (xupc.alloc, xupc.global_alloc):
 
@@ -207,7 +207,7 @@ def odd_errors(world: xupc.Team) -> None:
 
 
 def where_it_was_posted(world: xupc.Team) -> None:
-    """A posted function sees the numpy.errstate of its posting, whoever calls it."""
+    """A posted function runs with the numpy.errstate of its posting, whichever call runs it."""
     team = world.split(0)
     within = Within()
     dst, src = (xupc.all_alloc(world.size, np.float64, 1, team=team) for _ in range(2))
@@ -229,7 +229,7 @@ def where_it_was_posted(world: xupc.Team) -> None:
                 dst, src, xupc.FUNC, world.size, func=divide, flags=xupc.ASYNC, team=team
             )
 
-    for k in range(3):  # by whoever comes first
+    for k in range(3):  # by the thread that comes first
         handle = post()
         time.sleep(0.02 * k)  # longer than it takes others, at last, to come to the call
         handle.wait()
@@ -306,7 +306,7 @@ def no_finalizer(world: xupc.Team) -> None:
 
 
 def late_with_warnings_as_errors(world: xupc.Team) -> None:
-    """To be told of a long wait is no error, whatever filters say."""
+    """A warning about a long wait never becomes an error, whatever the warning filters are."""
     warnings.simplefilter("error")
     failure_detector.WARN_AFTER = 0.2
     world.job.timeout = None
@@ -317,7 +317,7 @@ def late_with_warnings_as_errors(world: xupc.Team) -> None:
 
 
 def interrupted_first(world: xupc.Team) -> None:
-    """The status is that of the interrupted thread, also if what came of it is told before."""
+    """The status is that of the interrupted thread, even if other threads raise first."""
     own = control()
     if world.rank == 0:
         time.sleep(30)  # it never comes
@@ -326,7 +326,7 @@ def interrupted_first(world: xupc.Team) -> None:
     try:
         world.barrier()
     except KeyboardInterrupt:
-        world.job.control.wait_ends()  # as of a wait that nobody has looked at
+        world.job.control.wait_ends()  # as for a wait that no thread has inspected
         time.sleep(0.1)  # the others have raised by then, or they have not: both must be right
         raise
 

@@ -26,7 +26,7 @@ SYNCS = (0, 0, xupc.IN_NOSYNC | xupc.OUT_NOSYNC, xupc.IN_MYSYNC | xupc.OUT_MYSYN
 
 
 def last(a, b):
-    """A function that tells its operands apart."""
+    """Return the second operand unless it is 0: the order of operands matters."""
     return b if b else a
 
 
@@ -85,7 +85,7 @@ class Guarded:
         self.before = self.block.copy()
 
     def untouched(self):
-        """Whether nothing changed but the elements."""
+        """Return whether nothing changed but the elements."""
         return np.array_equal(self.block[self.guards], self.before[self.guards])
 
 

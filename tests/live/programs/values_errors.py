@@ -187,7 +187,7 @@ assert "bytes" in raises(ValueError, xupc.allv_gather_all, far.ptr(0))
 
 # --- calls that differ ---------------------------------------------------------------------------
 def large(blocks, more):
-    """An array of its own mapping: who touches it when it is gone crashes."""
+    """Return an array in a mapping of its own: access after it is unmapped crashes."""
     return np.full((400000 + more) * blocks, float(me))
 
 
@@ -236,7 +236,7 @@ if t > 1:
         assert "to: expected an int" in said if last else f"thread {t - 1}" in said, said
         assert "both give" not in said, said
         assert "permutation" in raises(ValueError, xupc.allav_permute, np.ones(1), np.ones(1), 0)
-    # of a call in which not all wait for all, some hear of it at the barrier
+    # in a call in which not all wait for all, some threads raise at the barrier
     said = ""
     try:
         xupc.allav_broadcast(np.ones(2 + last), 0)

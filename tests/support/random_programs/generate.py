@@ -62,7 +62,7 @@ TRANSFORMS = ("gather_all", "exchange", "permute", *JOINS[1:])
 
 @dataclass(frozen=True)
 class Style:
-    """What kind of programs.
+    """A kind of programs.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ def generate(seed: int, labels: Threads, style: Style) -> Program:
 
 
 class Retry(Exception):
-    """What was chosen does not fit."""
+    """The random choice does not fit; choose again."""
 
 
 @dataclass
@@ -188,7 +188,7 @@ class Maker:
 
     # -- operations ----------------------------------------------------------------------------
     def emit(self, op: Any) -> None:
-        """An operation; before it, what has to be before it."""
+        """Append an operation, after the waits and barriers that it needs."""
         if not self.state.allowed(op):
             self.finish(everything=self.state.world.under_way != {})
             if not self.state.allowed(op):
@@ -319,7 +319,7 @@ class Maker:
         raise Retry
 
     def offset(self, array: Alloc, most: int) -> int:
-        """Where an element begins."""
+        """Choose an offset, in bytes, at which an element begins."""
         size = item(array.dtype)
         if most < 0:
             raise Retry
@@ -401,7 +401,7 @@ class Maker:
     def _places(
         self, arrays: list[Alloc], threads: list[int], sizes: list[int], unit: int, *, apart: bool
     ) -> list[At]:
-        """Where blocks lie on these threads; `apart`: not on each other."""
+        """Choose places for blocks on these threads; `apart`: without overlap."""
         used: dict[tuple[str, int], int] = {}
         out = [At("", 0, 0)] * len(threads)
         for k in self.rng.sample(range(len(threads)), len(threads)):
@@ -778,7 +778,7 @@ def _entry_threads(
 
 
 def _sizes_of_dst(name: str, team: Team, sizes: list[int], perm: Threads) -> list[int]:
-    """Of the block that goes to each entry of dst."""
+    """Return the size of the block that goes to each entry of dst."""
     t = len(team.threads)
     match name:
         case "broadcast":

@@ -1,7 +1,7 @@
 """Real threads that run many random programs after each other.
 
 ``mpiexec -n N python live.py FILE``: FILE holds JSON, ``[[seed, text], ...]``. Programs whose text
-is wrong, or raises, end the job with status 1: thread 0, or whoever saw it, names the seed.
+is wrong, or raises, end the job with status 1: thread 0, or the thread that raises, names the seed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(file: str) -> None:
 
 
 def _tell(number: int, seed: int, me: int, text: str, problem: BaseException) -> None:
-    """What went wrong where."""
+    """Print the error, its line and the seed."""
     last = traceback.extract_tb(problem.__traceback__)[-1:]
     lines = [f.lineno for f in traceback.extract_tb(problem.__traceback__)
              if f.filename.startswith("<program")]  # fmt: skip

@@ -1,8 +1,8 @@
-"""What random programs must do: a model of the shared space, from the documents, with numpy alone.
+"""The oracle of random programs: a model of the shared space, from the documents, with numpy alone.
 
-Each array is a row of bytes per thread. `blocks` says for every relocalization which bytes go
-where; `Reduced` does elements one after the other. `Order` says who may touch what when: it knows
-of each access which threads can be sure that it is over.
+Each array is a row of bytes per thread. `blocks` lists for every relocalization which bytes go
+where; `Reduced` does elements one after the other. `Order` decides which thread may touch what
+when: it records for each access which threads can be sure that it is over.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Place = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """So many bytes from one place to another."""
+    """A copy of `nbytes` bytes from one place to another."""
 
     to: At
     of: At
@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """Bytes that somebody reads or writes."""
+    """Bytes that a thread reads or writes."""
 
     array: str
     thread: int
@@ -192,7 +192,7 @@ class Layout(NamedTuple):
         return cls(at, threads.index(at.thread), phase, block, item(array.dtype), threads)
 
     def place(self, i: int) -> Place:
-        """Where element i is."""
+        """Return the thread and the offset of element i."""
         if not self.block:
             return self.at.thread, self.at.offset + i * self.size
         q = self.phase + i
@@ -261,7 +261,7 @@ def lengths(op: Values, rank: int) -> tuple[int, int]:
 
 
 def given(op: Values, rank: int) -> tuple[Array | None, Array | None]:
-    """What dst and src of a rank hold before."""
+    """Return the contents of a rank's dst and src before the call."""
     dst, src = lengths(op, rank)
     return (
         None if dst < 0 else some(op.kind, op.dtype, dst, op.seed, rank, 1),
@@ -270,7 +270,7 @@ def given(op: Values, rank: int) -> tuple[Array | None, Array | None]:
 
 
 def values_after(op: Values) -> list[Array | None]:
-    """What dst of each rank holds after."""
+    """Return the contents of each rank's dst after the call."""
     t, n = len(op.team.threads), op.n
     both = [given(op, rank) for rank in range(t)]
     dst: list[Any] = [d for d, _ in both]
@@ -306,7 +306,7 @@ def scalars(op: Scalar, rank: int) -> Array:
 
 
 def scalars_after(op: Scalar) -> list[Array | None]:
-    """What each rank gets."""
+    """Return the result of each rank."""
     t = len(op.team.threads)
     every = [scalars(op, rank) for rank in range(t)]
     first = np.array([row[0] for row in every])
@@ -330,17 +330,17 @@ def scalars_after(op: Scalar) -> list[Array | None]:
     return list(running(join, rows, back=op.name == "suffix_reduce"))
 
 
-# --- who may touch what -------------------------------------------------------------------------
+# --- which thread may touch what ----------------------------------------------------------------
 @dataclass
 class _Access:
-    """An access, and who is sure that it is over.
+    """An access, and the threads that are sure that it is over.
 
     Attributes
     ----------
     known
         Threads that are.
     parts
-        Threads that together are, when all of them have come somewhere; None: nobody knows.
+        Threads that together are, when all of them have come somewhere; None: unknown.
     """
 
     touch: Touch
@@ -351,7 +351,7 @@ class _Access:
 
 @dataclass
 class Order:
-    """All accesses that not everybody is sure of."""
+    """All accesses that not every thread is sure of."""
 
     threads: int
     accesses: list[_Access] = field(default_factory=list)
@@ -378,11 +378,11 @@ class Order:
                     yield a, new
 
     def by_user(self, thread: int, touches: Sequence[Touch]) -> bool:
-        """Whether a thread's own program may touch these now."""
+        """Return whether a thread's own program may touch these now."""
         return all(thread in a.known for a, _ in self._conflicts(touches))
 
     def by_call(self, team: Team, into: str, touches: Sequence[Touch]) -> bool:
-        """Whether a call may."""
+        """Return whether a call may touch these now."""
         members = frozenset(team.threads)
         for a, new in self._conflicts(touches):
             if a.parts is None:
@@ -440,7 +440,7 @@ def touches(op: Any, arrays: dict[str, Alloc]) -> list[Touch]:
 
 
 def _spans(array: str, places: Sequence[Place], size: int, *, writes: bool) -> list[Touch]:
-    """From the first to the last place on each thread."""
+    """Return one range per thread, from the first to the last place there."""
     ends: dict[int, tuple[int, int]] = {}
     for thread, offset in places:
         lo, hi = ends.get(thread, (offset, offset))
@@ -500,7 +500,7 @@ class State:
         return self.world.arrays
 
     def allowed(self, op: Any) -> bool:
-        """Whether nothing that it does races with what may still be going on."""
+        """Return whether the operation races with no access that may still be under way."""
         order, arrays = self.order, self.arrays
         match op:
             case Fill() | Put() | Check():
@@ -616,7 +616,7 @@ class State:
         return None
 
     def _crcs(self, team: Team, results: Sequence[Array | None]) -> tuple[int, ...]:
-        """By thread; 0: looks at nothing."""
+        """Return a checksum for each thread; 0 if it checks nothing."""
         out = [0] * self.program.threads
         for thread, result in zip(team.threads, results, strict=True):
             out[thread] = 0 if result is None else crc(result)

@@ -4,7 +4,7 @@ A program is a list of small operations with literal arguments on a number of th
 go through the list in the same order; some operations are for some of them. The same list is run
 by real threads (`text` writes it as Python), by the simulator (`simulate`) and by the oracle.
 
-An array is known by name. Where something lies in one is said by thread and byte: `At`.
+An array is identified by its name, and a place in it by thread and byte: `At`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def modes(flags: int) -> tuple[str, str]:
 
 
 def flag_text(flags: int) -> str:
-    """As a user writes them."""
+    """Return the flags as a user writes them."""
     return "|".join(name for name, bit in _BITS.items() if flags & bit)
 
 
 @cache
 def item(dtype: str) -> int:
-    """Bytes of an element; a pointer's are nobody's business here."""
+    """Return the bytes of an element; 1 for a pointer, whose size has no effect here."""
     return 1 if dtype == "pointer" else np.dtype(dtype).itemsize
 
 
@@ -183,7 +183,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Barrier:
-    """Of all threads of a team; `split`: in two halves."""
+    """A barrier of all threads of a team; `split`: in two halves."""
 
     team: Team
     split: bool = False
@@ -383,7 +383,7 @@ class Invalid(Exception):
 
 @dataclass
 class World:
-    """What exists at a point of a program."""
+    """All that exists at a point of a program."""
 
     threads: int
     arrays: dict[str, Alloc] = field(default_factory=dict)

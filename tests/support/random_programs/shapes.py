@@ -31,7 +31,7 @@ SIMULATED_THREADS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 7, 8, 11)
 
 @dataclass
 class Tally:
-    """What came of simulated programs; failures as text."""
+    """The results of simulated programs; failures as text."""
 
     programs: int = 0
     failures: list[str] | None = None
@@ -56,7 +56,7 @@ def simulated(first: int, count: int) -> Tally:
 
 
 def programs_file(directory: Path, programs: Sequence[Program]) -> Path:
-    """What a launch is given."""
+    """Write the input file of a launch."""
     file = directory / "programs.json"
     file.write_text(json.dumps([[program.seed, text(program)] for program in programs]))
     return file

@@ -46,7 +46,7 @@ def shrink(program: Program, fails: Fails) -> Program:
 
 
 def good(program: Program) -> bool:
-    """Whether it means something."""
+    """Return whether the program is valid: the oracle can run it."""
     try:
         oracle.run(program)
     except (Invalid, AssertionError, KeyError, IndexError, ValueError):
@@ -133,7 +133,7 @@ def _simpler(op: Any) -> Iterator[Any]:
 
 # --- what fails ---------------------------------------------------------------------------------
 def fails_simulated(program: Program) -> bool:
-    """In the simulator."""
+    """Return whether the program fails in the simulator."""
     from support.random_programs import simulate
 
     try:

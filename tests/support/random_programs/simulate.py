@@ -174,7 +174,7 @@ class Story:
 
     # -- calls on shared memory --------------------------------------------------------------
     def _shared(self, op: Any) -> tuple[list[sim.Program], Any, Any]:
-        """Everybody's program, the operands and the kernel."""
+        """Return the programs of all threads, the operands and the kernel."""
         scratch = self._scratch(op.team)
         bases = [0, 0]
         kernel = None

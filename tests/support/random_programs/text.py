@@ -88,7 +88,7 @@ class Writer:
     def __init__(self, program: Program, state: oracle.State) -> None:
         self.program = program
         self.state = state
-        self.later: dict[str, list[str]] = {}  # by handle: what is to be looked at when it is over
+        self.later: dict[str, list[str]] = {}  # by handle: lines that check its results
         self.number = 0
 
     def lines(self, op: Op) -> list[str]:

@@ -32,7 +32,7 @@ FUNCS = ("mix", "mix_rows", "compose", "compose_rows")
 
 
 def kind_of(dtype: str, op: str) -> str:
-    """Which values an operation can be tried on."""
+    """Return the kind of values that an operation can be tried on."""
     if dtype in INTS:
         return "bytes"
     return {"ADD": "sum", "MULT": "product"}.get(op, "extremes")
@@ -74,14 +74,14 @@ def _records(dtype: str, n: int, number: int, rng: Any) -> Array:
 
 
 def name_of(dtype: Any) -> str:
-    """What a dtype is called here."""
+    """Return the name of a dtype in these programs."""
     if dtype.names:
         return ",".join(name_of(dtype[name]) for name in dtype.names)
     return str(dtype.char if dtype.char in "g?" else dtype.str[1:])
 
 
 def clean(x: Array) -> Array:
-    """With zeros where a long double has bytes that mean nothing."""
+    """Set the padding bytes of long doubles to zero."""
     if x.dtype.char == "g":
         x = np.ascontiguousarray(x)
         x.view(np.uint8).reshape(-1, x.itemsize)[:, 10:] = 0
@@ -160,7 +160,7 @@ def _bits(x: Array) -> Array:
 
 
 def two(op: str, dtype: str, name: str = "") -> Callable[[Array, Array], Array]:
-    """What an operation does to two arrays."""
+    """Return the function that applies an operation to two arrays."""
     if name:
         rows = func(name.removesuffix("_rows") + "_rows", dtype)
         return lambda a, b: rows(a, b)

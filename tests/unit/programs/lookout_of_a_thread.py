@@ -1,4 +1,7 @@
-"""Another thread's lookout in init: ``lookout_of_a_thread.py SEGMENT NBYTES``; leaves when told."""
+"""Run another thread's watchdog of init; a line of input makes it leave.
+
+``lookout_of_a_thread.py SEGMENT NBYTES``
+"""
 
 from __future__ import annotations
 
