@@ -51,8 +51,8 @@ launch=({launch})
 """
 
 _BODY = """
-# Slurm signals this shell 60 s before the time is up (--signal). The benchmark is told, keeps what
-# it has measured and ends; the report is made of that.
+# Slurm signals this shell 60 s before the time is up (--signal). The trap passes SIGTERM on to the
+# benchmark, which keeps what it has measured and ends; the report is made of that.
 job=
 stopped=
 trap 'stopped=yes; [ -z "$job" ] || kill -TERM "$job" 2>/dev/null || true' TERM
