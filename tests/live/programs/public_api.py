@@ -141,8 +141,13 @@ def publics() -> list[Public]:
 
 def members(cls: type) -> list[str]:
     """Methods and properties of a class that are public."""
-    own = [n for n in vars(cls) if not n.startswith("_") and n not in INTERNAL[cls.__name__]]
-    return [*own, *OPERATORS[cls.__name__]]
+    own = [n for n in attributes(cls) if not n.startswith("_")]
+    return [*(n for n in own if n not in INTERNAL[cls.__name__]), *OPERATORS[cls.__name__]]
+
+
+def attributes(cls: type) -> list[str]:
+    """Return the names that a class and its bases define."""
+    return list(dict.fromkeys(n for base in cls.__mro__[:-1] for n in vars(base)))
 
 
 def _stands_for(name: str) -> str:

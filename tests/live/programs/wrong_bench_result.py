@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from xupc.bench import calls, worker
+from xupc.bench import calls, candidates
 from xupc.cli import main
 
 RIGHT: Any = calls.our_call
@@ -22,5 +22,5 @@ def wrong(collective: Any, work: Any, memory: Any, flags: int = 0) -> Any:
     return calls.Call(spoil, (), work, call.source, call.result) if flags else call
 
 
-setattr(worker, "our_call", wrong)  # noqa: B010 - type checkers do not know the name there
+setattr(candidates, "our_call", wrong)  # noqa: B010 - type checkers do not know the name there
 main(sys.argv[1:])
