@@ -269,7 +269,7 @@ def main(rounds: int, calls: int) -> None:
     del view
     xupc.barrier()
     assert used() - before < 2 << 20, used() - before
-    assert most - used() >= 4 << 20, most - used()
+    assert most - used() >= 3 << 20, most - used()  # all but a few pages that stay in use
     xupc.barrier()
     print(f"thread {me}: done, seed {seed}")
     xupc.finalize()
