@@ -110,7 +110,7 @@ def test_a_signal_that_comes_again_kills_them_at_once(job: Running) -> None:
         assert time.monotonic() - began < 4.5
         os.kill(job.pid, signal.SIGINT)  # those within a second are the same one
         time.sleep(0.05)
-    assert job.left(0.5) == []
+    assert job.left(ALL_GONE) == []
 
 
 def test_ctrl_c_runs_finally(job: Running) -> None:

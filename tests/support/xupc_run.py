@@ -110,8 +110,14 @@ class Running:
 
     def left(self, seconds: float) -> list[str]:
         """Return processes, files and folders that are there after at most so long."""
+        end = time.monotonic() + seconds
         found = leftovers(self.tag, grace=seconds, files_before=self.before)
-        return found + [str(folder) for folder in (self.folder / "tmp").glob("xupc-job-*")]
+        while (folders := self._job_folders()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found + folders
+
+    def _job_folders(self) -> list[str]:
+        return [str(folder) for folder in (self.folder / "tmp").glob("xupc-job-*")]
 
 
 def heed_signals() -> None:
