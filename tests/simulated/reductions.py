@@ -222,7 +222,7 @@ class Job:
             back = self.form == "suffix_reduce"
             return [ScanSpec(self.layout, self.target, ITEM, back, self.in_place)]
         if self.scattered:
-            return [ReduceScatter(self.each, ITEM, self.ordered, self.ordered)]
+            return [ReduceScatter(self.each, ITEM, self.ordered)]
         return [
             Reduction(
                 self.layout, self.each, ITEM, None if self.everywhere else self.to,

@@ -136,7 +136,7 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
     to = one.root if one.form == "reduce" else None
     what: Any = ReduceSpec(n, size, to, True, True, in_place)
     if scattered:
-        what = ReduceScatter(n, size, True, True)
+        what = ReduceScatter(n, size, True)
     entry = find(f"allav_{one.form}", one.flag)
     plans = [
         trace(

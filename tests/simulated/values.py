@@ -139,7 +139,7 @@ def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
 def given(one: One, threads: int, ordered: bool) -> list[object]:
     """Return the arguments of the algorithms."""
     if one.form == "reduce_scatter":
-        return [ReduceScatter(one.nbytes // ITEM, ITEM, ordered, one.exact or ordered)]
+        return [ReduceScatter(one.nbytes // ITEM, ITEM, one.exact or ordered)]
     if one.form in JOINS:
         to = one.root if one.form == "reduce" else None
         exact = one.exact or ordered

@@ -9,7 +9,10 @@ from ..plan.recorder import Recorder
 from ..plan.steps import FoldOperand
 from .reduce_spec import Reduction
 
-__all__ = ["in_order", "join_in_order", "leaves_of", "order_of", "positions_of", "targets"]
+__all__ = [
+    "in_order", "join_in_order", "leaves_of", "nodes_by_rank", "nodes_in_order", "order_of",
+    "positions_of", "targets",
+]  # fmt: skip
 
 
 def positions_of(t: Recorder, r: Reduction, node: int, blocks: int) -> list[int]:
@@ -52,6 +55,17 @@ def join_in_order(nodes: Sequence[Sequence[int]]) -> bool:
         and all(len(p) == size for p in nodes[:-1])
         and (len(nodes) == 1 or (len(nodes[-1]) <= size and size & (size - 1) == 0))
     )
+
+
+def nodes_by_rank(t: Recorder) -> list[int]:
+    """Return the nodes, ordered by their first threads."""
+    nodes = range(t.tree.node_count)
+    return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
+
+
+def nodes_in_order(t: Recorder) -> bool:
+    """Return whether combining the values of nodes keeps the documented order of their threads."""
+    return join_in_order([t.tree.members(node).tolist() for node in nodes_by_rank(t)])
 
 
 def targets(t: Recorder, r: Reduction) -> list[int]:

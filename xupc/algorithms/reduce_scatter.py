@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import ALL, DST, SRC, Recorder
-from ..plan.steps import STAGING, BlockRef, Ranks
+from ..plan.steps import STAGING, BlockRef
 from .private_staging import LINE, cut
 from .reduce_spec import tree_of
 from .registry import algorithm
-from .values_reduce_scatter import ByNodes, ReduceScatter, in_order
+from .values_reduce_scatter import ByNodes, ReduceScatter, read_group
 from .values_reduce_scatter import push as push_blocks
 
 
@@ -31,21 +31,10 @@ def pull(t: Recorder, r: ReduceScatter) -> None:
     width = t.tuning["staging_bytes"] // r.most(t) // LINE * LINE
     for offset, size in [(0, r.nbytes)] if t.one_node else cut(r.nbytes, width, r.itemsize):
         for group in r.groups(t):
-            parts = _read(t, group, mine + offset, size)
+            row = SRC.across(group, mine + offset)
+            parts = read_group(t, group, row, BlockRef(STAGING, t.me), size)
             r.join(t, DST.on(t.me, offset), group, parts, size)
     t.done(ALL, ALL)
-
-
-def _read(t: Recorder, group: Ranks, at: int, size: int) -> list[BlockRef]:
-    """Return where the operands of a group are: at src on my node, or read one-sided."""
-    parts = [SRC.on(i, at) for i in group]
-    if t.one_node:
-        return parts
-    row = BlockRef(STAGING, t.me, 0, 0, size)
-    t.need(*t.get(row, SRC.across(group, at), size, group.count))
-    return [part if t.on_my_node(i) else row.block(k) for k, (i, part) in enumerate(
-        zip(group, parts, strict=True)
-    )]  # fmt: skip
 
 
 @algorithm("reduce_scatter", PUSH)
@@ -66,7 +55,7 @@ def multicore(t: Recorder, r: ReduceScatter) -> None:
     reduction.
     """
     if not t.one_node:
-        if (r.any_order or in_order(t, r)) and ByNodes.fits(t, r):
+        if ByNodes.applies(t, r):
             _SharedByNodes(t, r).record_all()
         else:
             push_blocks(t, r)

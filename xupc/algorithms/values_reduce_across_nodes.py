@@ -15,7 +15,7 @@ from ..plan.steps import FOLD_DEPTH, BlockRef, Blocks, FoldOperand
 from .node_relay import Relay
 from .private_staging import LINE
 from .reduce_parts import in_parts, parts_pay
-from .reduce_positions import join_in_order
+from .reduce_positions import nodes_by_rank, nodes_in_order
 from .reduce_spec import tree_of
 from .values_reduce_spec import ReduceSpec
 
@@ -31,7 +31,7 @@ def reduce(t: Recorder, r: ReduceSpec, tree: Callable[[Recorder, ReduceSpec], No
     free = not (r.exact or r.ordered)
     unit = min(r.nbytes, t.tuning["staging_bytes"] // 10)
     pays = few or (free and r.to is None and parts_pay(t, unit))
-    if pays and _nodes_fit(t, r) and (free or _in_order(t)):
+    if pays and _nodes_fit(t, r) and (free or nodes_in_order(t)):
         by_nodes(t, r)
     elif few and _table_fits(t):
         homes = range(t.tree.node_count) if r.to is None else [t.tree.node_of(r.to)]
@@ -85,17 +85,6 @@ def fold_in_line(
         leaves[-1] = leaves[-1]._replace(joins=len(some) - 1)
         t.fold(dst, leaves, nelems)
         parts = [*rest, dst] if rest else []
-
-
-def _order(t: Recorder) -> list[int]:
-    """The nodes by their first threads."""
-    nodes = range(t.tree.node_count)
-    return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
-
-
-def _in_order(t: Recorder) -> bool:
-    """Return whether combining nodes' values keeps the one documented order."""
-    return join_in_order([t.tree.members(node).tolist() for node in _order(t)])
 
 
 def _neighbours(t: Recorder) -> bool:
@@ -320,7 +309,7 @@ class ByNodes:
     def __init__(self, t: Recorder, r: ReduceSpec) -> None:
         self.t, self.r = t, r
         n = self.n = t.tree.node_count
-        self.order = _order(t)
+        self.order = nodes_by_rank(t)
         self.home = None if r.to is None else t.tree.node_of(r.to)
         exact = r.exact or r.ordered  # the order of a chain is not the nodes'
         parts = r.to is None or in_parts(t, r.nbytes) or (exact and n > 2)
@@ -366,8 +355,8 @@ class ByNodes:
         if self.flat:
             return self._place(u, 1 + node)
         begin, end = self._part(u, self.t.my_node)
-        others = [k for k in range(self.n) if k != self.t.my_node]
-        return self._place(u, 1) + others.index(node) * (end - begin)
+        before = node - (node > self.t.my_node)  # other nodes with lower numbers
+        return self._place(u, 1) + before * (end - begin)
 
     def _part(self, u: int, node: int) -> tuple[int, int]:
         """The bytes of a unit that a node joins."""

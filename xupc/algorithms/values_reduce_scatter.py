@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -20,12 +21,12 @@ from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
 from .node_relay import Relay
 from .private_staging import LINE, Places, TransferSpec, cut, places_of
-from .reduce_positions import join_in_order
+from .reduce_positions import nodes_by_rank, nodes_in_order
 from .reduce_spec import joined, tree_of
 from .registry import algorithm
 from .values import move_of, stage_blocks
 
-__all__ = ["ByNodes", "ReduceScatter", "in_order", "push"]
+__all__ = ["ByNodes", "ReduceScatter", "push", "read_group"]
 
 _GROUP = 256
 """Threads whose operands are joined as a tree."""
@@ -47,26 +48,19 @@ class ReduceScatter:
     ----------
     nelems, itemsize
         Elements of a block, and bytes of an element.
-    ordered
-        True if the operands keep their order.
     exact
-        True if the order of operations is the same on every placement of the threads.
+        True if operands must be joined in the written order: under REPRODUCIBLE, and for an
+        operation that is not commutative.
     """
 
     nelems: int
     itemsize: int
-    ordered: bool
     exact: bool
 
     @property
     def nbytes(self) -> int:
         """Bytes of a block."""
         return self.nelems * self.itemsize
-
-    @property
-    def any_order(self) -> bool:
-        """True if operands may be joined in any order."""
-        return not (self.ordered or self.exact)
 
     def move(self, t: Recorder) -> TransferSpec:
         """Return the exchange that brings the operands."""
@@ -148,17 +142,32 @@ def _places(t: Recorder, r: ReduceScatter) -> tuple[Places, Places]:
 def _read(
     t: Recorder, r: ReduceScatter, unit: Unit, group: Ranks, out: Places, landing: Places, u: int
 ) -> list[BlockRef]:
-    """Return where the operands of a group are: on my node, or read one-sided."""
-    at, size = (t.me - unit.to.first) * unit.size, unit.size
-    parts = [out.on(i, u, at) for i in group]
-    if not t.one_node:
-        row = landing.on(t.me, 0)._replace(offset_step=size)
-        t.need(*t.get(row, out.across(group, u, at), size, group.count))
-        far = [not t.on_my_node(i) for i in group]
-        parts = [row.block(k) if far[k] else part for k, part in enumerate(parts)]
+    """Return where the operands of a group are: in scratch, but for this thread's own."""
+    at = (t.me - unit.to.first) * unit.size
+    parts = read_group(t, group, out.across(group, u, at), landing.on(t.me, 0), unit.size)
     if t.me in group:
         parts[t.me - group.first] = r.own(t, unit.offset)
     return parts
+
+
+def read_group(
+    t: Recorder, group: Ranks, row: BlockRef, landing: BlockRef, size: int
+) -> list[BlockRef]:
+    """Return where this thread can load a block of each thread of a group.
+
+    Parameters
+    ----------
+    row : BlockRef
+        The blocks, one on each thread of the group. Those of other nodes are read one-sided.
+    landing : BlockRef
+        Room for a block of each thread of the group, in this thread's memory.
+    size : int
+        Bytes of a block.
+    """
+    read = landing._replace(offset_step=size)
+    if not t.one_node:
+        t.need(*t.get(read, row, size, group.count))
+    return [(row if t.on_my_node(i) else read).block(k) for k, i in enumerate(group)]
 
 
 def _reach(t: Recorder, r: ReduceScatter, m: TransferSpec) -> None:
@@ -215,11 +224,9 @@ def _bring(
         if me in group:
             t.send(everyone, SRC.row(me, offset, 0), size, peer_step=r.nbytes)
     if me in group:
-        at = (me - group.first) * size
-        for run in t.node_ranks():
-            for part in run.without(me):
-                theirs = SRC.row(me, part.first * r.nbytes + offset, part.step * r.nbytes)
-                t.copy(places.across(part, u, at), theirs, size, part.count)
+        m, at = r.move(t), (me - group.first) * size
+        for _, part in m.near(t, ALL, but=me):
+            t.copy(places.across(part, u, at), m.of(t, part, offset), size, part.count)
     if places.short:
         t.after(ALL, ALL, node_only=not t.one_node)
     else:
@@ -238,23 +245,10 @@ def multicore(t: Recorder, r: ReduceScatter) -> None:
     """
     if t.one_node:
         pull(t, r)
-    elif (r.any_order or in_order(t, r)) and ByNodes.fits(t, r):
+    elif ByNodes.applies(t, r):
         ByNodes(t, r).record()
     else:
         push(t, r)
-
-
-def _order(t: Recorder) -> list[int]:
-    """Return the nodes in the order of their first threads."""
-    nodes = range(t.tree.node_count)
-    return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
-
-
-def in_order(t: Recorder, r: ReduceScatter) -> bool:
-    """Return whether joining the nodes' values gives the written order."""
-    if r.most(t) < t.size:
-        return False
-    return join_in_order([t.tree.members(node).tolist() for node in _order(t)])
 
 
 class ByNodes:
@@ -270,9 +264,9 @@ class ByNodes:
 
     def __init__(self, t: Recorder, r: ReduceScatter) -> None:
         self.t, self.r = t, r
-        self.order = _order(t)
-        sizes = [t.tree.node_size(node) for node in range(t.tree.node_count)]
-        self.starts = [sum(sizes[:node]) for node in range(len(sizes) + 1)]
+        self.order = nodes_by_rank(t)
+        sizes = (t.tree.node_size(node) for node in range(t.tree.node_count))
+        self.starts = list(accumulate(sizes, initial=0))
         blocks = self._landing_blocks(t)
         crossing = blocks * r.nbytes if self.leads else None
         self.relay = Relay(t, t.size * r.nbytes, blocks * r.nbytes, crossing, 3)
@@ -286,7 +280,13 @@ class ByNodes:
         return t.size + (t.tree.node_count - 1) * t.largest_node
 
     @classmethod
-    def fits(cls, t: Recorder, r: ReduceScatter) -> bool:
+    def applies(cls, t: Recorder, r: ReduceScatter) -> bool:
+        """Return whether it keeps the order that `r` asks for, and has room for a unit."""
+        in_order = r.most(t) == t.size and nodes_in_order(t)
+        return (in_order or not r.exact) and cls._fits(t, r)
+
+    @classmethod
+    def _fits(cls, t: Recorder, r: ReduceScatter) -> bool:
         """Return whether a unit of at least one element of each block has room."""
         blocks = cls._landing_blocks(t)
         staged = t.size * r.itemsize <= min(t.tuning["staging_bytes"] // 8, 4096)
@@ -305,12 +305,11 @@ class ByNodes:
         """Put my blocks side by side, node by node."""
         t, r = self.t, self.r
         offset, size = self.units[u]
-        at = 0
+        m, at = r.move(t), 0
         for node in range(t.tree.node_count):
             for run in t.node_ranks(node):
                 place = self.relay.out.on(t.me, u, at)._replace(offset_step=size)
-                mine = SRC.row(t.me, run.first * r.nbytes + offset, run.step * r.nbytes)
-                t.copy(place, mine, size, run.count)
+                t.copy(place, m.of(t, run, offset), size, run.count)
                 at += run.count * size
 
     def _sums(self, u: int, node: int) -> BlockRef:
@@ -321,9 +320,8 @@ class ByNodes:
     def _arrived(self, u: int, node: int) -> BlockRef:
         """Return where the row of another node's sums for my node's threads arrives."""
         t, size = self.t, self.units[u][1]
-        others = [k for k in range(t.tree.node_count) if k != t.my_node]
-        row = self._members(t.my_node) * size
-        return self._sums(u, 0) + (t.size * size + others.index(node) * row)
+        before = node - (node > t.my_node)  # other nodes with lower numbers
+        return self._sums(u, 0) + (t.size + before * self._members(t.my_node)) * size
 
     def _others(self) -> list[int]:
         """Return the other nodes, in an order of my own."""

@@ -410,7 +410,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         size = kernel.dtype.itemsize
         nelems = kind.nbytes // size
         if self.spec.src.blocks == "T":
-            return ReduceScatter(nelems, size, ordered, exact)
+            return ReduceScatter(nelems, size, exact)
         to = kind.root if self.spec.root else None
         return ReduceSpec(nelems, size, to, ordered, exact, kind.in_place)
 

@@ -21,6 +21,7 @@ from .argument_checks import (
 __all__ = [
     "ReduceOperand",
     "Spans",
+    "check_shared",
     "dealt_alike",
     "describe_operand",
     "describing_operand",
@@ -57,6 +58,7 @@ class ReduceOperand:
     @classmethod
     def of(cls, x: Any, name: str, call: str, team: TeamState) -> ReduceOperand:
         """Return `x` as an operand, checked to be shared data on a thread of the team."""
+        check_shared(x, name, call)
         length = None
         thread = x.thread if isinstance(x, SharedPointer) else 0
         if isinstance(x, SharedArray):
@@ -66,8 +68,6 @@ class ReduceOperand:
             dealt = bool(x.blocksize)
             x = x.ptr(0)
             thread = team.threads[0] if dealt else x.thread
-        if not isinstance(x, SharedPointer):
-            raise TypeError(f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer")
         x.allocation.check_live(call, name)
         rank = team.rank_of(thread)
         if rank is None:
@@ -78,6 +78,12 @@ class ReduceOperand:
         return cls(
             name, team.threads, x.allocation, rank, x.addr, x.phase, x.blocksize, x.dtype, length
         )
+
+
+def check_shared(x: Any, name: str, call: str) -> None:
+    """Raise TypeError unless an operand is a SharedArray or a SharedPointer."""
+    if not isinstance(x, SharedArray | SharedPointer):
+        raise TypeError(f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer")
 
 
 Spans = list[tuple[int, int, int]]

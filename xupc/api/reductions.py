@@ -22,8 +22,6 @@ from ..flags import IN_PLACE, REPRODUCIBLE, sync_modes
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.layout import Layout
-from ..pgas.shared_array import SharedArray
-from ..pgas.shared_pointer import SharedPointer
 from ..plan.plan import Plan
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
@@ -38,11 +36,12 @@ from .argument_checks import (
     op_name,
     signature_of,
 )
-from .call_cache import BoundCall, SharedCall, SharedPlan
+from .call_cache import BoundCall, ResolvedCall, SharedCall, SharedPlan
 from .collectives import check_blocks, smallest_parts
 from .reduce_operands import (
     ReduceOperand,
     Spans,
+    check_shared,
     dealt_alike,
     describe_operand,
     describing_operand,
@@ -63,7 +62,58 @@ __all__ = [
 ]
 
 
-class Computation(SharedCall):
+class Reducing(SharedCall):
+    """The common part of `Computation` and `BlockReduction`."""
+
+    def __init__(self, spec: CollectiveSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.__name__ = call_name(spec, "all")
+        self.__doc__ = f"{spec.summary['all']}\n\n{type(self).__doc__}"
+        self.__signature__ = signature_of(self._prepare)
+
+    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
+        """Return a plan bound to these arguments; collective itself, like the call."""
+        call = self._prepare(*args, **kwargs)
+        named = dict(zip(("dst", "src"), args, strict=False))
+        operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
+        return self._plan(call, **operands)
+
+    def _open_call(
+        self, dst: Any, src: Any, op: Any, nelems: Any, func: Any, flags: Any, team: Any,
+        **more: Any,
+    ) -> ResolvedCall:  # fmt: skip
+        """Check team and flags; `more` are arguments that only some of the collectives have."""
+        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
+
+        def arguments() -> list[tuple[str, str]]:
+            return [
+                ("dst", to_text()),
+                ("src", of_text()),
+                ("op", op_name(op)),
+                ("nelems", show(nelems)),
+                *((name, show(value)) for name, value in more.items()),
+                ("func", func_name(func)),
+                ("flags", flags_text(flags)),
+            ]
+
+        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
+        return self._open(team, flags, CallRecord(call, arguments, title=title))
+
+    def _check_dtypes(self, dst: np.dtype[Any], src: np.dtype[Any]) -> None:
+        if dst != src:
+            raise TypeError(
+                f"{self.__name__}: dst: expected {src} as in src, got {dst}: cast first"
+            )
+
+    def _count(self, nelems: Any) -> int:
+        n = as_integer(nelems, self.__name__, "nelems")
+        if n < 1:
+            raise ValueError(f"{self.__name__}: nelems: expected at least 1, got {n}")
+        return n
+
+
+class Computation(Reducing):
     """A computational collective.
 
     ``collective(dst, src, op, nelems=None, blk_size=None, func=None, flags=0, *, team=None)``
@@ -103,21 +153,6 @@ class Computation(SharedCall):
         at the next call that does.
     """
 
-    def __init__(self, spec: CollectiveSpec) -> None:
-        self.spec = spec
-        self.name = spec.name
-        self.__name__ = call_name(spec, "all")
-        self.__doc__ = f"{spec.summary['all']}\n\n{Computation.__doc__}"
-        self.__signature__ = signature_of(self._prepare)
-
-    # -- calling -------------------------------------------------------------------------
-    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
-        """A plan bound to these arguments; collective itself, like the call."""
-        call = self._prepare(*args, **kwargs)
-        named = dict(zip(("dst", "src"), args, strict=False))
-        operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
-        return self._plan(call, **operands)
-
     def _prepare(
         self,
         dst: Any,
@@ -131,21 +166,8 @@ class Computation(SharedCall):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
-
-        def arguments() -> list[tuple[str, str]]:
-            return [
-                ("dst", to_text()),
-                ("src", of_text()),
-                ("op", op_name(op)),
-                ("nelems", show(nelems)),
-                ("blk_size", show(blk_size)),
-                ("func", func_name(func)),
-                ("flags", flags_text(flags)),
-            ]
-
-        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
-        opened = self._open(team, flags, CallRecord(call, arguments, title=title))
+        call = self.__name__
+        opened = self._open_call(dst, src, op, nelems, func, flags, team, blk_size=blk_size)
         on, full = opened.team, opened.full
         try:
             to = ReduceOperand.of(dst, "dst", call, on)
@@ -197,17 +219,12 @@ class Computation(SharedCall):
         team: TeamState,
     ) -> Reduction | ScanSpec:
         call, what = self.__name__, self.spec
-        if dst.dtype != src.dtype:
-            raise TypeError(
-                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
-            )
+        self._check_dtypes(dst.dtype, src.dtype)
         if nelems is None:
             if src.length is None:
                 raise ValueError(f"{call}: nelems: needed, since src is no array of the team's")
             nelems = src.length
-        n = as_integer(nelems, call, "nelems")
-        if n < 1:
-            raise ValueError(f"{call}: nelems: expected at least 1, got {n}")
+        n = self._count(nelems)
         layouts = [self._dealt(x, blk_size, n) for x in (src, dst)]
         layout = layouts[0]
         if what.elementwise and src.phase:
@@ -298,7 +315,7 @@ class Computation(SharedCall):
         return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
 
 
-class BlockReduction(SharedCall):
+class BlockReduction(Reducing):
     """A reduction of one block for each thread.
 
     ``collective(dst, src, op, nelems, func=None, flags=0, *, team=None)``
@@ -327,20 +344,8 @@ class BlockReduction(SharedCall):
     CollectiveMismatchError
         If the threads' calls differ.
     Exception
-        What `func` raised on any thread, as in `all_reduce`."""
-
-    def __init__(self, spec: CollectiveSpec) -> None:
-        self.spec = spec
-        self.name = spec.name
-        self.__name__ = call_name(spec, "all")
-        self.__doc__ = f"{spec.summary['all']}\n\n{BlockReduction.__doc__}\n    "
-        self.__signature__ = signature_of(self._prepare)
-
-    def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
-        """Return a plan bound to these arguments; collective itself, like the call."""
-        call = self._prepare(*args, **kwargs)
-        named = dict(zip(("dst", "src"), args, strict=False)) | kwargs
-        return self._plan(call, dst=named["dst"], src=named["src"])
+        What `func` raised on any thread, as in `all_reduce`.
+    """
 
     def _prepare(
         self,
@@ -354,20 +359,8 @@ class BlockReduction(SharedCall):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
-
-        def arguments() -> list[tuple[str, str]]:
-            return [
-                ("dst", to_text()),
-                ("src", of_text()),
-                ("op", op_name(op)),
-                ("nelems", show(nelems)),
-                ("func", func_name(func)),
-                ("flags", flags_text(flags)),
-            ]
-
-        title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
-        opened = self._open(team, flags, CallRecord(call, arguments, title=title))
+        call = self.__name__
+        opened = self._open_call(dst, src, op, nelems, func, flags, team)
         on, full = opened.team, opened.full
         try:
             dtype = self._dtype(dst, src, full)
@@ -375,9 +368,8 @@ class BlockReduction(SharedCall):
             n = self._count(nelems)
             operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
             targets, nbytes, _ = check_blocks(call, operands, n * dtype.itemsize, on)
-            ordered = kernel.op == Op.NONCOMM_FUNC
-            exact = ordered or bool(full & REPRODUCIBLE)
-            work = ReduceScatter(n, dtype.itemsize, ordered, exact)
+            exact = kernel.op == Op.NONCOMM_FUNC or bool(full & REPRODUCIBLE)
+            work = ReduceScatter(n, dtype.itemsize, exact)
             plan = on.planned(self.name, full, nbytes, opened.sync, work, [work], kernel)
             signature = fingerprint(
                 self.name,
@@ -395,23 +387,11 @@ class BlockReduction(SharedCall):
         call = self.__name__
         if full & IN_PLACE:
             raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
-        for name, x in (("dst", dst), ("src", src)):
-            if not isinstance(x, SharedArray | SharedPointer):
-                raise TypeError(
-                    f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer"
-                )
-        if dst.dtype != src.dtype:
-            raise TypeError(
-                f"{call}: dst: expected {src.dtype} as in src, got {dst.dtype}: cast first"
-            )
+        check_shared(dst, "dst", call)
+        check_shared(src, "src", call)
+        self._check_dtypes(dst.dtype, src.dtype)
         found: np.dtype[Any] = src.dtype
         return found
-
-    def _count(self, nelems: Any) -> int:
-        n = as_integer(nelems, self.__name__, "nelems")
-        if n < 1:
-            raise ValueError(f"{self.__name__}: nelems: expected at least 1, got {n}")
-        return n
 
 
 all_reduce = Computation(SPECS["reduce"])

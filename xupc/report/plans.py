@@ -168,7 +168,7 @@ def _reduction(
     size = kernel.dtype.itemsize
     each = max(1, cell.nbytes // size)
     if SPECS[name].src.blocks == "T":
-        return ReduceScatter(each, size, False, False)
+        return ReduceScatter(each, size, exact=False)
     layout = Layout(threads, 0, 0, each, each * threads)
     if SPECS[name].scans:
         return ScanSpec(layout, layout, size, name == "suffix_reduce")
@@ -184,7 +184,7 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
     if kernel is not None:
         size = kernel.dtype.itemsize
         if SPECS[name].src.blocks == "T":
-            return [ReduceScatter(max(1, cell.nbytes // size), size, False, False)]
+            return [ReduceScatter(max(1, cell.nbytes // size), size, exact=False)]
         to = root if SPECS[name].root else None
         return [ReduceSpec(max(1, cell.nbytes // size), size, to, False, False, False)]
     first = _rotation(threads) if name == "permute" else root
