@@ -23,6 +23,7 @@ from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
 from . import options
+from .bench_jobs import find_launcher
 from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -147,7 +148,8 @@ def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
     with Progress("xupc tune") as progress:
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], save=json_file, progress=progress.show
+                plan, ["xupc", *sys.argv[1:]], find_launcher,
+                save=json_file, progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None

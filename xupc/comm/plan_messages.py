@@ -1,4 +1,4 @@
-"""The messages and one-sided reads of an instance, and the barriers between node roots.
+"""The messages and one-sided reads of an instance.
 
 The core sends and receives messages itself (mpi_messages.h). This module describes them to the
 core at their first run, and does what the core does not.
@@ -6,16 +6,14 @@ core at their first run, and does what the core does not.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import c_char
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..health.mismatch_recovery import CONFLICT, EXCHANGE
-from ..plan.patterns import dissemination
+from ..backends.operand_binding import BoundOperand, ScratchOperand
 from ..plan.plan import Plan
 from ..plan.steps import (
     Barrier,
@@ -32,33 +30,53 @@ from ..plan.steps import (
     Step,
 )
 from ..reduction.reduce_steps import Action, actions, room
-from ..runtime.operand_binding import BoundOperand, ScratchOperand
-from .mpi import BARRIER, DATA, SIGNAL, Grid, MpiContext, TeamComm, tag_of
+from .datatypes import Grid
+from .mpi import MpiContext
+from .net_barrier import NetBarrier
+from .tags import BARRIER, DATA, SIGNAL, tag_of
+from .team_comm import TeamComm
 
 if TYPE_CHECKING:
-    from ..runtime.job import Job
     from ..topology.tree import Tree
     from .remote_completion import RemoteCompletion
 
-__all__ = ["NetBarrier", "NetContext", "rounds_among"]
+__all__ = ["NetContext"]
 
-BURST = 50  # tests of a barrier in a row
 SERIES = 4  # messages posted between two calls of MPI's progress: XM_SERIES
 VIEWS = 512  # views of operands that an instance keeps: several per line of op_scratch (64)
 KEPT_ROOM = 1 << 18  # bytes: a Fold whose actions need more memory makes them again each time
 MOST_COUNT = 0x7FFFFFFF  # elements of a message that the core posts: a C int
 KEPT = 4096  # messages of an instance whose buffer descriptions are kept
 
-Rounds = list[tuple[list[int], list[int]]]
-"""The rounds of an exchange: the ranks to send to, and those to receive from."""
+
+class UserFunctions(Protocol):
+    """The scope of the user's functions that collectives call."""
+
+    def run(self, act: Callable[[], None]) -> None:
+        """Run an action that calls a user's function."""
+
+
+class MessageServices(Protocol):
+    """The part of the job that the messages of a call use."""
+
+    @property
+    def network(self) -> MpiContext:
+        """MPI of this process."""
+
+    @property
+    def calling_out(self) -> UserFunctions:
+        """Scope of the user's functions that collectives call."""
+
+    def unsettled(self, thread: int) -> list[RemoteCompletion]:
+        """Return what must be complete before a thread's memory is read."""
 
 
 class NetContext:
     """The MPI side of one instance: the operations that it has posted, and those still open."""
 
-    def __init__(self, job: Job, team: Any, bounds: Sequence[BoundOperand]) -> None:
+    def __init__(self, job: MessageServices, team: Any, bounds: Sequence[BoundOperand]) -> None:
         self.job = job
-        self.network: MpiContext = job.network
+        self.network = job.network
         self.team = team
         self.link: TeamComm = team.link
         self.tree: Tree = team.rank_tree
@@ -399,98 +417,3 @@ def _sources(step: Get) -> Ranks:
     if not step.src.thread_step:
         return Ranks(step.src.thread)
     return Ranks(step.src.thread, step.count, step.src.thread_step)
-
-
-def rounds_among(
-    group: Sequence[int], me: int, tuning: Mapping[str, int]
-) -> tuple[Rounds, int]:
-    """Return the rounds of an exchange in a group, and the bytes of its longest message.
-
-    Few threads exchange all to all, more by dissemination. `me`: the position in the group.
-    """
-    n = len(group)
-    if n > tuning["few_nodes_max"]:
-        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], EXCHANGE.size
-    others = [group[(me + k) % n] for k in range(1, n)]
-    # room for the longest message of any call, so that a mismatch can be detected
-    room = EXCHANGE.size + max(tuning["root_exchange_max"], tuning["root_exchange_max_one_block"])
-    return [(others, others)] if others else [], room
-
-
-class NetBarrier:
-    """The exchange of a barrier between nodes, in Python.
-
-    Its messages hold the minimum and maximum of the fingerprints, a value, and flags: 32 bytes.
-    """
-
-    def __init__(
-        self,
-        link: TeamComm,
-        rounds: Rounds,
-        room: int,
-        tag: int,
-        result: tuple[int, int, int, int],
-    ) -> None:
-        self.link = link
-        self.rounds = rounds
-        self.room = room
-        self.tag = tag
-        self.low, self.high, self.value, self.flags = result
-        self.round = -1
-        self.waiting: dict[int, tuple[Any, bytearray]] = {}
-        self.requests: list[Any] = []
-        self._next_round()
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the calls of the threads differ."""
-        return self.low != self.high or bool(self.flags & CONFLICT)
-
-    @property
-    def missing(self) -> list[int]:
-        """Return the ranks whose message has not arrived."""
-        return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
-
-    def _next_round(self) -> None:
-        self.round += 1
-        if self.round >= len(self.rounds):
-            return
-        to, of = self.rounds[self.round]
-        for rank in of:
-            early = self.link.early.pop((rank, self.tag), None)
-            if early is not None:
-                self._take(early)
-                continue
-            buffer = self.link.room(rank, self.room)
-            self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
-            self.requests.append(self.waiting[rank][0])
-        head = EXCHANGE.pack(self.low, self.high, self.value, self.flags)
-        self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
-
-    def poll(self) -> bool:
-        """Test for a while; return True when all rounds are complete.
-
-        This thread has nothing else to do meanwhile. So a burst of tests with only `sched_yield`
-        between them is fastest.
-        """
-        for _ in range(BURST):
-            if self.link.network.all_done(self.requests):
-                self.requests.clear()
-                for _request, buffer in self.waiting.values():
-                    self._take(buffer)
-                self.waiting.clear()
-                self._next_round()
-                if self.round >= len(self.rounds):
-                    return True
-            else:
-                os.sched_yield()
-        return False
-
-    def _take(self, data: bytes | bytearray) -> None:
-        low, high, value, flags = EXCHANGE.unpack_from(data)
-        self.low = min(self.low, low)
-        self.high = max(self.high, high)
-        self.flags |= flags
-        if value and self.value and value != self.value:
-            self.flags |= CONFLICT
-        self.value = self.value or value

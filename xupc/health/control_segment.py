@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.wait import WaitState
 from ..pgas.segment import Segment, hold_lock, lock_holder
 from .call_log import Call, CallLog
 from .control_layout import (
@@ -133,6 +134,12 @@ class Control(CallLog):
         ring["waits_since"], ring["waits_op"], ring["waits_team"] = since, op, team
         self._write(self._record(self.index) + AWAITED, text, TROUBLE_BYTES)
         self.status[self.index]["waits"] = 1
+
+    def publish_wait(self, wait: WaitState, text: str) -> None:
+        """Publish as text what this thread waits for, to the threads of the machine."""
+        wait.published = True
+        op, team = (i.op, i.owner.number) if (i := wait.instance) is not None else (0, 0)
+        self.wait_begins(text, wait.since, op, team)
 
     def wait_ends(self) -> None:
         """Publish that this thread no longer waits."""

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
+from ..topology.job_info import JobInfo
 from .control_segment import Control
 from .failure_tree import FailureTree
 from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
@@ -41,7 +42,7 @@ TITLE = "where the threads are:"
 class RespondingJob(Protocol):
     """The part of the job that `StackResponder` uses."""
 
-    native: bool
+    info: JobInfo
 
     @property
     def control(self) -> Control:
@@ -66,7 +67,7 @@ class StackResponder:
         self._relayed = 0  # last query that was sent to other machines
         self._open: Gathering | None = None  # for the other machines
         self._printing: Gathering | None = None
-        self._native = core is not None and job.native
+        self._native = core is not None and job.info.native
         self._listens = self._listen()
         if self.lifeline is not None:
             self.lifeline.asked = self._asked_from_afar

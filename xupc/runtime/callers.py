@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ..backends.native.native_core import core
 from ..errors import XupcError
 from ..health.control_segment import BROKEN, Control
+from ..topology.job_info import JobInfo
 
 __all__ = ["Callers"]
 
@@ -33,7 +34,7 @@ class _Noted:
 class CallerJob(Protocol):
     """The part of the job that `Callers` uses."""
 
-    native: bool
+    info: JobInfo
 
     @property
     def control(self) -> Control:
@@ -96,7 +97,7 @@ class Callers:
 
     def _execution(self) -> tuple[int, Any, Any] | None:
         """Return the Python thread that executes an instance, its record and its team."""
-        if not self.job.native:
+        if not self.job.info.native:
             return self._executed
         found = core.running()
         return None if found is None else (found[1], found[0].record, found[0].owner)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.wait import Executor
 from ..comm.mpi import Window
 from ..health.control_segment import Control
+from ..topology.job_info import JobInfo
 
 __all__ = [
     "AccessServices",
@@ -20,23 +22,12 @@ __all__ = [
 ]
 
 
-class Waits(Protocol):
-    """The part of the engine that accesses wait with."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while calls make progress."""
-
-    def wait_for(self, done: Callable[[], bool], what: str, *, threads: Sequence[int] = ()) -> None:
-        """Wait until ``done()`` holds."""
-
-
 class AccessServices(Protocol):
     """The part of the job that one-sided accesses use."""
 
     @property
-    def transport(self) -> str:
-        """Kind of network: "shm", "fabric" or "tcp"."""
+    def info(self) -> JobInfo:
+        """Where the threads of the job run."""
 
     @property
     def control(self) -> Control:
@@ -51,7 +42,7 @@ class AccessServices(Protocol):
         """Open teams that span nodes."""
 
     @property
-    def engine(self) -> Waits:
+    def engine(self) -> Executor:
         """Executor of the job."""
 
     def settle(self, thread: int) -> None:
@@ -79,7 +70,7 @@ class RemoteMemory:
         self.job = job
         self.window = window
         self.threads = threads
-        self.pinned = job.transport == "fabric"
+        self.pinned = job.info.transport == "fabric"
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes into `out`."""

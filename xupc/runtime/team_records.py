@@ -62,11 +62,11 @@ class TeamRecords(TeamPlans):
         if self._failure is None:
             place = self.core.unread
             if place is not None:
-                owner = int(self.job.tree.members(self.job.node)[place])
+                owner = int(self.job.info.tree.members(self.job.info.node)[place])
                 record = record.with_more([])
                 record.error = XupcError(
-                    f"thread {self.job.me} can no longer copy between its array and that of thread "
-                    f"{owner}: was one of them unmapped, or mapped anew?"
+                    f"thread {self.job.info.me} can no longer copy between its array and that of "
+                    f"thread {owner}: was one of them unmapped, or mapped anew?"
                 )
                 record.shared_error = True
             return record

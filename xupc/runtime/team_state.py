@@ -10,33 +10,32 @@ import weakref
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..api.argument_checks import as_integer
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
+from ..backends.operand_binding import BoundOperand, ScratchOperand
+from ..backends.wait import HOT_NS, WaitState
 from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
-from ..comm.plan_messages import NetContext, rounds_among
+from ..comm.net_barrier import rounds_among
+from ..comm.plan_messages import NetContext
 from ..comm.remote_completion import RemoteCompletion
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..health.mismatch_recovery import Behind, MismatchDetector
+from ..pgas.integer_arguments import as_integer
 from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import ThreadTree, Tree
 from ..tuning.selection import Table
 from .async_queue import AsyncCall
 from .dropped_teams import Hold, Returns
-from .executor import HOT_NS, WaitState
-from .operand_binding import BoundOperand, ScratchOperand
+from .job import Job
 from .team_meetings import TeamMeetings
 from .team_records import RUN_AHEAD
 from .team_resources import TEAMS, TeamResources
-
-if TYPE_CHECKING:
-    from .job import Job
 
 __all__ = [
     "TeamState",
@@ -82,7 +81,7 @@ class TeamState(TeamMeetings):
     @classmethod
     def world(cls, job: Job, table: Table) -> TeamState:
         """Make the team of all threads."""
-        team = cls(job, table, range(job.threads))
+        team = cls(job, table, range(job.info.threads))
         job.tuning = team.tuning
         team._stand_on(TeamResources.of_world(job))
         job.world = team
@@ -115,7 +114,7 @@ class TeamState(TeamMeetings):
 
     def _make_core(self, ground: TeamResources) -> Any:
         job = self.job
-        if not job.native:
+        if not self.native:
             return python_engine.Team(job.control, ground.number)
         n = self.rank_tree.node_size(self.node_number)
         return core.Team(
@@ -125,20 +124,20 @@ class TeamState(TeamMeetings):
             job.control.status_address,
             self.size == 1,
             self.spans_nodes,
-            job.oversubscribed or n > 16,
+            job.info.oversubscribed or n > 16,
             *self._waiting(),
             self._past_the_cache(),
             self._left_word(ground),
             ground.number,
-            (job.control, ground.sync, job.pids),
+            (job.control, ground.sync, job.info.pids),
             job.control.ring_address,
-            0 if job.pids is None else job.pids.ctypes.data,
+            0 if job.info.pids is None else job.info.pids.ctypes.data,
         )
 
     def _make_wire(self) -> Any:
         """Return the message engine of the core; None if Python sends messages."""
         network = self.job.network
-        if not self.job.native or not self.spans_nodes:
+        if not self.native or not self.spans_nodes:
             return None
         rounds, room = self.exchange_rounds
         return core.MessageEngine(
@@ -216,7 +215,7 @@ class TeamState(TeamMeetings):
             here = self.rank_tree.members(self.node_number)
             ranks = here if name == "node" else self.rank_tree.node_roots
             threads = tuple(self.threads[rank] for rank in ranks.tolist())
-            mine = self.job.me in threads
+            mine = self.job.info.me in threads
             self._parts[name] = TeamState(self.job, self.table, threads, self) if mine else None
         return self._parts[name]
 
@@ -316,13 +315,6 @@ class TeamState(TeamMeetings):
         self._parts.clear()  # so that no reference cycle remains
         del self.differences, self.behind
 
-    @property
-    def usable(self) -> bool:
-        """True if the team can be used in calls."""
-        from ..api import lifecycle
-
-        return not self.freed and self.job is lifecycle.world().job
-
     # -- messages -------------------------------------------------------------------
     def call_tag(self, instance: Any, kind: int) -> int:
         """Return the tag of a call's data and signals."""
@@ -338,7 +330,7 @@ class TeamState(TeamMeetings):
             bounds = [*bounds, *self._scratch(plan)]
         call = self._call_number(record.title)
         instance: Any
-        if job.native:
+        if self.native:
             key = id(plan)
             program = self._programs.get(key)
             if program is None or program.plan is not plan:
@@ -356,7 +348,7 @@ class TeamState(TeamMeetings):
             )
         instance.owner = self
         by_hand = plan.kernel is not None and plan.kernel.code is None
-        if self.spans_nodes or not job.native or by_hand:
+        if self.spans_nodes or not self.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
         if self.wire is not None:
             instance.join(self.wire)
@@ -447,7 +439,7 @@ class TeamState(TeamMeetings):
         self.core.set_value(number)
         pending = AsyncCall(self, [instance], instance.record)
         engine = self.job.engine
-        with engine.lock, engine.guarded(WaitState(self.job, instance)):
+        with engine.lock, engine.guarded(WaitState(instance)):
             self.notified = pending, value
             if instance.net is None or not self.exchanges:
                 pending.arrive()

@@ -8,9 +8,12 @@ barriers exchange fingerprints between all threads. It is not made for speed.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ...comm.mpi import SIGNAL
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm.tags import SIGNAL
 from ...plan.plan import Plan
 from ...plan.steps import (
     SLOTS,
@@ -26,11 +29,8 @@ from ...plan.steps import (
     Wait,
     WaitTicket,
 )
-from ...runtime.executor import CALL_PYTHON, DONE, MISMATCH, PENDING
-from ...runtime.operand_binding import BoundOperand
-
-if TYPE_CHECKING:
-    from ...health.control_segment import Control
+from ..operand_binding import BoundOperand
+from ..wait import CALL_PYTHON, DONE, MISMATCH, PENDING
 
 __all__ = ["CachedArrays", "CachedCall", "CachedPlan", "Instance", "Program", "Team", "mix"]
 
@@ -45,12 +45,25 @@ def mix(a: int, b: int) -> int:
     return a ^ (a >> 32)
 
 
+class ControlLines(Protocol):
+    """The lines of the control segment in which this engine notes its calls."""
+
+    index: int
+    status: NDArray[np.void]
+
+    def begin_call(self, op: int, call: int, team: int) -> int:
+        """Note the begin of a call; return the calls before it."""
+
+    def end_call(self, noted: int) -> None:
+        """Note the end of a call."""
+
+
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
     unread = None  # in this engine no thread reads private memory of another
 
-    def __init__(self, control: Control, number: int) -> None:
+    def __init__(self, control: ControlLines, number: int) -> None:
         self.verified = 0  # the last operation known to be equal on all threads
         self.control = control
         self.number = number
@@ -107,6 +120,9 @@ class Team:
 
     def give_up(self) -> None:
         """Do nothing: only barriers notice a mismatch in this engine."""
+
+    def release_early(self) -> None:
+        """Do nothing: only the messages of a barrier announce a mismatch in this engine."""
 
     def restart(self, op: int, epoch: int) -> None:
         """Continue after a mismatch from an operation number that all threads agree on."""
