@@ -94,7 +94,7 @@ def all_alloc(
             raise wrong
         n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
-        return on.fail(e, record)  # type: ignore[no-any-return]
+        on.fail(e, record)
     with on.job.whole("all_alloc"):
         on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
         offset = _collective_room(on, nbytes, n, kind, block)
@@ -207,7 +207,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
             raise ValueError("all_free: x: made by alloc: free it with xupc.free")
         _unused(allocation, "all_free")
     except Exception as e:
-        return on.fail(e, record)  # type: ignore[no-any-return]
+        on.fail(e, record)
     with on.job.whole("all_free"):
         on.meet(fingerprint("all_free", allocation.serial, offset), record)
         allocation.retire()
@@ -217,7 +217,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
             freed = world.rank != 0 or world.job.allocating.free(give_back)
             if world.agreement.agree([int(not freed)])[0]:
                 raise on.job.agree(allocation.freed("all_free", "x"))
-            return None
+            return
         heap = on.heap
         returns = Returns(on)
         mine = int(heap.viewed_anywhere(offset, heap.size_of(offset)))
@@ -225,7 +225,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         heap.retire(allocation, bool(viewed))
         _reap(on)
         returns.carry_out(most)
-        return None
+        return
 
 
 def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:

@@ -206,7 +206,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             kind = self._in_place_or_not(team, kind, full)
             return self._bind(team, kind, full, kernel, found.dst, found.src, record, own=own)
         except Exception as e:
-            return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
+            team.fail(e, record, posted=given.posted)
 
     # -- arguments -----------------------------------------------------------------------
     def _record(self, given: RawArguments, found: Arrays | None) -> CallRecord:

@@ -86,6 +86,11 @@ def init(
         if explicit and (other := current.team.job.differs(settings, comm)):
             raise ValueError(f"init: xupc is initialized already, with another {other}")
         return _handle(current.team)
+    return _handle(_start(settings, comm))
+
+
+def _start(settings: Settings, comm: Any) -> TeamState:
+    """Start the job and return the team of all threads."""
     install_hooks()
     job = current.halfway = Job(settings)
     try:
@@ -105,7 +110,7 @@ def init(
         )
     job.network.before_end(before_mpi_ends)
     world.meet(fingerprint("init"), CallRecord("init"))
-    return _handle(world)
+    return world
 
 
 def _handle(world: TeamState) -> Team:

@@ -75,7 +75,7 @@ def node_array(
         kind = check_dtype(dtype, call)
         nbytes = _nbytes(extent, kind, call)
     except Exception as e:
-        return group.fail(e, record)  # type: ignore[no-any-return]
+        group.fail(e, record)
     with group.job.whole(call):
         words = SetupMessages(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
         _, memory = _node_segment(words, nbytes, call)
@@ -122,7 +122,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
             source, kind = _given(array, call)
             mine = _pickled(source, kind, call)
     except Exception as e:
-        return group.fail(e, record)  # type: ignore[no-any-return]
+        group.fail(e, record)
     with group.job.whole(call):
         words = SetupMessages(group, record, fingerprint(call, top))
         shape, kind = pickle.loads(words.from_root(mine, top))

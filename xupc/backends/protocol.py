@@ -7,13 +7,25 @@ calls of a team on this thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..plan.plan import Plan
 from ..plan.steps import Step
 from ..topology.tree import Tree
 
-__all__ = ["Instance", "Messages", "Owner", "Record", "TeamCore"]
+__all__ = ["Instance", "MessageEngine", "Messages", "Owner", "Program", "Record", "TeamCore"]
+
+
+class Program(Protocol):
+    """A plan as a backend keeps it."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    @property
+    def python_steps(self) -> tuple[object, ...]:
+        """The steps that the core leaves to Python."""
 
 
 class Record(Protocol):
@@ -88,6 +100,9 @@ class TeamCore(Protocol):
     def fp_after(self, op: int) -> int:
         """Return the running fingerprint after one of the last operations; 0 if not known."""
 
+    def record_of(self, op: int) -> Any:
+        """Return the record of one of the last operations; None if not known."""
+
     def give_up(self) -> None:
         """Note a mismatch: until `restart` only a barrier ends a wait."""
 
@@ -127,6 +142,24 @@ class Owner(Protocol):
     @property
     def node_number(self) -> int:
         """Node of this thread in `rank_tree`."""
+
+
+class MessageEngine(Protocol):
+    """The core's part of the messages of a team that spans nodes."""
+
+    @property
+    def exchanging(self) -> bool:
+        """True while the exchange of this node root is in progress."""
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks whose message of the exchange has not arrived."""
+
+    def look_out(self) -> None:
+        """Note that a message has been received early."""
+
+    def take(self, team: TeamCore, early: dict[tuple[int, int], bytes]) -> None:
+        """Take messages of the exchange that were received early."""
 
 
 class Messages(Protocol):
@@ -252,6 +285,17 @@ class Instance(Protocol):
 
     def set_ticket(self, ticket: int) -> None:
         """Note that the messages of a step are complete."""
+
+    def learn(
+        self,
+        lane: int,
+        sends: bool,
+        ticket: int,
+        kind: int,
+        messages: list[tuple[int, int, int, int, int]],
+        typed: bool,
+    ) -> None:
+        """Set the messages of the step that a lane is at, for the core."""
 
     def call_off(self) -> None:
         """Give its messages in the core up."""

@@ -91,14 +91,9 @@ def tune_command(
         raise click.UsageError(
             "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
         )
-    path = output or user_path()
-    if path is None:
-        raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    path = _table_path(output)
     if results:
-        context = click.get_current_context()
-        for name, option in MEASURING.items():
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{option} says what to measure: not with --from")
+        _refuse_measuring()
     check_writable(json_file)
     if not dry_run:
         check_writable(path, make=True)
@@ -131,6 +126,22 @@ def tune_command(
     else:
         _save(file)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _table_path(output: Path | None) -> Path:
+    """Return the file of the table; UsageError if there is no place for it."""
+    path = output or user_path()
+    if path is None:
+        raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    return path
+
+
+def _refuse_measuring() -> None:
+    """Raise UsageError for an option about measuring, which --from does not do."""
+    context = click.get_current_context()
+    for name, option in MEASURING.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} says what to measure: not with --from")
 
 
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..plan.patterns import dissemination
 from .team_comm import TeamComm
+
+if TYPE_CHECKING:
+    from .mpi_types import Request
 
 __all__ = ["CONFLICT", "EXCHANGE", "NetBarrier", "Rounds", "differs", "rounds_among"]
 
@@ -65,8 +68,8 @@ class NetBarrier:
         self.tag = tag
         self.low, self.high, self.value, self.flags = result
         self.round = -1
-        self.waiting: dict[int, tuple[Any, bytearray]] = {}
-        self.requests: list[Any] = []
+        self.waiting: dict[int, tuple[Request, bytearray]] = {}
+        self.requests: list[Request] = []
         self._next_round()
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..errors import HeapError, XupcError
 from ..pgas.segment import Segment, attach, create, free_space, shm_dir, shortage
 from ..topology.job_info import JobInfo
 from .team_comm import TeamComm
+
+if TYPE_CHECKING:
+    from .mpi_types import Intracomm
 
 __all__ = ["Agreement"]
 
@@ -123,7 +126,7 @@ class Agreement:
         return str(self._share(self.link.comm, text, root))
 
     def shared_segment(
-        self, comm: Any, nbytes: int, call: str = "init", *, whole: bool = False
+        self, comm: Intracomm, nbytes: int, call: str = "init", *, whole: bool = False
     ) -> Segment:
         """Create a segment on the first thread of `comm` and map it on all; collective.
 
@@ -169,7 +172,7 @@ class Agreement:
         segment.settle()
         return segment
 
-    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
+    def _share(self, comm: Intracomm, data: Any, root: int = 0) -> Any:
         """Return a text or several of thread `root` on all of `comm`; long texts are cut."""
         buffer = bytearray(OFFER)
         if comm.Get_rank() == root:

@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,7 +237,7 @@ class Control(CallLog):
         line = self._read(self._record(index) + WHERE, WHERE_BYTES)
         return line, bool(self.rings[index]["inside"])
 
-    def write_places(self, machine: int, groups: Any) -> None:
+    def write_places(self, machine: int, groups: object) -> None:
         """Publish the positions of a machine's threads, with the time."""
         at = self._places + machine * PLACES_BYTES
         data = json.dumps(groups).encode()
@@ -248,7 +247,7 @@ class Control(CallLog):
         self.segment.map[at + PLACES_HEAD.size : at + PLACES_HEAD.size + len(data)] = data
         PLACES_HEAD.pack_into(self.segment.map, at, time.monotonic_ns(), len(data))
 
-    def places_of(self, machine: int) -> tuple[int, Any]:
+    def places_of(self, machine: int) -> tuple[int, object]:
         """Return the time and the positions last published for a machine; (0, None) if none."""
         at = self._places + machine * PLACES_BYTES
         found, size = PLACES_HEAD.unpack_from(self.segment.map, at)

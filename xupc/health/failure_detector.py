@@ -26,7 +26,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..backends.wait import WaitState
 from ..errors import DeadThreadError, HangError, XupcError
@@ -89,7 +89,7 @@ class FailureDetector:
         self.lifeline = job.lifeline
         self.parent = os.getppid()
         self.ending = False
-        self._suspected: tuple[Any, list[int]] | None = None
+        self._suspected: tuple[tuple[tuple[int, int, int], ...], list[int]] | None = None
         self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
         self.abort = JobAbort(job.info, job.control, job.lifeline)

@@ -12,7 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..backends.protocol import Instance, Owner, TeamCore
 from ..backends.wait import Waitable, WaitState
@@ -24,6 +24,9 @@ from ..comm.team_comm import TeamComm
 from ..fingerprint import fingerprint
 from .call_record import CallRecord, MismatchReport, compare, first_apart
 from .stack_report import way_here
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Request
 
 __all__ = ["ANSWER", "FOUND", "QUESTION", "WORD", "Behind", "MismatchDetector", "Resync"]
 
@@ -137,7 +140,7 @@ class MismatchDetector:
         self.team = team
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        self._told: list[Any] = []
+        self._told: list[Request] = []
 
     def seen(self, instance: RecordedCall, waiting: WaitState) -> bool:
         """Return whether a waiting thread can detect a mismatch of its call.
@@ -379,7 +382,7 @@ class _Talk:
             answers = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
             yield Waitable(lambda: all(bool(a.Test()) for a in answers), "the team's resync")
             return json.loads(answer)
-        sends: list[Any] = []
+        sends: list[Request] = []
         got: list[bytes] = []
 
         def arrived() -> bool:

@@ -208,7 +208,7 @@ def report_text(groups: Sequence[Group]) -> str:
 # -- as JSON, for the other machines -------------------------------------------------------------
 
 
-def pack(groups: Sequence[Group]) -> list[Any]:
+def pack(groups: Sequence[Group]) -> Sequence[Sequence[object]]:
     """Return groups as data for JSON, shortened to the bytes that fit."""
     runs = ROOM // 8
     while True:

@@ -20,7 +20,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
@@ -130,7 +131,7 @@ class StackResponder:
         self._open = Gathering(self.control)
         self._relayed = self._open.asked
 
-    def _heard_from_afar(self, machine: int, rows: Any) -> None:
+    def _heard_from_afar(self, machine: int, rows: object) -> None:
         """Store the answers of another machine."""
         with contextlib.suppress(ValueError, TypeError):
             if 0 <= machine < self.control.machines:
@@ -182,7 +183,7 @@ class StackResponder:
                     found += unpack(rows)
         return f"{TITLE}\n{report_text(merge(found))}" if found else ""
 
-    def _keep(self, gathering: Gathering) -> Any:
+    def _keep(self, gathering: Gathering) -> Sequence[Sequence[object]]:
         """Store the answers of the machine, unless another thread is storing them."""
         rows, fd = pack(gathering.mine()), self.control.segment.fd
         if try_lock(fd, KEEP_BYTE):

@@ -12,6 +12,7 @@ from ..flags import Flags, flag_names
 from ..ops import Op
 
 __all__ = [
+    "as_int64",
     "as_integer",
     "at_least_0",
     "integer",
@@ -71,3 +72,11 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     except TypeError:
         pass
     raise TypeError(f"{call}: {argument}: expected an int, got {show(value)}")
+
+
+def as_int64(value: object, call: str, argument: str) -> int:
+    """Return the integer argument of a collective; ValueError if it has more than 64 bits."""
+    number = as_integer(value, call, argument)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{call}: {argument}: expected 64 bits, got {number}")
+    return number

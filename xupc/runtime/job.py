@@ -14,10 +14,12 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from ..backends.native.native_core import empty_caches, invalidate
+from ..backends.protocol import TeamCore
 from ..backends.wait import WaitState
 from ..comm.mpi import STEP_NS, MpiContext, TeamComm, start_mpi
 from ..comm.remote_completion import RemoteCompletion
@@ -28,8 +30,10 @@ from ..errors import (
     XupcError,
     said,
 )
+from ..health.call_record import CallRecord
 from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Deadline, Unguarded
+from ..pgas.allocation import Allocation
 from ..pgas.deferred_free import Allocating
 from ..pgas.global_zone import TABLE_BYTES, GlobalZone
 from ..pgas.heap import RANGE, Heap
@@ -38,6 +42,7 @@ from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..records import replace
 from ..topology.discovery import find_neighbours
 from ..topology.host_record import read_host_record
+from ..tuning.selection import Table
 from .async_queue import AsyncCall, Progress
 from .callers import Callers
 from .dropped_teams import Dropped
@@ -47,13 +52,51 @@ from .memory_proof import prove_memory
 from .remote_memory import RemoteMemory, access_to
 from .settings import Settings, agree_settings
 
-__all__ = [
-    "Job",
-]
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Intracomm, Request
+
+__all__ = ["Job", "OpenTeam"]
 
 
 ZONE_BYTE = 1 << 40
 START_LEAST = 10.0  # seconds for MPI's start, also with a shorter timeout: programs load slowly
+
+
+class OpenTeam(Protocol):
+    """An open team, as the job sees it.
+
+    Attributes
+    ----------
+    queue
+        Its posted calls that are not complete.
+    notified
+        The barrier between notify and wait, and its value; None outside.
+    """
+
+    number: int
+    spans_nodes: bool
+    heap: Heap
+    core: TeamCore
+    queue: deque[AsyncCall]
+    notified: tuple[AsyncCall, object] | None
+
+    def unsettled(self, thread: int) -> RemoteCompletion | None:
+        """Return the completion to wait for before an access to a thread of another node."""
+
+    def progress(self) -> bool:
+        """Advance the queue without waiting; return True if a call completed."""
+
+    def drain(self, last: AsyncCall | None = None) -> None:
+        """Wait until the queue is empty, or the call `last` has completed."""
+
+    def meet(self, signature: int, record: CallRecord) -> None:
+        """Run a barrier in which all threads must have the same signature."""
+
+    def forget_plans(self) -> None:
+        """Drop cached plans."""
+
+    def close(self) -> None:
+        """Release the team; collective."""
 
 
 class Job(JobState):
@@ -70,19 +113,19 @@ class Job(JobState):
         self._watched = False  # by a deadline
         self.callers = Callers(self)
         self.tuning: dict[str, int] = {}
-        self.spanning: list[Any] = []  # open teams that span nodes
-        self.teams: list[Any] = []  # all open teams but the world, ordered by number
+        self.spanning: list[OpenTeam] = []  # open teams that span nodes
+        self.teams: list[OpenTeam] = []  # all open teams but the world, ordered by number
         self.next_team = 1
         self.dropped = Dropped(self)
-        self.world: Any = None  # the team of all threads, when there is one
-        self.pending: list[Any] = []  # teams with posted calls that are not complete
+        self.world: OpenTeam | None = None  # the team of all threads, when there is one
+        self.pending: list[OpenTeam] = []  # teams with posted calls that are not complete
         self.unfinished: set[AsyncCall] = set()  # posted calls that the program has not waited for
         self.background = Progress(self)
         self._progressing = False
         self.host = socket.gethostname()
 
     # -- start-up ----------------------------------------------------------------------
-    def start(self, comm: Any, prepare: Callable[[TeamComm], Any]) -> None:
+    def start(self, comm: Intracomm | None, prepare: Callable[[TeamComm], Table]) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
         `prepare` is called when all threads have arrived and no resource is allocated. `prepared`
@@ -101,7 +144,7 @@ class Job(JobState):
             self._start(prepare, deadline)
         self.settings_comm = comm
 
-    def differs(self, settings: Settings, comm: Any) -> str:
+    def differs(self, settings: Settings, comm: Intracomm | None) -> str:
         """Return what another init asks for that this one did not, as text; empty if nothing."""
         difference = self.settings.difference(settings)
         world = self.network.mpi.COMM_WORLD
@@ -160,7 +203,7 @@ class Job(JobState):
         """Description of this thread before it has a number."""
         return f"a thread on host {self.host} (pid {self.pid})"
 
-    def _start(self, prepare: Callable[[TeamComm], Any], deadline: Deadline) -> None:
+    def _start(self, prepare: Callable[[TeamComm], Table], deadline: Deadline) -> None:
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
@@ -186,7 +229,7 @@ class Job(JobState):
         self.heap = self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
 
-    def _await_all(self, request: Any) -> None:
+    def _await_all(self, request: Request) -> None:
         """Wait until all threads have called init."""
         since, step = time.monotonic(), time.thread_time_ns()
         while not request.Test():
@@ -299,8 +342,7 @@ class Job(JobState):
             return self.heap
         for team in self.teams:
             if team.number == number:
-                heap: Heap = team.heap
-                return heap
+                return team.heap
         raise ValueError(f"offset {offset} is in the memory of a team that this thread is not in")
 
     def sync_windows(self) -> None:
@@ -337,7 +379,7 @@ class Job(JobState):
         invalidate()
 
     # -- posted calls ------------------------------------------------------------------
-    def queued(self, team: Any) -> None:
+    def queued(self, team: OpenTeam) -> None:
         """Note that a team's queue has become empty, or is no longer empty."""
         if team.queue and team not in self.pending:
             self.pending.append(team)
@@ -348,12 +390,12 @@ class Job(JobState):
         if self.pending and by_messages and self.network.threads_multiple:
             self.background.wake()
 
-    def blocks(self, team: Any) -> bool:
+    def blocks(self, team: OpenTeam) -> bool:
         """Return True if calls of a team must not take the cached path."""
         return bool(self.pending) or team.notified is not None
 
     def _update_teams(self) -> None:
-        for team in (self.world, *self.teams):
+        for team in (*filter(None, (self.world,)), *self.teams):
             team.core.blocked = self.blocks(team)
 
     def serve(self, until: float) -> None:
@@ -381,7 +423,7 @@ class Job(JobState):
             self._progressing = before
             self.engine.lock.release()
 
-    def uses(self, allocation: Any = None, memory: Any = None) -> str:
+    def uses(self, allocation: Allocation | None = None, memory: Heap | None = None) -> str:
         """Return the name of a posted call, not waited for, that uses some memory; "" if none.
 
         The memory is an allocation, or all of a heap.

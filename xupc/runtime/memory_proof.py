@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import HeapError
 from ..health.init_watchdog import InitDeathWatch
 from ..pgas.segment import attach, create
 from ..topology.discovery import Trial
 
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Intracomm
+
 __all__ = ["prove_memory"]
 
 NONCE = 16
 
 
-def prove_memory(comm: Any) -> Trial[InitDeathWatch]:
+def prove_memory(comm: Intracomm) -> Trial[InitDeathWatch]:
     """Test whether this thread shares memory with the lowest one of `comm`; collective.
 
     A thread that shares it keeps the segment, to watch for deaths.

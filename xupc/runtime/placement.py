@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..comm.mpi import MpiContext
 from ..comm.team_comm import TeamComm
 from ..health.control_layout import control_bytes
 from ..health.control_segment import Control
-from ..health.failure_tree import FailureTree
+from ..health.failure_tree import FailureTree, Identity
 from ..pgas.segment import Segment
 from ..records import replace
 from ..topology import host
@@ -25,6 +25,9 @@ from ..topology.job_info import JobInfo
 from ..topology.node_spec import node_tree
 from ..tuning.probes import bypass_from, pids_in_reach, reaching
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Op
 
 __all__ = [
     "Placement",
@@ -54,7 +57,7 @@ class Placement:
     pid: int
     info: JobInfo
 
-    def _of_all(self, value: int, op: Any) -> int:
+    def _of_all(self, value: int, op: Op) -> int:
         """Reduce a value over all threads, in init.
 
         It reduces arrays: for objects mpi4py would hold the interpreter's lock, and the watchdog
@@ -158,7 +161,7 @@ class Placement:
         return line
 
     @property
-    def _row(self) -> dict[str, Any]:
+    def _row(self) -> Identity:
         """Describe this thread for threads of other machines."""
         return {"thread": self.link.rank, "host": self.host, "pid": self.pid}
 

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.wait import Executor
+from ..backends.protocol import TeamCore
+from ..backends.wait import Executor, WaitState
 from ..comm.mpi import Window
 from ..health.control_segment import Control
 from ..topology.job_info import JobInfo
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Request
+
+Start = Callable[[int, int, int, int, list[int]], None]
+"""Starts an access: (thread, displacement, address, bytes, number of accesses in progress)."""
 
 __all__ = [
     "AccessServices",
     "RemoteMemory",
     "access_to",
 ]
+
+
+class WritingTeam(Protocol):
+    """The part of a team that one-sided writes use."""
+
+    core: TeamCore
 
 
 class AccessServices(Protocol):
@@ -38,7 +51,7 @@ class AccessServices(Protocol):
         """Values of the selection table."""
 
     @property
-    def spanning(self) -> list[Any]:
+    def spanning(self) -> Sequence[WritingTeam]:
         """Open teams that span nodes."""
 
     @property
@@ -48,7 +61,7 @@ class AccessServices(Protocol):
     def settle(self, thread: int) -> None:
         """Wait until a thread of another node has left calls that use its memory."""
 
-    def guarded_access(self, thread: int) -> AbstractContextManager[Any]:
+    def guarded_access(self, thread: int) -> AbstractContextManager[WaitState]:
         """Translate errors of MPI during an access to a thread's memory."""
 
 
@@ -87,7 +100,7 @@ class RemoteMemory:
         count: int = 1,
         stride: int = 0,
         far_stride: int = 0,
-    ) -> Any:
+    ) -> Request:
         """Start to read `count` blocks with these strides here and there; return the request."""
         target = self.threads.index(thread)
         return self.window.get(target, displacement, address, nbytes, count, stride, far_stride)
@@ -97,7 +110,9 @@ class RemoteMemory:
         with self.job.guarded_access(thread):
             self._pieces(thread, displacement, out, self._get)
 
-    def start_put(self, thread: int, displacement: int, address: int, nbytes: int) -> Any:
+    def start_put(
+        self, thread: int, displacement: int, address: int, nbytes: int
+    ) -> tuple[Request, bytearray]:
         """Start to write; return the request, and what must live until it is complete."""
         for team in self.job.spanning:
             team.core.wrote()
@@ -117,7 +132,9 @@ class RemoteMemory:
         self.job.engine.wait_for(request.Test, access_to(thread), threads=(thread,))
         return int.from_bytes(old, sys.byteorder, signed=True)
 
-    def _pieces(self, thread: int, displacement: int, array: Any, start: Any) -> None:
+    def _pieces(
+        self, thread: int, displacement: int, array: NDArray[np.uint8], start: Start
+    ) -> None:
         piece = self.job.tuning["rma_get_max"]
         address = array.__array_interface__["data"][0]
         left = [0]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any
 
 from ..algorithms import registry
+from ..backends.protocol import Program
 from ..flags import ALGORITHM_MASK
 from ..plan.plan import Plan
 from ..plan.recorder import trace
 from ..reduction.kernels import Kernel
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Table
+from .executor import RunningCall
 from .lru_cache import LruCache
 from .placement import Placement
 
@@ -73,10 +74,10 @@ class TeamPlans:
             self.exchange_group = range(self.size)
             self.exchange_index = self.rank
         self.exchanges = not self.native or self.rank == self.node_root
-        self._programs: dict[int, Any] = {}
+        self._programs: dict[int, Program] = {}
         programs = self._programs
         self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
-        self.instances: LruCache[Any] = LruCache(INSTANCES)
+        self.instances: LruCache[RunningCall] = LruCache(INSTANCES)
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
@@ -104,7 +105,7 @@ class TeamPlans:
         flags: int,
         nbytes: int,
         sync: tuple[str, str],
-        key: Any,
+        key: Hashable,
         arguments: Sequence[object],
         kernel: Kernel | None = None,
         *,

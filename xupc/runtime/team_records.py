@@ -6,8 +6,8 @@ import contextlib
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from ..backends.protocol import TeamCore
 from ..errors import XupcError
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
@@ -29,7 +29,7 @@ class TeamRecords(TeamPlans):
     """A team that keeps records of its last calls."""
 
     job: JobState
-    core: Any
+    core: TeamCore
 
     def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
         super().__init__(job, table, threads, world=world)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
 from ..comm.mpi import TeamComm
@@ -22,6 +22,9 @@ from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import Tree
 from .job import Job
 from .remote_memory import RemoteMemory
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Intracomm
 
 __all__ = ["TEAMS", "TeamResources"]
 
@@ -52,7 +55,7 @@ class TeamResources:
     number: int
     link: TeamComm
     agreement: Agreement
-    node_comm: Any
+    node_comm: Intracomm
     heap: Heap
     sync_address: int
     left_word: int
@@ -139,7 +142,7 @@ def _make_heap(
     job: Job,
     link: TeamComm,
     agreement: Agreement,
-    node_comm: Any,
+    node_comm: Intracomm,
     threads: Sequence[int],
     tree: Tree,
     number: int,
