@@ -23,6 +23,7 @@
 #include <time.h>
 
 #define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
+#define XP_LONG_AWAKE_NS 3200000u /* at most, when MPI had something to do again and again */
 #define XP_COLD_NS 30000u   /* the first step after a sleep has moved something if it takes longer */
 #define XP_COOL_NS 1500u    /* what the steps after that may take longer than in warm caches */
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
@@ -41,6 +42,7 @@ typedef struct { /* of one wait; all in ns of the monotonic clock */
     const xp_policy *policy; /* NULL: no looks */
     uint64_t since;          /* the wait's beginning, or when MPI last had something to do */
     uint64_t next;           /* the next look */
+    uint64_t awake_ns;       /* so long it stays awake now */
     uint64_t awake_until;
 } xp_wait;
 
@@ -61,6 +63,7 @@ static inline void xp_go_on(xp_wait *w, const xp_policy *policy) {
     w->policy = policy;
     w->since = xp_now_ns();
     w->next = w->since + policy->soon_ns;
+    w->awake_ns = XP_AWAKE_NS;
     w->awake_until = 0;
 }
 
@@ -107,9 +110,11 @@ static inline uint64_t xp_rest(xp_wait *w, uint64_t now) {
     if (now < w->next) return w->next - now;
     int cold = now >= w->awake_until;
     if (xp_step(w->policy, cold)) {
+        if (!cold && w->awake_ns < XP_LONG_AWAKE_NS) w->awake_ns *= 2;
         w->since = xp_now_ns();
-        w->awake_until = w->since + XP_AWAKE_NS;
-    }
+        w->awake_until = w->since + w->awake_ns;
+    } else if (cold)
+        w->awake_ns = XP_AWAKE_NS;
     if (now < w->awake_until) return 0;
     uint64_t rest = (now - w->since) / w->policy->part;
     if (rest < w->policy->soon_ns) rest = w->policy->soon_ns;
