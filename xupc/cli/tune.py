@@ -89,7 +89,8 @@ def tune_command(
     """
     if in_job():
         raise click.UsageError(
-            "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
+            "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run "
+            "xupc tune --from RESULT.json"
         )
     path = _table_path(output)
     if results:
@@ -141,7 +142,7 @@ def _refuse_measuring() -> None:
     context = click.get_current_context()
     for name, option in MEASURING.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} says what to measure: not with --from")
+            raise click.UsageError(f"{option} has no effect with --from: it measures nothing")
 
 
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:
