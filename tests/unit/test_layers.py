@@ -50,8 +50,8 @@ ANY = {
 }
 
 MPI_USERS = {
-    "comm.mpi", "comm.mpi_types", "bench.machine", "bench.network_probe", "bench.peer_calls", "bench.provenance",
-    "bench.worker",
+    "comm.mpi", "comm.mpi_types", "bench.machine", "bench.network_probe", "bench.peer_calls",
+    "bench.provenance", "bench.worker",
 }  # fmt: skip
 
 

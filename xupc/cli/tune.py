@@ -31,6 +31,10 @@ from .progress import Progress
 
 __all__ = ["has_wrong_results", "hint", "joined", "report", "tune", "tune_command"]
 
+INSIDE = (
+    "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run xupc "
+    "tune --from RESULT.json"
+)
 MEASURING = {
     "collectives": "COLLECTIVE", "threads": "-n", "nodes": "--nodes", "sizes": "-m",
     "budget": "--budget", "launches": "--launches", "json_file": "--json",
@@ -88,10 +92,7 @@ def tune_command(
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
     if in_job():
-        raise click.UsageError(
-            "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run "
-            "xupc tune --from RESULT.json"
-        )
+        raise click.UsageError(INSIDE)
     path = _table_path(output)
     if results:
         _refuse_measuring()
