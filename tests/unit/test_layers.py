@@ -176,6 +176,34 @@ def test_any_is_where_nothing_else_can_be() -> None:
     assert more == {}, "use a type or a Protocol, or give the reason in ANY"
 
 
+def defined(path: Path) -> set[str]:
+    """Return the names that a module defines itself."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_names_are_imported_from_where_they_are_defined() -> None:
+    """`mpi_types` is an exception: it gives types of mpi4py to modules that may not import it."""
+    found = {
+        (module, name)
+        for module, path in MODULES.items()
+        if module
+        for name in names(path)
+        if (home := name.removeprefix("xupc.").rpartition(".")[0]) in MODULES.keys() - {""}
+        and name.startswith("xupc.")
+        and name.removeprefix("xupc.") not in MODULES
+        and not name.endswith("._core")
+        and home != "comm.mpi_types"
+        and name.rpartition(".")[2] not in defined(MODULES[home]) | {"*"}
+    }
+    assert found == set()
+
+
 def test_words_are_all_that_is_outside_of_rooms() -> None:
     found = {module for module in MODULES if module and "." not in module}
     rooms = {module.split(".")[0] for module in MODULES if "." in module}

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..comm.mpi import DATA, Grid
+from ..comm.datatypes import Grid
+from ..comm.tags import DATA
 from ..errors import HeapError, show, show_dtype
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord

@@ -26,6 +26,7 @@ from ..pgas.integer_arguments import as_integer
 from ..pgas.layout import Layout
 from ..plan.plan import Plan
 from ..reduction import kernels
+from ..reduction.kernel_base import Kernel
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, call_name
@@ -214,7 +215,7 @@ class Computation(Reducing):
         src: ReduceOperand,
         nelems: Any,
         blk_size: Any,
-        kernel: kernels.Kernel,
+        kernel: Kernel,
         full: int,
         team: TeamState,
     ) -> Reduction | ScanSpec:
@@ -308,7 +309,7 @@ class Computation(Reducing):
             yield from (x.first, x.phase, x.blocksize, x.nelems)
 
     def _plan_of(
-        self, team: TeamState, spec: Reduction | ScanSpec, kernel: kernels.Kernel, full: int
+        self, team: TeamState, spec: Reduction | ScanSpec, kernel: Kernel, full: int
     ) -> Plan:
         """Return the cached plan of the team."""
         sync = sync_modes(full)

@@ -23,19 +23,9 @@ from ..errors import XupcError, show
 from .datatypes import Datatypes, Grid
 from .requests import Requests
 from .tags import (
-    AGAIN,
-    BARRIER,
-    CONTROL,
-    DATA,
-    KINDS,
     LOW_BITS,
-    RESYNC,
-    SIGNAL,
-    STALL,
-    TURNS,
-    tag_of,
 )
-from .team_comm import TeamComm, Window
+from .team_comm import TeamComm
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -44,28 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABORT",
-    "AGAIN",
-    "BARRIER",
-    "CONTROL",
-    "DATA",
-    "KINDS",
-    "LOW_BITS",
-    "RESYNC",
-    "SIGNAL",
-    "STALL",
     "STEP_NS",
-    "TURNS",
-    "Grid",
     "MpiContext",
-    "TeamComm",
-    "Window",
     "abort_all",
     "drop_files",
     "end_in",
     "end_mpi",
     "place_in_mpi",
     "start_mpi",
-    "tag_of",
 ]
 
 NEVER = 2  # a tag that no message of a thread to itself has

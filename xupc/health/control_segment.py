@@ -19,19 +19,15 @@ from numpy.typing import NDArray
 
 from ..backends.wait import WaitState
 from ..pgas.segment import Segment, hold_lock, lock_holder
-from .call_log import Call, CallLog
+from .call_log import CallLog
 from .control_layout import (
     AWAITED,
-    BROKEN,
-    DEAD,
     EDGE_HEAD,
     EDGES,
     FINISHED,
     HEAD,
-    HUNG,
     ID,
     INTERRUPTED,
-    LAST,
     LINE,
     MAGIC,
     MOST_EDGES,
@@ -46,19 +42,7 @@ from .control_layout import (
     control_bytes,
 )
 
-__all__ = [
-    "BROKEN",
-    "DEAD",
-    "FINISHED",
-    "HUNG",
-    "INTERRUPTED",
-    "LAST",
-    "MAGIC",
-    "RUNNING",
-    "Call",
-    "Control",
-    "control_bytes",
-]
+__all__ = ["Control"]
 
 
 class Control(CallLog):

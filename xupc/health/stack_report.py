@@ -25,8 +25,9 @@ from typing import Any
 
 from ..fingerprint import fingerprint
 from ..records import record
+from .call_log import Call
 from .control_layout import PLACES_BYTES
-from .control_segment import Call, Control
+from .control_segment import Control
 
 __all__ = [
     "Gathering",

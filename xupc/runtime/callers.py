@@ -13,7 +13,8 @@ from typing import Protocol
 from ..backends.native.native_core import core
 from ..backends.protocol import Instance, Record
 from ..errors import XupcError
-from ..health.control_segment import BROKEN, Control
+from ..health.control_layout import BROKEN
+from ..health.control_segment import Control
 from ..topology.job_info import JobInfo
 
 __all__ = ["Callers"]

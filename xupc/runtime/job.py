@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Protocol
 from ..backends.native.native_core import empty_caches, invalidate
 from ..backends.protocol import TeamCore
 from ..backends.wait import WaitState
-from ..comm.mpi import STEP_NS, MpiContext, TeamComm, start_mpi
+from ..comm.mpi import STEP_NS, MpiContext, start_mpi
 from ..comm.remote_completion import RemoteCompletion
 from ..comm.setup_collectives import Agreement
+from ..comm.team_comm import TeamComm
 from ..errors import (
     HangError,
     HeapError,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..backends.protocol import TeamCore
 from ..backends.wait import Executor, WaitState
-from ..comm.mpi import Window
+from ..comm.team_comm import Window
 from ..health.control_segment import Control
 from ..topology.job_info import JobInfo
 

@@ -20,10 +20,7 @@ from .team_records import RUN_AHEAD, TeamRecords
 
 _ERROR = fingerprint("error")
 
-__all__ = [
-    "RUN_AHEAD",
-    "TeamMeetings",
-]
+__all__ = ["TeamMeetings"]
 
 
 class TeamMeetings(TeamRecords):

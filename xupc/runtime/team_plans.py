@@ -10,7 +10,7 @@ from ..backends.protocol import Program
 from ..flags import ALGORITHM_MASK
 from ..plan.plan import Plan
 from ..plan.recorder import trace
-from ..reduction.kernels import Kernel
+from ..reduction.kernel_base import Kernel
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Table
 from .executor import RunningCall

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
-from ..comm.mpi import TeamComm
 from ..comm.setup_collectives import Agreement
+from ..comm.team_comm import TeamComm
 from ..errors import HeapError, XupcError
 from ..pgas.heap import RANGE, Heap
 from ..pgas.segment import Segment

@@ -18,10 +18,10 @@ from ..backends.native.native_core import core, invalidate
 from ..backends.operand_binding import BoundOperand, ScratchOperand
 from ..backends.protocol import Instance, MessageEngine, Program, TeamCore
 from ..backends.wait import HOT_NS, Waitable, WaitState
-from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..comm.net_barrier import rounds_among
 from ..comm.plan_messages import NetContext
 from ..comm.remote_completion import RemoteCompletion
+from ..comm.tags import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
