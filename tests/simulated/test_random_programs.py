@@ -23,6 +23,8 @@ from support.random_programs.shapes import KEPT, Tally, simulated
 from support.random_programs.shrink import good, shrink
 from support.soak import amount, figure, part, seed
 
+from xupc.backends.simulator.errors import SimulationError
+
 SHARD = 250
 PROGRAMS = 1000, 100_000
 
@@ -100,7 +102,7 @@ def test_no_barrier_is_there_for_nothing() -> None:
             state = simulate.Story.__new__(simulate.Story)
             try:
                 _without_model(lax, state)
-            except simulate.sim.SimulationError:
+            except SimulationError:
                 seen += 1
     assert told > 50
     assert seen > told / 3, (told, seen)
