@@ -6,6 +6,10 @@
     prefix: dst    a a+b | a+b+c a+b+c+d | a+...+e a+...+f
     suffix: dst    a+...+f b+...+f | c+...+f d+e+f | e+f f
 
+    exclusive
+    prefix: dst    0 a | a+b a+b+c | a+b+c+d a+...+e
+    suffix: dst    b+...+f c+...+f | d+e+f e+f | f 0
+
 Three things one after the other: every block's own value, what lies before every block,
 and along each block the results, from there on. The second is a sweep up and down the
 binomial tree of threads, for as many rows of blocks at once as the staging buffer holds: on the
@@ -14,6 +18,9 @@ half what lies before itself joined with its left half's value. Rows follow each
 
 Suffix is the same from the other end. If dst and src are dealt differently, src's elements
 are first brought to dst's places, and all of this happens there.
+
+In an exclusive scan a block's results go one element further, and its first element gets what lies
+before the block. So an inclusive result is the exclusive one joined with the element, bit for bit.
 """
 
 from __future__ import annotations
@@ -48,6 +55,11 @@ class ScanSpec:
         True for a suffix reduction.
     in_place
         True if dst is src itself.
+    exclusive
+        True if an element's result is without the element itself.
+    identity
+        True if the first element of an exclusive scan gets the identity of the operation, False if
+        it stays as it was.
     """
 
     src: Layout
@@ -55,6 +67,8 @@ class ScanSpec:
     itemsize: int
     backward: bool
     in_place: bool = False
+    exclusive: bool = False
+    identity: bool = True
 
     @property
     def block_bytes(self) -> int:
@@ -67,6 +81,19 @@ class ScanSpec:
         return self.src != self.dst and (
             self.src.positions > 1 or self.dst.positions > 1 or self.src.first != self.dst.first
         )
+
+    @property
+    def keeps(self) -> bool:
+        """True if dst's first element stays as it was although an element of src goes there."""
+        return self.moved and self.exclusive and not self.identity
+
+    @property
+    def start(self) -> BlockRef:
+        """The first element of dst: the last one of a suffix reduction."""
+        block = self.line.at(0, 0)
+        assert block is not None
+        place = block.place + (block.nelems - 1 if self.backward else 0)
+        return DST.on(self.line.thread(0), place * self.itemsize)
 
     @cached_property
     def line(self) -> Line:
@@ -217,15 +244,17 @@ class _Sweep:
             self.down[child].give(j, nbytes)
         # along
         there = DST.on(t.me, lowest.place * size)
-        if not single:
+        if r.exclusive:
+            _shifted(t, r, there, here, lowest.nelems, before, rows, step)
+        elif not single:
             t.scan(
                 there, here, lowest.nelems, before, rows=rows, dst_step=step, src_step=step,
                 carry_step=size, reverse=r.backward,
             )  # fmt: skip
         elif before is not None:
             t.fold(there, self._joined(before, here), rows)
-        elif here != there:
-            t.copy(there, here, nbytes)
+        else:
+            t.scan(there, here, 1)
         if self.before is not None:
             self.before.taken(j)
 
@@ -246,10 +275,26 @@ class _Sweep:
 
 
 # --- src's elements to dst's places -------------------------------------------------------
+def _kept(r: ScanSpec) -> BlockRef:
+    """Return the place for dst's first element; its thread has no carry there."""
+    return Operand(OP_SCRATCH).on(r.start.thread, OP_SCRATCH_BYTES // 2)
+
+
+def _end(t: Recorder, r: ScanSpec) -> None:
+    """Record the end of a call that has moved src's elements."""
+    if r.keeps and t.me == r.start.thread:
+        t.copy(r.start, _kept(r), r.itemsize)
+    t.done(ALL, ALL)
+
+
 def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
     """dst's elements are src's, wherever they lie: PULL reads them, else they are brought."""
     size = r.itemsize
     most = MOST_BYTES // size * size
+    if r.keeps:
+        if t.me == r.start.thread:
+            t.copy(_kept(r), r.start, size)
+        t.after(r.start.thread, ALL)
     there = t.channel() if push else -1
     coming: list[int] = []
     outgoing: list[tuple[int, list[Blocks]]] = []
@@ -290,7 +335,7 @@ def _tree(t: Recorder, r: ScanSpec, *, push: bool) -> None:
         _deal(t, r, push=push)
     _Sweep(t, r, push=push).run()
     if r.moved:
-        t.done(ALL, ALL)
+        _end(t, r)
 
 
 def pull(t: Recorder, r: ScanSpec) -> None:
@@ -325,7 +370,7 @@ def multicore(t: Recorder, r: ScanSpec) -> None:
         t.ready(ALL, ALL)
         _deal(t, r, push=True)
         _at_once(t, r)
-        t.done(ALL, ALL)
+        _end(t, r)
     elif line.layout.nelems * r.itemsize <= t.tuning["fused_max"] and t.kernel.func is None:
         with t.single_mover(line.first, anyone=True):
             for position in reversed(range(line.layout.positions)):
@@ -407,7 +452,7 @@ def _across(t: Recorder, r: ScanSpec) -> None:
     if t.me == t.node_root:  # its staging buffer is its own again
         t.wait(read, [ranks for ranks in near if t.me not in ranks])
     if r.moved:
-        t.done(ALL, ALL)
+        _end(t, r)
 
 
 def _run(r: ScanSpec, position: int) -> FoldOperand:
@@ -428,14 +473,46 @@ def _along(t: Recorder, r: ScanSpec, position: int, before: list[FoldOperand]) -
     if before:
         carry = Operand(OP_SCRATCH).on(thread, OP_SCRATCH_BYTES // 2)
         t.fold(carry, before)
-    place = block.place * size
-    t.scan(
-        DST.on(thread, place), r.operand.on(thread, place), block.nelems, carry,
-        reverse=r.backward,
-    )  # fmt: skip
+    there, here = (x.on(thread, block.place * size) for x in (DST, r.operand))
+    if r.exclusive:
+        _shifted(t, r, there, here, block.nelems, carry)
+    else:
+        t.scan(there, here, block.nelems, carry, reverse=r.backward)
 
 
-for _form in ("prefix_reduce", "suffix_reduce"):
+def _shifted(
+    t: Recorder, r: ScanSpec, there: BlockRef, here: BlockRef, nelems: int,
+    before: BlockRef | None, rows: int = 1, step: int = 0,
+) -> None:  # fmt: skip
+    """Record the exclusive results of a block in each of some rows, `step` bytes apart.
+
+    `before`: the values before the blocks; None for the first block, which is one row. There the
+    first element is written last, since it may also be the first operand.
+    """
+    size = r.itemsize
+    first, rest = there, there + size
+    if r.backward:
+        first, rest, here = there + (nelems - 1) * size, there, here + size
+    if nelems > 1:
+        t.scan(
+            rest, here, nelems - 1, before, rows=rows, dst_step=step, src_step=step,
+            carry_step=size, reverse=r.backward,
+        )  # fmt: skip
+    if before is None:
+        if r.identity:
+            t.fold(first, [])
+    elif rows == 1:  # a scan, not a copy: it makes NaN the one that all results have
+        t.scan(first, before, 1)
+    elif nelems == 1:
+        t.copy(first, before, rows * size)
+    else:
+        row, values = first._replace(offset_step=step), before._replace(offset_step=size)
+        t.copy(row, values, size, rows)
+
+
+for _form in (
+    "prefix_reduce", "suffix_reduce", "exclusive_prefix_reduce", "exclusive_suffix_reduce",
+):  # fmt: skip
     algorithm(_form, PULL)(pull)
     algorithm(_form, PUSH)(push)
     algorithm(_form, MULTICORE)(multicore)
