@@ -294,7 +294,7 @@ def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
     if r.keeps:
         if t.me == r.start.thread:
             t.copy(_kept(r), r.start, size)
-        t.after(r.start.thread, ALL)
+        t.barrier()  # no thread writes there before
     there = t.channel() if push else -1
     coming: list[int] = []
     outgoing: list[tuple[int, list[Blocks]]] = []
