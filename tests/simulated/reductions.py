@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
 
-from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
+from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.simulator import Call, Program
 from xupc.flags import MULTICORE, PULL, PUSH

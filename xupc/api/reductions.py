@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
+from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..errors import AffinityError, FlagError, OverlapError, show
 from ..fingerprint import fingerprint

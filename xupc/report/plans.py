@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..algorithms import registry
-from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
+from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.simulator.sim_program import Program
