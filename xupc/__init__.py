@@ -118,6 +118,7 @@ MULTICORE = Flags.MULTICORE
 IN_PLACE = Flags.IN_PLACE
 ASYNC = Flags.ASYNC
 REPRODUCIBLE = Flags.REPRODUCIBLE
+EXCLUSIVE = Flags.EXCLUSIVE
 
 ADD = Op.ADD
 MULT = Op.MULT
@@ -201,6 +202,7 @@ __all__ = [  # not THREADS and MYTHREAD, which there are after init only
     "ADD",
     "AND",
     "ASYNC",
+    "EXCLUSIVE",
     "FUNC",
     "IN_ALLSYNC",
     "IN_MYSYNC",

@@ -21,6 +21,7 @@ class Flags(IntFlag):
     ``IN_*`` says when data may first be touched, ``OUT_*`` what a return
     promises; without one of them ALLSYNC is meant.  ``PULL``, ``PUSH`` and
     ``MULTICORE`` pick the algorithm; without one the library chooses.
+    ``EXCLUSIVE`` makes a prefix or suffix reduction leave out each element's own value.
     """
 
     IN_NOSYNC = 1 << 0
@@ -35,6 +36,7 @@ class Flags(IntFlag):
     IN_PLACE = 1 << 9
     ASYNC = 1 << 10
     REPRODUCIBLE = 1 << 11
+    EXCLUSIVE = 1 << 12
 
 
 IN_NOSYNC: Final = 1 << 0
@@ -49,11 +51,14 @@ MULTICORE: Final = 1 << 8
 IN_PLACE: Final = 1 << 9
 ASYNC: Final = 1 << 10
 REPRODUCIBLE: Final = 1 << 11
+EXCLUSIVE: Final = 1 << 12
 
 IN_MASK: Final = IN_NOSYNC | IN_MYSYNC | IN_ALLSYNC
 OUT_MASK: Final = OUT_NOSYNC | OUT_MYSYNC | OUT_ALLSYNC
 ALGORITHM_MASK: Final = PULL | PUSH | MULTICORE
-ALL_BITS: Final = (1 << 12) - 1
+ALL_BITS: Final = (1 << 13) - 1
+
+_SCANS: Final = ("prefix_reduce", "suffix_reduce")
 
 ALGORITHM_NAMES: Final = {PULL: "pull", PUSH: "push", MULTICORE: "multicore"}
 
@@ -73,6 +78,10 @@ def check_flags(flags: int, call: str) -> int:
         bits = flags & mask
         if bits & (bits - 1):
             raise FlagError(f"{call}: flags: at most one {what} flag, got {flag_names(bits)}")
+    if flags & EXCLUSIVE and not any(scan in call for scan in _SCANS):
+        raise FlagError(
+            f"{call}: flags: EXCLUSIVE is for prefix and suffix reductions, got {flag_names(flags)}"
+        )
     if not flags & IN_MASK:
         flags |= IN_ALLSYNC
     if not flags & OUT_MASK:

@@ -25,7 +25,7 @@ from .records import record
 
 __all__ = [
     "FORMS", "SPECS", "CollectiveSpec", "ListSpec", "OperandSpec", "call_name", "calls",
-    "parse_name",
+    "exclusive_of", "function_name", "parse_name",
 ]  # fmt: skip
 
 FORMS = ("all", "v", "x", "allav", "allv")
@@ -108,6 +108,9 @@ class CollectiveSpec:
         ``"away"``, the blocks of all threads outside the root's node; ``"others"``, the blocks of
         all threads outside the node; ``"pairs"``, one block for each pair of a thread inside and
         one outside; ``""`` if that depends on the data.
+    inclusive
+        Of an exclusive scan, the collective that does it under the flag EXCLUSIVE. Programs call
+        that one; the name of the scan itself is for tables, measurements and plans.
     """
 
     name: str
@@ -122,6 +125,7 @@ class CollectiveSpec:
     peer: str = ""
     peer_v: str = ""
     crosses: Literal["", "block", "away", "others", "pairs"] = ""
+    inclusive: str = ""
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -144,6 +148,11 @@ class CollectiveSpec:
     def scans(self) -> bool:
         """True if each thread gets the result of the threads before it or after it."""
         return self.computes == "scan"
+
+    @property
+    def backward(self) -> bool:
+        """True for a scan from the last thread on."""
+        return self.scans and self.name.endswith("suffix_reduce")
 
     @property
     def folds_to_all(self) -> bool:
@@ -356,7 +365,7 @@ _SPECS = (
             "allv": "Return the values of all threads up to and with this one, joined by `op` "
             "(XUPC paper, III.C).",
         },
-        dst=_ONE, src=_ONE, computes="scan", whole=True, peer="Scan",
+        dst=_ONE, src=_ONE, computes="scan", whole=True, peer="Scan", crosses="block",
     ),
     CollectiveSpec(
         "suffix_reduce",
@@ -366,7 +375,28 @@ _SPECS = (
             "allv": "Return the values of all threads from this one on, joined by `op` "
             "(XUPC paper, III.C).",
         },
-        dst=_ONE, src=_ONE, computes="scan", whole=True,
+        dst=_ONE, src=_ONE, computes="scan", whole=True, crosses="block",
+    ),
+    CollectiveSpec(
+        "exclusive_prefix_reduce",
+        {
+            "all": "Compute ``dst[i] = src[0] op ... op src[i - 1]``.",
+            "allav": "Reduce element by element over the threads before this one "
+            "(MPI 4.1, 6.11.2).",
+            "allv": "Return the values of all threads before this one, joined by `op`.",
+        },
+        dst=_ONE, src=_ONE, computes="scan", whole=True, peer="Exscan", crosses="block",
+        inclusive="prefix_reduce",
+    ),
+    CollectiveSpec(
+        "exclusive_suffix_reduce",
+        {
+            "all": "Compute ``dst[i] = src[i + 1] op ... op src[nelems - 1]``.",
+            "allav": "Reduce element by element over the threads behind this one.",
+            "allv": "Return the values of all threads behind this one, joined by `op`.",
+        },
+        dst=_ONE, src=_ONE, computes="scan", whole=True, crosses="block",
+        inclusive="suffix_reduce",
     ),
 )  # fmt: skip
 SPECS: dict[str, CollectiveSpec] = {spec.name: spec for spec in _SPECS}
@@ -374,8 +404,18 @@ SPECS: dict[str, CollectiveSpec] = {spec.name: spec for spec in _SPECS}
 
 
 def call_name(spec: CollectiveSpec, form: str) -> str:
-    """Return the name of a public call: ``"all_gather_v"`` of gather in the form ``"v"``."""
+    """Return the name of a call: ``"all_gather_v"`` of gather in the form ``"v"``."""
     return f"all_{spec.name}_{form}" if form in ("v", "x") else f"{form}_{spec.name}"
+
+
+def function_name(spec: CollectiveSpec, form: str) -> str:
+    """Return the name of the public function that makes a call; EXCLUSIVE has none of its own."""
+    return call_name(SPECS[spec.inclusive or spec.name], form)
+
+
+def exclusive_of(name: str) -> str:
+    """Return the registered name of a scan under the flag EXCLUSIVE."""
+    return f"allav_exclusive_{name[6:]}" if name.startswith("allav_") else f"exclusive_{name}"
 
 
 _BY_CALL = {
@@ -384,7 +424,7 @@ _BY_CALL = {
 
 
 def parse_name(call: str) -> tuple[str, CollectiveSpec]:
-    """Return the form and the collective of a public call's name.
+    """Return the form and the collective of a call's name.
 
     Raises
     ------
@@ -398,5 +438,5 @@ def parse_name(call: str) -> tuple[str, CollectiveSpec]:
 
 
 def calls() -> tuple[str, ...]:
-    """Return the names of all public calls, form by form."""
+    """Return the names of all calls, form by form."""
     return tuple(_BY_CALL)

@@ -52,9 +52,13 @@ if TYPE_CHECKING:
 __UPC_COLLECTIVE__: Final = 1
 __UPC_TICK__: Final = 1
 
-# No document has a flag like REPRODUCIBLE, or operations on records.
+# No document has flags like REPRODUCIBLE and EXCLUSIVE, or operations on records.
 CONSTANTS: Final[dict[str, Any]] = {
-    **{f"UPC_{flag.name}": int(flag) for flag in Flags if flag is not Flags.REPRODUCIBLE},
+    **{
+        f"UPC_{flag.name}": int(flag)
+        for flag in Flags
+        if flag not in (Flags.REPRODUCIBLE, Flags.EXCLUSIVE)
+    },
     **{f"UPC_{op.name}": op for op in Op if op not in (Op.MINLOC, Op.MAXLOC)},
     "UPC_HANDLE_COMPLETE": COMPLETE,
     "UPC_TICK_MIN": xupc.TICK_MIN,

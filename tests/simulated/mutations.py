@@ -162,10 +162,11 @@ def _wrong(step: Step, size: int) -> Iterator[tuple[str, Step]]:
                 yield "wrong peer", replace(step, of=peer)
             yield from _wrong_message(step)
         case Fold():
-            last = step.leaves[-1]
-            leaves = (*step.leaves[:-1], last._replace(part=last.part + 8))
             yield "wrong target", replace(step, dst=step.dst + 8)
-            yield "wrong operand", replace(step, leaves=leaves)
+            if step.leaves:  # else the identity
+                last = step.leaves[-1]
+                leaves = (*step.leaves[:-1], last._replace(part=last.part + 8))
+                yield "wrong operand", replace(step, leaves=leaves)
             if step.rows > 1:
                 yield "a row short", replace(step, rows=step.rows - 1)
         case Scan():

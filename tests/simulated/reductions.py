@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
 
-from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
+from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.script import Call
 from xupc.backends.simulator.sim_program import Program
@@ -95,6 +95,9 @@ class Symbols:
     def fold_to(self, out: Any, x: Any) -> None:
         out[0] = self.fold(x)
 
+    def fill(self, out: Any) -> None:
+        out[...] = self.number(())
+
     def scan(self, dst: Any, src: Any, carry: Any, reverse: bool) -> None:
         values = (src[::-1] if reverse else src).tolist()
         carry = None if carry is None else int(carry)
@@ -148,7 +151,16 @@ class Job:
 
     @property
     def running(self) -> bool:
-        return self.form in ("prefix_reduce", "suffix_reduce")
+        return self.form.endswith(("prefix_reduce", "suffix_reduce"))
+
+    @property
+    def backward(self) -> bool:
+        return self.form.endswith("suffix_reduce")
+
+    @property
+    def exclusive(self) -> bool:
+        """An ordered one has a function, without identity: the first place stays as it was."""
+        return self.form.startswith("exclusive")
 
     @property
     def target(self) -> Layout:
@@ -200,11 +212,17 @@ class Job:
         order = list(range(self.nelems))
         out: Places = {}
         last: int | None = None
-        for i in order if self.form == "prefix_reduce" else order[::-1]:
+        for i in order[::-1] if self.backward else order:
             x = src[self.where(i)]
+            before = last
             if last is not None:
-                x = kernel.join(last, x) if self.form == "prefix_reduce" else kernel.join(x, last)
-            out[place(self.threads, *self.dst, i)] = last = x
+                x = kernel.join(x, last) if self.backward else kernel.join(last, x)
+            last = x
+            found = before if self.exclusive else x
+            if found is None and not self.ordered:
+                found = kernel.number(())
+            if found is not None:
+                out[place(self.threads, *self.dst, i)] = found
         return out
 
     def result(self, kernel: Symbols, src: Places) -> list[int]:
@@ -217,11 +235,17 @@ class Job:
             out[k] = x if before is None else kernel.join(before, x)
         return [x for x in out if x is not None]
 
+    def scan(self, size: int) -> ScanSpec:
+        """Return what the algorithms of prefix and suffix take; elements have `size` bytes."""
+        return ScanSpec(
+            self.layout, self.target, size, self.backward, self.in_place, self.exclusive,
+            not self.ordered,
+        )  # fmt: skip
+
     def arguments(self) -> list[object]:
         """Return the arguments of the algorithms."""
         if self.running:
-            back = self.form == "suffix_reduce"
-            return [ScanSpec(self.layout, self.target, ITEM, back, self.in_place)]
+            return [self.scan(ITEM)]
         if self.scattered:
             return [ReduceScatter(self.each, ITEM, self.ordered)]
         return [
@@ -387,12 +411,13 @@ class Case:
 
 FORMS = (
     "reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce",
+    "exclusive_prefix_reduce", "exclusive_suffix_reduce",
 )  # fmt: skip
 ALL_FORMS = (*FORMS, "reduce_scatter")
 """With the one whose src has a block for each thread on every thread."""
 
 
-IN_PLACE = ("reduce_mpi_all", "prefix_reduce", "suffix_reduce")
+IN_PLACE = ("reduce_mpi_all", *(form for form in FORMS if form.endswith("fix_reduce")))
 
 
 SCRATCH = {

@@ -19,7 +19,6 @@ from simulated.reductions import FORMS, IN_PLACE, Job, Symbols
 from simulated.values import IN_PLACE as VALUES_IN_PLACE
 from simulated.values import JOINS, VALUES, One, tuning_of
 
-from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
@@ -66,6 +65,9 @@ class Records(Symbols):
         super().combine(result, self.narrow(a), self.narrow(b))
         out[...] = self.wide(result)
 
+    def fill(self, out: Any) -> None:
+        out[...] = self.wide([self.number(())])
+
     def fold_to(self, out: Any, x: Any) -> None:
         out[:1] = self.wide([self.fold(self.narrow(x))])
 
@@ -103,8 +105,7 @@ def shared(job: Job, flag: int, labels: tuple[int, ...], tuning: dict[str, int],
         memory[read][thread][at : at + size] = kernel.wide([src[thread, place]]).tobytes()
     what: Any
     if job.running:
-        back = job.form == "suffix_reduce"
-        what = ScanSpec(job.layout, job.target, size, back, job.in_place)
+        what = job.scan(size)
     else:
         to = None if job.everywhere else job.to
         exact = job.ordered or not job.element_wise
@@ -134,7 +135,7 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
     for i, row in enumerate(numbers):
         memory["dst" if in_place else "src"][i][:] = kernel.wide(row).tobytes()
     to = one.root if one.form == "reduce" else None
-    what: Any = ReduceSpec(n, size, to, True, True, in_place)
+    what: Any = ReduceSpec(n, size, to, True, True, in_place, one.form.startswith("exclusive"))
     if scattered:
         what = ReduceScatter(n, size, True)
     entry = find(f"allav_{one.form}", one.flag)
@@ -149,9 +150,10 @@ def private(one: One, labels: tuple[int, ...], tuning: dict[str, int], size: int
     for me in range(tree.size):
         if to not in (None, me):
             continue
-        low, high = {"prefix_reduce": (0, me + 1), "suffix_reduce": (me, tree.size)}.get(
-            one.form, (0, tree.size)
-        )
+        low, high = {
+            "prefix_reduce": (0, me + 1), "suffix_reduce": (me, tree.size),
+            "exclusive_prefix_reduce": (0, me), "exclusive_suffix_reduce": (me + 1, tree.size),
+        }.get(one.form, (0, tree.size))  # fmt: skip
         found = kernel.narrow(np.frombuffer(memory["dst"][me], kernel.dtype, n))
         first = me * n if scattered else 0
         for k, number in enumerate(found, first):

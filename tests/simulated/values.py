@@ -30,8 +30,11 @@ from xupc.plan.recorder import trace
 from xupc.topology.tree import Tree
 
 MOVES = ("broadcast", "scatter", "gather", "gather_all", "exchange", "permute")
-JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce", "reduce_scatter")
-IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", "prefix_reduce", "suffix_reduce")
+SCANS = (
+    "prefix_reduce", "suffix_reduce", "exclusive_prefix_reduce", "exclusive_suffix_reduce",
+)  # fmt: skip
+JOINS = ("reduce", "reduce_all", *SCANS, "reduce_scatter")
+IN_PLACE = ("gather_all", "exchange", "permute", "reduce_all", *SCANS)
 GUARD = 16
 OP_SCRATCH_BYTES = 256
 VALUES = {
@@ -132,10 +135,16 @@ def _joined(one: One, dst: Any, src: Any, kernel: Symbols) -> None:
                 dst[:, k] = list(accumulate(column, kernel.join))
             case "suffix_reduce":
                 dst[::-1, k] = list(accumulate(column[::-1], lambda x, y: kernel.join(y, x)))
+            case "exclusive_prefix_reduce":
+                dst[1:, k] = list(accumulate(column[:-1], kernel.join))
+            case "exclusive_suffix_reduce":
+                dst[-2::-1, k] = list(accumulate(column[:0:-1], lambda x, y: kernel.join(y, x)))
             case "reduce":
                 dst[one.root, k] = reduce(kernel.join, column)
             case _:
                 dst[:, k] = reduce(kernel.join, column)
+    if one.form.startswith("exclusive") and not kernel.ordered:  # ordered: functions, as it was
+        dst[-1 if one.form.endswith("suffix_reduce") else 0] = kernel.number(())
 
 
 def given(one: One, threads: int, ordered: bool) -> list[object]:
@@ -144,8 +153,12 @@ def given(one: One, threads: int, ordered: bool) -> list[object]:
         return [ReduceScatter(one.nbytes // ITEM, ITEM, one.exact or ordered)]
     if one.form in JOINS:
         to = one.root if one.form == "reduce" else None
-        exact = one.exact or ordered
-        return [ReduceSpec(one.nbytes // ITEM, ITEM, to, ordered, exact, one.in_place)]
+        exact, exclusive = one.exact or ordered, one.form.startswith("exclusive")
+        return [
+            ReduceSpec(
+                one.nbytes // ITEM, ITEM, to, ordered, exact, one.in_place, exclusive, not ordered
+            )
+        ]
     if one.form == "permute":
         return [permutation(threads, one.root), one.nbytes, one.in_place]
     return [one.root, one.nbytes, one.in_place]

@@ -51,6 +51,8 @@ def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str,
     join = PYTHON.get(op)
 
     def fold(row: list[Any]) -> Any:
+        if not row:  # what an exclusive scan begins with
+            return {"MULT": 1, "LOGAND": 1, "MAX": -math.inf}.get(op, 0)
         total = row[0]
         for x in row[1:]:
             total = join(total, x)
@@ -77,6 +79,8 @@ def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str,
     ranges = {
         "prefix_reduce": range(me + 1),
         "suffix_reduce": range(me, threads),
+        "exclusive_prefix_reduce": range(me),
+        "exclusive_suffix_reduce": range(me + 1, threads),
     }
     if values or "mpi" in what:
         if what in ("reduce", "reduce_mpi") and me != root:
@@ -87,6 +91,10 @@ def plain(what: str, blocks: list[list[list[Any]]], me: int, root: int, op: str,
         return [fold(flat[: me * n + i + 1]) for i in range(n)]
     if what == "suffix_reduce":
         return [fold(flat[me * n + i :]) for i in range(n)]
+    if what == "exclusive_prefix_reduce":
+        return [fold(flat[: me * n + i]) for i in range(n)]
+    if what == "exclusive_suffix_reduce":
+        return [fold(flat[me * n + i + 1 :]) for i in range(n)]
     return [] if what == "reduce" and me != root else [fold(flat)]
 
 
@@ -135,7 +143,9 @@ def test_every_collective_of_the_library_can_be_measured() -> None:
         "all_alloc",
         "all_free",
     }
-    assert there == set(COLLECTIVES) - {"barrier"}
+    by_flag = {name for name in COLLECTIVES if "exclusive" in name}
+    assert there == set(COLLECTIVES) - {"barrier"} - by_flag
+    assert {name.replace("exclusive_", "") for name in by_flag} < there
     assert parse_name("all_scatter_v") == ("v", SPECS["scatter"])
     assert parse_name("all_broadcast_in_place") == ("all", SPECS["broadcast_in_place"])
     with pytest.raises(ValueError, match="all_nothing"):

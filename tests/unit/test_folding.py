@@ -9,7 +9,7 @@ import pytest
 
 from xupc.api.argument_checks import func_name
 from xupc.ops import Op, vectorized
-from xupc.plan.steps import BlockRef, Fold, FoldOperand
+from xupc.plan.steps import BlockRef, Fold, FoldOperand, Scan
 from xupc.reduction.kernels import find
 from xupc.reduction.reduce_steps import carry_out
 
@@ -48,6 +48,35 @@ def test_blocks_of_several_threads_are_joined_to_all_places(n: int) -> None:
     for thread in threads:
         assert thread[2 * n :].tolist() == affine(first, rest).tolist()
     assert np.array_equal(threads[:, : 2 * n], before)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_results_one_element_beside_their_operands(reverse: bool, after: bool) -> None:
+    """As in an exclusive scan in place: each operand is read before a result overwrites it."""
+    memory = np.arange(1, 12, dtype=np.int64)
+    x = memory[1:].copy() if reverse else memory[:-1].copy()
+    src, dst = (8, 0) if reverse else (0, 8)
+    carry = BlockRef(1, 0) if after else None
+
+    def view(part: BlockRef, nelems: int) -> Any:
+        return np.full(1, 100) if part.operand else memory[part.offset // 8 :][:nelems]
+
+    step = Scan(BlockRef(0, 0, dst), BlockRef(0, 0, src), 10, carry, reverse=reverse)
+    carry_out(step, find("i8", Op.ADD), view)
+    sums = np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x)
+    sums += 100 * after
+    wanted = [*sums, 11] if reverse else [1, *sums]
+    assert memory.tolist() == wanted
+
+
+def test_a_fold_of_nothing_is_the_identity() -> None:
+    memory = np.arange(8.0)
+    carry_out(
+        Fold(BlockRef(0, 0, 8, 0, 24), (), 2, copies=2), find("f8", Op.MIN),
+        lambda part, nelems: memory[part.offset // 8 :][:nelems],
+    )  # fmt: skip
+    assert memory.tolist() == [0, np.inf, np.inf, 3, np.inf, np.inf, 6, 7]
 
 
 def test_only_numpys_own_ufuncs_have_its_name() -> None:

@@ -255,6 +255,35 @@ def test_no_warnings() -> None:
         find("f8", Op.MIN).scan(big, big)
 
 
+@pytest.mark.parametrize(("char", "op"), EVERYTHING)
+def test_the_identity_leaves_other_values_as_they_are(char: str, op: Op) -> None:
+    kernel, x = find(char, op), values(char, 300)
+    one = np.empty_like(x)
+    kernel.fill(one)
+    assert (one == one[0]).all()
+    expected = canonical(x.copy())
+    if op in (Op.LOGAND, Op.LOGOR):  # 0 or 1, in any type
+        expected = (x != 0).astype(char)
+    for a, b in ((one, x), (x, one)):
+        kernel.combine(out := np.empty_like(x), a, b)
+        if op == Op.MULT and np.dtype(char).kind == "c":  # by parts: inf * 0 is NaN
+            fine = np.isfinite(x)
+            out, right = out[fine], expected[fine]
+        else:
+            right = expected
+        zero = np.zeros(1, char)  # of a sum and of a complex product, zeros may change their sign
+        assert same(out + zero, right + zero) if op in (Op.ADD, Op.MULT) else same(out, right)
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MIN, Op.MAX])
+def test_the_identity_of_times_is_no_time_of_its_own(op: Op) -> None:
+    kernel = find("m8[s]", op)
+    kernel.fill(one := np.empty(4, "m8[s]"))
+    x = np.array(["NaT", 3, -7, 0], "m8[s]")
+    kernel.combine(out := np.empty_like(x), one, x)
+    assert out.tobytes() == x.tobytes()
+
+
 # ---- functions -----------------------------------------------------------------------
 
 P = 1_000_003
@@ -556,6 +585,8 @@ void fold(int type, int op, void *out, const void *x, int64_t n)
 void scan(int type, int op, void *dst, const void *src, int64_t n, const void *carry,
           int64_t reverse)
 { xk_find(type, op)->scan(xk_find(type, op), dst, src, n, carry, reverse); }
+void fill(int type, int op, void *out, int64_t n)
+{ xk_find(type, op)->fill(xk_find(type, op), out, n); }
 static xk_located found;
 int locate(int type, int op, int size, int value, int index, int width, int has_sign)
 { return xk_locate(&found, type, op, size, value, index, width, has_sign); }
@@ -563,6 +594,7 @@ void combine_records(void *out, const void *a, const void *b, int64_t n)
 { found.kernel.combine(&found.kernel, out, a, b, n); }
 void fold_records(void *out, const void *x, int64_t n)
 { found.kernel.fold(&found.kernel, out, x, n); }
+void fill_records(void *out, int64_t n) { found.kernel.fill(&found.kernel, out, n); }
 void scan_records(void *dst, const void *src, int64_t n, const void *carry, int64_t reverse)
 { found.kernel.scan(&found.kernel, dst, src, n, carry, reverse); }
 """
@@ -655,6 +687,15 @@ def test_native_scan(native: ctypes.CDLL, char: str, op: Op) -> None:
             assert same(dst, expected)
             call(native.scan, kernel.code, x_too := x.copy(), x_too, n, carry, int(reverse))
             assert same(x_too, expected)
+
+
+@pytest.mark.parametrize(("char", "op"), NATIVE)
+def test_native_identity(native: ctypes.CDLL, char: str, op: Op) -> None:
+    kernel = find(char, op)
+    out, expected = (np.full(5 * np.dtype(char).itemsize, 0xA5, "u1").view(char) for _ in range(2))
+    call(native.fill, kernel.code, out, 5)
+    kernel.fill(expected)
+    assert out.tobytes() == expected.tobytes()
 
 
 def test_native_long_doubles_have_clean_padding(native: ctypes.CDLL) -> None:
@@ -774,6 +815,11 @@ def test_located(dtype: np.dtype, op: Op) -> None:
         out = x if place is a else y
         kernel.combine(out, x, y)
         assert out.tobytes() == expected
+    one = records(dtype, 150)
+    kernel.fill(one)
+    for x, y in ((one, a), (a, one)):
+        kernel.combine(out, x, y)
+        assert out.tobytes() == b"".join(located_oracle(op, record) for record in a)
     for n in (1, 2, 3, 17, 40):
         assert kernel.fold(a[:n]).tobytes() == located_oracle(op, *a[:n])
         kernel.fold_to(out[:1], a[:n])
@@ -796,6 +842,10 @@ def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
         return
     assert kernel.code is not None
     assert native.locate(*kernel.code) == 1
+    one, other = records(dtype, 5, fill=0xFF), records(dtype, 5)
+    call(native.fill_records, (), one, 5)
+    kernel.fill(other)
+    assert one.tobytes() == other.tobytes()
     for n, seed in itertools.product([0, 1, 2, 33, 1000], (1, 2)):
         a, b = records(dtype, n + 1, seed)[1:], records(dtype, n + 1, seed + 3)[1:]
         expected, out = np.zeros(n, dtype), records(dtype, n, fill=0xFF)

@@ -8,7 +8,16 @@ from itertools import product
 import pytest
 
 import xupc
-from xupc.specs import FORMS, SPECS, CollectiveSpec, call_name, calls, parse_name
+from xupc.specs import (
+    FORMS,
+    SPECS,
+    CollectiveSpec,
+    call_name,
+    calls,
+    exclusive_of,
+    function_name,
+    parse_name,
+)
 
 ALL_CALLS = [(spec, form) for spec in SPECS.values() for form in spec.forms]
 IDS = [call_name(spec, form) for spec, form in ALL_CALLS]
@@ -17,9 +26,9 @@ IDS = [call_name(spec, form) for spec, form in ALL_CALLS]
 @pytest.mark.parametrize(("spec", "form"), ALL_CALLS, ids=IDS)
 def test_each_form_is_a_public_call(spec: CollectiveSpec, form: str) -> None:
     """Its docstring begins with the spec's summary; its arguments are those the spec implies."""
-    call = getattr(xupc, call_name(spec, form))
+    call = getattr(xupc, function_name(spec, form))
     first = " ".join(inspect.getdoc(call).split("\n\n")[0].split())
-    assert first == spec.summary[form]
+    assert first == SPECS[spec.inclusive or spec.name].summary[form]
     names = list(inspect.signature(call).parameters)
     private = form in ("allav", "allv")
     assert ("root" in names) == (private and bool(spec.root))
@@ -32,7 +41,20 @@ def test_each_public_collective_has_a_spec() -> None:
     """No call of these families is missing."""
     prefixes = tuple(f"{form}_" for form in FORMS)
     public = {name for name in xupc.__all__ if name.startswith(prefixes)}
-    assert public - {"all_alloc", "all_free"} == {*calls()}
+    assert public - {"all_alloc", "all_free"} == {function_name(*of) for of in ALL_CALLS}
+    assert len(calls()) == len(ALL_CALLS)
+
+
+def test_an_exclusive_scan_differs_from_the_inclusive_one_in_its_results_alone() -> None:
+    """It has the same operands, so the same calls can make it."""
+    scans = [spec for spec in SPECS.values() if spec.inclusive]
+    assert [spec.inclusive for spec in scans] == ["prefix_reduce", "suffix_reduce"]
+    for spec in scans:
+        other = SPECS[spec.inclusive]
+        assert spec.name == exclusive_of(other.name)
+        assert (spec.dst, spec.src, spec.forms) == (other.dst, other.src, other.forms)
+        assert (spec.computes, spec.whole, spec.backward) == ("scan", True, other.backward)
+        assert f"allav_{spec.name}" == exclusive_of(f"allav_{other.name}")
 
 
 def test_names_are_read_back() -> None:

@@ -6,6 +6,10 @@
     prefix: dst    a a+b | a+b+c a+b+c+d | a+...+e a+...+f
     suffix: dst    a+...+f b+...+f | c+...+f d+e+f | e+f f
 
+    exclusive
+    prefix: dst    0 a | a+b a+b+c | a+b+c+d a+...+e
+    suffix: dst    b+...+f c+...+f | d+e+f e+f | f 0
+
 Three things one after the other: every block's own value, what lies before every block,
 and along each block the results, from there on. The second is a sweep up and down the
 binomial tree of threads, for as many rows of blocks at once as the staging buffer holds: on the
@@ -14,114 +18,24 @@ half what lies before itself joined with its left half's value. Rows follow each
 
 Suffix is the same from the other end. If dst and src are dealt differently, src's elements
 are first brought to dst's places, and all of this happens there.
+
+In an exclusive scan a block's results go one element further, and its first element gets what lies
+before the block. So an inclusive result is the exclusive one joined with the element, bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-
 from ..flags import MULTICORE, PULL, PUSH
-from ..pgas.layout import Block, Layout, moves
+from ..pgas.layout import moves
 from ..plan.patterns import mirrored, prefix_joins
 from ..plan.placement import MOST_BYTES
 from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand, Ranks
 from .registry import algorithm
+from .scan_spec import ScanSpec
 from .tree_pipeline import DEPTH, Edge, FanIn, trade_values, traded_values
 
 _BLOCKS = 512  # of a message
-
-
-@dataclass(frozen=True)
-class ScanSpec:
-    """A prefix or suffix reduction's arguments.
-
-    Attributes
-    ----------
-    src, dst
-        The layouts of the two arrays.
-    itemsize
-        Bytes of an element.
-    backward
-        True for a suffix reduction.
-    in_place
-        True if dst is src itself.
-    """
-
-    src: Layout
-    dst: Layout
-    itemsize: int
-    backward: bool
-    in_place: bool = False
-
-    @property
-    def block_bytes(self) -> int:
-        """The bytes of a thread's share."""
-        return self.src.share * self.itemsize
-
-    @property
-    def moved(self) -> bool:
-        """True if dst's elements have another layout than src's."""
-        return self.src != self.dst and (
-            self.src.positions > 1 or self.dst.positions > 1 or self.src.first != self.dst.first
-        )
-
-    @cached_property
-    def line(self) -> Line:
-        """The order in which blocks follow each other."""
-        return Line(self.dst if self.moved else self.src, self.backward)
-
-    @property
-    def operand(self) -> Operand:
-        """The operand that the reduction reads."""
-        return DST if self.moved or self.in_place else SRC
-
-
-@dataclass(frozen=True)
-class Line:
-    """Blocks in the order of a sweep; positions and rows count from where it begins."""
-
-    layout: Layout
-    backward: bool
-
-    @property
-    def way(self) -> int:
-        """The step from a thread to the next one along the line: 1 or -1."""
-        return -1 if self.backward else 1
-
-    @cached_property
-    def first(self) -> int:
-        """The thread at the start of the line."""
-        x = self.layout
-        if x.positions == 1:
-            return x.first
-        return x.thread((x.blocks - 1) % x.threads) if self.backward else x.first
-
-    def at(self, position: int, row: int) -> Block | None:
-        """Return the block at a position and row, or None."""
-        x = self.layout
-        if x.positions == 1:
-            return x.run(0) if position == row == 0 else None
-        b = row * x.threads + position
-        if b >= x.blocks:
-            return None
-        return x.block_at(x.blocks - 1 - b if self.backward else b)
-
-    def thread(self, position: int) -> int:
-        """Return the thread at a position."""
-        return (self.first + self.way * position) % self.layout.threads
-
-    def batches(self, most: int) -> Iterator[tuple[int, int, int]]:
-        """``(row, rows, positions)``: full rows up to `most` at a time, the ends alone."""
-        x = self.layout
-        yield 0, 1, x.positions
-        last = x.rows - 1
-        for row in range(1, last, most):
-            yield row, min(most, last - row), x.threads
-        if last:
-            yield last, 1, x.blocks - last * x.threads
 
 
 class _Sweep:
@@ -217,15 +131,17 @@ class _Sweep:
             self.down[child].give(j, nbytes)
         # along
         there = DST.on(t.me, lowest.place * size)
-        if not single:
+        if r.exclusive:
+            _shifted(t, r, there, here, lowest.nelems, before, rows, step)
+        elif not single:
             t.scan(
                 there, here, lowest.nelems, before, rows=rows, dst_step=step, src_step=step,
                 carry_step=size, reverse=r.backward,
             )  # fmt: skip
         elif before is not None:
             t.fold(there, self._joined(before, here), rows)
-        elif here != there:
-            t.copy(there, here, nbytes)
+        else:
+            t.scan(there, here, 1)
         if self.before is not None:
             self.before.taken(j)
 
@@ -246,10 +162,26 @@ class _Sweep:
 
 
 # --- src's elements to dst's places -------------------------------------------------------
+def _kept(r: ScanSpec) -> BlockRef:
+    """Return the place for dst's first element; its thread has no carry there."""
+    return Operand(OP_SCRATCH).on(r.start.thread, OP_SCRATCH_BYTES // 2)
+
+
+def _end(t: Recorder, r: ScanSpec) -> None:
+    """Record the end of a call that has moved src's elements."""
+    if r.keeps and t.me == r.start.thread:
+        t.copy(r.start, _kept(r), r.itemsize)
+    t.done(ALL, ALL)
+
+
 def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
     """dst's elements are src's, wherever they lie: PULL reads them, else they are brought."""
     size = r.itemsize
     most = MOST_BYTES // size * size
+    if r.keeps:
+        if t.me == r.start.thread:
+            t.copy(_kept(r), r.start, size)
+        t.barrier()  # no thread writes there before
     there = t.channel() if push else -1
     coming: list[int] = []
     outgoing: list[tuple[int, list[Blocks]]] = []
@@ -290,7 +222,7 @@ def _tree(t: Recorder, r: ScanSpec, *, push: bool) -> None:
         _deal(t, r, push=push)
     _Sweep(t, r, push=push).run()
     if r.moved:
-        t.done(ALL, ALL)
+        _end(t, r)
 
 
 def pull(t: Recorder, r: ScanSpec) -> None:
@@ -325,7 +257,7 @@ def multicore(t: Recorder, r: ScanSpec) -> None:
         t.ready(ALL, ALL)
         _deal(t, r, push=True)
         _at_once(t, r)
-        t.done(ALL, ALL)
+        _end(t, r)
     elif line.layout.nelems * r.itemsize <= t.tuning["fused_max"] and t.kernel.func is None:
         with t.single_mover(line.first, anyone=True):
             for position in reversed(range(line.layout.positions)):
@@ -407,7 +339,7 @@ def _across(t: Recorder, r: ScanSpec) -> None:
     if t.me == t.node_root:  # its staging buffer is its own again
         t.wait(read, [ranks for ranks in near if t.me not in ranks])
     if r.moved:
-        t.done(ALL, ALL)
+        _end(t, r)
 
 
 def _run(r: ScanSpec, position: int) -> FoldOperand:
@@ -428,14 +360,46 @@ def _along(t: Recorder, r: ScanSpec, position: int, before: list[FoldOperand]) -
     if before:
         carry = Operand(OP_SCRATCH).on(thread, OP_SCRATCH_BYTES // 2)
         t.fold(carry, before)
-    place = block.place * size
-    t.scan(
-        DST.on(thread, place), r.operand.on(thread, place), block.nelems, carry,
-        reverse=r.backward,
-    )  # fmt: skip
+    there, here = (x.on(thread, block.place * size) for x in (DST, r.operand))
+    if r.exclusive:
+        _shifted(t, r, there, here, block.nelems, carry)
+    else:
+        t.scan(there, here, block.nelems, carry, reverse=r.backward)
 
 
-for _form in ("prefix_reduce", "suffix_reduce"):
+def _shifted(
+    t: Recorder, r: ScanSpec, there: BlockRef, here: BlockRef, nelems: int,
+    before: BlockRef | None, rows: int = 1, step: int = 0,
+) -> None:  # fmt: skip
+    """Record the exclusive results of a block in each of some rows, `step` bytes apart.
+
+    `before`: the values before the blocks; None for the first block, which is one row. There the
+    first element is written last, since it may also be the first operand.
+    """
+    size = r.itemsize
+    first, rest = there, there + size
+    if r.backward:
+        first, rest, here = there + (nelems - 1) * size, there, here + size
+    if nelems > 1:
+        t.scan(
+            rest, here, nelems - 1, before, rows=rows, dst_step=step, src_step=step,
+            carry_step=size, reverse=r.backward,
+        )  # fmt: skip
+    if before is None:
+        if r.identity:
+            t.fold(first, [])
+    elif rows == 1:  # a scan, not a copy: it makes NaN the one that all results have
+        t.scan(first, before, 1)
+    elif nelems == 1:
+        t.copy(first, before, rows * size)
+    else:
+        row, values = first._replace(offset_step=step), before._replace(offset_step=size)
+        t.copy(row, values, size, rows)
+
+
+for _form in (
+    "prefix_reduce", "suffix_reduce", "exclusive_prefix_reduce", "exclusive_suffix_reduce",
+):  # fmt: skip
     algorithm(_form, PULL)(pull)
     algorithm(_form, PUSH)(push)
     algorithm(_form, MULTICORE)(multicore)

@@ -19,7 +19,7 @@ HOMES = {
     "gather_all": "gather_all gather_all_in_place",
     "permute": "permute",
     "permute_in_place": "permute_in_place",
-    "prefix_reduce": "prefix_reduce suffix_reduce",
+    "prefix_reduce": "prefix_reduce suffix_reduce exclusive_prefix_reduce exclusive_suffix_reduce",
     "reduce": "reduce reduce_all reduce_mpi reduce_mpi_all",
     "scatter": "scatter scatter_in_place",
     "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
@@ -28,7 +28,8 @@ HOMES = {
               "allav_scatter",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
-    "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce",
+    "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce "
+                     "allav_exclusive_prefix_reduce allav_exclusive_suffix_reduce",
 }  # fmt: skip
 """Which file registers the algorithms of which collectives."""
 

@@ -6,6 +6,7 @@ n elements on each of T threads, in private memory, element by element::
     reduce_all                                    all: the same
     prefix       0: a b   1: a+c b+d   2: a+c+e b+d+f
     suffix       0: a+c+e b+d+f   1: c+e d+f   2: e f
+    exclusive    0: 0 0   1: a b   2: a+c b+d
 
 The threads' values are joined in the order of `patterns.tree_joins`, those of prefix and
 suffix one after the other, from the first or the last thread on. Operands never change
@@ -28,7 +29,7 @@ from .private_staging import LINE, places_of, reaches
 from .reduce_spec import tree_of
 from .registry import algorithm
 from .tree_pipeline import DEPTH, Edge, FanIn
-from .values_reduce_across_nodes import fold_in_line
+from .values_reduce_across_nodes import fold_in_line, result_in_line
 from .values_reduce_spec import ReduceSpec
 
 
@@ -131,15 +132,17 @@ def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
     if above is not None:
         above.begin()
     for j, (offset, size) in enumerate(units):
-        parts = [r.src.on(t.me, offset)]
-        if above is not None:
-            parts.insert(int(reverse), above.take(j, size))
-        mine = r.dst.on(t.me, offset)
-        fold_in_line(t, mine, parts, size // r.itemsize, reverse)
+        given = [] if above is None else [above.take(j, size)]
+        own = [r.src.on(t.me, offset)]
+        parts = own + given if reverse else given + own
+        if r.exclusive and below is not None:  # before my result may overwrite my values
+            fold_in_line(t, below.target(j), parts, size // r.itemsize, reverse)
+            below.give(j, size)
+        result_in_line(t, r, offset, size, given if r.exclusive else parts, reverse)
         if above is not None:
             above.taken(j)
-        if below is not None:
-            t.copy(below.target(j), mine, size)
+        if below is not None and not r.exclusive:
+            t.copy(below.target(j), r.dst.on(t.me, offset), size)
             below.give(j, size)
     if below is not None:
         below.end()
@@ -254,19 +257,36 @@ def multicore_running(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     if not places.short:
         if t.size == 2 and reaches(t.tree, t.tuning, r.nbytes):
             last = int(not reverse)
-            if r.nbytes <= t.tuning["direct_reduce_max"]:
+            if r.exclusive:
+                _hand_on(t, r, last)
+            elif r.nbytes <= t.tuning["direct_reduce_max"]:
                 _reach(t, replace(r, to=last), keeps=True)
             else:
                 _pair(t, r, last)
         else:
             _chain(t, r, reverse, push=True)
         return
-    needed = range(t.me, t.size) if reverse else range(t.me + 1)
     if t.me != (0 if reverse else t.size - 1):  # that thread's values no other needs
         t.copy(places.on(t.me, 0), r.src.on(t.me), r.nbytes)
     t.barrier()
+    needed = r.operands(t.me, t.size, reverse)
     parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]
-    fold_in_line(t, r.dst.on(t.me), parts, r.nelems, reverse)
+    result_in_line(t, r, 0, r.nbytes, parts, reverse)
+
+
+def _hand_on(t: Recorder, r: ReduceSpec, last: int) -> None:
+    """Record an exclusive scan of two threads: the last one copies the first one's values."""
+    first = 1 - last
+    if t.me == first:
+        t.offer(r.src.on(first), r.nbytes)
+    t.after(first, last)
+    if t.me == last:
+        t.reach(r.dst.on(last), Ranks(first), 0, r.nbytes)
+    elif not r.in_place:
+        result_in_line(t, r, 0, r.nbytes, [], False)
+    t.after(last, first)
+    if t.me == first and r.in_place:
+        result_in_line(t, r, 0, r.nbytes, [], False)
 
 
 def _pair(t: Recorder, r: ReduceSpec, last: int) -> None:
@@ -332,3 +352,5 @@ for _form in ("allav_reduce", "allav_reduce_all"):
     algorithm(_form, MULTICORE)(multicore)
 _running("allav_prefix_reduce", False)
 _running("allav_suffix_reduce", True)
+_running("allav_exclusive_prefix_reduce", False)
+_running("allav_exclusive_suffix_reduce", True)

@@ -19,7 +19,10 @@ from .reduce_positions import nodes_by_rank, nodes_in_order
 from .reduce_spec import tree_of
 from .values_reduce_spec import ReduceSpec
 
-__all__ = ["by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "running", "table"]
+__all__ = [
+    "by_nodes", "doubling", "fold_in_line", "node_after_node", "reduce", "result_in_line",
+    "running", "table",
+]  # fmt: skip
 
 _MOST = FOLD_DEPTH - 2  # values that a fold keeps before it joins them
 _DEEP = 3  # units under way where results follow values on the same links
@@ -61,9 +64,8 @@ def running(t: Recorder, r: ReduceSpec, reverse: bool, long: Callable[[], None])
         return
 
     def take(offset: int, size: int, at: Callable[[int], BlockRef]) -> None:
-        needed = range(t.me, t.size) if reverse else range(t.me + 1)
-        parts = [at(i) for i in needed]
-        fold_in_line(t, r.dst.on(t.me, offset), parts, size // r.itemsize, reverse)
+        parts = [at(i) for i in r.operands(t.me, t.size, reverse)]
+        result_in_line(t, r, offset, size, parts, reverse)
 
     table(t, r, set(range(t.tree.node_count)), take)
 
@@ -85,6 +87,19 @@ def fold_in_line(
         leaves[-1] = leaves[-1]._replace(joins=len(some) - 1)
         t.fold(dst, leaves, nelems)
         parts = [*rest, dst] if rest else []
+
+
+def result_in_line(
+    t: Recorder, r: ReduceSpec, offset: int, size: int, parts: list[BlockRef], reverse: bool
+) -> None:
+    """Record my result of a unit, of values in the order of ranks; the first thread has none."""
+    dst, nelems = r.dst.on(t.me, offset), size // r.itemsize
+    if r.exclusive and len(parts) == 1:
+        t.copy(dst, parts[0], size)
+    elif parts:
+        fold_in_line(t, dst, parts, nelems, reverse)
+    elif r.identity:
+        t.fold(dst, [], nelems)
 
 
 def _neighbours(t: Recorder) -> bool:
@@ -259,14 +274,19 @@ class Line:
         return self.relay.landing.on(self.t.node_root, u, k * self.stride)
 
     def staged(self, u: int, last: int | None = None) -> list[BlockRef]:
-        """What my node's threads have staged, in the order of the line, until `last`."""
-        end = len(self.mates) if last is None else self.mates.index(last) + 1
+        """What my node's threads have staged in the order of the line, or what `last` combines."""
+        end = len(self.mates)
+        if last is not None:
+            end = self.mates.index(last) + (not self.r.exclusive)
         return [self.relay.out.on(i, u) for i in self.mates[:end]]
 
     def join(self, dst: BlockRef, u: int, parts: list[BlockRef]) -> None:
         """Join values that are given in the order of the line."""
-        ordered = parts[::-1] if self.reverse else parts
-        fold_in_line(self.t, dst, ordered, self.units[u][1] // self.r.itemsize, self.reverse)
+        nelems = self.units[u][1] // self.r.itemsize
+        fold_in_line(self.t, dst, self._by_rank(parts), nelems, self.reverse)
+
+    def _by_rank(self, parts: list[BlockRef]) -> list[BlockRef]:
+        return parts[::-1] if self.reverse else parts
 
     def run(
         self,
@@ -282,8 +302,8 @@ class Line:
             t.copy(self.relay.out.on(t.me, u), r.src.on(t.me, offset), size)
 
         def take(u: int) -> None:
-            dst = r.dst.on(t.me, self.units[u][0])
-            self.join(dst, u, before(u) + self.staged(u, t.me))
+            parts = self._by_rank(before(u) + self.staged(u, t.me))
+            result_in_line(t, r, *self.units[u], parts, self.reverse)
 
         self.relay.run(len(self.units), stage, post, take, finish)
 

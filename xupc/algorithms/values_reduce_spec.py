@@ -26,6 +26,11 @@ class ReduceSpec:
         Whether the order of operations is the same on every placement of the threads.
     in_place
         Whether dst is also src.
+    exclusive
+        Of prefix and suffix: whether a thread's result is without the thread's own values.
+    identity
+        Whether the first thread of an exclusive scan gets the identity of the operation; else its
+        dst stays as it was.
     """
 
     nelems: int
@@ -34,6 +39,8 @@ class ReduceSpec:
     ordered: bool
     exact: bool
     in_place: bool
+    exclusive: bool = False
+    identity: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -67,6 +74,12 @@ class ReduceSpec:
     def dst(self) -> Operand:
         """Return the operand for the results."""
         return Operand(0)
+
+    def operands(self, thread: int, threads: int, reverse: bool) -> range:
+        """Return the threads whose values make up a thread's result of a prefix or suffix."""
+        if reverse:
+            return range(thread + self.exclusive, threads)
+        return range(thread + (not self.exclusive))
 
     def wanted(self, thread: int) -> bool:
         """Return whether a thread gets the result."""

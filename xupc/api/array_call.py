@@ -21,7 +21,7 @@ from ..backends.native.native_core import core
 from ..backends.operand_binding import PrivateOperand
 from ..errors import FlagError, HeapError, OverlapError, show
 from ..fingerprint import fingerprint
-from ..flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
+from ..flags import ASYNC, EXCLUSIVE, IN_PLACE, REPRODUCIBLE, check_flags
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
@@ -29,7 +29,7 @@ from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
-from ..specs import CollectiveSpec, call_name
+from ..specs import CollectiveSpec, call_name, exclusive_of
 from .argument_checks import flags_text, func_name, op_name
 from .array_arguments import Array, Arrays, Kind, RawArguments, Ready, overlap, plain, same_elements
 from .array_signatures import WORDS, about_dst, about_src, argument_names, signature_with
@@ -409,9 +409,12 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
                 out = "all"  # an error of it is raised on all threads before any has a result
         elif kind.perm:
             arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
-        key = kind.root, kind.nbytes, kind.in_place, kind.perm, full & REPRODUCIBLE
+        name = exclusive_of(self.collective) if full & EXCLUSIVE else self.collective
+        # with EXCLUSIVE the plan depends on whether there is a function, even one of numpy's
+        left = full & EXCLUSIVE and kind.func is not None
+        key = kind.root, kind.nbytes, kind.in_place, kind.perm, full & REPRODUCIBLE, left
         return team.planned(
-            self.collective, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
+            name, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
         )
 
     def _reduction(self, kind: Kind, full: int, kernel: Any) -> ReduceSpec | ReduceScatter:
@@ -423,7 +426,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if self.spec.src.blocks == "T":
             return ReduceScatter(nelems, size, exact)
         to = kind.root if self.spec.root else None
-        return ReduceSpec(nelems, size, to, ordered, exact, kind.in_place)
+        exclusive, identity = bool(full & EXCLUSIVE), kind.func is None
+        return ReduceSpec(nelems, size, to, ordered, exact, kind.in_place, exclusive, identity)
 
 
 class ArrayPlan(BoundPlan):

@@ -31,7 +31,15 @@ def about_dst(spec: CollectiveSpec) -> str:
     elements = _elements(spec.dst.blocks)
     if not spec.dst.everywhere:
         return f"ndarray, {elements}\n        The root's; None elsewhere, or ignored."
-    return f"ndarray, {elements}\n        Where the result goes."
+    text = f"ndarray, {elements}\n        Where the result goes."
+    if spec.scans:
+        end = "last" if spec.backward else "first"
+        text += (
+            " With the flag EXCLUSIVE it is without this thread's\n        own values; on the "
+            f"{end} thread it is the operation's identity, but with `func` dst\n        stays as "
+            "it was."
+        )
+    return text
 
 
 def about_src(spec: CollectiveSpec) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
+from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..backends.operand_binding import BoundOperand
 from ..errors import AffinityError, FlagError, OverlapError, show
 from ..fingerprint import fingerprint
-from ..flags import IN_PLACE, REPRODUCIBLE, sync_modes
+from ..flags import EXCLUSIVE, IN_PLACE, REPRODUCIBLE, sync_modes
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
@@ -29,7 +29,7 @@ from ..reduction import kernels
 from ..reduction.kernel_base import Kernel
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.team_state import TeamState
-from ..specs import SPECS, CollectiveSpec, call_name
+from ..specs import SPECS, CollectiveSpec, call_name, exclusive_of
 from .argument_checks import (
     asks_in_place,
     flags_text,
@@ -138,7 +138,9 @@ class Computation(Reducing):
     flags : int
         `xupc.Flags`; no sync flag means ALLSYNC, no algorithm flag lets the library choose.
         REPRODUCIBLE: the same bits for every placement and algorithm (the forms with one
-        value per call, prefix and suffix always give them).
+        value per call, prefix and suffix always give them). EXCLUSIVE (prefix and suffix): each
+        element gets the result without itself. The first one (suffix: the last) gets the
+        operation's identity; with `func` it stays as it was.
     team : Team, optional
         Whose threads call; default all. Memory is seen as dealt over the team, so nelems is
         needed unless src was allocated on it.
@@ -177,6 +179,8 @@ class Computation(Reducing):
             kernel = kernels.find(source.dtype, op, func, call)
             full |= IN_PLACE * in_place
             spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
+            if isinstance(spec, ScanSpec) and full & EXCLUSIVE:
+                spec = replace(spec, exclusive=True, identity=func is None)
             plan = self._plan_of(on, spec, kernel, full)
             bounds = [BoundOperand(x.allocation.memory, x.offset) for x in (to, source)]
             signature = fingerprint(
@@ -244,7 +248,7 @@ class Computation(Reducing):
             if not in_place and may_meet(results, read):
                 results = spans_of(layouts[1], dst.offset, size, all_=True)
                 self._disjoint(dst, src, results, layout)
-            return ScanSpec(layout, layouts[1], size, self.name == "suffix_reduce", in_place)
+            return ScanSpec(layout, layouts[1], size, what.backward, in_place)
         each = min(layout.block, n) if what.elementwise else 1
         where = [dst.rank]
         if what.folds_to_all:
@@ -313,7 +317,8 @@ class Computation(Reducing):
     ) -> Plan:
         """Return the cached plan of the team."""
         sync = sync_modes(full)
-        return team.planned(self.name, full, spec.block_bytes, sync, spec, [spec], kernel)
+        name = exclusive_of(self.name) if full & EXCLUSIVE else self.name
+        return team.planned(name, full, spec.block_bytes, sync, spec, [spec], kernel)
 
 
 class BlockReduction(Reducing):

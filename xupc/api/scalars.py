@@ -8,6 +8,7 @@ it travels in an envelope of a fixed size that says what it holds.
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CollectiveMismatchError, show
+from ..flags import EXCLUSIVE
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
@@ -409,6 +411,10 @@ def _joined(
     kind, src = form.kind_of([value], team)
     dst = np.empty_like(src)
     form.array_call(kind)(dst, src, op, func, flags, team)
+    if operator.index(flags) & EXCLUSIVE and func is not None:
+        on, _ = resolve(team, "allv")
+        if on.rank == (on.size - 1 if form.spec.backward else 0):
+            return None
     return _unpacked(dst, kind)[0]
 
 
@@ -449,7 +455,9 @@ def allv_prefix_reduce(
 ) -> Any:
     """Return the values of all threads up to and with this one, joined by `op` (XUPC paper, III.C).
 
-    Parameters, types and errors are those of `allv_reduce`, without a root.
+    Parameters, types and errors are those of `allv_reduce`, without a root. With the flag EXCLUSIVE
+    this thread's value is left out; the first thread gets the operation's identity, or None with a
+    function.
     """
     return _joined(_PREFIX, value, op, func, flags, team)
 
@@ -459,6 +467,8 @@ def allv_suffix_reduce(
 ) -> Any:
     """Return the values of all threads from this one on, joined by `op` (XUPC paper, III.C).
 
-    Parameters, types and errors are those of `allv_reduce`, without a root.
+    Parameters, types and errors are those of `allv_reduce`, without a root. With the flag EXCLUSIVE
+    this thread's value is left out; the last thread gets the operation's identity, or None with a
+    function.
     """
     return _joined(_SUFFIX, value, op, func, flags, team)

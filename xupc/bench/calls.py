@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 import xupc
 
-from ..specs import parse_name
+from ..flags import EXCLUSIVE
+from ..specs import function_name, parse_name
 from .oracle import Work
 
 __all__ = ["Bytes", "Call", "Memory", "our_barrier", "our_call", "scalars",
@@ -195,8 +196,9 @@ def our_barrier(memory: Memory) -> Call:
 
 def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Call:
     """Return a full call of xupc."""
-    form, _ = parse_name(collective)
-    function = getattr(xupc, collective)
+    form, spec = parse_name(collective)
+    function = getattr(xupc, function_name(spec, form))
+    flags |= EXCLUSIVE if spec.inclusive else 0
     keywords: dict[str, Any] = {}
     if memory.team.parent is not None:
         keywords["team"] = memory.team

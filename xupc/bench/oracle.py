@@ -129,6 +129,8 @@ class Work:
                 yield self.block(threads - 1 - me, 0, salt)
             case "prefix_reduce" | "suffix_reduce":
                 yield self._scanned(salt)
+            case "exclusive_prefix_reduce" | "exclusive_suffix_reduce":
+                yield self._before(salt)
             case "reduce_scatter":
                 yield self._joined(range(threads), salt, me)
             case _:
@@ -146,16 +148,42 @@ class Work:
         """All elements together."""
         return np.asarray(_ufunc_reduce(OPS[self.op], numbers)).astype(self.dtype)[()]
 
+    @property
+    def earlier(self) -> range:
+        """Return the threads whose blocks precede this thread's in a scan."""
+        return range(self.me + 1, self.threads) if self.spec.backward else range(self.me)
+
+    def identity(self) -> Any:
+        """Return what the first element of an exclusive scan gets."""
+        if self.op in ("MIN", "MAX"):
+            if self.dtype.kind == "f":
+                return np.inf if self.op == "MIN" else -np.inf
+            if self.dtype.kind == "b":
+                return self.op == "MIN"
+            limits = np.iinfo(self.dtype)
+            return limits.max if self.op == "MIN" else limits.min
+        return np.array(OPS[self.op].identity).astype(self.dtype)
+
+    def _before(self, salt: int) -> NDArray[Any]:
+        """Return the results of an exclusive scan: the inclusive ones, one thread or element on."""
+        forward, before = not self.spec.backward, self.earlier
+        if self.values:
+            if before:
+                return self._joined(before, salt)
+            return np.full(self.count, self.identity(), self.dtype)
+        first = self._folded(self._joined(before, salt)) if before else self.identity()
+        edge, running = np.array([first], self.dtype), self._scanned(salt)
+        return np.concatenate([edge, running[:-1]] if forward else [running[1:], edge])
+
     def _scanned(self, salt: int) -> NDArray[Any]:
-        forward = self.what == "prefix_reduce"
-        before = range(self.me) if forward else range(self.me + 1, self.threads)
+        forward, before = not self.spec.backward, self.earlier
         mine = self.block(self.me, 0, salt)
         if self.values:
             return self._joined(
                 range(self.me + 1) if forward else range(self.me, self.threads), salt
             )
         mine = mine if forward else mine[::-1]
-        if len(before):
+        if before:
             carry = self._folded(self._joined(before, salt))
             mine = np.concatenate([np.array([carry], self.dtype), mine])
         function: Any = OPS[self.op]

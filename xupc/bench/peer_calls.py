@@ -6,7 +6,8 @@ MPI gets its buffers in mpi4py's quickest form, ``[buffer, count, type]``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,13 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
     if found is None:
         return None
     name, function, arguments = found
-    return name, Call(function, arguments, **source_and_result(work, dst, src))
+    call = Call(function, arguments, **source_and_result(work, dst, src))
+    return name, replace(call, result=None) if _undefined(work) else call
+
+
+def _undefined(work: Work) -> bool:
+    """Return whether MPI leaves the result of this thread undefined: the first one of Exscan."""
+    return work.values and work.spec.peer == "Exscan" and not work.me
 
 
 def bcast_and_copy(work: Work, memory: Memory) -> Call:
@@ -169,7 +176,8 @@ def _reducing_peer(make: _Peer, one: Any, many: Any, into: Any) -> _Found | None
         return "numpy and Allreduce" if everyone else "numpy and Reduce", call, ()
     if not spec.peer:
         return None
-    return "numpy and Exscan", _scan(function, comm.Exscan, values, sums, mine, op, work.me), ()
+    scan = partial(_exclusive_scan, work.identity()) if spec.inclusive else _scan
+    return "numpy and Exscan", scan(function, comm.Exscan, values, sums, mine, op, work.me), ()
 
 
 def _scan(function: Any, exscan: Any, values: Any, sums: Any, mine: Any, op: Any, me: int) -> Any:
@@ -188,6 +196,25 @@ def _scan(function: Any, exscan: Any, values: Any, sums: Any, mine: Any, op: Any
     return call
 
 
+def _exclusive_scan(
+    identity: Any, function: Any, exscan: Any, values: Any, sums: Any, mine: Any, op: Any, me: int
+) -> Any:
+    """Return an exclusive prefix over all elements, made as `_scan` makes an inclusive one."""
+    before = np.zeros(1, values.dtype)
+    carry: Any = [before, 1, mine[2]]
+    accumulate, total = function.accumulate, mine[0]
+
+    def call() -> None:
+        accumulate(values[:-1], out=sums[1:])
+        total[0] = function(sums[-1], values[-1]) if len(values) > 1 else values[0]
+        exscan(mine, carry, op)
+        if me:
+            function(sums[1:], before, out=sums[1:])
+        sums[0] = before[0] if me else identity
+
+    return call
+
+
 def _peer_of_scalars(work: Work, memory: Memory) -> tuple[str, Call] | None:
     """Return the lower-case form, which takes and returns Python objects."""
     comm, root = memory.comm, work.root
@@ -202,4 +229,4 @@ def _peer_of_scalars(work: Work, memory: Memory) -> tuple[str, Call] | None:
     if spec.permutes:
         return name, Call(method, (value, work.to, 0, None, work.to, 0), work, scalar=True)
     arguments = (value, *([op] if spec.computes else []), *([root] if spec.root else []))
-    return name, Call(method, arguments, work, scalar=True)
+    return name, Call(method, arguments, None if _undefined(work) else work, scalar=True)

@@ -135,7 +135,8 @@ def _fold(step: Fold) -> str:
             stack[-1] = f"({stack[-1]} {right})"
     times = f"{step.rows} x " if step.rows > 1 else ""
     places = f" and {step.copies - 1} more" if step.copies > 1 else ""
-    return f"fold     {times}{step.nelems} el {_at(step.dst)}{places} <- {' '.join(stack)}"
+    value = " ".join(stack) or "identity"
+    return f"fold     {times}{step.nelems} el {_at(step.dst)}{places} <- {value}"
 
 
 def drawn(lanes: Sequence[Sequence[Step]]) -> list[str]:

@@ -134,7 +134,8 @@ class LaneRecorder(Placement):
     ) -> None:
         """Fold values of my node's threads into one place (or a row of `copies`)."""
         left = accumulate(1 - leaf.joins for leaf in leaves)
-        assert max(n + leaf.joins for n, leaf in zip(left, leaves, strict=True)) <= FOLD_DEPTH
+        depths = [n + leaf.joins for n, leaf in zip(left, leaves, strict=True)]
+        assert max(depths, default=0) <= FOLD_DEPTH
         self._add(Fold(dst, tuple(leaves), nelems, copies, rows, dst_step))
 
     def scan(

@@ -38,8 +38,8 @@ class Plan:
         their messages depends on another one. Then a backend may wake the other threads only
         once and send the data with the first barrier.
     kernel
-        What Fold and Scan do to values: an object with `dtype`, `combine`, `fold` and
-        `scan` (`xupc.reduction.kernels`).
+        What Fold and Scan do to values: an object with `dtype`, `combine`, `fold`, `scan` and
+        `fill` (`xupc.reduction.kernels`).
     scratch
         Whether steps name op_scratch or a staging buffer.
     private

@@ -389,7 +389,8 @@ class Fold(Step):
 
     They go to `copies` places (a row from `dst` on). With one element, a leaf whose blocks are
     adjacent is folded in the kernel's order of runs, else block after block. All this happens
-    `rows` times, with dst `dst_step` bytes higher each time.
+    `rows` times, with dst `dst_step` bytes higher each time. Without leaves each result is the
+    operation's identity.
     """
 
     dst: BlockRef
@@ -406,7 +407,7 @@ class Scan(Step):
 
     `reverse`: ``dst[i] = src[i] op ... op src[nelems - 1] op carry``. The blocks of a row and of
     the next one are `dst_step`, `src_step` and `carry_step` bytes apart. Without a carry the first
-    result is src's own.
+    result is src's own. dst may be src, or lie one element beside it.
     """
 
     dst: BlockRef

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import show
 from ..ops import Op
+from .identities import identity
 from .structured_dtypes import name, raw
 
 __all__ = ["Array", "Binary", "Kernel", "function_name"]
@@ -99,6 +100,13 @@ class Kernel:
         y = self._scan(x, flip=reverse)[len(x) - len(src) :]
         raw(dst)[...] = raw(self._settle(y[::-1] if reverse else y))
 
+    def fill(self, out: Array) -> None:
+        """Write the operation's identity to all elements of `out`.
+
+        Only built-in operations have one.
+        """
+        raw(out)[...] = raw(self._settle(np.array([self._identity()], self.dtype)))
+
     # The methods below differ between kinds of kernels. They leave their inputs unchanged.
 
     def _shield(self, x: Array) -> Array:
@@ -116,6 +124,10 @@ class Kernel:
     def _scan(self, x: Array, flip: bool = False) -> Array:
         """Return the scan of `x` as a new array; with `flip` the operands are swapped."""
         raise NotImplementedError
+
+    def _identity(self) -> Any:
+        """Return the identity of a built-in operation."""
+        return identity(self.dtype, self.op)
 
     def _settle(self, x: Array) -> Array:
         """Set NaN and the padding of `x` to their canonical bits; only the caller uses `x`.

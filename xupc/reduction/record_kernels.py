@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ops import Op
 from .builtin_kernels import Exact
+from .identities import identity
 from .kernel_base import Array, Kernel, function_name
 from .structured_dtypes import Pair, gaps, raw
 
@@ -62,6 +63,15 @@ class Located(Records, Exact):
         super().__init__(dtype, op, None, code)
         self._pair = pair
         self._settles = True
+
+    def _identity(self) -> Any:
+        """Return the value that any other one is before, with the greatest index."""
+        value, index = self._pair.names
+        one = np.zeros(1, self.dtype)
+        order = Op.MIN if self.op == Op.MINLOC else Op.MAX
+        one[value] = identity(self._pair.value, order)
+        one[index] = np.iinfo(self._pair.index).max
+        return one[0]
 
     @np.errstate(all="ignore")
     def _apply(self, a: Array, b: Array) -> Array:

@@ -60,15 +60,21 @@ def room(step: Fold | Scan, itemsize: int) -> int:
 def _scanning(step: Scan, kernel: Any, view: View, row: int) -> Action:
     dst = view(step.dst + row * step.dst_step, step.nelems)
     src = view(step.src + row * step.src_step, step.nelems)
-    if step.carry is None:
-        return partial(kernel.scan, dst, src, None, step.reverse)
-    carry = view(step.carry + row * step.carry_step, 1)
-    return lambda: kernel.scan(dst, src, carry[0], step.reverse)  # read when the action runs
+    carry = None if step.carry is None else view(step.carry + row * step.carry_step, 1)
+    beside = step.dst != step.src and np.may_share_memory(dst, src)
+
+    def scan() -> None:
+        if beside:
+            raw(dst)[...] = raw(src)
+        before = None if carry is None else carry[0]  # read when the action runs
+        kernel.scan(dst, dst if beside else src, before, step.reverse)
+
+    return scan
 
 
 def _row(step: Fold, kernel: Any, view: View, row: int) -> Iterator[Action]:
     """Yield the actions of a row of a Fold, piece by piece, so that operands stay in cache."""
-    leaves = []
+    leaves: list[list[Any]] = []
     for leaf in step.leaves:
         if _in_line(leaf, step.nelems, kernel.dtype.itemsize):
             value = np.empty(1, kernel.dtype)
@@ -80,6 +86,9 @@ def _row(step: Fold, kernel: Any, view: View, row: int) -> Iterator[Action]:
         view((step.dst.block(i) if i else step.dst) + row * step.dst_step, step.nelems)
         for i in range(step.copies)
     ]
+    if not leaves:
+        yield from (partial(kernel.fill, x) for x in to)
+        return
     most = max(1, _PIECE // kernel.dtype.itemsize)
     if step.nelems <= most:
         yield from _piece(step, kernel, leaves, to)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..algorithms import registry
-from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
+from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.simulator.sim_program import Program
@@ -171,7 +171,8 @@ def _reduction(
         return ReduceScatter(each, size, exact=False)
     layout = Layout(threads, 0, 0, each, each * threads)
     if SPECS[name].scans:
-        return ScanSpec(layout, layout, size, name == "suffix_reduce")
+        exclusive = bool(SPECS[name].inclusive)
+        return ScanSpec(layout, layout, size, SPECS[name].backward, exclusive=exclusive)
     element_wise = SPECS[name].elementwise
     to = None if SPECS[name].folds_to_all else root
     return Reduction(
@@ -186,6 +187,8 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
         if SPECS[name].src.blocks == "T":
             return [ReduceScatter(max(1, cell.nbytes // size), size, exact=False)]
         to = root if SPECS[name].root else None
-        return [ReduceSpec(max(1, cell.nbytes // size), size, to, False, False, False)]
+        exclusive = bool(SPECS[name].inclusive)
+        each = max(1, cell.nbytes // size)
+        return [ReduceSpec(each, size, to, False, False, False, exclusive)]
     first = _rotation(threads) if name == "permute" else root
     return [first, cell.nbytes, name == "broadcast"]

@@ -197,7 +197,7 @@ BAD: dict[str, Callable[[World], Any]] = {
     "MYSYNC": lambda w: xupc.IN_MYSYNC | xupc.OUT_MYSYNC,
     "two algorithms": lambda w: xupc.PULL | xupc.PUSH,
     "ASYNC and in place": lambda w: xupc.ASYNC | xupc.IN_PLACE | xupc.PUSH,
-    "no flag": lambda w: 1 << 12,
+    "no flag": lambda w: 1 << 13,
     "Op.FUNC": lambda w: xupc.FUNC,
     "Op.XOR": lambda w: xupc.XOR,
     "Op.MINLOC": lambda w: xupc.MINLOC,
@@ -245,7 +245,7 @@ def random_value(rng: random.Random) -> tuple[str, Callable[[World], Any]]:
         n = rng.choice((-1, 1)) * (rng.getrandbits(rng.randrange(1, 72)) + rng.randrange(-2, 3))
         return f"{n}", lambda w: n
     if kind == 1:
-        flags = rng.randrange(1 << 12)
+        flags = rng.randrange(1 << 13)
         return f"flags {flags}", lambda w: flags
     if kind == 2:
         shift, dtype = rng.randrange(-PART, 3 * PART), rng.choice(("u1", "i4", "f8", "V3"))

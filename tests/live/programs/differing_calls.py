@@ -113,7 +113,10 @@ def _flag(name: str) -> Odd:
 
 
 FLAGS = [_flag(name) for name in ("PULL", "MULTICORE", "REPRODUCIBLE", "ASYNC")]
+_SCANS = ("prefix_reduce", "suffix_reduce")
 SYNCS = [_flag(name) for name in ("IN_MYSYNC", "OUT_NOSYNC")]
+EXCLUSIVE = _flag("EXCLUSIVE")
+"""Of prefix and suffix: the others refuse it."""
 BAD_FLAGS = (int(xupc.IN_NOSYNC | xupc.IN_ALLSYNC), xupc.FlagError)
 BAD_TEAM = ("everybody", TypeError)
 TEAM = {"team": BAD_TEAM}
@@ -212,8 +215,10 @@ def _reduces(name: str) -> Form:
     if name == "reduce_scatter":
         for found in (good, bad, odds):
             del found["blk_size"]
-    if name in ("prefix_reduce", "suffix_reduce", "reduce_mpi_all"):
+    if name in (*_SCANS, "reduce_mpi_all"):
         odds["src"].append(odd("in place", lambda s: {"src": None}, "src differs", "None"))
+    if name in _SCANS:
+        odds["flags"] = [*odds["flags"], EXCLUSIVE]
     return Form(
         lambda s: getattr(xupc, f"all_{name}"),
         lambda s: {"dst": s.J, "src": s.I, "op": xupc.ADD, **good}, odds, bad,
@@ -365,7 +370,6 @@ def _x_form(name: str) -> Form:
 
 # --- arrays of values ------------------------------------------------------------------------
 _ALL = ("gather_all", "exchange")
-_SCANS = ("prefix_reduce", "suffix_reduce")
 
 
 def _longer(s: Shelf, name: str, n: int, dtype: Any) -> dict[str, Any]:
@@ -420,6 +424,8 @@ def _values_form(name: str) -> Form:
     if reduces:
         odds |= {"op": OPS, "func": FUNCS}
         bad |= {"op": ("ADD", TypeError), "func": (join, ValueError)}
+    if name in _SCANS:
+        odds["flags"] = [*FLAGS, EXCLUSIVE]
     return Form(
         lambda s: getattr(xupc, f"allav_{name}"), good, odds, bad, "values", ("dst", "to"),
         base=WITH_FUNC,
@@ -465,6 +471,8 @@ def _scalar_form(name: str) -> Form:
     if reduces:
         odds |= {"op": OPS, "func": FUNCS}
         bad |= {"op": ("ADD", TypeError), "func": (join, ValueError)}
+    if name in _SCANS:
+        odds["flags"] = [*FLAGS[:3], EXCLUSIVE]
     return Form(
         lambda s: getattr(xupc, f"allv_{name}"), good, odds, bad, "values", own, base=WITH_FUNC
     )

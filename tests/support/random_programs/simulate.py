@@ -41,9 +41,9 @@ from support.random_programs.program import (
 )
 from support.random_programs.values import func
 
-from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
+from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.transfer_lists import Transfers
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_spec import ReduceSpec

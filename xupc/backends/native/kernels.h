@@ -54,6 +54,8 @@ struct xk_kernel { /* its functions are called with itself */
      * src[n-1] op carry, from the right.  carry may be NULL, dst may be src. */
     void (*scan)(const xk_kernel *k, void *dst, const void *src, int64_t n, const void *carry,
                  int32_t reverse);
+    /* out[i] = the identity of the operation; NULL if it has none */
+    void (*fill)(const xk_kernel *k, void *out, int64_t n);
 };
 
 /* The iterations are independent: out is a or b, or apart from both. */
@@ -154,6 +156,45 @@ XK_OP(MIN, ld, long double,
 XK_OP(MAX, ld, long double,
       a > b ? a : b > a ? b : a != b ? (long double)NAN : signbit(a) ? b : a)
 
+/* ---- identities -------------------------------------------------------------- */
+#define XK_LEAST_u8 0
+#define XK_GREATEST_u8 UINT8_MAX
+#define XK_LEAST_u16 0
+#define XK_GREATEST_u16 UINT16_MAX
+#define XK_LEAST_u32 0
+#define XK_GREATEST_u32 UINT32_MAX
+#define XK_LEAST_u64 0
+#define XK_GREATEST_u64 UINT64_MAX
+#define XK_LEAST_i8 INT8_MIN
+#define XK_GREATEST_i8 INT8_MAX
+#define XK_LEAST_i16 INT16_MIN
+#define XK_GREATEST_i16 INT16_MAX
+#define XK_LEAST_i32 INT32_MIN
+#define XK_GREATEST_i32 INT32_MAX
+#define XK_LEAST_i64 INT64_MIN
+#define XK_GREATEST_i64 INT64_MAX
+#define XK_LEAST_f32 -INFINITY
+#define XK_GREATEST_f32 INFINITY
+#define XK_LEAST_f64 -INFINITY
+#define XK_GREATEST_f64 INFINITY
+#define XK_LEAST_ld -INFINITY
+#define XK_GREATEST_ld INFINITY
+#define XK_LEAST_bool 0
+#define XK_GREATEST_bool 1
+/* XK_OP_ID(X, T) */
+#define XK_ADD_ID(X, T) 0
+#define XK_MULT_ID(X, T) 1
+#define XK_AND_ID(X, T) (T)~(T)0
+#define XK_OR_ID(X, T) 0
+#define XK_XOR_ID(X, T) 0
+#define XK_LOGAND_ID(X, T) 1
+#define XK_LOGOR_ID(X, T) 0
+#define XK_LOGXOR_ID(X, T) 0
+#define XK_MIN_ID(X, T) XK_GREATEST_##X
+#define XK_MAX_ID(X, T) XK_LEAST_##X
+#define XK_MINLOC_ID(X, T) XK_GREATEST_##X
+#define XK_MAXLOC_ID(X, T) XK_LEAST_##X
+
 /* ---- whole arrays ------------------------------------------------------------ */
 #define XK_KERNEL(OP, X, T) \
     XK_CLONES static void xk_combine_##OP##_##X(const xk_kernel *k, void *out, const void *a, \
@@ -205,6 +246,13 @@ XK_OP(MAX, ld, long double,
         else \
             while (++i < n) \
                 xk_put_##X(o + i, r = xk_##OP##_##X(r, x[i])); \
+    } \
+    static void xk_fill_##OP##_##X(const xk_kernel *k, void *out, int64_t n) \
+    { \
+        (void)k; \
+        T *o = out; \
+        for (int64_t i = 0; i < n; i++) \
+            xk_put_##X(o + i, XK_##OP##_ID(X, T)); \
     }
 
 #define XK_KERNELS_UINT(X, T) \
@@ -245,7 +293,8 @@ XK_KERNELS_FLOAT(ld, long double)
 
 /* ---- the table --------------------------------------------------------------- */
 #define XK_AS(OP, DO, X, T) \
-    [XK_##OP] = {sizeof(T), xk_combine_##DO##_##X, xk_fold_##DO##_##X, xk_scan_##DO##_##X}
+    [XK_##OP] = {sizeof(T), xk_combine_##DO##_##X, xk_fold_##DO##_##X, xk_scan_##DO##_##X, \
+                 xk_fill_##DO##_##X}
 #define XK_ENTRY(OP, X, T) XK_AS(OP, OP, X, T)
 /* The signed types share all but MIN and MAX with the unsigned ones: the bits are the same. */
 #define XK_INTEGER(X, U, T) \
@@ -404,6 +453,12 @@ static inline void xk_put_index(const xk_located *k, char *record, uint64_t inde
             xk_join_##OP##_##X(k, &v, &i, x); \
             xk_record_##OP##_##X(k, o, v, i); \
         } \
+    } \
+    static void xk_fill_##OP##_##X(const xk_kernel *kernel, void *out, int64_t n) \
+    { \
+        const xk_located *k = (const xk_located *)kernel; \
+        for (char *o = out; n > 0; n--, o += kernel->size) \
+            xk_record_##OP##_##X(k, o, XK_##OP##_ID(X, T), UINT64_MAX); \
     }
 
 #define XK_LOCATED_BOTH(X, T, PUT, GET, RANK) \
@@ -423,7 +478,7 @@ XK_LOCATED_BOTH(ld, long double, ld, XK_AS_IT_IS, XK_RANK_FLOAT)
 XK_LOCATED_BOTH(bool, uint8_t, u8, XK_TRUTH, XK_RANK_INT)
 
 #define XK_LOCATED_ENTRY(OP, X, T) \
-    {sizeof(T), xk_combine_##OP##_##X, xk_fold_##OP##_##X, xk_scan_##OP##_##X}
+    {sizeof(T), xk_combine_##OP##_##X, xk_fold_##OP##_##X, xk_scan_##OP##_##X, xk_fill_##OP##_##X}
 #define XK_LOCATED_ENTRIES(X, T) \
     {XK_LOCATED_ENTRY(MINLOC, X, T), XK_LOCATED_ENTRY(MAXLOC, X, T)}
 static const xk_kernel xk_located_table[XK_TYPES][2] = {

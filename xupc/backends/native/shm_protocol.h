@@ -200,7 +200,8 @@ typedef struct {
  * the same with dst.  RECLAIM: as COPY, src_off bytes into my own offer.
  * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
  * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
- * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next.
+ * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next; with no
+ * LEAF the identity.
  * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
  * row follows, the carry.  FUNCTION: Python's step dst, or, if the call has a kernel, the count
  * rows behind it, a FOLD or SCAN.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
@@ -493,6 +494,10 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
     const char *stack[XU_DEPTH];
     const xk_kernel *k = in->kernel;
     int depth = 0;
+    if (!s->count) {
+        k->fill(k, dst, m);
+        return;
+    }
     for (const xu_step *leaf = s + 1, *end = s + s->count; leaf <= end; leaf++) {
         const char *p = xu_place(in, leaf->src, leaf->src_local,
                                  leaf->src_off + row * leaf->dst_off + from * k->size);
@@ -540,10 +545,13 @@ static inline void xu_scan(const xu_inst *in, const xu_step *s) {
         const char *carry = NULL;
         if (s->src_lstep)
             carry = xu_place(in, leaf->src, leaf->src_local, leaf->src_off + row * leaf->dst_off);
-        k->scan(
-            k, xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep),
-            xu_place(in, s->src, s->src_local, s->src_off + row * s->src_ostep), s->nbytes,
-            carry, s->dst_lstep);
+        char *dst = xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep);
+        const char *src = xu_place(in, s->src, s->src_local, s->src_off + row * s->src_ostep);
+        if (dst == src + k->size || dst + k->size == src) { /* the kernel takes them in one place */
+            memmove(dst, src, (size_t)(s->nbytes * k->size));
+            src = dst;
+        }
+        k->scan(k, dst, src, s->nbytes, carry, s->dst_lstep);
     }
 }
 
