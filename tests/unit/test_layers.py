@@ -19,7 +19,8 @@ ORDER = [
     "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "topology", "pgas",
     "plan",
     "algorithms", "reduction", "backends.native", "backends.simulator", "tuning", "comm",
-    "backends.interpreter", "health", "runtime", "api", "upc", "bench", "report", "cli", "__main__",
+    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
+    "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 
@@ -88,10 +89,10 @@ LONG = {
     "upc",
 }
 
-MPI_USERS = {"comm.mpi", "bench.calls", "bench.machine", "bench.network_probe", "bench.worker"}
 MPI_USERS = {
     "comm.mpi", "bench.machine", "bench.network_probe", "bench.peer_calls", "bench.provenance",
-    "bench.worker",
+    "bench.worker", "mpi.__main__", "mpi.communicators", "mpi.constants", "mpi.install",
+    "mpi.message_size", "mpi.record",
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class MpiContext:
             raise ValueError("init: comm: it is MPI.COMM_NULL")
 
     def _duplicate(self, comm: Any, wait: Callable[[Any], None]) -> TeamComm:
-        copy, request = comm.Idup()
+        copy, request = self.mpi.Intracomm(comm).Idup()  # not of the program's class
         wait(request)
         return TeamComm(self, copy)
 
