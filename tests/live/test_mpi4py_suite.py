@@ -37,7 +37,10 @@ def outcomes(n: int, module: str, out: Path, *, drop_in: bool) -> list[dict[str,
         launcher_args=["--mpi"] if drop_in else [], env={"XUPC_COMM": os.environ.get("XUPC_COMM")},
     )  # fmt: skip
     found = [Path(f"{out}.{rank}") for rank in range(n)]
-    return [json.loads(file.read_text()) if file.exists() else {} for file in found]
+    return [
+        dict(map(json.loads, file.read_text().splitlines())) if file.exists() else {}
+        for file in found
+    ]
 
 
 @pytest.mark.parametrize("module", MODULES or ["none"])
