@@ -44,20 +44,37 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 
 | `XUPC_COMM` | means |
 |---|---|
-| not set | xupc carries out the calls that it can carry out and that are faster there |
-| `off` | all calls go to MPI |
-| `force` | xupc carries out all calls that it can, from the first one on |
+| not set | all calls go to MPI, in this version |
+| `off` | all calls go to MPI, and `python -m xupc.mpi` leaves `MPI.COMM_WORLD` as it is |
+| `force` | xupc carries all calls that it can carry, from the first one on |
 | `explain` | counts all calls; thread 0 prints the counts at the end of the program |
 
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
 data.
 
-In this version all calls go to MPI.
+## Calls that xupc carries
+
+Under `XUPC_COMM=force`. The first call on a communicator with the threads of `MPI.COMM_WORLD`, in
+their order, starts xupc if it does not run yet, and opens a team. Calls on other communicators go
+to MPI.
+
+- Messages can be described in any way that mpi4py takes, and in another way on each thread. A
+  derived type, or an array that is not in C order, costs one copy on that thread.
+- `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for the types
+  for which MPI has them, but long double. Sums of floating-point numbers can have other last bits
+  than MPI's. Other operations and types go to MPI, as do calls without data.
+- A wrong argument raises mpi4py's error on that thread alone.
+- Calls that differ between threads raise `CollectiveMismatchError`.
+- `Free` waits for no thread.
+- One Python thread of a process may be inside such a call at a time. A second one gets an
+  `XupcError`, also if the two calls are on different communicators, which MPI allows. Use
+  `XUPC_COMM=off` for such programs.
 
 ## Method by method
 
 | way | means |
 |---|---|
+| taken over | xupc can carry the call |
 | MPI | the call goes to MPI as it is |
 | same class | mpi4py returns a communicator of the class that makes the call |
 | wrapped | mpi4py returns a communicator of its own class, and xupc returns it in a class of xupc |

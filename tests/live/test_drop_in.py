@@ -10,15 +10,16 @@ import pytest
 from support.launch import PROJECT
 
 CHECKS = "tests/live/programs/drop_in.py"
+CALLS = "tests/live/programs/drop_in_calls.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
 Live = Callable[..., Any]
 
 
-def checks() -> list[str]:
-    """Return the names of the program's checks."""
-    tree = ast.parse((PROJECT / CHECKS).read_text())
+def checks(program: str) -> list[str]:
+    """Return the names of a program's checks."""
+    tree = ast.parse((PROJECT / program).read_text())
     found = next(
         node.value for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHECKS"
@@ -26,12 +27,27 @@ def checks() -> list[str]:
     return [name.id for name in ast.walk(found) if isinstance(name, ast.Name)]
 
 
-@pytest.mark.parametrize("check", checks())
+@pytest.mark.parametrize("check", checks(CHECKS))
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_in_place_of_mpi4py(live: Live, check: str, n: int) -> None:
     """Classes, copies, handles, ends: one check of the program."""
     counting = {"XUPC_COMM": "explain"} if check == "explained" else {}
     result = live(n, CHECKS, args=[check], env=counting, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+def shapes() -> list[tuple[int, str | None, str]]:
+    """Return threads, nodes and check for each test of calls that xupc carries."""
+    found = [(2, None, check) for check in checks(CALLS)]
+    found += [(3, "2,1", check) for check in checks(CALLS) if check != "other_job"]
+    alone = {"other_job", "differing"}  # need a second thread
+    return [*found, *((1, None, check) for check in checks(CALLS) if check not in alone)]
+
+
+@pytest.mark.parametrize(("n", "nodes", "check"), shapes())
+def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: str) -> None:
+    """``XUPC_COMM=force``: one check of the program."""
+    result = live(n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 

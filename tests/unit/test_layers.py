@@ -91,8 +91,8 @@ LONG = {
 
 MPI_USERS = {
     "comm.mpi", "bench.machine", "bench.network_probe", "bench.peer_calls", "bench.provenance",
-    "bench.worker", "mpi.__main__", "mpi.communicators", "mpi.constants", "mpi.install",
-    "mpi.message_size", "mpi.record",
+    "bench.worker", "mpi.__main__", "mpi.carrier", "mpi.collectives", "mpi.communicators",
+    "mpi.constants", "mpi.install", "mpi.message_size", "mpi.messages", "mpi.record",
 }  # fmt: skip
 
 

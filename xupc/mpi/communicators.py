@@ -17,9 +17,10 @@ from mpi4py import MPI
 
 from ..errors import show
 from . import constants, explanation, methods
+from .collectives import CALLS
 from .message_size import bytes_of
 from .record import Record, all_counts, record_of, world_rank
-from .switch import EXPLAIN, mode
+from .switch import EXPLAIN, FORCE, mode
 
 __all__ = ["Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "wrap"]
 
@@ -133,12 +134,15 @@ _CLASS_METHODS = {"Create_from_group", "f2py", "fromhandle", "fromint"}
 
 
 def _completed(cls: Any) -> Any:
-    """Add the methods that return communicators and, under ``XUPC_COMM=explain``, the counts."""
+    """Add the methods that return communicators, and those that ``XUPC_COMM`` asks for."""
     base = cls.stands_for
     for name in methods.names(methods.WRAPPED):
         if hasattr(base, name):
             add = _class_method if name in _CLASS_METHODS else _method
             setattr(cls, name, add(getattr(base, name)))
+    if mode() == FORCE:
+        for name, taken_over in CALLS.items():
+            setattr(cls, name, taken_over(name, getattr(base, name)))
     if mode() == EXPLAIN:
         for name in methods.counted():
             if hasattr(base, name):

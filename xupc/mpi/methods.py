@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["DIFFERS", "GROUPS", "KEPT", "MPI", "WRAPPED", "Group", "counted", "group_of", "names"]
+__all__ = [
+    "DIFFERS", "GROUPS", "KEPT", "MPI", "TAKEN", "WRAPPED", "Group", "counted", "group_of", "names",
+]  # fmt: skip
 
 KEPT = "same class"
 WRAPPED = "wrapped"
 MPI = "MPI"
+TAKEN = "taken over"
 DIFFERS = "differs"
 
 
@@ -26,7 +29,8 @@ class Group(NamedTuple):
     way : str
         `KEPT`: mpi4py returns a communicator of the caller's class. `WRAPPED`: mpi4py returns a
         communicator of its own class, and the drop-in returns it in a class of xupc. `MPI`: the
-        call goes to MPI as it is. `DIFFERS`: the result is another one than mpi4py's.
+        call goes to MPI as it is. `TAKEN`: xupc can carry the call. `DIFFERS`: the result is not
+        the same as mpi4py's.
     why : str
         The reason, or what is different.
     methods : str
@@ -69,9 +73,15 @@ GROUPS = (
         "Disconnect Free free",
     ),
     Group(
-        "Collectives on buffers", MPI, _NOT_YET,
-        "Allgather Allreduce Alltoall Barrier Bcast Exscan Gather Reduce Reduce_scatter "
-        "Reduce_scatter_block Scan Scatter",
+        "Collectives on buffers that xupc carries", TAKEN,
+        "under `XUPC_COMM=force`, on communicators with the threads of COMM_WORLD in their order; "
+        "else MPI",
+        "Allgather Allreduce Barrier Bcast barrier",
+        moves=True,
+    ),
+    Group(
+        "Other collectives on buffers", MPI, _NOT_YET,
+        "Alltoall Exscan Gather Reduce Reduce_scatter Reduce_scatter_block Scan Scatter",
         moves=True,
     ),
     Group(
@@ -81,7 +91,7 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", MPI, _NOT_YET,
-        "allgather allreduce alltoall barrier bcast exscan gather reduce scan scatter",
+        "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),
     Group(

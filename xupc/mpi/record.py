@@ -26,12 +26,18 @@ class Record:
     ----------
     counts
         Calls and bytes by method, carrier and reason.
+    team
+        The team of xupc with the threads of the communicator, if one is open.
+    refused
+        The reason why there is no team; "" if none was tried yet.
     """
 
-    __slots__ = ("counts",)
+    __slots__ = ("counts", "refused", "team")
 
     def __init__(self) -> None:
         self.counts: Counts = {}
+        self.team: Any = None
+        self.refused = ""
 
     def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
         """Count one call."""
@@ -63,7 +69,11 @@ def record_of(comm: MPI.Comm) -> Record:
 
 
 def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
-    """Keep the counts of a communicator that MPI frees."""
+    """Keep the counts of a communicator that MPI frees, and drop its team.
+
+    The team is closed later, when all its threads have dropped it: this call waits for no thread.
+    """
+    record.team, record.refused = None, "the communicator was freed"
     _open.discard(record)
     _add(_of_freed.counts, record.counts)
 

@@ -14,8 +14,8 @@ OFF, FORCE, EXPLAIN = "off", "force", "explain"
 def mode() -> str:
     """Return the value of ``XUPC_COMM``; "" if it is not set.
 
-    "off" gives all calls to MPI. "force" gives to xupc every call that xupc can carry out, from the
-    first call on. "explain" counts all calls, and thread 0 prints the counts at the end.
+    "off" gives all calls to MPI, as does "" in this version. "force" gives to xupc every call that
+    xupc can carry out. "explain" counts all calls, and thread 0 prints the counts at the end.
 
     Raises
     ------

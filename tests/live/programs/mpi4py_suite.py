@@ -10,7 +10,7 @@ import json
 import sys
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 folder, out, *names = sys.argv[1:]
 sys.argv[1:] = []
@@ -55,4 +55,4 @@ class Outcomes(unittest.TextTestResult):
 
 
 tests = unittest.defaultTestLoader.loadTestsFromNames(names)
-unittest.TextTestRunner(resultclass=Outcomes, verbosity=0).run(tests)
+unittest.TextTestRunner(resultclass=cast(Any, Outcomes), verbosity=0).run(tests)
