@@ -10,8 +10,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ..api import lifecycle
 from ..errors import NotInitializedError, said
+from ..runtime import current
 from . import constants
 from .record import Record
 
@@ -35,7 +35,7 @@ def team_for(comm: Any, record: Record) -> Any:
 
 def _usable(team: Any) -> bool:
     try:
-        return bool(team.state.usable)
+        return current.usable(team.state)
     except NotInitializedError:
         return False
 
@@ -68,7 +68,7 @@ def _unfit(plain: MPI.Intracomm) -> str:
 
 def _job(plain: MPI.Intracomm) -> int:
     try:
-        job = lifecycle.world().job
+        job = current.world().job
     except NotInitializedError:
         return _NONE
     alike = plain.Compare(job.network.link.comm) == MPI.CONGRUENT
