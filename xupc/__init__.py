@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         all_scatter_v,
         all_scatter_x,
     )
+    from .mpi.communicators import Comm as Comm
     from .pgas.copy import memcpy, memget, memput, memset
     from .pgas.forall import forall
     from .pgas.pointer_record import pointer_dtype
@@ -170,7 +171,8 @@ _HOMES = {  # module: the public names that are imported from it when they are f
         "allav_prefix_reduce allav_reduce allav_reduce_all allav_reduce_scatter "
         "allav_scatter allav_suffix_reduce",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_STARTS_MPI = {"Comm": "mpi.communicators"}  # names that import mpi4py: at their first use only
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()} | _STARTS_MPI
 
 
 def __getattr__(name: str) -> Any:
@@ -198,7 +200,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-__all__ = [  # not THREADS and MYTHREAD, which there are after init only
+# Not THREADS and MYTHREAD, which there are after init only, and not Comm, which imports mpi4py.
+__all__ = [
     "ADD",
     "AND",
     "ASYNC",

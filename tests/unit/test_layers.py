@@ -19,7 +19,8 @@ ORDER = [
     "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
-    "backends.interpreter", "health", "runtime", "api", "upc", "bench", "report", "cli", "__main__",
+    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
+    "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 
@@ -51,7 +52,9 @@ ANY = {
 
 MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.machine", "bench.network_probe", "bench.peer_calls",
-    "bench.provenance", "bench.worker",
+    "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier", "mpi.collectives",
+    "mpi.communicators",
+    "mpi.constants", "mpi.install", "mpi.message_size", "mpi.messages", "mpi.record",
 }  # fmt: skip
 
 

@@ -134,6 +134,9 @@ def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
     help="Kill the job and exit with 3 if it takes longer.",
 )
 @click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
+@click.option(
+    "--mpi", "drop_in", is_flag=True, help="PROGRAM is written for mpi4py: run its calls on xupc."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(
@@ -142,14 +145,15 @@ def run_command(
     timeout: float | None,
     time_limit: float | None,
     mpiexec_args: str,
+    drop_in: bool,
     verbose: bool,
     program: tuple[str, ...],
 ) -> None:
     """Run a Python program as N threads.
 
     PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
-    mpiexec that belongs to mpi4py's MPI. The exit status is the program's: that of the first thread
-    to fail, 128 + signal if a signal killed it.
+    mpiexec that belongs to mpi4py's MPI; with --mpi it runs under `python -m xupc.mpi`. The exit
+    status is the program's: that of the first thread to fail, 128 + signal if a signal killed it.
 
     Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
     empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
@@ -157,7 +161,7 @@ def run_command(
     program gets SIGTERM, and all of it is killed 3 seconds later.
     """
     fill_standard_streams()
-    python = [sys.executable, *_checked_program(program)]
+    python = [sys.executable, *(("-m", "xupc.mpi") if drop_in else ()), *_checked_program(program)]
     status = _run(
         threads,
         python,

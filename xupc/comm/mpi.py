@@ -97,7 +97,7 @@ class MpiContext:
     def _duplicate(
         self, comm: MPI.Intracomm, wait: Callable[[MPI.Request], None]
     ) -> TeamComm:
-        copy, request = comm.Idup()
+        copy, request = self.mpi.Intracomm(comm).Idup()  # not of the program's class
         wait(request)
         return TeamComm(self, copy)
 

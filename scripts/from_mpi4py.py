@@ -1,0 +1,97 @@
+"""Prints docs/from-mpi4py.md: python scripts/from_mpi4py.py > docs/from-mpi4py.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from xupc.mpi import methods
+
+PAGE = """\
+# From mpi4py
+
+After this page you can run a program that is written for mpi4py on xupc, and you know what each of
+its calls does there.
+
+This page is made by `python scripts/from_mpi4py.py > docs/from-mpi4py.md`, from the table that the
+library itself uses.
+
+## Start
+
+```
+xupc run --mpi -n 4 program.py             # no line of the program changes
+mpiexec -n 4 python -m xupc.mpi program.py
+```
+
+or change one line of the program:
+
+```python
+comm = xupc.Comm(MPI.COMM_WORLD)
+```
+
+- `xupc.Comm(comm)` has the handle of `comm`. The two are equal, and tags, messages, attributes,
+  names and error handlers are the same. It is a subclass of `MPI.Intracomm`, or of `MPI.Cartcomm`,
+  `MPI.Graphcomm` or `MPI.Distgraphcomm`, so C code that takes a communicator of mpi4py takes it.
+- `python -m xupc.mpi` replaces `MPI.COMM_WORLD`. It takes the options of `python -m mpi4py`, and an
+  uncaught error ends the whole job in the same way.
+- Communicators that it makes are of xupc, too (see the table).
+- `type(comm) == MPI.Intracomm` is true; `type(comm) is MPI.Intracomm` is false.
+- An intercommunicator and what `Merge` returns are mpi4py's. `xupc.Comm(...)` takes the second.
+- `MPI.COMM_SELF` is mpi4py's: with one thread there is nothing to gain.
+- The communicators inside mpi4py's C code, such as the default of `Win.Create`, are mpi4py's.
+
+| `XUPC_COMM` | means |
+|---|---|
+| not set | all calls go to MPI, in this version |
+| `off` | all calls go to MPI, and `python -m xupc.mpi` leaves `MPI.COMM_WORLD` as it is |
+| `force` | xupc carries all calls that it can carry, from the first one on |
+| `explain` | counts all calls; thread 0 prints the counts at the end of the program |
+
+`comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
+data.
+
+## Calls that xupc carries
+
+Under `XUPC_COMM=force`. The first call on a communicator with the threads of `MPI.COMM_WORLD`, in
+their order, starts xupc if it does not run yet, and opens a team. Calls on other communicators go
+to MPI.
+
+- Messages can be described in any way that mpi4py takes, and in another way on each thread. A
+  derived type, or an array that is not in C order, costs one copy on that thread.
+- `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for the types
+  for which MPI has them, but long double. Sums of floating-point numbers can have other last bits
+  than MPI's. Other operations and types go to MPI, as do calls without data.
+- A wrong argument raises mpi4py's error on that thread alone.
+- Calls that differ between threads raise `CollectiveMismatchError`.
+- `Free` waits for no thread.
+- One Python thread of a process may be inside such a call at a time. A second one gets an
+  `XupcError`, also if the two calls are on different communicators, which MPI allows. Use
+  `XUPC_COMM=off` for such programs.
+
+## Method by method
+
+| way | means |
+|---|---|
+| taken over | xupc can carry the call |
+| MPI | the call goes to MPI as it is |
+| same class | mpi4py returns a communicator of the class that makes the call |
+| wrapped | mpi4py returns a communicator of its own class, and xupc returns it in a class of xupc |
+| differs | mpi4py has no such method, or another result |
+
+"""
+
+
+def table() -> str:
+    """Return a row per group of methods."""
+    rows = [
+        f"| {group.title} | {group.way} | {group.why} | "
+        f"{' '.join(f'`{name}`' for name in group.methods.split())} |\n"
+        for group in methods.GROUPS
+    ]
+    return "| methods | way | why | names |\n|---|---|---|---|\n" + "".join(rows)
+
+
+if __name__ == "__main__":
+    print(PAGE + table(), end="")

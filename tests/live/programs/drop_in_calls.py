@@ -1,0 +1,344 @@
+"""Calls that xupc carries out for a program written for mpi4py: ``drop_in_calls.py CHECK``.
+
+Under ``XUPC_COMM=force``. Each thread describes its messages in its own way, as MPI allows: one
+thread gives an array, another one a derived type. The results must be those of plain mpi4py.
+"""
+
+from __future__ import annotations
+
+import array
+import mmap
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import xupc
+
+PLAIN = MPI.COMM_WORLD
+comm = xupc.Comm(PLAIN)
+size, me = comm.size, comm.rank
+
+LENGTHS = [0, 1, 7, 1000, 70_000]  # doubles
+Read = Callable[[], np.ndarray[Any, Any]]
+GAP = MPI.DOUBLE.Create_vector(1, 1, 2).Create_resized(0, 16).Commit()  # every other double
+BACKWARDS = MPI.DOUBLE.Create_resized(0, 8).Commit()
+
+
+def carried(comm: Any, method: str) -> dict[str, int]:
+    """Return the calls of a method by carrier."""
+    found: dict[str, int] = comm.explain(as_dict=True).get(method, {}).get("carried_by", {})
+    return found
+
+
+# --- descriptions: each takes doubles and returns (description, how to read it afterwards) -------
+
+
+def plain_array(x: Any) -> tuple[Any, Read]:
+    return x, lambda: x
+
+
+def with_type(x: Any) -> tuple[Any, Read]:
+    return [x, MPI.DOUBLE], lambda: x
+
+
+def with_count(x: Any) -> tuple[Any, Read]:
+    room = np.concatenate([x, [-1.0, -1.0]])
+    return [room, len(x), MPI.DOUBLE], lambda: room[: len(x)]
+
+
+def with_displacement(x: Any) -> tuple[Any, Read]:
+    room = np.concatenate([[-1.0], x])
+    return [room, (len(x), 1), "d"], lambda: room[1:]
+
+
+def in_four(x: Any) -> tuple[Any, Read]:
+    room = np.concatenate([[-1.0], x])
+    return (room, len(x), 1, MPI.DOUBLE), lambda: room[1:]
+
+
+def matrix(x: Any) -> tuple[Any, Read]:
+    room = x.reshape(-1, 1)
+    return room, lambda: room.ravel()
+
+
+def fortran(x: Any) -> tuple[Any, Read]:
+    if len(x) % 2:
+        return plain_array(x)
+    room = np.asfortranarray(x.reshape(2, -1).T.reshape(2, -1, order="F").copy())
+    room[...] = x.reshape(room.shape, order="F")
+    return room, lambda: room.ravel(order="F")
+
+
+def bytes_of_it(x: Any) -> tuple[Any, Read]:
+    room = bytearray(x.tobytes())
+    return [room, MPI.DOUBLE], lambda: np.frombuffer(room)
+
+
+def mapped(x: Any) -> tuple[Any, Read]:
+    room = mmap.mmap(-1, max(8, x.nbytes))
+    room[: x.nbytes] = x.tobytes()
+    return [room, len(x), MPI.DOUBLE], lambda: np.frombuffer(room[: x.nbytes])
+
+
+def of_python(x: Any) -> tuple[Any, Read]:
+    room = array.array("d", x)
+    return room, lambda: np.array(room)
+
+
+def with_gaps(x: Any) -> tuple[Any, Read]:
+    room = np.full(2 * len(x), -1.0)
+    room[::2] = x
+
+    def read() -> Any:
+        assert (room[1::2] == -1).all()
+        return room[::2]
+
+    return [room, len(x), GAP], read
+
+
+def absolute(x: Any) -> tuple[Any, Read]:
+    """Describe memory by its address alone.
+
+    In a Bcast of Open MPI 5.0.11 a thread with one element of an empty type waits for a root that
+    has no element.
+    """
+    if not len(x):
+        return plain_array(x)
+    kind = MPI.DOUBLE.Create_hindexed([len(x)], [MPI.Get_address(x)]).Commit()
+    return [MPI.BOTTOM, 1, kind], lambda: x
+
+
+SPELLINGS = [
+    plain_array, with_type, with_count, with_displacement, in_four, matrix, fortran, bytes_of_it,
+    mapped, of_python, with_gaps, absolute,
+]  # fmt: skip
+BASIC = SPELLINGS[:-2]  # those without a derived type, which reductions do not take
+WITH_BLOCKS = [plain_array, with_type, matrix, bytes_of_it, of_python]  # the count is inferred
+
+
+def spellings(of: list[Any]) -> Any:
+    """Return the description functions of this thread, a different one on each thread."""
+    return [of[(me + k) % len(of)] for k in range(len(of))]
+
+
+def values(n: int, of: int) -> Any:
+    return np.arange(n, dtype=float) + 1000.0 * of
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
+def barrier() -> None:
+    """No thread leaves before the last one has entered."""
+    for turn in range(20):
+        if me == turn % size:
+            for other in range(size):
+                if other != me:
+                    PLAIN.send(turn, other, 5)
+        else:  # a barrier that let this thread pass early would find no message later
+            assert PLAIN.recv(source=turn % size, tag=5) == turn
+        comm.Barrier()
+        comm.barrier()
+    assert carried(comm, "Barrier") == {"xupc" if size > 1 else "MPI": 20}
+
+
+def bcast() -> None:
+    """Every description, every root, every length."""
+    calls = 0
+    for spell in spellings(SPELLINGS):
+        for n in LENGTHS:
+            for root in (0, size - 1, np.int64(0)):
+                message, read = spell(values(n, me))
+                comm.Bcast(message, root)
+                assert (read() == values(n, int(root))).all(), (spell.__name__, n, root)
+                calls += n > 0
+    if size > 1:
+        assert carried(comm, "Bcast")["xupc"] == calls
+    read_only = values(5, 3)
+    read_only.flags.writeable = me != 0
+    comm.Bcast(read_only, 0)
+    assert (read_only == values(5, 3)).all()
+
+
+def allgather() -> None:
+    """Every description of blocks, in place on some threads."""
+    for spell in spellings(SPELLINGS):
+        for to in spellings(WITH_BLOCKS):
+            for n in LENGTHS[:4]:
+                room = np.full(n * size, -1.0)
+                room[n * me : n * (me + 1)] = values(n, me)
+                whole, read = to(room)
+                mine, _ = spell(values(n, me))
+                comm.Allgather(MPI.IN_PLACE if (n + me) % 3 == 0 else mine, whole)
+                want = np.concatenate([values(n, i) for i in range(size)])
+                assert (read() == want).all(), (spell.__name__, to.__name__, n)
+    n = 6
+    room = np.full(2 * n * size, -1.0)
+    blocks: list[Any] = [[room[: n * size], n, MPI.DOUBLE], [room, n, GAP], [room, (n, 0), GAP]]
+    block = blocks[me % 3]
+    comm.Allgather(values(n, me), block)
+    got = room[: n * size] if me % 3 == 0 else room[::2]
+    assert (got == np.concatenate([values(n, i) for i in range(size)])).all()
+    shared = np.full(size * 4, me, float)  # the block that is sent is part of the result
+    comm.Allgather(shared[:4].copy(), shared)
+    assert (shared == np.repeat(np.arange(size), 4)).all()
+
+
+def allreduce() -> None:
+    """Every description, in place on some threads, the same operands and result on others."""
+    for spell in spellings(BASIC):
+        for n in LENGTHS:
+            want = np.zeros(n)
+            PLAIN.Allreduce(values(n, me), want, MPI.MAX)
+            mine, _ = spell(values(n, me))
+            other = plain_array if spell is fortran else spell
+            result, read = other(np.zeros(n))
+            comm.Allreduce(mine, result, MPI.MAX)
+            assert (read() == want).all(), (spell.__name__, n)
+            result, read = spell(values(n, me))
+            if me % 2 or size == 1 or type(result) is not np.ndarray:
+                comm.Allreduce(MPI.IN_PLACE, result, op=MPI.SUM)
+            else:  # MPICH alone would refuse it
+                comm.Allreduce(result, result)
+            assert (read() == sum(values(n, i) for i in range(size))).all(), (spell.__name__, n)
+
+
+def operations() -> None:
+    """Every pair of operation and type that MPI has, and pairs that only MPI carries out."""
+    taken = 0
+    for code in "bBhHiIlLqQfdFD?":
+        for name in ("SUM", "PROD", "MAX", "MIN", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR"):
+            op = getattr(MPI, name)
+            mine = ((np.arange(6) + me) % 3).astype(code)
+            want, got = np.zeros_like(mine), np.zeros_like(mine)
+            try:
+                PLAIN.Allreduce(mine, want, op)
+            except MPI.Exception:
+                continue
+            comm.Allreduce(mine, got, op)
+            assert (want == got).all(), (code, name, want, got)
+            taken += 1
+    assert taken > 80, taken
+    mine = np.array([(float(me), 7)], np.dtype("d,i"))
+    got = mine.copy()
+    comm.Allreduce([mine, 1, MPI.DOUBLE_INT], [got, 1, MPI.DOUBLE_INT], MPI.MAXLOC)
+    assert got[0][0] == size - 1
+    own = MPI.Op.Create(lambda a, b, kind: None, commute=True)
+    x = np.ones(2)
+    comm.Allreduce(MPI.IN_PLACE, x, own)
+    own.Free()
+    single = np.array(float(me))
+    total = np.array(0.0)
+    comm.Allreduce(single, total)
+    assert total == sum(range(size))
+    why = comm.explain(as_dict=True)["Allreduce"]["why"]
+    assert size == 1 or "an operation or a type that xupc does not combine" in why
+
+
+def errors() -> None:
+    """A wrong argument raises what mpi4py raises, on that thread, and meets no other one."""
+    comm.Barrier()
+    wrong: list[tuple[str, tuple[Any, ...]]] = [
+        ("Bcast", (object(),)), ("Bcast", (None,)), ("Bcast", ([1, 2, 3, 4, 5],)),
+        ("Bcast", (np.zeros(3), "a")), ("Bcast", (np.zeros(3, dtype=object),)),
+        ("Bcast", (np.zeros(4)[::2],)), ("Allgather", (np.zeros(1), None)),
+        ("Allreduce", (np.zeros(2), np.zeros(3))), ("Allreduce", (np.zeros(2), np.zeros(2), 5)),
+        ("Allreduce", (np.zeros(2), np.zeros(2, int))),
+    ]  # fmt: skip
+    if me == 0:  # the others are in no call
+        for method, arguments in wrong:
+            seen = []
+            for of in (PLAIN, comm):
+                try:
+                    getattr(of, method)(*arguments)
+                except (TypeError, ValueError, KeyError, BufferError, MPI.Exception) as error:
+                    seen.append((type(error), str(error)))
+            assert len(seen) == 2, (method, arguments, seen)
+            assert seen[0] == seen[1], seen
+    comm.Barrier()
+    for of in (PLAIN, comm):  # all threads
+        try:
+            of.Bcast(np.zeros(1), size + 5)
+            raise AssertionError("no error")
+        except MPI.Exception as error:
+            assert error.Get_error_class() == MPI.ERR_ROOT
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    for of in (PLAIN, comm):
+        try:
+            of.Allreduce(np.zeros(3), fixed)
+            raise AssertionError("no error")
+        except (ValueError, BufferError):
+            pass
+    comm.Barrier()
+
+
+def communicators() -> None:
+    """A communicator of all threads has a team of its own; others go to MPI; freed ones end."""
+    x = np.zeros(3)
+    for _ in range(30):
+        new = comm.Dup()
+        new.Bcast(x)
+        if size > 1:
+            assert carried(new, "Bcast") == {"xupc": 1}
+        other = comm.Split(me % 2)
+        other.Bcast(x)
+        if size > 1:
+            assert carried(other, "Bcast") == {"MPI": 1}
+        backwards = comm.Split(0, -me)
+        backwards.Barrier()
+        assert carried(backwards, "Barrier") == {"MPI": 1}
+        for each in (new, other, backwards)[:: 1 if me % 2 else -1]:
+            each.Free()
+        try:
+            new.Barrier()
+            raise AssertionError("no error")
+        except MPI.Exception:
+            pass
+    grid = comm.Create_cart([size])
+    grid.Barrier()
+    if size > 1:
+        assert carried(grid, "Barrier") == {"xupc": 1}
+        assert len(xupc.init().state.job.teams) < 12  # dropped teams are closed
+    comm.Bcast(x)
+    xupc.init()
+    xupc.finalize()
+    comm.Bcast(x)  # MPI carries it
+    grid.Barrier()
+    if size > 1:
+        assert carried(grid, "Barrier") == {"xupc": 1, "MPI": 1}
+        assert "xupc was finalized" in comm.explain()
+
+
+def other_job() -> None:
+    """If the program has started xupc on other threads, MPI carries the calls."""
+    half = PLAIN.Split(me % 2)
+    xupc.init(half)
+    comm.Barrier()
+    assert carried(comm, "Barrier") == {"MPI": 1}
+
+
+def differing() -> None:
+    """Threads in different calls get an error, where MPI would hang or give wrong data."""
+    comm.Barrier()
+    try:
+        if me:
+            comm.Barrier()
+        else:
+            comm.Allreduce(MPI.IN_PLACE, np.zeros(3))
+            comm.Barrier()
+        raise AssertionError("no error")
+    except xupc.CollectiveMismatchError as error:
+        assert "allav_reduce_all" in str(error)
+
+
+CHECKS = [
+    barrier, bcast, allgather, allreduce, operations, errors, communicators, other_job, differing,
+]  # fmt: skip
+
+if __name__ == "__main__":
+    next(check for check in CHECKS if check.__name__ == sys.argv[1])()
+    print("done")

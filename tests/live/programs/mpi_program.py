@@ -1,0 +1,68 @@
+"""A program written for mpi4py, which does not know of xupc: ``mpi_program.py WHAT ...``.
+
+It prints a line per thread: what it found, for the test that started it to judge.
+"""
+
+# ruff: noqa: E721 -- comparing types is what is tested here
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+
+import mpi4py
+
+if sys.argv[1] == "late":  # the program itself starts MPI, after the import
+    mpi4py.rc.initialize = False
+from mpi4py import MPI
+
+what = sys.argv[1]
+
+
+def world_is_replaced() -> str:
+    """Return the class of the constant, and check how it pickles and ends."""
+    world = MPI.COMM_WORLD
+    kind = f"{type(world).__module__}.{type(world).__qualname__}"
+    assert type(world) == MPI.Intracomm
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(world, protocol)) is world
+        plain = pickle.loads(pickle.dumps(MPI.Intracomm(world), protocol))
+        assert type(plain) is MPI.Intracomm
+        assert plain == world
+    assert copy.copy(world) is world
+    assert copy.deepcopy(world) is world
+    assert world.sendrecv(world, world.rank, 0, None, world.rank, 0) is world
+    for _ in range(3):
+        world.free()
+        assert world
+    clone = type(world)(world)
+    clone.free()
+    assert not clone
+    assert world
+    assert MPI.COMM_SELF.Get_size() == 1
+    return kind
+
+
+if what == "late":
+    assert not MPI.Is_initialized()
+    MPI.Init()
+comm = MPI.COMM_WORLD
+if what in ("plain", "late"):
+    print(f"{world_is_replaced()} {comm.allreduce(1)} {' '.join(sys.argv[2:])}")
+elif what == "error":  # the other threads wait: the job ends all the same
+    if comm.rank == 1:
+        raise RuntimeError("an error of the program")
+    comm.Recv(bytearray(1), 1)
+elif what == "exit":
+    if comm.rank == 1:
+        sys.exit(7)
+    comm.Recv(bytearray(1), 1)
+elif what == "counts":
+    comm.Barrier()
+    half = comm.Split(comm.rank % 2)
+    half.bcast(1)
+    half.Free()
+elif what == "finalized":
+    comm.Barrier()
+    MPI.Finalize()

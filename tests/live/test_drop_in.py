@@ -1,0 +1,108 @@
+"""`xupc.Comm`, ``python -m xupc.mpi`` and ``xupc run --mpi``: mpi4py's programs without changes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.launch import PROJECT
+
+CHECKS = "tests/live/programs/drop_in.py"
+CALLS = "tests/live/programs/drop_in_calls.py"
+PROGRAM = "tests/live/programs/mpi_program.py"
+REPLACED = "xupc.mpi.communicators.Comm"
+
+Live = Callable[..., Any]
+
+
+def checks(program: str) -> list[str]:
+    """Return the names of a program's checks."""
+    tree = ast.parse((PROJECT / program).read_text())
+    found = next(
+        node.value for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHECKS"
+    )  # fmt: skip
+    return [name.id for name in ast.walk(found) if isinstance(name, ast.Name)]
+
+
+@pytest.mark.parametrize("check", checks(CHECKS))
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_in_place_of_mpi4py(live: Live, check: str, n: int) -> None:
+    """Classes, copies, handles, ends: one check of the program."""
+    counting = {"XUPC_COMM": "explain"} if check == "explained" else {}
+    result = live(n, CHECKS, args=[check], env=counting, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+def shapes() -> list[tuple[int, str | None, str]]:
+    """Return threads, nodes and check for each test of calls that xupc carries."""
+    found = [(2, None, check) for check in checks(CALLS)]
+    found += [(3, "2,1", check) for check in checks(CALLS) if check != "other_job"]
+    alone = {"other_job", "differing"}  # need a second thread
+    return [*found, *((1, None, check) for check in checks(CALLS) if check not in alone)]
+
+
+@pytest.mark.parametrize(("n", "nodes", "check"), shapes())
+def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: str) -> None:
+    """``XUPC_COMM=force``: one check of the program."""
+    result = live(n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize("what", ["plain", "late"])
+def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
+    """Its world is of xupc, also if it starts MPI after the import."""
+    words = [what, "an", "argument"]
+    result = live(2, PROGRAM, args=words, via="xupc run", launcher_args=["--mpi"])
+    assert result.stdout.count(f"{REPLACED} 2 an argument") == 2, result.report()
+
+
+def test_a_module(live: Live) -> None:
+    """``xupc run --mpi -m MODULE``."""
+    words = ["--mpi", "-m", "live.programs.mpi_program", "plain"]
+    result = live(2, PROGRAM, via="xupc run", launcher_args=words)
+    assert result.stdout.count(f"{REPLACED} 2") == 2, result.report()
+
+
+def test_switched_off(live: Live) -> None:
+    """``XUPC_COMM=off``: the program's world is mpi4py's."""
+    result = live(
+        2, PROGRAM, args=["plain"], via="xupc run", launcher_args=["--mpi"],
+        env={"XUPC_COMM": "off"},
+    )  # fmt: skip
+    assert result.stdout.count("mpi4py.MPI.Intracomm 2") == 2, result.report()
+
+
+def test_a_wrong_switch(live: Live) -> None:
+    """Another value is one sentence on each thread."""
+    result = live(
+        1, PROGRAM, args=["plain"], via="xupc run", launcher_args=["--mpi"], expect=1,
+        env={"XUPC_COMM": "on"},
+    )  # fmt: skip
+    words = "python -m xupc.mpi: XUPC_COMM: expected off, force or explain, got 'on'"
+    assert words in result.stderr, result.report()
+
+
+@pytest.mark.parametrize(("what", "status"), [("error", 1), ("exit", 7)])
+def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
+    """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
+    result = live(
+        2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status
+    )
+    assert what == "exit" or "an error of the program" in result.stderr, result.report()
+
+
+@pytest.mark.parametrize("what", ["counts", "finalized"])
+def test_counts_at_the_end(live: Live, what: str) -> None:
+    """``XUPC_COMM=explain``: one thread prints a table, with communicators that were freed."""
+    result = live(
+        3, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"],
+        env={"XUPC_COMM": "explain"},
+    )  # fmt: skip
+    assert result.stderr.count("all communicators of thread 0") == 1, result.report()
+    words = [line.split() for line in result.stderr.splitlines() if " MPI" in line]
+    rows = {first: rest[:3] for first, *rest in words}
+    assert rows["Barrier"] == ["1", "0", "MPI"], result.report()
+    assert ("bcast" in rows) == (what == "counts"), result.report()

@@ -1,0 +1,240 @@
+"""The communicator classes: subclasses of mpi4py's with the same handle.
+
+A class has two bases: `DropIn`, which has no fields, and a class of mpi4py. mpi4py makes copies by
+``cls.__new__(cls)`` and fills in the handle afterwards, so no class has an ``__init__``, and what
+xupc keeps for a communicator is an attribute of the handle (`record`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from ..errors import show
+from . import constants, explanation, methods
+from .collectives import CALLS
+from .message_size import bytes_of
+from .record import Record, all_counts, record_of, world_rank
+from .switch import EXPLAIN, FORCE, mode
+
+__all__ = ["Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "wrap"]
+
+if TYPE_CHECKING:
+    _Base = MPI.Intracomm
+else:
+    _Base = object  # the class of mpi4py is the second base of each class below
+
+
+class DropInType(type):
+    """The type of the classes: each equals the class of mpi4py that it stands for.
+
+    Programs compare ``type(a) == type(b)`` where one communicator is mpi4py's and one is ours.
+    """
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or (other is not None and cls.__dict__.get("stands_for") is other)
+
+    def __hash__(cls) -> int:
+        base = cls.__dict__.get("stands_for")
+        return type.__hash__(cls) if base is None else hash(base)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is Comm and DropIn in subclass.__mro__:  # a sibling
+            return True
+        return super().__subclasscheck__(subclass)
+
+
+class DropIn(_Base):
+    """Common part of the communicator classes.
+
+    It has no fields, so that a class compiled in C can take its place.
+    """
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        _record: Record | None  # each class has a slot of this name
+
+    def __new__(cls, comm: MPI.Comm | None = None) -> Any:
+        kind = _class_for(cls, comm)
+        if kind is not cls:
+            return kind(comm)
+        made = super().__new__(cls, comm)
+        made._record = None
+        return made
+
+    def explain(self, as_dict: bool = False) -> str | dict[str, dict[str, Any]]:
+        """Describe where the calls on this communicator went, and why.
+
+        Parameters
+        ----------
+        as_dict : bool
+            Return ``{method: {"calls", "bytes", "carried_by", "why"}}`` in place of text; the last
+            two are calls by carrier ("xupc" or "MPI") and by reason.
+        """
+        counts = self._counts().counts
+        if as_dict:
+            return explanation.as_data(counts)
+        return explanation.as_text(counts, f"xupc.Comm of {self.Get_size()} threads")
+
+    def free(self) -> None:
+        """Call `Free` if not null or predefined."""
+        if not constants.is_replacement(self):
+            super().free()
+
+    def Free(self) -> None:  # noqa: N802
+        """Free a communicator."""
+        self._record = None
+        super().Free()
+
+    def Disconnect(self) -> None:  # noqa: N802
+        """Disconnect from a communicator."""
+        self._record = None
+        super().Disconnect()
+
+    def __reduce__(self) -> Any:
+        return constants.reduced(self) or super().__reduce__()
+
+    def _counts(self) -> Record:
+        found: Record | None = self._record
+        if found is None:
+            found = self._record = record_of(self)
+        return found
+
+
+def _class_for(cls: Any, comm: object) -> Any:
+    """Return the class for a communicator: `Comm` makes one of its siblings for a topology."""
+    if isinstance(comm, MPI.Intercomm) or not (comm is None or isinstance(comm, MPI.Comm)):
+        raise TypeError(
+            f"Comm: comm: expected an intracommunicator of mpi4py, got {show(comm)}: use mpi4py "
+            "itself for other communicators"
+        )
+    return _sibling(comm) if cls is Comm else cls
+
+
+def _sibling(comm: object) -> Any:
+    return next((cls for cls in _TOPOLOGIES if isinstance(comm, cls.stands_for)), Comm)
+
+
+def wrap(comm: Any) -> Any:
+    """Return a communicator of mpi4py as one of ours; an intercommunicator as it is."""
+    return Comm(comm) if isinstance(comm, MPI.Intracomm) else comm
+
+
+# --- methods that the classes get from the table ------------------------------------------------
+
+_CLASS_METHODS = {"Create_from_group", "f2py", "fromhandle", "fromint"}
+
+
+def _completed(cls: Any) -> Any:
+    """Add the methods that return communicators, and those that ``XUPC_COMM`` asks for."""
+    base = cls.stands_for
+    for name in methods.names(methods.WRAPPED):
+        if hasattr(base, name):
+            add = _class_method if name in _CLASS_METHODS else _method
+            setattr(cls, name, add(getattr(base, name)))
+    if mode() == FORCE:
+        for name, taken_over in CALLS.items():
+            setattr(cls, name, taken_over(name, getattr(base, name)))
+    if mode() == EXPLAIN:
+        for name in methods.counted():
+            if hasattr(base, name):
+                setattr(cls, name, _counted(name, getattr(base, name)))
+    return cls
+
+
+def _method(run: Callable[..., Any]) -> Any:
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return wrap(run(self, *args, **kwargs))
+
+    return method
+
+
+def _class_method(run: Callable[..., Any]) -> Any:
+    @functools.wraps(run)
+    def method(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return wrap(run(*args, **kwargs))
+
+    return classmethod(method)
+
+
+def _counted(name: str, run: Callable[..., Any]) -> Any:
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._counts().note(name, bytes_of(args))
+        return run(self, *args, **kwargs)
+
+    return method
+
+
+# --- the classes --------------------------------------------------------------------------------
+
+
+@_completed
+class Comm(DropIn, MPI.Intracomm, metaclass=DropInType):
+    """A communicator of mpi4py whose collectives can run on xupc.
+
+    ``xupc.Comm(comm)`` has the handle of `comm`, not a duplicate: the two are equal, and tags,
+    attributes, error handlers and messages are those of `comm`. The communicators that it makes are
+    of xupc too. For a communicator with a topology the result is a subclass of `MPI.Cartcomm`,
+    `MPI.Graphcomm` or `MPI.Distgraphcomm`.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Default a null communicator, as in mpi4py.
+
+    Raises
+    ------
+    TypeError
+        If `comm` is an intercommunicator, or no communicator.
+    """
+
+    __slots__ = ("_record",)
+    stands_for = MPI.Intracomm
+
+
+@_completed
+class Cartcomm(DropIn, MPI.Cartcomm, metaclass=DropInType):
+    """A Cartesian communicator whose collectives can run on xupc."""
+
+    __slots__ = ("_record",)
+    stands_for = MPI.Cartcomm
+
+
+@_completed
+class Graphcomm(DropIn, MPI.Graphcomm, metaclass=DropInType):
+    """A graph communicator whose collectives can run on xupc."""
+
+    __slots__ = ("_record",)
+    stands_for = MPI.Graphcomm
+
+
+@_completed
+class Distgraphcomm(DropIn, MPI.Distgraphcomm, metaclass=DropInType):
+    """A distributed graph communicator whose collectives can run on xupc."""
+
+    __slots__ = ("_record",)
+    stands_for = MPI.Distgraphcomm
+
+
+_TOPOLOGIES: tuple[Any, ...] = (Cartcomm, Graphcomm, Distgraphcomm)
+
+
+def _report() -> None:
+    """Print the counts of all communicators, on the first thread."""
+    if world_rank() == 0:
+        text = explanation.as_text(all_counts(), "xupc.Comm: all communicators of thread 0")
+        print(text, file=sys.stderr, flush=True)
+
+
+if mode() == EXPLAIN:
+    atexit.register(_report)

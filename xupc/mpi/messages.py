@@ -1,0 +1,203 @@
+"""Messages as programs describe them to mpi4py, in the form in which xupc moves them.
+
+A thread may describe a message in another way than the other threads do: an array, an array with a
+count and a datatype, a derived type, any buffer. That must not decide where a call goes. So each
+description gets the same form here, a contiguous one-dimensional array. It is the program's memory
+if that is contiguous, else a copy. mpi4py packs and unpacks the copy, in a message of this process
+to itself.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+__all__ = ["Message", "as_bytes", "as_elements"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CODES = frozenset("?bBhHiIlLqQfdgFDG")  # numpy's types that mpi4py takes without a datatype
+_BYTE = np.dtype(np.uint8)
+
+
+class Message:
+    """A message in contiguous form.
+
+    Attributes
+    ----------
+    array
+        All of it, one-dimensional.
+    described
+        The description to unpack into if `array` is a copy, else None.
+    """
+
+    __slots__ = ("array", "described")
+
+    def __init__(self, array: Array, described: Any = None) -> None:
+        self.array = array
+        self.described = described
+
+    def unpack(self) -> None:
+        """Copy a result to where the program wants it."""
+        if self.described is not None:
+            _copy([self.array, self.array.nbytes, MPI.PACKED], self.described)
+
+
+def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:
+    """Return a message as bytes; `blocks`: an explicit count is that of one of so many blocks.
+
+    Raises
+    ------
+    Exception
+        What mpi4py raises for a wrong description, or one that it would raise for.
+    """
+    found = _memory(described, blocks)
+    if found is not None and (found.flags.writeable or not writes):
+        return Message(found)
+    return _packed(_all_blocks(described, blocks), writes)
+
+
+def as_elements(described: Any, *, writes: bool) -> tuple[Message, np.dtype[Any] | None]:
+    """Return a message and the type of its elements; None if xupc does not compute with it."""
+    datatype = _datatype(described)
+    dtype = _dtypes().get(MPI._handleof(datatype))
+    message = as_bytes(described, writes=writes)
+    if dtype is not None:
+        message.array = message.array.view(dtype)
+    return message, dtype
+
+
+# --- contiguous memory --------------------------------------------------------------------------
+
+
+def _memory(described: Any, blocks: int) -> Array | None:
+    """Return the bytes of a plain contiguous array, as a view; None for anything else."""
+    if type(described) is np.ndarray:
+        plain = described.dtype.char in CODES and described.dtype.isnative
+        return _bytes(described) if plain else None
+    if not isinstance(described, list | tuple) or not 2 <= len(described) <= 3:
+        return None
+    array, datatype = described[0], described[-1]
+    if type(array) is not np.ndarray or not isinstance(datatype, MPI.Datatype):
+        return None
+    size = _size(MPI._handleof(datatype), datatype)
+    view = _bytes(array)
+    if view is None or not size:
+        return None
+    if len(described) == 2:
+        return view if view.size % size == 0 else None
+    if type(described[1]) is not int:
+        return None
+    wanted = described[1] * blocks * size
+    return view[:wanted] if 0 <= wanted <= view.size else None
+
+
+def _bytes(array: Array) -> Array | None:
+    return array.reshape(-1).view(_BYTE) if array.flags.c_contiguous else None
+
+
+def _size(handle: int, datatype: MPI.Datatype) -> int:
+    """Return the bytes of a named datatype without gaps; 0 for any other."""
+    found = _sizes.get(handle)
+    if found is None:
+        if datatype == MPI.DATATYPE_NULL or not datatype.is_named:
+            return 0  # a handle of a derived type may be another type later
+        found = datatype.Get_size() if datatype.Get_extent() == (0, datatype.Get_size()) else 0
+        _sizes[handle] = found
+    return found
+
+
+_sizes: dict[int, int] = {}
+
+
+# --- anything else ------------------------------------------------------------------------------
+
+
+def _all_blocks(described: Any, blocks: int) -> Any:
+    """Return a description of all blocks, where an explicit count is that of one block."""
+    if blocks == 1 or not isinstance(described, list | tuple) or len(described) < 2:
+        return described
+    buffer, count, *rest = described
+    if isinstance(count, list | tuple):
+        count = [_times(count[0], blocks), *count[1:]]
+    elif not isinstance(count, MPI.Datatype | str):
+        count = _times(count, blocks)
+    return [buffer, count, *rest]
+
+
+def _times(count: Any, blocks: int) -> Any:
+    return None if count is None else count * blocks
+
+
+def _packed(described: Any, writes: bool) -> Message:
+    """Return a copy of a message; an error of mpi4py's if it cannot be read or written."""
+    comm = _own()
+    if writes:
+        comm.Recv_init(described, 0).Free()  # checks the description, and starts nothing
+    request = comm.Isend(described, 0)
+    status = MPI.Status()
+    comm.Probe(0, status=status)
+    array = np.empty(status.Get_elements(MPI.BYTE), _BYTE)
+    comm.Recv([array, array.nbytes, MPI.PACKED], 0)
+    request.Wait()
+    return Message(array, described if writes else None)
+
+
+def _copy(source: Any, target: Any) -> None:
+    _own().Sendrecv(source, 0, 0, target, 0, 0)
+
+
+@cache
+def _own() -> MPI.Intracomm:
+    """Return a communicator of this process alone, without the program's own messages."""
+    return MPI.COMM_SELF.Dup()
+
+
+# --- types of elements --------------------------------------------------------------------------
+
+
+def _datatype(described: Any) -> MPI.Datatype:
+    """Return the datatype of a description."""
+    if isinstance(described, list | tuple):
+        last = described[-1]
+        if isinstance(last, MPI.Datatype):
+            return last
+        if isinstance(last, str):
+            return MPI.Datatype.fromcode(last)
+        described = described[0]
+    return MPI.BYTE if type(described) is bytes else MPI.Datatype.fromcode(_code(described))
+
+
+def _code(buffer: Any) -> str:
+    """Return the code of the elements of any object that mpi4py takes as a buffer."""
+    if type(buffer) is np.ndarray:
+        return str(buffer.dtype.char)
+    try:
+        return memoryview(buffer).format.lstrip("@=<")
+    except TypeError:  # an array of another library
+        about = getattr(buffer, "__cuda_array_interface__", None)
+        dtype = np.from_dlpack(buffer).dtype if about is None else np.dtype(about["typestr"])
+        return dtype.char
+
+
+@cache
+def _dtypes() -> dict[int, np.dtype[Any]]:
+    return {
+        MPI._handleof(datatype): np.dtype(f"{kind}{datatype.Get_size()}")
+        for kind, names in _KINDS.items()
+        for name in names.split()
+        if (datatype := getattr(MPI, name, MPI.DATATYPE_NULL)) != MPI.DATATYPE_NULL
+    }
+
+
+_KINDS = {
+    "i": "SIGNED_CHAR SHORT INT LONG LONG_LONG INT8_T INT16_T INT32_T INT64_T",
+    "u": "UNSIGNED_CHAR UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG UNSIGNED_LONG_LONG "
+         "UINT8_T UINT16_T UINT32_T UINT64_T",
+    "f": "FLOAT DOUBLE",
+    "c": "C_FLOAT_COMPLEX C_DOUBLE_COMPLEX",
+    "b": "C_BOOL",
+}  # fmt: skip

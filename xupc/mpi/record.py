@@ -1,0 +1,98 @@
+"""Counts of the calls on a communicator: one record per handle, whatever objects refer to it.
+
+The record is an attribute of MPI's communicator. MPI deletes it with the communicator, and a
+duplicate does not inherit it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from mpi4py import MPI
+
+from . import constants
+
+__all__ = ["Record", "all_counts", "record_of", "world_rank"]
+
+Key = tuple[str, str, str]  # method, carrier ("xupc" or "MPI"), reason
+Counts = dict[Key, list[int]]  # [calls, bytes]
+
+
+class Record:
+    """Data that xupc keeps for one communicator.
+
+    Attributes
+    ----------
+    counts
+        Calls and bytes by method, carrier and reason.
+    team
+        The team of xupc with the threads of the communicator, if one is open.
+    refused
+        The reason why there is no team; "" if none was tried yet.
+    """
+
+    __slots__ = ("counts", "refused", "team")
+
+    def __init__(self) -> None:
+        self.counts: Counts = {}
+        self.team: Any = None
+        self.refused = ""
+
+    def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
+        """Count one call."""
+        found = self.counts.setdefault((method, carrier, why), [0, 0])
+        found[0] += 1
+        found[1] += nbytes
+
+
+_lock = threading.Lock()
+_key = MPI.KEYVAL_INVALID
+_rank = 0
+_open: set[Record] = set()
+_of_freed = Record()  # the sum over communicators that MPI has freed
+
+
+def record_of(comm: MPI.Comm) -> Record:
+    """Return the record of a communicator, a new one at the first call."""
+    global _key, _rank
+    with _lock:
+        if _key == MPI.KEYVAL_INVALID:
+            _key = MPI.Comm.Create_keyval(delete_fn=_deleted)
+            _rank = constants.plain().Get_rank()
+        found: Record | None = comm.Get_attr(_key)  # type: ignore[assignment]
+        if found is None:
+            found = Record()
+            comm.Set_attr(_key, found)
+            _open.add(found)
+        return found
+
+
+def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
+    """Keep the counts of a communicator that MPI frees, and drop its team.
+
+    The team is closed later, when all its threads have dropped it: this call waits for no thread.
+    """
+    record.team, record.refused = None, "the communicator was freed"
+    _open.discard(record)
+    _add(_of_freed.counts, record.counts)
+
+
+def world_rank() -> int:
+    """Return the rank of this process in COMM_WORLD, also after the end of MPI; 0 if unknown."""
+    return _rank
+
+
+def all_counts() -> Counts:
+    """Return the sum over all communicators of this process, freed ones included."""
+    total: Counts = {}
+    for record in (_of_freed, *_open):
+        _add(total, record.counts)
+    return total
+
+
+def _add(total: Counts, more: Counts) -> None:
+    for key, (calls, nbytes) in list(more.items()):
+        found = total.setdefault(key, [0, 0])
+        found[0] += calls
+        found[1] += nbytes
