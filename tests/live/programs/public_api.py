@@ -42,7 +42,7 @@ OPERATORS = {
     "Handle": ("__eq__",),
 }  # fmt: skip
 # Not called by the fuzz test: finalize ends the job, the constructors are the library's own.
-LEFT_OUT = {"finalize", *CLASSES}
+LEFT_OUT = {"algorithm", "finalize", *CLASSES}
 ALONE = {
     "alloc", "broadcast", "exchange", "fence", "forall", "free", "gather", "global_alloc", "init",
     "memcpy", "memget", "memput", "memset", "scatter", "ticks_now", "ticks_to_ns", "vectorized",

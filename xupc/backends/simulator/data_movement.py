@@ -65,16 +65,16 @@ def _beyond(world: World, shadow: Shadow, lo: int, hi: int, place: Place) -> Non
     )
 
 
-def load(bound: Bound, blocks: Sequence[Span]) -> bytes:
+def load(bound: Bound, blocks: Sequence[Span]) -> Any:
     """Return the bytes of blocks, one after the other."""
     data = []
     for operand, rank, lo, hi in blocks:
         base, shadows = bound[operand]
         data.append(shadows[rank].memory[lo + base : hi + base])
-    return b"".join(data)
+    return data[0][:0].join(data) if data else b""
 
 
-def store(bound: Bound, blocks: Sequence[Span], data: bytes) -> None:
+def store(bound: Bound, blocks: Sequence[Span], data: Any) -> None:
     """Write bytes to blocks, one after the other."""
     at = 0
     for operand, rank, lo, hi in blocks:
