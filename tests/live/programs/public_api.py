@@ -188,7 +188,9 @@ def good(p: Public, w: World) -> dict[str, Any]:
 
 
 Makers = dict[str, Callable[[World], Any]]
-_COMMON: Makers = {"flags": lambda w: 0, "mode": lambda w: 0, "team": lambda w: None}
+_COMMON: Makers = {
+    "flags": lambda w: 0, "mode": lambda w: 0, "team": lambda w: None, "algorithm": lambda w: None,
+}  # fmt: skip
 
 
 def _good(p: Public) -> Makers | None:
