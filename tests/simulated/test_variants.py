@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from simulated import reductions
 from simulated.matrix import (
     ENTRIES,
     SYNCS,
@@ -17,6 +18,7 @@ from simulated.matrix import (
     TUNINGS,
     VARIANTS,
     Case,
+    Planner,
     arguments,
     can_run,
     placements,
@@ -70,6 +72,45 @@ def test_variants_where_they_can_run() -> None:
         counts = {v: shard.result().stories for v, shard in shards.items()}
     assert not failures, f"{len(failures)} stories fail:\n" + "\n".join(failures[:5])
     assert min(counts.values()) > CASES // 2, counts
+
+
+REDUCTIONS = [
+    variant
+    for form in reductions.ALL_FORMS
+    for entry in registered(form)
+    for variant in entry.variants
+    if variant.label
+]
+
+
+def _reduced(variant: Variant, number: int) -> str:
+    """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
+    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
+    for _ in range(TRIES):
+        labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
+        tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
+        ordered, tree = rng.random() < 0.4, Tree(labels)
+        form, draw = variant.collective, rng.randrange(1 << 30)
+        case = reductions.Case(form, variant.flag, tuple(labels), sync, "large", ordered, draw)
+        kernel, job = reductions.Symbols(ordered), case.jobs()[0]
+        if variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
+            space = 64 * reductions.ITEM + reductions.Calls.shift
+            story = reductions.Calls(Planner(tree), space, kernel, draw)
+            for tight in (False, True, True):
+                story.reduce(job, variant, sync, tuning, tight=tight)
+            try:
+                story.run()
+            except Exception as problem:
+                return f"{variant.collective} {variant.name} {case} {job}: {problem}"
+            return ""
+    return f"{variant.collective} {variant.name} can run nowhere"
+
+
+@pytest.mark.soak
+def test_reductions_where_they_can_run() -> None:
+    """The same for reductions, on symbols, so that the order of operands is checked."""
+    problems = [_reduced(v, i) for v in REDUCTIONS for i in range(amount(6, 200))]
+    assert [text for text in problems if text] == []
 
 
 def test_each_variant_is_the_default_somewhere() -> None:
