@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -15,6 +16,7 @@ from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, find, registered
 from xupc.backends.simulator import proof
 from xupc.backends.simulator.proof import NotProvedError, prove
+from xupc.backends.simulator.script import Call
 from xupc.backends.simulator.symbols import Alphabet
 from xupc.flags import MULTICORE
 from xupc.plan.plan import Plan
@@ -117,6 +119,40 @@ def test_a_proof_costs_steps_and_not_bytes() -> None:
     began = time.process_time()
     proved(ring, TWO_NODES, nbytes=1 << 30)
     assert time.process_time() - began < 20 * short + 0.1
+
+
+@pytest.mark.parametrize(
+    ("sync", "between", "after"),
+    [
+        (("all", "all"), "reads dst@0, writes src@0, writes dst@0", "1"),
+        (("my", "my"), "reads dst@1, writes src@1, writes dst@1", "1"),
+        (("no", "all"), "", "1"),
+        (("all", "no"), "", ""),
+    ],
+)
+def test_a_proof_makes_all_accesses_that_the_modes_allow(
+    sync: tuple[str, str], between: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two calls, and after the second one before the program's barrier."""
+    seen: list[list[Any]] = []
+
+    class NoSimulation:
+        def __init__(self, tree: Tree, memory: object, scripts: list[list[Any]]) -> None:
+            seen.extend(scripts)
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr(proof, "Simulation", NoSimulation)
+    proved(ring, (0, 0), sync)
+    texts = [["call" if isinstance(x, Call) else str(x) for x in script] for script in seen]
+    mine = texts[1]
+    first = mine.index("call")
+    second = mine.index("call", first + 1)
+    words = [re.sub(r"user |\[.*\]", "", text) for text in mine[first + 1 : second]]
+    assert ", ".join(dict.fromkeys(words)) == between
+    end = mine.index("user barrier", second)
+    assert bool([text for text in mine[second + 1 : end] if "writes" in text]) == bool(after)
 
 
 # --- broken ones ------------------------------------------------------------------------------

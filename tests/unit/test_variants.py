@@ -206,6 +206,10 @@ def test_a_program_registers_a_variant() -> None:
         xupc.algorithm("all_gather_all", xupc.MULTICORE, "mine", "Another one.")(lambda t: None)
     assert "registered by the program" in shown("all_gather_all")
 
+    xupc.algorithm("all_gather", PULL, "bad", "Bad.", lambda c: c.nothing)(lambda t: None)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="pull:bad: its condition `applies` raised AttributeError"):
+        registry.find("gather", PULL).choose("bad", call([0, 0]))
+
 
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),

@@ -84,8 +84,20 @@ class Variant:
         return f"{word}:{self.label}" if self.label else word
 
     def can_run(self, call: CallFacts) -> bool:
-        """Return whether a call can be carried out in this way."""
-        return self.applies is None or bool(self.applies(call))
+        """Return whether a call can be carried out in this way.
+
+        Raises
+        ------
+        ValueError
+            The condition of a program's variant raised anything.
+        """
+        try:
+            return self.applies is None or bool(self.applies(call))
+        except Exception as e:
+            if not self.own:
+                raise
+            text = f"{self.name}: its condition `applies` raised {type(e).__name__}: {e}"
+            raise ValueError(text) from e
 
     def is_preferred(self, call: CallFacts) -> bool:
         """Return whether a call uses it by default, if it uses none of those before it."""
