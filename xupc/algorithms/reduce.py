@@ -21,14 +21,15 @@ from functools import partial
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_joins
 from ..plan.placement import Facts
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
 from .conditions import CallFacts, Condition, fused
+from .pipelined_reduce import pipeline_shape
 from .private_staging import LINE
 from .reduce_parts import parts_fit, parts_pay
 from .reduce_positions import in_order
-from .reduce_spec import DST, Reduction, Task, joined
+from .reduce_spec import Reduction, Task, joined
 from .registry import algorithm
 from .tree_pipeline import FanIn, FanOut
 
@@ -245,7 +246,7 @@ def _piped(shape: Shape, text: str) -> Condition:
     """Return the condition that the pieces are fastest in a tree of this shape."""
 
     def condition(call: CallFacts) -> bool:
-        return nodes.pipeline_shape(call, _work(call)) is shape
+        return pipeline_shape(call, _work(call)) is shape
 
     condition.__doc__ = text
     return condition

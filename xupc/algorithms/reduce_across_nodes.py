@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from ..plan.patterns import Shape
 from ..plan.placement import Facts
-from ..plan.recorder import Operand, Recorder
+from ..plan.recorder import DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, FoldOperand, Ranks
-from .pipelined_reduce import PipelinedReduce, pipeline_shape
+from .pipelined_reduce import PipelinedReduce
 from .reduce_parts import ReduceScatterAllgather, ReduceScatterGather
 from .reduce_positions import leaves_of, order_of, targets
-from .reduce_spec import DST, Reduction, tree_of
+from .reduce_spec import Reduction, tree_of
 from .tree_pipeline import trade_values, traded_values
 
 __all__ = [
-    "fits", "gather_pays", "in_parts", "lead", "lead_table", "pipeline", "pipeline_shape", "table",
+    "fits", "gather_pays", "in_parts", "lead", "lead_table", "pipeline", "table",
 ]  # fmt: skip
 
 

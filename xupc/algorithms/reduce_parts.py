@@ -11,11 +11,11 @@ from itertools import pairwise
 
 from ..plan.patterns import grouped
 from ..plan.placement import Facts
-from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
 from .reduce_pipeline import ReducePipeline, worth_waking
 from .reduce_positions import order_of, targets
-from .reduce_spec import DST, Reduction, tree_of
+from .reduce_spec import Reduction, tree_of
 
 __all__ = [
     "DEPTH", "ReduceScatterAllgather", "ReduceScatterGather", "in_parts", "parts_fit", "parts_pay",

@@ -12,8 +12,8 @@ from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Variant
 from ..errors import FlagError, show
 from ..flags import ALGORITHM_NAMES, with_variant
+from ..pgas.integer_arguments import as_integer
 from ..tuning.selection import public_name, registered_name
-from .argument_checks import as_integer
 
 __all__ = ["VARIABLE", "algorithm", "load_files"]
 
@@ -63,6 +63,19 @@ def algorithm(
     ValueError, TypeError, FlagError
         An argument is wrong, or the name is taken.
     """
+    registered, number = _checked(collective, flag, name, summary)
+
+    def add(function: F) -> F:
+        variant = Variant(registered, number, name, summary, function, applies, own=True)
+        if not _again(variant):
+            registry.register(variant)
+        return function
+
+    return add
+
+
+def _checked(collective: Any, flag: Any, name: Any, summary: Any) -> tuple[str, int]:
+    """Return the registered name of the collective and the flag; raise if anything is wrong."""
     # a running program must not import the simulator in a call
     from ..backends.simulator.proof import PROVABLE
 
@@ -80,14 +93,7 @@ def algorithm(
         raise ValueError(f"{call}: summary: expected one sentence, got {show(summary)}")
     with_variant(number, name)
     registry.find(registered, number)  # the library's own are tried first
-
-    def add(function: F) -> F:
-        variant = Variant(registered, number, name, summary, function, applies, own=True)
-        if not _again(variant):
-            registry.register(variant)
-        return function
-
-    return add
+    return registered, number
 
 
 def _again(variant: Variant) -> bool:

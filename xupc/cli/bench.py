@@ -26,6 +26,7 @@ from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
 from . import options
+from .bench_jobs import find_launcher
 from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -131,7 +132,8 @@ def bench_command(**given: Any) -> None:
         check_crowd(max(shape.threads for shape in plan.shapes), plan.mpiexec_args)
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], save=given["json_file"], progress=progress.show
+                plan, ["xupc", *sys.argv[1:]], find_launcher,
+                save=given["json_file"], progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None

@@ -20,7 +20,7 @@ from .record_kernels import Located
 from .structured_dtypes import Pair, longest
 from .user_kernels import Scalar, ScalarOnRecords, Vectorized, VectorizedOnRecords
 
-__all__ = ["Kernel", "find"]
+__all__ = ["find"]
 
 # The core's number of a type by kind and item size: int64 has two numpy types. Where long double
 # is double, double counts.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ...algorithms.conditions import CallFacts
 from ...algorithms.registry import Variant
@@ -25,7 +25,7 @@ from .errors import ProtocolError, SimulationError, WrongBytesError
 from .script import Action, Call, UserBarrier, UserRead, UserWrite
 from .sim_program import Program
 from .simulator import Simulation
-from .symbols import Alphabet
+from .symbols import Alphabet, Symbols
 
 __all__ = ["MOST_STEPS", "MOST_THREADS", "NotProvedError", "PROVABLE", "prove"]
 
@@ -70,7 +70,7 @@ class Meaning:
     threads: int
     nbytes: int
     root: int
-    perm: Any
+    perm: Sequence[int] | None
     dst: int
     src: int
     own_stays: bool
@@ -100,7 +100,7 @@ class Meaning:
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield (giver, taker) of each block that is written."""
         spec, each = self.spec, range(self.threads)
-        if spec.permutes:
+        if self.perm is not None:
             yield from ((i, int(self.perm[i])) for i in each)
             return
         for i in (self.root,) if spec.root == "src" else each:
@@ -175,7 +175,7 @@ class _Story:
         for script in self.scripts:
             script.append(UserBarrier())
 
-    def _all_memory(self) -> dict[str, list[Any]]:
+    def _all_memory(self) -> dict[str, list[Symbols]]:
         threads = range(self.meaning.threads)
         scratch = {f"op_scratch {k}": OP_SCRATCH_BYTES for k in range(self.calls)}
         rooms = {**scratch, "staging": self.staging}

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ...plan.draw import step_text
 from ...plan.steps import LANES
+from .symbols import Store
 
 __all__ = ["Head", "Place", "Race", "Shadow", "Where"]
 
@@ -97,7 +98,7 @@ class Shadow:
         self,
         array: str,
         thread: int,
-        memory: Any,  # a bytearray or Symbols
+        memory: Store,
         found: dict[tuple[Where, Where], Race],
     ) -> None:
         self.memory = memory

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .sim_program import Program
-from .symbols import Symbols
+from .symbols import Store, Symbols
 
 __all__ = [
     "Action",
@@ -93,5 +93,5 @@ class UserBarrier:
 
 
 Action = Call | Post | Await | UserWrite | UserRead | UserBarrier
-Memory = Mapping[str, Sequence[Any]]
+Memory = Mapping[str, Sequence[Store]]
 """The bytes of an array on a thread: ``memory[array][thread]``, a bytearray or `Symbols`."""

@@ -10,8 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import Any, TypeAlias
 
-__all__ = ["Alphabet", "Symbols"]
+__all__ = ["Alphabet", "Store", "Symbols"]
+
+Store: TypeAlias = Any
+"""Memory or a piece of it: a bytearray (or bytes), or `Symbols`. They share no type."""
 
 
 class Symbols:
