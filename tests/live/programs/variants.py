@@ -160,7 +160,7 @@ def _raises(error: Any, words: str, call: Any, *arguments: Any, **keywords: Any)
 
 @case
 def refused() -> None:
-    """Names that are none, or are not the same on all threads."""
+    """Raise for names that are none, or differ between threads, and continue."""
     xupc.init()
     dst, src = _arrays(N)
     for call in (xupc.all_gather_all, xupc.all_gather_all.plan):
