@@ -32,6 +32,7 @@ from .ops import Op, vectorized
 from .ticks import TICK_MAX, TICK_MIN, ticks_now, ticks_to_ns
 
 if TYPE_CHECKING:
+    from .api.algorithms import algorithm
     from .api.allocation import all_alloc, all_free, alloc, free, global_alloc
     from .api.barriers import barrier, fence, notify, wait
     from .api.collectives import (
@@ -139,6 +140,7 @@ THREADS: int
 MYTHREAD: int
 
 _HOMES = {  # module: the public names that are imported from it when they are first asked for
+    "api.algorithms": "algorithm",
     "api.allocation": "all_alloc all_free alloc free global_alloc",
     "api.barriers": "barrier fence notify wait",
     "api.collectives":
@@ -194,6 +196,7 @@ def _load_all() -> None:
     for module in _HOMES:
         import_module(f".{module}", __name__)
     import_module(".algorithms.registry", __name__).registered()
+    import_module(".api.algorithms", __name__).load_files()
 
 
 def __dir__() -> list[str]:
@@ -273,6 +276,7 @@ __all__ = [
     "all_scatter_v",
     "all_scatter_x",
     "all_suffix_reduce",
+    "algorithm",
     "alloc",
     "allav_broadcast",
     "allav_exchange",

@@ -6,13 +6,17 @@ microsecond.  UPC 1.3, section 7.4.1; the algorithm bits are the XUPC paper's.
 
 from __future__ import annotations
 
+import zlib
 from enum import IntFlag
 from functools import lru_cache
 from typing import Final
 
 from .errors import FlagError
 
-__all__ = ["ALGORITHM_NAMES", "Flags", "check_flags", "flag_names", "sync_modes"]
+__all__ = [
+    "ALGORITHM_NAMES", "Flags", "check_flags", "flag_names", "sync_modes", "variant_label",
+    "with_variant",
+]  # fmt: skip
 
 
 class Flags(IntFlag):
@@ -63,16 +67,40 @@ _SCANS: Final = ("prefix_reduce", "suffix_reduce")
 ALGORITHM_NAMES: Final = {PULL: "pull", PUSH: "push", MULTICORE: "multicore"}
 
 
+# Above the flags there is room for a variant of an algorithm: a hash of its label, the same on all
+# threads. So a call that names one differs from all others wherever flags are compared.
+VARIANT_SHIFT: Final = 12
+_LABELS: dict[int, str] = {}
+
+
+def with_variant(flags: int, label: str) -> int:
+    """Return flags that also name a variant of their algorithm, such as ``ring``."""
+    if not label:
+        return flags
+    code = zlib.crc32(label.encode()) or 1
+    if _LABELS.setdefault(code, label) != label:
+        raise ValueError(f"{label!r} has the same hash as {_LABELS[code]!r}: choose another name")
+    return flags | code << VARIANT_SHIFT
+
+
+def variant_label(flags: int) -> str:
+    """Return the label of the variant that flags name; "" if they name none."""
+    return _LABELS.get(flags >> VARIANT_SHIFT, "") if flags >> VARIANT_SHIFT else ""
+
+
 def flag_names(flags: int) -> str:
     """``"IN_MYSYNC|PULL"`` for the bits that are set, ``"0"`` for none."""
-    return "|".join(str(f.name) for f in Flags if flags & f) or "0"
+    label = variant_label(flags)
+    names = (str(f.name) for f in Flags if flags & f)
+    shown = (f"{n}:{label}" if label and Flags[n] & ALGORITHM_MASK else n for n in names)
+    return "|".join(shown) or "0"
 
 
 @lru_cache(maxsize=1024)
 def check_flags(flags: int, call: str) -> int:
     """The flags with both sync modes filled in; FlagError if they contradict."""
     flags = int(flags)
-    if flags & ~ALL_BITS:
+    if flags & ~ALL_BITS and not variant_label(flags):
         raise FlagError(f"{call}: flags: {flags:#x} has bits that are no xupc flag")
     for mask, what in ((IN_MASK, "IN"), (OUT_MASK, "OUT"), (ALGORITHM_MASK, "algorithm")):
         bits = flags & mask

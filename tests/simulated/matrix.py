@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from xupc.algorithms.registry import Entry, find, registered
+from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.registry import Entry, Variant, find, registered
 from xupc.backends.simulator.script import Action, Call, UserBarrier, UserRead, UserWrite
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.simulator import Simulation
@@ -183,6 +184,9 @@ MEANING = {
 
 ENTRIES = [entry for entry in registered() if entry.collective in MEANING]
 """The algorithms that this is about; the computational ones are in `reductions`."""
+VARIANTS = [variant for entry in ENTRIES for variant in entry.variants if variant.label]
+"""The variants of those that have several; entries are simulated by their default ones."""
+Way = Entry | Variant
 
 
 def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object, ...]:
@@ -198,7 +202,7 @@ def arguments(collective: str, threads: int, root: int, n: int) -> tuple[object,
     return (Operand(0), Operand(1), *([root] if MEANING[collective].rooted else []), n)
 
 
-def roots_of(entry: Entry, threads: int, seed: int = 0) -> Sequence[int]:
+def roots_of(entry: Way, threads: int, seed: int = 0) -> Sequence[int]:
     """All roots that the collective can have, 0 where it has none; of permute: which one."""
     if entry.collective.startswith("permute"):
         return (0, 1, 2, 3 + seed)[:threads]
@@ -313,7 +317,7 @@ class Planner:
         changed = {id(plan): other for plan, other in zip(plans, others, strict=True)}
         return Planner(self.tree, lambda plan: changed.get(id(plan), plan), self)
 
-    def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
+    def plan(self, entry: Way, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
         """Thread `me`'s plan."""
         name, what = entry.name, entry.collective
         given = arguments(what, self.tree.size, root, n)
@@ -322,10 +326,10 @@ class Planner:
         return trace(entry.function, name, what, me, self.tree, sync, tuning, given)
 
     def programs(
-        self, entry: Entry, sync: Sync, tuning: Tuning, root: int, n: int
+        self, entry: Way, sync: Sync, tuning: Tuning, root: int, n: int
     ) -> list[Program]:
         """Return the programs of all threads."""
-        key = (entry.collective, entry.flag, sync, tuple(tuning.values()), root, n)
+        key = (entry.collective, entry.name, sync, tuple(tuning.values()), root, n)
         if key not in self._kept:
             if self.right is not None:
                 programs = self.right.programs(entry, sync, tuning, root, n)
@@ -458,7 +462,7 @@ class Story:
             self.barrier()
 
     def call(
-        self, entry: Entry, root: int, n: int, sync: Sync, tuning: Tuning, *, tight: bool
+        self, entry: Way, root: int, n: int, sync: Sync, tuning: Tuning, *, tight: bool
     ) -> None:
         """What users do before the call, and the call."""
         meaning = MEANING[entry.collective]
@@ -503,14 +507,14 @@ class WrongMemoryError(AssertionError):
     """Memory holds something else than it should."""
 
 
-def another(entry: Entry, i: int) -> Entry:
+def another(entry: Way, i: int) -> Entry:
     """An algorithm of a different collective."""
     others = [e for e in ENTRIES if e.collective != entry.collective]
     return others[i % len(others)]
 
 
 def story(
-    planner: Planner, entry: Entry, n: int, sync: Sync, tuning: Tuning, seed: int = 0
+    planner: Planner, entry: Way, n: int, sync: Sync, tuning: Tuning, seed: int = 0
 ) -> Story:
     """Every root twice in a row with other values, then a different collective, then back."""
     threads = planner.tree.size
@@ -536,14 +540,16 @@ class Case:
     sync: Sync
     tuning: str
     n: int
+    label: str = ""
 
     @property
     def roots(self) -> int:
         """The number of roots that the story visits."""
         return len(roots_of(self._entry(), len(self.labels)))
 
-    def _entry(self) -> Entry:
-        return find(*self.entry)
+    def _entry(self) -> Way:
+        entry = find(*self.entry)
+        return next((v for v in entry.variants if self.label == v.label != ""), entry)
 
     def __str__(self) -> str:
         entry = self._entry()
@@ -565,11 +571,25 @@ class Case:
             raise
 
 
-def matrix(entry: Entry) -> list[Case]:
+def can_run(variant: Variant, case: Case) -> bool:
+    """Whether a variant can carry out all calls of a case."""
+    tree = Tree(case.labels)
+    return all(
+        variant.can_run(
+            CallFacts(
+                tree, TUNINGS[case.tuning][0], case.sync,
+                arguments(variant.collective, tree.size, root, case.n),
+            )
+        )
+        for root in roots_of(variant, tree.size)
+    )  # fmt: skip
+
+
+def matrix(entry: Way) -> list[Case]:
     """Every case of an algorithm: threads x placements x sync modes x tunings and sizes."""
-    key = (entry.collective, entry.flag)
+    key, label = (entry.collective, entry.flag), entry.label if isinstance(entry, Variant) else ""
     return [
-        Case(key, tuple(labels), sync, name, n)
+        Case(key, tuple(labels), sync, name, n, label)
         for threads in THREADS
         for labels in placements(threads).values()
         for sync in SYNCS

@@ -18,7 +18,7 @@ import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
 
 from xupc.algorithms.reduce_spec import Reduction
-from xupc.algorithms.registry import find
+from xupc.algorithms.registry import Variant, find
 from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.script import Call
@@ -263,10 +263,10 @@ def spans(x: Layout) -> Areas:
 
 
 def plans_of(
-    job: Job, flag: int, tree: Tree, sync: Sync, tuning: Tuning, kernel: Symbols
+    job: Job, flag: int | Variant, tree: Tree, sync: Sync, tuning: Tuning, kernel: Symbols
 ) -> list[Plan]:
     """Return the plans of all threads."""
-    entry = find(job.form, flag)
+    entry = flag if isinstance(flag, Variant) else find(job.form, flag)
     return [
         trace(
             entry.function, entry.name, job.form, me, tree, sync, tuning, job.arguments(), kernel
@@ -301,7 +301,9 @@ class Calls(Story):
     def _values(self, nbytes: int) -> Bytes:
         return self.kernel.fresh(nbytes // ITEM).view(np.uint8)
 
-    def reduce(self, job: Job, flag: int, sync: Sync, tuning: Tuning, *, tight: bool) -> None:
+    def reduce(
+        self, job: Job, flag: int | Variant, sync: Sync, tuning: Tuning, *, tight: bool
+    ) -> None:
         """A call, and what must become of it."""
         layout = job.layout
         sources: Areas = [
@@ -340,7 +342,9 @@ class Calls(Story):
     shift = 16 * ITEM
     """Where src's pointer stands: threads before its own have elements at lower places."""
 
-    def _plans(self, job: Job, flag: int, sync: Sync, tuning: dict[str, int]) -> list[Program]:
+    def _plans(
+        self, job: Job, flag: int | Variant, sync: Sync, tuning: Tuning
+    ) -> list[Program]:
         key = (job, flag, sync, tuple(tuning.values()))
         if key not in self._programs:
             tree = self.planner.tree

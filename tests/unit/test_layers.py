@@ -40,6 +40,7 @@ ANY = {
     "backends.simulator.sim_program": (5, "arguments of compiled steps"),
     "backends.simulator.simulator": (3, "arguments of compiled steps"),
     "backends.simulator.state": (2, "arguments of compiled steps"),
+    "backends.simulator.symbols": (1, "memory: a bytearray or symbols"),
     "backends.simulator.timeline": (10, "arguments of compiled steps"),
     "comm.mpi_types": (1, "buffers of mpi4py"),
     "comm.plan_messages": (3, "dtypes of numpy, memory of ctypes"),

@@ -15,9 +15,9 @@ import xupc
 TABLE = Path(__file__).resolve().parents[1] / "live" / "programs" / "differing_calls.py"
 # Public names that are no collective calls: what one thread does by itself, types, constants.
 ALONE = {
-    "alloc", "broadcast", "exchange", "fence", "forall", "free", "gather", "global_alloc", "memcpy",
-    "memget", "memput", "memset", "scatter", "ticks_now", "ticks_to_ns", "vectorized", "wait_all",
-    "pointer_dtype",
+    "algorithm", "alloc", "broadcast", "exchange", "fence", "forall", "free", "gather",
+    "global_alloc", "memcpy", "memget", "memput", "memset", "pointer_dtype", "scatter",
+    "ticks_now", "ticks_to_ns", "vectorized", "wait_all",
 }  # fmt: skip
 # Swept elsewhere: init by test_launch, finalize by mismatch.py, wait together with notify.
 ELSEWHERE = {"init", "finalize", "wait"}

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..plan.patterns import Shape, chain, rotate, tree_for
-from ..plan.placement import MOST_BYTES, Placement
+from ..plan.placement import MOST_BYTES, Facts, Placement
 from .transfer_lists import Ints, Transfers
 
-__all__ = ["Crossing", "Event", "Piece", "crossing_of", "schedule"]
+__all__ = ["Crossing", "Event", "Piece", "Totals", "crossing_of", "schedule", "totals_of"]
 
 
 class Piece(NamedTuple):
@@ -43,14 +44,72 @@ class Crossing:
     nodes: list[tuple[int, ...]]
     landing: list[tuple[int, int] | None]
     follows: list[list[tuple[int, int]]]
-    busiest: int = 0
-    """The most bytes that leave a node, or that go to places on it."""
     fanned: int = 0
-    """The bytes of all blocks that go to several nodes, if one node has these; else 0."""
+    """As in `Totals`."""
 
     @classmethod
     def none(cls) -> Crossing:
         return cls([], [], [], [], [], [], [])
+
+
+class Totals(NamedTuple):
+    """The bytes of a call that cross between nodes, the same on all threads.
+
+    Attributes
+    ----------
+    busiest
+        The most bytes that leave a node, or that go to places on it.
+    fanned
+        The bytes of all blocks that go to several nodes, if one node has these; else 0.
+    """
+
+    busiest: int
+    fanned: int
+
+
+class _Far(NamedTuple):
+    """The transfers that cross, and their distinct source blocks.
+
+    Attributes
+    ----------
+    moves, to
+        The transfers, and the node of each target.
+    blocks, number
+        One transfer of each distinct block, and the block's number for each transfer.
+    pairs
+        (block, node) of each block and each node that it goes to.
+    """
+
+    moves: Transfers
+    to: NDArray[Any]
+    blocks: Transfers
+    number: Ints
+    pairs: Ints
+
+
+def _far(t: Facts, moves: Transfers) -> _Far:
+    node_of = t.tree.node_index
+    to, of = node_of[moves.dst], node_of[moves.src]
+    away = np.flatnonzero(to != of)
+    far, to = moves.take(away), to[away]
+    blocks, number = _blocks(far)
+    pairs = np.unique(np.stack([number, to]), axis=1)  # a block crosses to a node once
+    return _Far(far, to, blocks, number, pairs)
+
+
+def totals_of(t: Facts, moves: Transfers) -> Totals:
+    """Return the bytes that cross between nodes."""
+    far, node_of = _far(t, moves), t.tree.node_index
+    home, block = node_of[far.blocks.src], far.pairs[0]
+    leaves = np.bincount(home[block], weights=far.blocks.nbytes[block], minlength=1)
+    lands = np.bincount(node_of[moves.dst], weights=moves.nbytes, minlength=1)
+    return Totals(int(max(leaves.max(), lands.max())), _fanned(far, home))
+
+
+def _fanned(far: _Far, home: NDArray[Any]) -> int:
+    several = np.bincount(far.pairs[0], minlength=home.size) > 1
+    one = np.unique(home[several]).size == 1
+    return int(far.blocks.nbytes[several].sum()) if one else 0
 
 
 def crossing_of(t: Placement, moves: Transfers) -> tuple[Crossing, Transfers]:
@@ -58,25 +117,18 @@ def crossing_of(t: Placement, moves: Transfers) -> tuple[Crossing, Transfers]:
     node_of = t.tree.node_index
     to, of = node_of[moves.dst], node_of[moves.src]
     near = moves.take((to == t.my_node) & (of == t.my_node))
-    away = np.flatnonzero(to != of)
-    far, to = moves.take(away), to[away]
-    blocks, number = _blocks(far)
-    count = len(blocks.src)
-    pairs = np.unique(np.stack([number, to]), axis=1)  # a block crosses to a node once
-    wanted: list[list[int]] = [[] for _ in range(count)]
+    every = _far(t, moves)
+    far, goes, blocks, number, pairs = every
+    wanted: list[list[int]] = [[] for _ in range(len(blocks.src))]
     for block, node in pairs.T.tolist():
         wanted[block].append(node)
     home = node_of[blocks.src]
-    several = np.bincount(pairs[0], minlength=count) > 1
-    fanned = int(blocks.nbytes[several].sum()) if np.unique(home[several]).size == 1 else 0
-    leaves = np.bincount(home[pairs[0]], weights=blocks.nbytes[pairs[0]], minlength=1)
-    lands = np.bincount(node_of[moves.dst], weights=moves.nbytes, minlength=1)
     comes = np.array([t.my_node in nodes for nodes in wanted], bool)
     mine = np.flatnonzero((home == t.my_node) | comes)
     place = {block: i for i, block in enumerate(mine.tolist())}
     landing: list[tuple[int, int] | None] = [None] * len(place)
     follows: list[list[tuple[int, int]]] = [[] for _ in place]
-    here = to == t.my_node
+    here = goes == t.my_node
     for block, rank, at in zip(
         number[here].tolist(), far.dst[here].tolist(), far.dst_at[here].tolist(), strict=True
     ):
@@ -88,8 +140,7 @@ def crossing_of(t: Placement, moves: Transfers) -> tuple[Crossing, Transfers]:
     chosen = blocks.take(mine)
     crossing = Crossing(
         chosen.src.tolist(), chosen.src_at.tolist(), chosen.nbytes.tolist(), home[mine].tolist(),
-        [tuple(wanted[block]) for block in place], landing, follows,
-        int(max(leaves.max(), lands.max())), fanned,
+        [tuple(wanted[block]) for block in place], landing, follows, _fanned(every, home),
     )  # fmt: skip
     return crossing, near
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from ..plan.patterns import chunks, grouped
 from ..plan.placement import MOST_BYTES
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks, Ranks
-from .block_crossing import Crossing, Event, Piece, crossing_of, schedule
+from .block_crossing import Crossing, Event, Piece, crossing_of, schedule, totals_of
+from .conditions import CallFacts, fused, on_one_node, on_several_nodes
 from .registry import algorithm
 from .transfer_lists import COLLECTIVES, Ints, Transfers
 
-__all__ = ["multicore", "pull", "push"]
+__all__ = ["pull", "push"]
 
 
 def pull(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
@@ -64,7 +66,31 @@ def push(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
     t.done_each(owners, users)
 
 
-def multicore(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
+# --- MULTICORE ----------------------------------------------------------------------------
+
+
+def fused_copy(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
+    """Let one thread copy all blocks."""
+    with t.single_mover(0, anyone=True):
+        _copy(t, dst, src, moves)
+
+
+def shared(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
+    """Let each thread copy the blocks that it receives, or those that it has.
+
+    If one thread would have much more than its part, each copies an even share of all bytes.
+    """
+    _share(t, dst, src, Work.of(t, moves, Crossing.none()))
+
+
+def led_messages(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
+    """Let each node root do everything for its node."""
+    t.lead(totals_of(t, moves).busiest)
+    if t.me == t.node_root:
+        _lead(t, dst, src, *crossing_of(t, moves))
+
+
+def routes(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
     """Send a block once to each node with a receiver, straight from heap to heap.
 
     The blocks that one node has for the same other nodes go together, in chunks: to one node in
@@ -76,29 +102,53 @@ def multicore(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None
                         node 1  B -> C -> A       blocks, as in a ring
 
     A block arrives at the first receiver of a node; the node's other receivers copy it from there
-    piece by piece. Meanwhile each thread moves a part of the blocks that stay on the node: those
-    that it receives, those that it has, or an even share of all bytes where one thread has most.
-    Node roots alone move small totals; inside one node the last thread to arrive does.
+    piece by piece. Meanwhile each thread moves a part of the blocks that stay on the node.
     """
-    if t.one_node:
-        if moves.total <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                _copy(t, dst, src, moves)
-        else:
-            _share(t, dst, src, Work.of(t, moves, Crossing.none()))
-        return
     crossing, near = crossing_of(t, moves)
-    if crossing.fanned <= t.tuning["pipeline_min"] and t.root_exchange(crossing.busiest):
-        if t.me == t.node_root:
-            _lead(t, dst, src, crossing, near)
-        return
     _share(t, dst, src, Work.of(t, near, crossing))
+
+
+def _total(call: CallFacts) -> int:
+    return int(call.arguments[-1].total)
+
+
+def _can_be_led(call: CallFacts) -> bool:
+    """Few nodes, ALLSYNC both ways, at most so many bytes per node as a barrier can carry."""
+    if not (call.synchronised and call.roots_can_move(0)):
+        return False
+    return call.roots_can_move(totals_of(call, call.arguments[-1]).busiest)
+
+
+def _is_led(call: CallFacts) -> bool:
+    """At most `root_exchange_max` bytes per node, `pipeline_min` of them to several nodes."""
+    busiest, fanned = totals_of(call, call.arguments[-1])
+    return fanned <= call.tuning["pipeline_min"] and call.roots_should_move(busiest)
+
+
+def _register(name: str) -> None:
+    """Register all variants for a collective."""
+    algorithm(name, PULL)(pull)
+    algorithm(name, PUSH)(push)
+    add = partial(algorithm, name, MULTICORE)
+    add("fused", "The last thread to arrive copies all blocks.", **fused(_total))(fused_copy)
+    add(
+        "shared", "Threads copy what they receive, what they have, or an even share of all bytes.",
+        applies=on_one_node,
+    )(shared)  # fmt: skip
+    add(
+        "led", "Node roots copy and exchange all blocks, and the data travels with the barrier.",
+        applies=_can_be_led, preferred=_is_led,
+    )(led_messages)  # fmt: skip
+    add(
+        "routes",
+        "Blocks for the same nodes go along a tree of these nodes together, once to each.",
+        applies=on_several_nodes,
+    )(routes)  # fmt: skip
 
 
 for _name in COLLECTIVES:
     for _letter in "vx":
-        for _flag, _function in ((PULL, pull), (PUSH, push), (MULTICORE, multicore)):
-            algorithm(f"{_name}_{_letter}", _flag)(_function)
+        _register(f"{_name}_{_letter}")
 
 
 # --- for all three ------------------------------------------------------------------------

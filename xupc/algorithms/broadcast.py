@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..plan.patterns import Shape, chunks, rotate, star, tree_for
+from ..plan.patterns import Shape, binary, binomial, chain, chunks, rotate, star, tree_for
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import BlockRef, Ranks
+from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
 from .registry import algorithm
 
 
@@ -65,45 +66,103 @@ def _hand_out(
             t.copy(dst.across(part), source, nbytes, part.count)
 
 
-@algorithm("broadcast", MULTICORE)
-def multicore(
+# --- MULTICORE ----------------------------------------------------------------------------------
+def _one_block(call: CallFacts) -> int:
+    """Return the bytes that all threads of a node receive."""
+    return call.nbytes * call.largest_node
+
+
+def _block(call: CallFacts) -> int:
+    return call.nbytes
+
+
+@algorithm(
+    "broadcast", MULTICORE, "fused", "The last thread to arrive writes the block to all threads.",
+    **fused(_block),
+)  # fmt: skip
+def fused_copy(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """One thread copies the block to each thread."""
+    with t.single_mover(root, anyone=True):
+        _hand_out(t, dst, src.on(root), nbytes, t.node_ranks(), root if in_place else None)
+
+
+algorithm(
+    "broadcast", MULTICORE, "pull", "Each thread copies for itself, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "broadcast", MULTICORE, "led",
+    "Node roots write to their threads, and the block travels with the barrier.",
+    **led(_one_block, one_block=True, most="pipeline_min"),
+)  # fmt: skip
+def led_star(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, src, root, nbytes, root if in_place else None)
+
+
+def _across(shape: Shape, name: str, summary: str, text: str) -> None:
+    """Register a variant that sends chunks between node roots along a tree of nodes."""
+
+    def preferred(call: CallFacts) -> bool:
+        unit = min(call.chunk(call.nbytes), call.nbytes)
+        return tree_for(call.tree.node_count, call.nbytes, unit, call.tuning) is shape
+
+    @algorithm(
+        "broadcast", MULTICORE, name, summary, applies=on_several_nodes, preferred=preferred
+    )
+    def across(
+        t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+    ) -> None:
+        """Send chunks along a tree of nodes; each node copies them as they arrive."""
+        _chunks_across(t, dst, src, root, nbytes, shape, root if in_place else None)
+
+    preferred.__doc__ = text
+
+
+_across(
+    star, "star", "The root sends the block to each other node root itself.",
+    "Less than `pipeline_min` bytes on at most `few_nodes_max` nodes.",
+)  # fmt: skip
+_across(
+    binomial, "binomial", "The block goes down a binomial tree of nodes, chunk by chunk.",
+    "Less than `pipeline_min` bytes, or few chunks for the number of nodes.",
+)  # fmt: skip
+_across(
+    chain, "chain", "Chunks go along a chain of nodes, one on every link at the same time.",
+    "Many chunks for the number of nodes.",
+)  # fmt: skip
+_across(
+    binary, "binary", "Chunks go down a complete binary tree of nodes, two on each way down.",
+    "More nodes than a chain is for.",
+)  # fmt: skip
+
+
+def _chunks_across(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, shape: Shape, but: int | None
 ) -> None:
     """Send the block in chunks between node roots; each node copies chunks as they arrive.
 
-    n bytes enter each node. A large block travels along a chain of nodes, with one chunk on every
-    link at the same time. On too many nodes for a chain it travels down a tree (`pipeline`). The
-    root sends a small block directly to a few nodes, or down a binomial tree to many nodes::
+    n bytes enter each node. In a chain::
 
         root's node   c0 c1 c2 c3 ->              its threads read src
         next node        c0 c1 c2 ->              its threads read dst@node_root
         last node           c0 c1                  chunk by chunk behind the network
-
-    A node root writes a small block to its threads itself. In a job of one node, the last
-    thread to arrive writes a small block to all threads; each thread pulls a large block.
     """
-    but = root if in_place else None
-    if t.one_node:
-        if nbytes <= t.tuning["fused_max"]:
-            with t.single_mover(root, anyone=True):
-                _hand_out(t, dst, src.on(root), nbytes, t.node_ranks(), but)
-        else:
-            pull(t, dst, src, root, nbytes, in_place=in_place)
-        return
-
-    if nbytes <= t.tuning["pipeline_min"] and t.root_exchange(
-        nbytes * t.largest_node, one_block=True
-    ):
-        if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes, but)
-        return
     home = t.on_my_node(root)
     node_source = t.acting_root(t.my_node, root)
     arrived, chunk = t.channel(), t.chunk(nbytes)
     parts = chunks(nbytes, chunk)
 
     if t.me == node_source:
-        _between_nodes(t, dst, src, root, parts, arrived)
+        _between_nodes(t, dst, src, root, parts, shape, arrived)
     if home:
         # the root's own node reads src itself
         t.ready(root, NODE, node_only=True)
@@ -146,12 +205,11 @@ def _between_nodes(
     src: Operand,
     root: int,
     parts: list[tuple[int, int]],
+    shape: Shape,
     arrived: int,
 ) -> None:
-    """The network's half: take each chunk, tell my node, pass it on."""
-    nodes = t.tree.node_count
-    nbytes, chunk = sum(size for _, size in parts), parts[0][1]
-    shape = tree_for(nodes, nbytes, chunk, t.tuning)
+    """Take each chunk from the parent, notify my node, send it to the children."""
+    chunk = parts[0][1]
     parent, children = _tree(t, root, shape)
 
     def node_source(node: int) -> int:

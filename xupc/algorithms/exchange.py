@@ -15,6 +15,7 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, filled, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
+from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
 from .registry import algorithm
 from .scatter import blocks_for
 
@@ -50,8 +51,48 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(NODE, NODE, node_only=True)
 
 
-@algorithm("exchange", MULTICORE)
-def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+# --- MULTICORE ----------------------------------------------------------------------------------
+def all_pairs(call: CallFacts) -> int:
+    """Return the bytes that a node's threads have for all threads."""
+    return call.nbytes * call.size * call.largest_node
+
+
+@algorithm(
+    "exchange", MULTICORE, "fused", "The last thread to arrive copies all blocks.",
+    **fused(all_pairs),
+)  # fmt: skip
+def fused_copy(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """One thread copies the blocks of each pair."""
+    with t.single_mover(0, anyone=True):
+        _copy_all(t, dst, src, nbytes)
+
+
+algorithm(
+    "exchange", MULTICORE, "pull", "Each thread copies its blocks of all threads, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "exchange", MULTICORE, "led",
+    "Node roots copy and exchange all blocks, and the data travels with the barrier.",
+    **led(all_pairs),
+)  # fmt: skip
+def led_rounds(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.size * t.largest_node)
+    if t.me == t.node_root:
+        message = t.message(nbytes * t.largest_node, "alltoall_chunk")
+        _between_nodes(t, dst, src, nbytes, message)
+        _copy_all(t, dst, src, nbytes)
+
+
+@algorithm(
+    "exchange", MULTICORE, "rounds",
+    "One message per pair of nodes and chunk, from heap to heap; in round k to the k-th next node.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def rounds(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     """Send one message per pair of nodes and chunk, from heap to heap; threads pull the rest.
 
     A message holds, for each thread of the sending node in turn, its blocks for all threads of
@@ -61,23 +102,9 @@ def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         node 0 (threads 0, 1) to node 1 (threads 2, 3)
         src@0: . . 2 3   src@1: . . 2 3    ->    dst@2: 0 1 . .   dst@3: 0 1 . .
 
-    Meanwhile every thread copies its blocks from the threads of its node. In a job of one
-    node, the last thread to arrive copies small blocks; each thread pulls large blocks.
+    Meanwhile every thread copies its blocks from the threads of its node.
     """
-    if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                _copy_all(t, dst, src, nbytes)
-        else:
-            pull(t, dst, src, nbytes)
-        return
-
     message = t.message(nbytes * t.largest_node, "alltoall_chunk")
-    if t.root_exchange(nbytes * t.size * t.largest_node):
-        if t.me == t.node_root:
-            _between_nodes(t, dst, src, nbytes, message)
-            _copy_all(t, dst, src, nbytes)
-        return
     t.ready(NODE, NODE, node_only=True)
     if t.me == t.node_root:
         with t.net():

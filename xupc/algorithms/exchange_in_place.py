@@ -25,7 +25,8 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, pieces
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Blocks, Ranks
-from .exchange import Grids, messages
+from .conditions import fused, led, on_one_node, on_several_nodes
+from .exchange import Grids, all_pairs, messages
 from .registry import algorithm
 from .scatter import blocks_for
 
@@ -151,31 +152,51 @@ def push(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 
 # --- MULTICORE ----------------------------------------------------------------------------------
-@algorithm("exchange_in_place", MULTICORE)
-def multicore(t: Recorder, dst: Operand, nbytes: int) -> None:
+@algorithm(
+    "exchange_in_place", MULTICORE, "fused", "The last thread to arrive swaps all blocks.",
+    **fused(all_pairs),
+)  # fmt: skip
+def fused_swaps(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """One thread swaps the blocks of each pair."""
+    with t.single_mover(0, anyone=True):
+        _swap_all(t, dst, nbytes)
+
+
+@algorithm(
+    "exchange_in_place", MULTICORE, "swaps",
+    "Each of two threads swaps half of the bytes of their two blocks.",
+    applies=on_one_node,
+)  # fmt: skip
+def swaps(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """Swap without scratch; no thread waits for another one."""
+    t.ready(NODE, NODE, node_only=True)
+    _swap_mine(t, dst, nbytes, nbytes)
+    t.done(NODE, NODE, node_only=True)
+
+
+@algorithm(
+    "exchange_in_place", MULTICORE, "led",
+    "Node roots swap and exchange all blocks, and the data travels with the barrier.",
+    **led(all_pairs, staged=True),
+)  # fmt: skip
+def led_rounds(t: Recorder, dst: Operand, nbytes: int) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.size * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, nbytes)
+
+
+@algorithm(
+    "exchange_in_place", MULTICORE, "rounds",
+    "Node roots exchange blocks through staging buffers, in turn r with node r - k (mod N).",
+    applies=on_several_nodes,
+)  # fmt: skip
+def rounds(t: Recorder, dst: Operand, nbytes: int) -> None:
     """Swap blocks inside a node; node roots exchange the blocks for each other's nodes.
 
-    Inside a node, each of two threads swaps half of the bytes of their two blocks. This needs no
-    scratch, and no thread waits for another one. The last thread to arrive does all of a small
-    exchange. Between nodes, a message goes from the heaps into the other node root's staging
-    buffer. Every thread copies its blocks from there while the next messages arrive::
-
-        turn r    node k exchanges messages with node r - k (mod N)
+    A message goes from the heaps into the other node root's staging buffer. Every thread copies its
+    blocks from there while the next messages arrive.
     """
-    if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                _swap_all(t, dst, nbytes)
-        else:
-            t.ready(NODE, NODE, node_only=True)
-            _swap_mine(t, dst, nbytes, nbytes)
-            t.done(NODE, NODE, node_only=True)
-        return
-    total = nbytes * t.size * t.largest_node
-    if total <= t.tuning["staging_bytes"] and t.root_exchange(total):
-        if t.me == t.node_root:
-            _lead(t, dst, nbytes)
-        return
     t.ready(NODE, NODE, node_only=True)
     SwapRounds(t, dst, nbytes).record()
     t.done(NODE, NODE, node_only=True)

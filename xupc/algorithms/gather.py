@@ -13,8 +13,18 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import Ranks
-from .registry import algorithm
-from .scatter import blocks_for, messages_of_others, node_messages, spread, together
+from .conditions import fused, led, on_one_node, on_several_nodes
+from .registry import algorithm, derive
+from .scatter import (
+    all_blocks,
+    blocks_for,
+    messages_of_others,
+    node_blocks,
+    node_messages,
+    own_block_stays,
+    spread,
+    together,
+)
 
 
 @algorithm("gather", PULL)
@@ -63,37 +73,56 @@ def push(
     t.done(ALL, root, node_only=True)
 
 
-@algorithm("gather", MULTICORE)
-def multicore(
+# --- MULTICORE ----------------------------------------------------------------------------------
+@algorithm(
+    "gather", MULTICORE, "fused", "The last thread to arrive copies all blocks.",
+    **fused(all_blocks),
+)  # fmt: skip
+def fused_copy(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
-    """Each node root sends its node's blocks to the root; at home every thread writes.
+    """One thread copies all blocks."""
+    with t.single_mover(root, anyone=True):
+        _collect(t, dst, src, root, nbytes, root if in_place else None)
 
-    One message per node (and chunk), taken from the heaps of the
-    node's threads and delivered into place: no copy at either end.
-    """
-    but = root if in_place else None
-    if t.one_node:
-        if nbytes * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(root, anyone=True):
-                _collect(t, dst, src, root, nbytes, but)
-        else:
-            push(t, dst, src, root, nbytes, in_place=in_place)
-        return
 
-    home = t.on_my_node(root)
+algorithm(
+    "gather", MULTICORE, "push", "Each thread copies its block to the root, as in PUSH.",
+    applies=on_one_node,
+)(push)  # fmt: skip
+
+
+@algorithm(
+    "gather", MULTICORE, "led",
+    "Node roots read from their threads, and the blocks travel with the barrier.",
+    **led(node_blocks),
+)  # fmt: skip
+def led_star(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, src, root, nbytes, t.message(nbytes), root if in_place else None)
+
+
+@algorithm(
+    "gather", MULTICORE, "star",
+    "Each node root sends its node's blocks to the root; there each thread writes its own.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def star(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Send one message per node (and chunk), from the heaps of the node's threads into place."""
     message = t.message(nbytes)
-    if t.root_exchange(nbytes * t.largest_node):
-        if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes, message, but)
-        return
     node_source = t.acting_root(t.my_node, root)
-    if home:
+    if t.on_my_node(root):
         t.ready(root, NODE, node_only=True)
         if t.me == root:
             with t.net():
                 _take_all(t, dst, root, nbytes, message)
-        if t.me != but:
+        if not (in_place and t.me == root):
             t.copy(dst.on(root, t.me * nbytes), src.on(t.me), nbytes)
         t.done(NODE, root, node_only=True)
         return
@@ -128,19 +157,4 @@ def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -
 
 
 # --- in place -----------------------------------------------------------------------------------
-@algorithm("gather_in_place", PULL)
-def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `pull`, with one copy less."""
-    pull(t, dst, src, root, nbytes, in_place=True)
-
-
-@algorithm("gather_in_place", PUSH)
-def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """Gather as `push` does; the root only receives messages."""
-    push(t, dst, src, root, nbytes, in_place=True)
-
-
-@algorithm("gather_in_place", MULTICORE)
-def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `multicore`, with one copy less."""
-    multicore(t, dst, src, root, nbytes, in_place=True)
+derive("gather_in_place", "gather", own_block_stays)

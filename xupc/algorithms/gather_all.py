@@ -12,14 +12,17 @@ In place thread i's block is the i-th one at dst already, and stays there::
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, grouped, pieces
+from ..plan.placement import MOST_BYTES
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import BlockRef, Blocks, Ranks
-from .registry import algorithm
+from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
+from .registry import algorithm, derive
 from .scatter import blocks_for
 
 
@@ -61,53 +64,131 @@ def push(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     t.done(NODE, NODE, node_only=True)
 
 
-@algorithm("gather_all", MULTICORE)
-def multicore(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """Send each block to each node once; the threads pull it from their node root.
+# --- MULTICORE ----------------------------------------------------------------------------------
+def _total(call: CallFacts) -> int:
+    """Return the bytes that all threads of a node write in all."""
+    return call.nbytes * call.size * call.largest_node
 
-    Large blocks take N - 1 rounds, directly between the heaps. On few nodes, in round k each node
-    root sends its own node's blocks to the node root k places after it. On many nodes the blocks
-    go around a ring: in round k a node root forwards the blocks of the node k places before it::
+
+def _small(call: CallFacts) -> bool:
+    return call.nbytes * call.largest_node <= call.tuning["pipeline_min"]
+
+
+@algorithm(
+    "gather_all", MULTICORE, "fused", "The last thread to arrive copies all blocks.",
+    **fused(_total),
+)  # fmt: skip
+def fused_copy(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """One thread copies each block to each thread."""
+    with t.single_mover(0, anyone=True):
+        for i in range(t.size):
+            for run in t.node_ranks_but(_but(src, i)):
+                to = dst.across(run, i * nbytes)
+                t.copy(to, src.across(Ranks(i, run.count, 0)), nbytes, run.count)
+
+
+algorithm(
+    "gather_all", MULTICORE, "pull", "Each thread copies all blocks, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "gather_all", MULTICORE, "led",
+    "Node roots copy and exchange all blocks, and the data travels with the barrier.",
+    **led(_total),
+)  # fmt: skip
+def led_exchange(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.size * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, src, nbytes)
+
+
+def _is_linear(call: CallFacts) -> bool:
+    """At most `few_nodes_max` nodes and `pipeline_min` bytes per node."""
+    return call.few_nodes and _small(call)
+
+
+@algorithm(
+    "gather_all", MULTICORE, "linear",
+    "Every node root sends its node's blocks to all others at once: the latency of one message.",
+    applies=on_several_nodes, preferred=_is_linear,
+)  # fmt: skip
+def linear(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """The threads of a node read each message as it arrives."""
+    _across(t, dst, src, nbytes, _flat, least=1)
+
+
+def _fits_a_message(call: CallFacts) -> bool:
+    """Several nodes, at most 1 GiB of all threads' blocks."""
+    return not call.one_node and call.nbytes * call.size <= MOST_BYTES
+
+
+def _is_doubling(call: CallFacts) -> bool:
+    """At most `pipeline_min` bytes per node."""
+    return _small(call)
+
+
+@algorithm(
+    "gather_all", MULTICORE, "doubling",
+    "A node root sends all blocks that it has 1, 2, 4, ... nodes on: log2 N messages in sequence.",
+    applies=_fits_a_message, preferred=_is_doubling,
+)  # fmt: skip
+def doubling(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Small blocks on many nodes."""
+    _across(t, dst, src, nbytes, _doubling)
+
+
+def _is_rounds(call: CallFacts) -> bool:
+    """At most `few_nodes_max` nodes."""
+    return call.few_nodes
+
+
+@algorithm(
+    "gather_all", MULTICORE, "rounds",
+    "In round k each node root sends its own node's blocks to the node root k places after it.",
+    applies=on_several_nodes, preferred=_is_rounds,
+)  # fmt: skip
+def rounds(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Large blocks on few nodes, directly between the heaps."""
+    _across(t, dst, src, nbytes, _rounds)
+
+
+@algorithm(
+    "gather_all", MULTICORE, "ring",
+    "Blocks go around a ring: in round k a node root forwards those of the node k places before.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def ring(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    """Large blocks on many nodes: each node root has one sender and one receiver.
+
+    ::
 
         round      0        1        2
         node 0   [0]->    [3]->    [2]->        N = 4; [x]: blocks of node x
         node 1   [1]->    [0]->    [3]->
-
-    With small blocks on few nodes, every node root sends to all others at once, which takes the
-    latency of one message. On many nodes it sends all blocks it has to the node root 1, 2, 4, ...
-    places after it, which takes the latency of log2 N messages. In a job of one node, the last
-    thread to arrive copies small blocks; each thread pulls large blocks.
     """
-    if t.one_node:
-        if nbytes * t.size * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                for i in range(t.size):
-                    for run in t.node_ranks_but(_but(src, i)):
-                        to = dst.across(run, i * nbytes)
-                        t.copy(to, src.across(Ranks(i, run.count, 0)), nbytes, run.count)
-        else:
-            pull(t, dst, src, nbytes)
-        return
+    _across(t, dst, src, nbytes, _ring)
 
-    if t.root_exchange(nbytes * t.size * t.largest_node):
-        if t.me == t.node_root:
-            _lead(t, dst, src, nbytes)
-        return
+
+Way = Callable[[Recorder, Operand, Operand, int, int, list[list["Message"]]], None]
+"""Record a node root's messages: (t, dst, src, nbytes, channel of arrivals, groups of messages)."""
+
+
+def _across(
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, way: Way, least: int | None = None
+) -> None:
+    """Send each block to each node once; the threads pull it from their node root.
+
+    `least`: the bytes that must arrive before a node root signals them.
+    """
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
-    few = t.tree.node_count <= t.tuning["few_nodes_max"]
-    small = nbytes * t.largest_node <= t.tuning["pipeline_min"]
-    words = _words(t, dst, nbytes, 1 if small and few else t.tuning["notify_bytes"])
+    words = _words(t, dst, nbytes, t.tuning["notify_bytes"] if least is None else least)
     if t.me == t.node_root:
         with t.net():
-            if small and few:
-                _flat(t, dst, src, nbytes, arrived)
-            elif small:
-                _doubling(t, dst, src, nbytes, arrived, words)
-            elif few:
-                _rounds(t, dst, src, nbytes, arrived, words)
-            else:
-                _ring(t, dst, src, nbytes, arrived, words)
+            way(t, dst, src, nbytes, arrived, words)
     _copy_mates(t, dst, src, nbytes)
     if t.me != t.node_root:
         _pull_arrivals(t, words, arrived)
@@ -155,7 +236,9 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
         t.copy(dst.across(run), dst.on(t.me), nbytes * t.size, run.count)
 
 
-def _flat(t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int) -> None:
+def _flat(
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+) -> None:
     """Exchange blocks with all node roots, and signal each message that arrives to my node."""
     for i, ticket in enumerate(_all_to_all(t, dst, src, nbytes)):
         t.need(ticket)
@@ -311,19 +394,13 @@ class InPlace(Operand):
         return BlockRef(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
 
 
-@algorithm("gather_all_in_place", PULL)
-def pull_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """As `pull`, T - 1 copies."""
-    pull(t, dst, InPlace(dst.index, nbytes), nbytes)
+def _in_place(function: Callable[..., None]) -> Callable[..., None]:
+    """Return an algorithm whose source lies in dst: no block is copied onto itself."""
+
+    def record(t: Recorder, dst: Operand, nbytes: int) -> None:
+        function(t, dst, InPlace(dst.index, nbytes), nbytes)
+
+    return record
 
 
-@algorithm("gather_all_in_place", PUSH)
-def push_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """As `push`, T - 1 copies."""
-    push(t, dst, InPlace(dst.index, nbytes), nbytes)
-
-
-@algorithm("gather_all_in_place", MULTICORE)
-def multicore_in_place(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """Gather as `multicore` does; no block is copied onto itself."""
-    multicore(t, dst, InPlace(dst.index, nbytes), nbytes)
+derive("gather_all_in_place", "gather_all", _in_place)

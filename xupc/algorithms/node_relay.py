@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..plan.placement import Facts
 from ..plan.recorder import Recorder, Who
 from ..plan.steps import OP_SCRATCH, STAGING, Ranks
 from .private_staging import LINE, Places
@@ -63,7 +64,7 @@ class Relay:
         self._deep = deep
 
     @staticmethod
-    def fits(t: Recorder, landing: int, deep: int = 2) -> bool:
+    def fits(t: Facts, landing: int, deep: int = 2) -> bool:
         """Return whether so many bytes may arrive in a unit, for any number of staged bytes."""
         return landing <= t.tuning["staging_bytes"] // (2 * deep)
 

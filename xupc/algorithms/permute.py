@@ -18,8 +18,10 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, filled
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks
+from .conditions import fused, led, on_one_node, on_several_nodes
 from .exchange import trade
 from .registry import algorithm
+from .scatter import all_blocks, node_blocks
 
 Permutation = NDArray[Any]
 """Of the threads, as an array of integers."""
@@ -68,32 +70,50 @@ def push(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int
     t.done_each(owners, users)
 
 
-@algorithm("permute", MULTICORE)
-def multicore(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+# --- MULTICORE ----------------------------------------------------------------------------------
+@algorithm(
+    "permute", MULTICORE, "fused", "The last thread to arrive copies all blocks.",
+    **fused(all_blocks),
+)  # fmt: skip
+def fused_copy(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """One thread copies all blocks."""
+    with t.single_mover(0, anyone=True):
+        _copy_all(t, dst, src, perm, nbytes)
+
+
+algorithm(
+    "permute", MULTICORE, "pull", "Each thread copies its block, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "permute", MULTICORE, "led",
+    "Node roots copy and exchange all blocks, and the data travels with the barrier.",
+    **led(node_blocks),
+)  # fmt: skip
+def led_rounds(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.largest_node)
+    if t.me == t.node_root:
+        trade_blocks(t, dst, src, perm, nbytes, t.message(nbytes))
+        _copy_all(t, dst, src, perm, nbytes)
+
+
+@algorithm(
+    "permute", MULTICORE, "rounds",
+    "One message per pair of nodes and chunk, from heap to heap; threads pull the rest.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def rounds(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
     """Send one message per pair of nodes and chunk, from heap to heap; threads pull the rest.
 
     Only pairs of nodes between which blocks move exchange messages::
 
         perm 2 3 0 4 1     node 0 (threads 0, 1) to node 1 (2, 3): src@0, src@1 -> dst@2, dst@3
                            node 1 to node 0: src@2 -> dst@0        node 1 to node 2: ...
-
-    In a job of one node, the last thread to arrive copies small blocks; each thread pulls large
-    blocks.
     """
-    if t.one_node:
-        if nbytes * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                _copy_all(t, dst, src, perm, nbytes)
-        else:
-            pull(t, dst, src, perm, nbytes)
-        return
-
     message = t.message(nbytes)
-    if t.root_exchange(nbytes * t.largest_node):
-        if t.me == t.node_root:
-            trade_blocks(t, dst, src, perm, nbytes, message)
-            _copy_all(t, dst, src, perm, nbytes)
-        return
     to, of = ends_of(t, perm)
     crossing = crossing_threads(t, perm)  # whose data the node root touches
     owners = [*near(t, [of]), *(crossing if t.me == t.node_root else ())]

@@ -21,8 +21,10 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef, Ranks
+from .conditions import fused, led, on_one_node, on_several_nodes
 from .permute import Permutation, crossing_threads, ends_of, near, trade_blocks
 from .registry import algorithm
+from .scatter import all_blocks, node_blocks
 
 
 def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
@@ -86,29 +88,48 @@ def push(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
                 t.signal(taken, (Ranks(of),), k)
 
 
-@algorithm("permute_in_place", MULTICORE)
-def multicore(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
-    """Rotate a slice of every cycle on each thread, by swaps of blocks.
+@algorithm(
+    "permute_in_place", MULTICORE, "fused", "The last thread to arrive turns all cycles.",
+    **fused(all_blocks),
+)  # fmt: skip
+def fused_swaps(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """One thread swaps the blocks of each cycle."""
+    with t.single_mover(0, anyone=True):
+        _turn(t, dst, perm, 0, nbytes)
 
-    In a job of one node, no thread waits for another one, and the last thread to arrive does all of
-    a small permutation. Across nodes, the blocks that stay inside a node move as in PULL. Each pair
-    of nodes has one message per piece, from the heaps to the staging buffers of the target threads.
-    """
-    if t.one_node:
-        if nbytes * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(0, anyone=True):
-                _turn(t, dst, perm, 0, nbytes)
-        else:
-            t.ready(NODE, NODE, node_only=True)
-            begin, end = (-(-nbytes * k // t.size // 64) * 64 for k in (t.me, t.me + 1))
-            _turn(t, dst, perm, begin, min(end, nbytes))
-            t.done(NODE, NODE, node_only=True)
-        return
-    total = nbytes * t.largest_node
-    if total <= t.tuning["staging_bytes"] and t.root_exchange(total):
-        if t.me == t.node_root:
-            _lead(t, dst, perm, nbytes)
-        return
+
+@algorithm(
+    "permute_in_place", MULTICORE, "swaps",
+    "Each thread turns a slice of every cycle, by swaps of blocks.",
+    applies=on_one_node,
+)  # fmt: skip
+def swaps(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Swap without scratch; no thread waits for another one."""
+    t.ready(NODE, NODE, node_only=True)
+    begin, end = (-(-nbytes * k // t.size // 64) * 64 for k in (t.me, t.me + 1))
+    _turn(t, dst, perm, begin, min(end, nbytes))
+    t.done(NODE, NODE, node_only=True)
+
+
+@algorithm(
+    "permute_in_place", MULTICORE, "led",
+    "Node roots swap and exchange all blocks, and the data travels with the barrier.",
+    **led(node_blocks, staged=True),
+)  # fmt: skip
+def led_rounds(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, perm, nbytes)
+
+
+@algorithm(
+    "permute_in_place", MULTICORE, "rounds",
+    "One message per pair of nodes and piece, from heaps to the targets' staging buffers.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def rounds(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
+    """Exchange pieces between nodes; the blocks that stay inside a node move as in PULL."""
     Crossing(t, dst, perm, nbytes).record()
 
 

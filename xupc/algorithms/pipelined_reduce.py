@@ -6,13 +6,30 @@ from functools import cached_property
 
 import numpy as np
 
-from ..plan.patterns import chain, tree_for
+from ..plan.patterns import Shape, chain, tree_for
+from ..plan.placement import Facts
 from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
 from .reduce_pipeline import ReducePipeline
 from .reduce_spec import Reduction, tree_of
 
-__all__ = ["PipelinedReduce"]
+__all__ = ["PipelinedReduce", "pipeline_shape"]
+
+
+DEPTH = 2
+"""Pieces that may be in transit on a link."""
+
+
+def _unit(t: Facts, r: Reduction, children: int) -> int:
+    """Return the size of pieces if a node source has so many children."""
+    # at least two pieces: a single one would use one link after the other
+    half = max(r.nbytes // 2, t.tuning["pipeline_min"])
+    return t.unit(r.nbytes, min(half, t.tuning["staging_bytes"] // (DEPTH * (2 + children))))
+
+
+def pipeline_shape(t: Facts, r: Reduction) -> Shape:
+    """Return the tree of nodes in which a result is complete first."""
+    return tree_for(t.tree.node_count, r.nbytes, _unit(t, r, 1), t.tuning)
 
 
 class PipelinedReduce:
@@ -22,24 +39,14 @@ class PipelinedReduce:
     short. A node's threads fold its pieces into their staging buffers, two of them ahead.
     """
 
-    _DEPTH = 2  # pieces that may be in transit on a link
-
-    def __init__(self, t: Recorder, r: Reduction) -> None:
+    def __init__(self, t: Recorder, r: Reduction, shape: Shape) -> None:
         assert r.to is not None
         self.t, self.r, self.to = t, r, r.to
         n = self.n = t.tree.node_count
         self.home = t.tree.node_of(r.to)
-        # at least two pieces: a single one would use one link after the other
-        half = max(r.nbytes // 2, t.tuning["pipeline_min"])
-
-        def unit(children: int) -> int:
-            """Return the size of pieces if a node source has so many children."""
-            places = self._DEPTH * (2 + children)
-            return t.unit(r.nbytes, min(half, t.tuning["staging_bytes"] // places))
-
-        self.shape = tree_for(n, r.nbytes, unit(1), t.tuning)
+        self.shape = shape
         self.parent, self.children = self.shape((t.my_node - self.home) % n, n)
-        width = self.width = unit(len(self.shape(0, n)[1]))  # 0 has the most
+        width = self.width = _unit(t, r, len(shape(0, n)[1]))  # 0 has the most
         self.pieces = r.pieces(0, r.each, width)
         self.node_source = t.acting_root(t.my_node, r.to)
         self.making = ReducePipeline(t, r, self.pieces, self.node_source)
@@ -47,7 +54,7 @@ class PipelinedReduce:
         # A notice wakes my node's makers. They get one after each turn whose places are used again,
         # and one at the end.
         turns = self.making.turn(self.making.there - 1) + 1
-        self.notices = max(0, turns - self._DEPTH) + 1
+        self.notices = max(0, turns - DEPTH) + 1
 
     @cached_property
     def _brings(self) -> dict[int, np.ndarray]:
@@ -75,7 +82,7 @@ class PipelinedReduce:
                 self._link()
         mine = list(making.mine())
         for i, piece in mine:
-            if (before := making.turn(i) - self._DEPTH) >= 0:  # its place must be free
+            if (before := making.turn(i) - DEPTH) >= 0:  # its place must be free
                 t.wait(self.used, self.node_source, before + 1)
             making.make(i, piece, self._made(i))
         if mine:  # until no thread reads my staging buffer and all notices have arrived
@@ -92,13 +99,13 @@ class PipelinedReduce:
 
     def _made(self, i: int) -> BlockRef:
         """Return the place of the i-th piece of my node's own."""
-        at = self.making.turn(i) % self._DEPTH * self.width
+        at = self.making.turn(i) % DEPTH * self.width
         return Operand(STAGING).on(self.making.maker(i), at)
 
     def _slot(self, k: int, q: int) -> BlockRef:
         """Return a place of the k-th pair of my staging buffer, behind that of my own pieces."""
         return Operand(STAGING).on(
-            self.t.me, (self._DEPTH * (1 + k) + q % self._DEPTH) * self.width
+            self.t.me, (DEPTH * (1 + k) + q % DEPTH) * self.width
         )
 
     def _root(self, v: int) -> int:
@@ -134,8 +141,8 @@ class PipelinedReduce:
             if parts and self.parent is None:
                 t.fold(DST.on(t.me, begin * size), tree_of(parts), end - begin)
             elif parts:
-                if len(sends) >= self._DEPTH:
-                    t.need(sends[-self._DEPTH])
+                if len(sends) >= DEPTH:
+                    t.need(sends[-DEPTH])
                 out = self._slot(0, len(sends))
                 t.fold(out, tree_of(parts), end - begin)
                 assert self.parent is not None

@@ -15,13 +15,19 @@ places (NONCOMM_FUNC) and a thread has blocks of several rows, it goes row by ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ..flags import MULTICORE, PULL, PUSH
-from ..plan.patterns import chunks, tree_joins
+from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_joins
+from ..plan.placement import Facts
 from ..plan.recorder import ALL, DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
+from .conditions import CallFacts, Condition, fused
+from .pipelined_reduce import pipeline_shape
 from .private_staging import LINE
-from .reduce_parts import parts_pay
+from .reduce_parts import parts_fit, parts_pay
 from .reduce_positions import in_order
 from .reduce_spec import Reduction, Task, joined
 from .registry import algorithm
@@ -86,65 +92,28 @@ def push(t: Recorder, r: Reduction) -> None:
 
 
 # --- MULTICORE -----------------------------------------------------------------------------
-def multicore(t: Recorder, r: Reduction) -> None:
-    """Share the work inside a node by load and store; between nodes their roots communicate.
-
-    On one node, the last thread to arrive reduces small data. Of one value each thread folds its
-    own run, and dst's thread (or each) combines them. Of long results each thread folds a slice of
-    all threads' blocks and writes it to all its places.
-
-    On few nodes, node roots exchange their threads' values at once (`nodes.table`), or one value
-    per node where that fits one message (`nodes.lead`). Of longer results each node finishes a part
-    for dst's node (`nodes.to_one`; the longest pass a chain of nodes) or for all (`nodes.to_all`),
-    chunk by chunk. Three cases use a tree of threads, as PUSH does: an order that is not the
-    nodes', results for all on so many nodes that parts are short, and records of more than a cache
-    line.
-    """
-    if t.one_node:
-        _one_node(t, r)
-        return
-    few = t.tree.node_count <= t.tuning["few_nodes_max"]
-    into_a_node = r.nbytes * (t.tree.node_count - 1)
-    fits = r.layout.positions * r.itemsize <= t.tuning["staging_bytes"]
-    if r.by_row or (not r.element_wise and not (few and fits)):
-        push(t, r)
-    elif not r.element_wise:
-        nodes.table(t, r)
-    elif r.itemsize > LINE or (r.exact and not (few and in_order(t, r))):
-        push(t, r)
-    elif (
-        few
-        and nodes.fits(t, r)
-        and into_a_node <= t.tuning["root_exchange_max"]
-        and t.root_exchange(r.nbytes * t.largest_node, one_block=True)
-    ):
-        if t.me == t.node_root:
-            nodes.lead(t, r)
-    elif r.to is None and (few or parts_pay(t, r.nbytes)):
-        nodes.to_all(t, r)
-    elif r.to is not None and (few or not r.exact):
-        nodes.to_one(t, r)
-    else:
-        push(t, r)
+def fused_fold(t: Recorder, r: Reduction) -> None:
+    """Let the last thread to arrive reduce everything."""
+    with t.single_mover(r.layout.first if r.to is None else r.to, anyone=True):
+        _all_of(t, r, 0, r.each)
 
 
-def _one_node(t: Recorder, r: Reduction) -> None:
-    by = r.layout.first if r.to is None else r.to
-    if r.layout.nelems * r.itemsize <= t.tuning["fused_max"]:
-        with t.single_mover(by, anyone=True):
-            _all_of(t, r, 0, r.each)
-    elif r.element_wise:
-        t.ready(ALL, ALL)
-        grain = max(1, 64 // r.itemsize)
-        grains = -(-r.each // grain)
-        begin, end = (min(r.each, grains * (t.me + k) // t.size * grain) for k in (0, 1))
-        if begin < end:
-            _all_of(t, r, begin, end)
-        t.done(ALL, ALL)
-    elif r.by_row:
-        push(t, r)
-    else:
-        _one_value(t, r)
+def slices(t: Recorder, r: Reduction) -> None:
+    """Let each thread fold a slice of all threads' blocks and write it to all its places."""
+    t.ready(ALL, ALL)
+    grain = max(1, 64 // r.itemsize)
+    grains = -(-r.each // grain)
+    begin, end = (min(r.each, grains * (t.me + k) // t.size * grain) for k in (0, 1))
+    if begin < end:
+        _all_of(t, r, begin, end)
+    t.done(ALL, ALL)
+
+
+def led(t: Recorder, r: Reduction) -> None:
+    """Let node roots reduce everything: they exchange a value of each thread or of each node."""
+    t.lead(_led_bytes(t, r))
+    if t.me == t.node_root:
+        (nodes.lead if r.element_wise else nodes.lead_table)(t, r)
 
 
 def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
@@ -172,7 +141,7 @@ def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: BlockR
             t.fold(total, [FoldOperand(total), *joined(leaves)], nelems, rows=rows)
 
 
-def _one_value(t: Recorder, r: Reduction) -> None:
+def one_value(t: Recorder, r: Reduction) -> None:
     """Fold each thread's run into its op_scratch; each receiver of the value combines them all."""
     layout = r.layout
     position = layout.position(t.me)
@@ -190,7 +159,161 @@ def _one_value(t: Recorder, r: Reduction) -> None:
         t.fold(DST.on(t.me), leaves)
 
 
+# --- where each variant can run -------------------------------------------------------------
+def _work(call: CallFacts) -> Reduction:
+    work: Reduction = call.arguments[0]
+    return work
+
+
+def _total(call: CallFacts) -> int:
+    r = _work(call)
+    return r.layout.nelems * r.itemsize
+
+
+def _can_slice(call: CallFacts) -> bool:
+    """One node, element by element."""
+    return call.one_node and _work(call).element_wise
+
+
+def _has_one_value(call: CallFacts) -> bool:
+    """One node, one value of each thread whose rows need no order."""
+    return call.one_node and not (_work(call).element_wise or _work(call).by_row)
+
+
+def _by_nodes(call: CallFacts, r: Reduction) -> bool:
+    """Return whether nodes can combine their values in the order that the call asks for."""
+    if call.one_node or r.by_row:
+        return False
+    if not r.element_wise:
+        fits = r.layout.positions * r.itemsize <= call.tuning["staging_bytes"]
+        return call.few_nodes and fits
+    ordered = not r.exact or (call.few_nodes and in_order(call, r))
+    return r.itemsize <= LINE and ordered
+
+
+def _led_bytes(t: Facts, r: Reduction) -> int:
+    """Return the bytes per node for `Recorder.lead`."""
+    if r.element_wise:
+        return r.nbytes * t.largest_node
+    share = r.layout.nelems * r.itemsize // t.tree.node_count
+    return max(share, r.layout.positions * r.itemsize)
+
+
+def _can_be_led(call: CallFacts) -> bool:
+    """Few nodes in the order of the operands, ALLSYNC both ways, so few bytes as fit a barrier."""
+    r = _work(call)
+    room = call.synchronised and call.roots_can_move(_led_bytes(call, r))
+    return room and _by_nodes(call, r) and (not r.element_wise or nodes.fits(call, r))
+
+
+def _is_led(call: CallFacts) -> bool:
+    """At most `root_exchange_max_one_block` bytes per node, `root_exchange_max` into a node."""
+    r = _work(call)
+    into_a_node = r.nbytes * (call.tree.node_count - 1) if r.element_wise else 0
+    short = into_a_node <= call.tuning["root_exchange_max"]
+    return short and call.roots_should_move(_led_bytes(call, r), one_block=True)
+
+
+def _has_table(call: CallFacts) -> bool:
+    """Few nodes, one value of each thread whose rows need no order."""
+    return not _work(call).element_wise and _by_nodes(call, _work(call))
+
+
+def _can_be_in_parts(call: CallFacts) -> bool:
+    """Several nodes (few for one receiver), in the order of the operands, element by element."""
+    r = _work(call)
+    if not (r.element_wise and _by_nodes(call, r)):
+        return False
+    return call.few_nodes if r.to is not None else parts_fit(call)
+
+
+def _is_in_parts(call: CallFacts) -> bool:
+    """Few nodes or parts that are neither short nor many; for one receiver few short units."""
+    r = _work(call)
+    if r.to is None:
+        return call.few_nodes or parts_pay(call, r.nbytes)
+    return r.exact or nodes.gather_pays(call, r)
+
+
+def _can_be_piped(call: CallFacts) -> bool:
+    """Several nodes, element by element to one receiver, not under REPRODUCIBLE."""
+    r = _work(call)
+    one = r.to is not None and r.element_wise and not r.exact
+    return one and _by_nodes(call, r)
+
+
+def _piped(shape: Shape, text: str) -> Condition:
+    """Return the condition that the pieces are fastest in a tree of this shape."""
+
+    def condition(call: CallFacts) -> bool:
+        return pipeline_shape(call, _work(call)) is shape
+
+    condition.__doc__ = text
+    return condition
+
+
+_ONE_TO_EACH = "In a tree of nodes with the receiver's at its top, each combines what arrives: "
+_SHAPES: tuple[tuple[Shape, str, str], ...] = (
+    (star, "a star.", "Less than `pipeline_min` bytes on at most `few_nodes_max` nodes."),
+    (binomial, "binomial.", "Less than `pipeline_min` bytes, or few pieces for so many nodes."),
+    (chain, "a chain, with a piece on each link.", "Many pieces for the number of nodes."),
+    (binary, "binary, two pieces on each way up.", "More nodes than a chain is for."),
+)
+
+
+def _register(form: str) -> None:
+    """Register all variants for a collective; those between the ends are of its kind alone."""
+    algorithm(form, PULL)(pull)
+    algorithm(form, PUSH)(push)
+    add = partial(algorithm, form, MULTICORE)
+    add("fused", "The last thread to arrive reduces everything.", **fused(_total))(fused_fold)
+    element_wise = "mpi" in form
+    (_register_blocks if element_wise else _register_values)(add, to_one=not form.endswith("_all"))
+    add("push", "A binomial tree of threads, as in PUSH: for every order, size and placement.")(
+        push
+    )
+
+
+Add = Callable[..., Callable[[Callable[..., None]], Callable[..., None]]]
+
+
+def _register_led(add: Add) -> None:
+    add(
+        "led", "Node roots reduce everything, and their values travel with the barrier.",
+        applies=_can_be_led, preferred=_is_led,
+    )(led)  # fmt: skip
+
+
+def _register_values(add: Add, *, to_one: bool) -> None:
+    """Register what reduces to one value."""
+    add(
+        "values", "Each thread folds its own run; each receiver combines the threads' values.",
+        applies=_has_one_value,
+    )(one_value)  # fmt: skip
+    _register_led(add)
+    add(
+        "table", "Node roots exchange every thread's value at once, and combine them all.",
+        applies=_has_table,
+    )(nodes.table)  # fmt: skip
+
+
+def _register_blocks(add: Add, *, to_one: bool) -> None:
+    """Register what reduces element by element."""
+    add(
+        "slices", "Each thread folds a slice of all threads' blocks, to all its places.",
+        applies=_can_slice,
+    )(slices)  # fmt: skip
+    _register_led(add)
+    add(
+        "parts", "Each node finishes a part of the result, for all nodes or for the receiver's.",
+        applies=_can_be_in_parts, preferred=_is_in_parts,
+    )(nodes.in_parts)  # fmt: skip
+    for shape, words, text in _SHAPES if to_one else ():
+        add(
+            shape.__name__, _ONE_TO_EACH + words, applies=_can_be_piped,
+            preferred=_piped(shape, text),
+        )(partial(nodes.pipeline, shape=shape))  # fmt: skip
+
+
 for _form in FORMS:
-    algorithm(_form, PULL)(pull)
-    algorithm(_form, PUSH)(push)
-    algorithm(_form, MULTICORE)(multicore)
+    _register(_form)

@@ -1,11 +1,13 @@
 """MULTICORE reductions across nodes: whole algorithms, for short results and for long ones.
 
-Each function is recorded on every thread, except `lead`, which is for node roots alone.
-`reduce.multicore` chooses.
+Each function is recorded on every thread, except `lead` and `lead_table`, which are for node roots
+alone. `reduce` registers them.
 """
 
 from __future__ import annotations
 
+from ..plan.patterns import Shape
+from ..plan.placement import Facts
 from ..plan.recorder import DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, FoldOperand, Ranks
 from .pipelined_reduce import PipelinedReduce
@@ -14,11 +16,13 @@ from .reduce_positions import leaves_of, order_of, targets
 from .reduce_spec import Reduction, tree_of
 from .tree_pipeline import trade_values, traded_values
 
-__all__ = ["fits", "lead", "table", "to_all", "to_one"]
+__all__ = [
+    "fits", "gather_pays", "in_parts", "lead", "lead_table", "pipeline", "table",
+]  # fmt: skip
 
 
 # --- short results --------------------------------------------------------------------------
-def fits(t: Recorder, r: Reduction) -> bool:
+def fits(t: Facts, r: Reduction) -> bool:
     """Return whether a result of each node fits a staging buffer."""
     return t.tree.node_count * r.nbytes <= t.tuning["staging_bytes"]
 
@@ -31,23 +35,6 @@ def table(t: Recorder, r: Reduction) -> None:
     """
     layout, size = r.layout, r.itemsize
     blocks = layout.blocks
-    nodes = targets(t, r)
-    threads = [layout.thread(p) for p in range(layout.positions)]
-    near = [(p, thread) for p, thread in enumerate(threads) if t.on_my_node(thread)]
-
-    def trade() -> list[FoldOperand]:
-        t.need(*trade_values(t, threads, size, nodes))
-        return tree_of(traded_values(t, threads, size))
-
-    nbytes = max(layout.nelems * size // t.tree.node_count, layout.positions * size)
-    if t.root_exchange(nbytes, one_block=True):
-        if t.me == t.node_root:
-            for p, thread in near:
-                t.fold(Operand(OP_SCRATCH).on(thread), [r.leaf(p, 0, blocks)])
-            leaves = trade()
-            if t.my_node in nodes:
-                _fold_to_node(t, r, 0, leaves, 1)
-        return
     arrived, there = t.channel(), t.channel()
     total = Operand(OP_SCRATCH).on(t.node_root, OP_SCRATCH_BYTES // 2)
     position = layout.position(t.me)
@@ -55,14 +42,36 @@ def table(t: Recorder, r: Reduction) -> None:
         t.fold(Operand(OP_SCRATCH).on(t.me), [r.leaf(position, 0, blocks)])
         t.signal(arrived, (Ranks(t.node_root),))
     if t.me == t.node_root:
-        t.wait(arrived, [Ranks(thread) for _, thread in near])
-        leaves = trade()
-        if t.my_node in nodes:
+        t.wait(arrived, [Ranks(thread) for _, thread in _near(t, r)])
+        leaves = _trade(t, r)
+        if t.my_node in targets(t, r):
             t.fold(total, leaves)
             t.signal(there, t.node_ranks() if r.to is None else (Ranks(r.to),))
     if r.to in (None, t.me):
         t.wait(there, t.node_root)
         t.copy(DST.on(t.me), total, size)
+
+
+def _near(t: Recorder, r: Reduction) -> list[tuple[int, int]]:
+    """Return the positions on my node and their threads."""
+    threads = [r.layout.thread(p) for p in range(r.layout.positions)]
+    return [(p, thread) for p, thread in enumerate(threads) if t.on_my_node(thread)]
+
+
+def _trade(t: Recorder, r: Reduction) -> list[FoldOperand]:
+    """Exchange the values of all threads among node roots; return the tree of all of them."""
+    threads = [r.layout.thread(p) for p in range(r.layout.positions)]
+    t.need(*trade_values(t, threads, r.itemsize, targets(t, r)))
+    return tree_of(traded_values(t, threads, r.itemsize))
+
+
+def lead_table(t: Recorder, r: Reduction) -> None:
+    """Record a node root that does everything for its node, as in `table`."""
+    for p, thread in _near(t, r):
+        t.fold(Operand(OP_SCRATCH).on(thread), [r.leaf(p, 0, r.layout.blocks)])
+    leaves = _trade(t, r)
+    if t.my_node in targets(t, r):
+        _fold_to_node(t, r, 0, leaves, 1)
 
 
 def lead(t: Recorder, r: Reduction) -> None:
@@ -113,17 +122,20 @@ def _fold_to_node(
 
 
 # --- long results ---------------------------------------------------------------------------
-def to_all(t: Recorder, r: Reduction) -> None:
-    """Let each node finish a part of the result for all."""
-    ReduceScatterAllgather(t, r).record()
+def in_parts(t: Recorder, r: Reduction) -> None:
+    """Let each node finish a part of the result, for all nodes or for dst's node."""
+    way = ReduceScatterAllgather if r.to is None else ReduceScatterGather
+    way(t, r).record()
 
 
-def to_one(t: Recorder, r: Reduction) -> None:
-    """Send the result to dst's node: in parts if it is short or has an order, else by a pipeline.
+def gather_pays(t: Facts, r: Reduction) -> bool:
+    """Return whether a result for one node is faster in parts."""
+    return ReduceScatterGather.pays(t, r)
 
-    In a pipeline each node combines the arriving values with its own, with n bytes on each link.
+
+def pipeline(t: Recorder, r: Reduction, shape: Shape) -> None:
+    """Send pieces up a tree of nodes; each combines the arriving values with its own.
+
+    In a chain n bytes are on each link.
     """
-    if r.exact or ReduceScatterGather.pays(t, r):
-        ReduceScatterGather(t, r).record()
-    else:
-        PipelinedReduce(t, r).record()
+    PipelinedReduce(t, r, shape).record()

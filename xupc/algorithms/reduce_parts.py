@@ -10,19 +10,22 @@ from functools import cached_property
 from itertools import pairwise
 
 from ..plan.patterns import grouped
+from ..plan.placement import Facts
 from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
 from .reduce_pipeline import ReducePipeline, worth_waking
 from .reduce_positions import order_of, targets
 from .reduce_spec import Reduction, tree_of
 
-__all__ = ["DEPTH", "ReduceScatterAllgather", "ReduceScatterGather", "in_parts", "parts_pay"]
+__all__ = [
+    "DEPTH", "ReduceScatterAllgather", "ReduceScatterGather", "in_parts", "parts_fit", "parts_pay",
+]  # fmt: skip
 
 DEPTH = 3
 """The number of rounds whose values may be in transit at a time."""
 
 
-def in_parts(t: Recorder, nbytes: int) -> bool:
+def in_parts(t: Facts, nbytes: int) -> bool:
     """Return whether a result for one node is faster in parts, one per node, than by a chain.
 
     Parts send n (N-1)/N bytes twice, on all links at once, with two messages in sequence. A chain
@@ -32,7 +35,12 @@ def in_parts(t: Recorder, nbytes: int) -> bool:
     return 2 < n <= t.tuning["few_nodes_max"] and nbytes <= n * t.tuning["pipeline_min"] // 2
 
 
-def parts_pay(t: Recorder, nbytes: int) -> bool:
+def parts_fit(t: Facts) -> bool:
+    """Return whether the pieces of all nodes in transit fit a staging buffer."""
+    return bool(t.tuning["staging_bytes"] // (DEPTH * t.tree.node_count) >= t.line)
+
+
+def parts_pay(t: Facts, nbytes: int) -> bool:
     """Return whether parts, one per node, are faster than a tree for a result on many nodes.
 
     Each part needs a message to and from every node. A tree sends the whole result 2 log2 N times
@@ -241,7 +249,7 @@ class ReduceScatterGather(ReduceScatterAllgather):
     """
 
     @staticmethod
-    def pays(t: Recorder, r: Reduction) -> bool:
+    def pays(t: Facts, r: Reduction) -> bool:
         """Return whether results of this length are faster in parts."""
         return r.nbytes >= t.tuning["pipeline_min"] and in_parts(t, r.nbytes)
 

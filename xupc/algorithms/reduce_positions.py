@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..plan.patterns import tree_joins
+from ..plan.placement import Facts
 from ..plan.recorder import Recorder
 from ..plan.steps import FoldOperand
 from .reduce_spec import Reduction
@@ -15,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def positions_of(t: Recorder, r: Reduction, node: int, blocks: int) -> list[int]:
+def positions_of(t: Facts, r: Reduction, node: int, blocks: int) -> list[int]:
     """Return a node's positions that have one of so many blocks, in order."""
     n = r.positions(blocks)
     threads = (int(thread) for thread in t.tree.members(node))
@@ -23,7 +24,7 @@ def positions_of(t: Recorder, r: Reduction, node: int, blocks: int) -> list[int]
     return sorted(p for p in found if p is not None and p < n)
 
 
-def order_of(t: Recorder, r: Reduction, blocks: int) -> list[int]:
+def order_of(t: Facts, r: Reduction, blocks: int) -> list[int]:
     """Return the nodes that have any of so many blocks, by their first positions."""
     first = {node: positions_of(t, r, node, blocks) for node in range(t.tree.node_count)}
     return sorted((node for node in first if first[node]), key=lambda node: first[node][0])
@@ -38,7 +39,7 @@ def leaves_of(t: Recorder, r: Reduction, begin: int, blocks: int) -> list[FoldOp
     ]
 
 
-def in_order(t: Recorder, r: Reduction) -> bool:
+def in_order(t: Facts, r: Reduction) -> bool:
     """Return whether combining nodes' values keeps the one documented order."""
     blocks = r.layout.blocks
     return join_in_order([positions_of(t, r, node, blocks) for node in order_of(t, r, blocks)])
@@ -57,13 +58,13 @@ def join_in_order(nodes: Sequence[Sequence[int]]) -> bool:
     )
 
 
-def nodes_by_rank(t: Recorder) -> list[int]:
+def nodes_by_rank(t: Facts) -> list[int]:
     """Return the nodes, ordered by their first threads."""
     nodes = range(t.tree.node_count)
     return sorted(nodes, key=lambda node: int(t.tree.members(node)[0]))
 
 
-def nodes_in_order(t: Recorder) -> bool:
+def nodes_in_order(t: Facts) -> bool:
     """Return whether combining the values of nodes keeps the documented order of their threads."""
     return join_in_order([t.tree.members(node).tolist() for node in nodes_by_rank(t)])
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef
+from .conditions import CallFacts, fused, on_one_node
 from .private_staging import LINE, cut
 from .reduce_spec import tree_of
 from .registry import algorithm
-from .values_reduce_scatter import ByNodes, ReduceScatter, read_group
+from .values_reduce_scatter import ByNodes, ReduceScatter, by_nodes, read_group
 from .values_reduce_scatter import push as push_blocks
 
 
@@ -46,27 +47,43 @@ def push(t: Recorder, r: ReduceScatter) -> None:
     push_blocks(t, r)
 
 
-@algorithm("reduce_scatter", MULTICORE)
-def multicore(t: Recorder, r: ReduceScatter) -> None:
-    """Reduce the blocks of each node on its node root; node roots exchange the partial results.
+def _all_pairs(call: CallFacts) -> int:
+    return call.nbytes * call.size * call.size
 
-    If the order of operands must stay and differs from the order of the nodes, the work goes as in
-    PUSH. In a job of one node it goes as in PULL, or the last thread to arrive does all of a small
-    reduction.
-    """
-    if not t.one_node:
-        if ByNodes.applies(t, r):
-            _SharedByNodes(t, r).record_all()
-        else:
-            push_blocks(t, r)
-    elif r.nbytes * t.size * t.size <= t.tuning["fused_max"]:
-        with t.single_mover(0, anyone=True):
-            for i in range(t.size):
-                for group in r.groups(t):
-                    parts = [SRC.on(k, i * r.nbytes) for k in group]
-                    r.join(t, DST.on(i), group, parts, r.nbytes)
-    else:
-        pull(t, r)
+
+@algorithm(
+    "reduce_scatter", MULTICORE, "fused", "The last thread to arrive reduces everything.",
+    **fused(_all_pairs),
+)  # fmt: skip
+def fused_fold(t: Recorder, r: ReduceScatter) -> None:
+    """Reduce all blocks on one thread."""
+    with t.single_mover(0, anyone=True):
+        for i in range(t.size):
+            for group in r.groups(t):
+                parts = [SRC.on(k, i * r.nbytes) for k in group]
+                r.join(t, DST.on(i), group, parts, r.nbytes)
+
+
+algorithm(
+    "reduce_scatter", MULTICORE, "pull", "Each thread reads its block of every thread, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "reduce_scatter", MULTICORE, "nodes",
+    "Node roots reduce the blocks of their nodes, and exchange the partial results.",
+    applies=by_nodes,
+)  # fmt: skip
+def nodes(t: Recorder, r: ReduceScatter) -> None:
+    """Reduce the blocks of each node on its node root."""
+    _SharedByNodes(t, r).record_all()
+
+
+algorithm(
+    "reduce_scatter", MULTICORE, "push",
+    "Threads send blocks to each other, as in PUSH: for every order and size.",
+)(push_blocks)  # fmt: skip
 
 
 class _SharedByNodes(ByNodes):

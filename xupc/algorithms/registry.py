@@ -1,14 +1,24 @@
-"""Where algorithms are registered: collective and flag -> function."""
+"""Where the variants of algorithms are registered: collective, flag and name -> function.
+
+A collective has one or more *variants* under each of PULL, PUSH and MULTICORE. A variant has a name
+of its own, such as ``multicore:ring``; where a flag has one way only, that is just ``pull``. The
+first variant, in the order of registration, that a call prefers is the default of its flag.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from ..flags import ALGORITHM_NAMES
 from ..records import record
+from .conditions import CallFacts, Condition, text_of
 
-__all__ = ["HOMES", "Entry", "algorithm", "collectives", "find", "registered"]
+__all__ = [
+    "HOMES", "Entry", "Variant", "algorithm", "collectives", "derive", "find", "is_name",
+    "names_of", "parse_name", "register", "registered", "unregister",
+]  # fmt: skip
 
 HOMES = {
     "broadcast": "broadcast",
@@ -34,36 +44,167 @@ HOMES = {
 """Which file registers the algorithms of which collectives."""
 
 _HOME = {collective: module for module, names in HOMES.items() for collective in names.split()}
-_REGISTRY: dict[tuple[str, int], Entry] = {}
+_FLAGS = {name: flag for flag, name in ALGORITHM_NAMES.items()}
+
+Function = Callable[..., None]
+
+
+@record
+class Variant:
+    """One way to carry out a collective under a flag.
+
+    Attributes
+    ----------
+    label
+        Its name after the colon; empty where the flag has one way only.
+    summary
+        Its idea in one sentence.
+    function
+        Records it: ``f(t, ...)``.
+    applies
+        Where it can run; None: everywhere.
+    preferred
+        Where it is the default, if no variant before it is; None: wherever it applies.
+    own
+        True if the user's program registered it. Then a call uses it only if asked by name.
+    """
+
+    collective: str
+    flag: int
+    label: str
+    summary: str
+    function: Function
+    applies: Condition | None = None
+    preferred: Condition | None = None
+    own: bool = False
+
+    @property
+    def name(self) -> str:
+        """``multicore:ring``, or ``pull`` where there is one way only."""
+        word = ALGORITHM_NAMES[self.flag]
+        return f"{word}:{self.label}" if self.label else word
+
+    def can_run(self, call: CallFacts) -> bool:
+        """Return whether a call can be carried out in this way.
+
+        Raises
+        ------
+        ValueError
+            The condition of a program's variant raised anything.
+        """
+        try:
+            return self.applies is None or bool(self.applies(call))
+        except Exception as e:
+            if not self.own:
+                raise
+            text = f"{self.name}: its condition `applies` raised {type(e).__name__}: {e}"
+            raise ValueError(text) from e
+
+    def is_preferred(self, call: CallFacts) -> bool:
+        """Return whether a call uses it by default, if it uses none of those before it."""
+        if self.own or not self.can_run(call):
+            return False
+        return self.preferred is None or bool(self.preferred(call))
 
 
 @record
 class Entry:
-    """A registered algorithm."""
+    """The variants of a collective under one flag, in the order in which they are tried."""
 
     collective: str
     flag: int
-    function: Callable[..., None]
+    variants: tuple[Variant, ...]
 
     @property
     def name(self) -> str:
         """``pull``, ``push`` or ``multicore``."""
         return ALGORITHM_NAMES[self.flag]
 
+    def default(self, call: CallFacts) -> Variant:
+        """Return the variant of a call that names none."""
+        for variant in self.variants:
+            if variant.is_preferred(call):
+                return variant
+        raise LookupError(f"{self.collective}: no variant of {self.name} for {call}")
+
+    def choose(self, label: str, call: CallFacts) -> Variant:
+        """Return the variant with a label, or the default for ""; ValueError if it cannot run."""
+        if not label:
+            return self.default(call)
+        for variant in self.variants:
+            if variant.label == label:
+                break
+        else:
+            expected = ", ".join(v.name for v in self.variants)
+            raise ValueError(f"there is no {self.name}:{label}, expected one of {expected}")
+        if not variant.can_run(call):
+            raise ValueError(
+                f"{variant.name} cannot run here: expected {_lowered(text_of(variant.applies))}, "
+                f"got {call}"
+            )
+        return variant
+
+    def function(self, t: Any, *arguments: Any) -> None:
+        """Record a call by its default variant."""
+        call = CallFacts(t.tree, t.tuning, t.sync, arguments, t.kernel)
+        self.default(call).function(t, *arguments)
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+_REGISTRY: dict[tuple[str, int], Entry] = {}
+
+
+def register(variant: Variant) -> None:
+    """Add a variant behind the others of its flag; ValueError if the name is taken."""
+    key = variant.collective, variant.flag
+    entry = _REGISTRY.get(key, Entry(*key, ()))
+    if variant.label in {v.label for v in entry.variants}:
+        raise ValueError(f"{variant.collective} has a variant {variant.name} already")
+    _REGISTRY[key] = Entry(*key, (*entry.variants, variant))
+
+
+def unregister(variant: Variant) -> None:
+    """Remove a variant."""
+    key = variant.collective, variant.flag
+    kept = tuple(v for v in _REGISTRY[key].variants if v is not variant)
+    _REGISTRY[key] = Entry(*key, kept)
+
 
 def algorithm(
-    collective: str, flag: int
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the decorated function as the algorithm of `collective` under `flag`."""
+    collective: str,
+    flag: int,
+    label: str = "",
+    summary: str = "",
+    *,
+    applies: Condition | None = None,
+    preferred: Condition | None = None,
+) -> Callable[[Function], Function]:
+    """Register the decorated function as a variant of `collective` under `flag`.
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        key = (collective, flag)
-        if key in _REGISTRY:
-            raise ValueError(f"{collective} has a {ALGORITHM_NAMES[flag]} algorithm already")
-        _REGISTRY[key] = Entry(collective, flag, function)
+    Without a summary it is the first sentence of the function's docstring.
+    """
+
+    def add(function: Function) -> Function:
+        text = summary or (function.__doc__ or "").splitlines()[0]
+        register(Variant(collective, flag, label, text, function, applies, preferred))
         return function
 
-    return register
+    return add
+
+
+def derive(collective: str, base: str, adapt: Callable[[Function], Function]) -> None:
+    """Register all variants of `base` for `collective` too, each with its function adapted."""
+    for entry in [entry for (name, _), entry in _REGISTRY.items() if name == base]:
+        for v in entry.variants:
+            register(
+                Variant(
+                    collective, v.flag, v.label, v.summary, adapt(v.function), v.applies,
+                    v.preferred,
+                )
+            )  # fmt: skip
 
 
 def collectives() -> list[str]:
@@ -72,7 +213,7 @@ def collectives() -> list[str]:
 
 
 def find(collective: str, flag: int) -> Entry:
-    """Return the algorithm of `collective` under an algorithm flag."""
+    """Return the variants of `collective` under an algorithm flag."""
     if (collective, flag) not in _REGISTRY:
         _load(collective)
     return _REGISTRY[collective, flag]
@@ -84,6 +225,25 @@ def registered(collective: str | None = None) -> list[Entry]:
         _load(name)
     entries = [e for e in _REGISTRY.values() if collective in (None, e.collective)]
     return sorted(entries, key=lambda e: (e.collective, e.flag))
+
+
+def names_of(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of all variants."""
+    return [variant.name for entry in entries for variant in entry.variants]
+
+
+def is_name(text: object) -> bool:
+    """Return whether a text has the form of a variant's name."""
+    word, colon, label = text.partition(":") if isinstance(text, str) else ("", "", "")
+    return word in _FLAGS and (label.isidentifier() if colon else True)
+
+
+def parse_name(text: object) -> tuple[int, str]:
+    """Return the flag and the label of a name such as ``multicore:ring`` or ``pull``."""
+    if not is_name(text):
+        raise ValueError("expected one of pull, push, multicore, or a variant like multicore:ring")
+    word, _, label = str(text).partition(":")
+    return _FLAGS[word], label
 
 
 def _load(collective: str) -> None:

@@ -10,14 +10,15 @@ In place the root's own block is left where it is, in src: it is neither read no
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, filled
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import BlockRef, Blocks, Ranks
-from .registry import algorithm
+from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
+from .registry import algorithm, derive
 
 
 def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> BlockRef:
@@ -65,31 +66,64 @@ def _hand_out(
         t.copy(dst.across(run), blocks_for(src, root, run, nbytes), nbytes, run.count)
 
 
-@algorithm("scatter", MULTICORE)
-def multicore(
+# --- MULTICORE ----------------------------------------------------------------------------------
+def all_blocks(call: CallFacts) -> int:
+    """Return the bytes of all threads' blocks."""
+    return call.nbytes * call.size
+
+
+def node_blocks(call: CallFacts) -> int:
+    """Return the bytes of the blocks of a node's threads."""
+    return call.nbytes * call.largest_node
+
+
+@algorithm(
+    "scatter", MULTICORE, "fused", "The last thread to arrive copies all blocks.",
+    **fused(all_blocks),
+)  # fmt: skip
+def fused_copy(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
-    """The root sends each node root its node's blocks; they land where they belong.
+    """One thread copies all blocks."""
+    with t.single_mover(root, anyone=True):
+        _hand_out(t, dst, src, root, nbytes, root if in_place else None)
 
-    One message per node (and chunk); no copy inside the other nodes at all: the node root
-    receives into the heaps of its node's threads. At home every thread reads its own block.
-    Large blocks go to all nodes in turn, a message each.
+
+algorithm(
+    "scatter", MULTICORE, "pull", "Each thread copies its own block, as in PULL.",
+    applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+@algorithm(
+    "scatter", MULTICORE, "led",
+    "Node roots write to their threads, and the blocks travel with the barrier.",
+    **led(node_blocks),
+)  # fmt: skip
+def led_star(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Each node root does everything for its node."""
+    t.lead(nbytes * t.largest_node)
+    if t.me == t.node_root:
+        _lead(t, dst, src, root, nbytes, t.message(nbytes), root if in_place else None)
+
+
+@algorithm(
+    "scatter", MULTICORE, "star",
+    "The root sends each node root its node's blocks, which arrive where they belong.",
+    applies=on_several_nodes,
+)  # fmt: skip
+def star(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Send one message per node (and chunk); the root's own node reads its blocks itself.
+
+    A node root receives into the heaps of its node's threads, so no block is copied there. Large
+    blocks go to all nodes in turn, a message each.
     """
-    but = root if in_place else None
-    if t.one_node:
-        if nbytes * t.size <= t.tuning["fused_max"]:
-            with t.single_mover(root, anyone=True):
-                _hand_out(t, dst, src, root, nbytes, but)
-        else:
-            pull(t, dst, src, root, nbytes, in_place=in_place)
-        return
-
     home = t.on_my_node(root)
     message = t.message(nbytes)
-    if t.root_exchange(nbytes * t.largest_node):
-        if t.me == t.node_root:
-            _lead(t, dst, src, root, nbytes, message, but)
-        return
     node_source = t.acting_root(t.my_node, root)
     if home:
         t.ready(root, NODE, node_only=True)
@@ -101,7 +135,7 @@ def multicore(
     elif t.me == node_source:
         _recv_all(t, dst, root, nbytes, message)
     if home:
-        if t.me != but:
+        if not (in_place and t.me == root):
             t.copy(dst.on(t.me), src.on(root, t.me * nbytes), nbytes)
         t.done(NODE, root, node_only=True)
     else:
@@ -181,19 +215,13 @@ def messages_of_others(
 
 
 # --- in place -----------------------------------------------------------------------------------
-@algorithm("scatter_in_place", PULL)
-def pull_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """Scatter as `pull` does; the root copies nothing."""
-    pull(t, dst, src, root, nbytes, in_place=True)
+def own_block_stays(function: Callable[..., None]) -> Callable[..., None]:
+    """Return an algorithm that leaves the root's own block as it is."""
+
+    def record(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
+        function(t, dst, src, root, nbytes, in_place=True)
+
+    return record
 
 
-@algorithm("scatter_in_place", PUSH)
-def push_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `push`, with one copy less."""
-    push(t, dst, src, root, nbytes, in_place=True)
-
-
-@algorithm("scatter_in_place", MULTICORE)
-def multicore_in_place(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int) -> None:
-    """As `multicore`, with one copy less."""
-    multicore(t, dst, src, root, nbytes, in_place=True)
+derive("scatter_in_place", "scatter", own_block_stays)

@@ -9,10 +9,10 @@
     exchange     0: A0 A1   1: B0 B1     to   A0 B0   A1 B1
     permute      0: A   1: B   2: C      to   C   A   B        to any order
 
-A :class:`~.private_staging.TransferSpec` says which of them it is; each algorithm below does them
-all. Where threads of a node may not reach into each other's private memory, and for short blocks,
-a block takes two copies inside a node; the second one of a unit goes on while the first one of
-the next does.
+A :class:`~.private_staging.TransferSpec` says which of them it is; each way below does them all.
+Where threads of a node may not reach into each other's private memory, and for short blocks, a
+block takes two copies inside a node; the second one of a unit goes on while the first one of the
+next does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..flags import MULTICORE, PULL, PUSH
-from ..plan.patterns import chunks
+from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_for
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, Ranks
 from . import values_across_nodes as nodes
 from . import values_from_root as rooted
+from .conditions import CallFacts, Condition, on_one_node, on_several_nodes
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
@@ -45,6 +46,10 @@ FLOWS: dict[str, tuple[bool, bool, bool, bool]] = {
 """All threads give, all take; a block for each target, a place for each source."""
 
 
+_LABELS = ("", "direct", "staged", "rounds")
+"""The variants of exchange and permute of which `transforms` knows whether they work in place."""
+
+
 def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> TransferSpec:
     """The move of a collective; in place, dst is src too."""
     give, take, by_target, by_source = FLOWS[flow]
@@ -55,21 +60,24 @@ def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> T
 
 
 def transforms(
-    flow: str, flag: int, tree: Tree, tuning: Mapping[str, int], nbytes: int
+    flow: str, flag: int, tree: Tree, tuning: Mapping[str, int], nbytes: int, label: str = ""
 ) -> bool:
-    """Whether an algorithm can have dst as src; else the caller copies that before.
+    """Return whether an algorithm can have dst as src; else the caller copies that before.
 
-    It cannot where blocks arrive in dst before all that were there have left.
+    It cannot where blocks arrive in dst before all that were there have left. `label`: the variant,
+    if the call names one.
     """
     if flow not in ("exchange", "permute"):
         return True
     one_node = tree.node_count == 1
     all_to_all = flow == "exchange"
-    if flag == PUSH:
+    if label:
+        straight = label == "direct"
+    elif flag == PUSH:
         straight = deposits(tree, tuning, nbytes)
     else:
         straight = reaches(tree, tuning, nbytes, all_to_all, all_to_all)
-    if straight:
+    if straight or label not in _LABELS:
         return False
     if flow == "permute":
         return one_node or flag != PUSH
@@ -80,15 +88,11 @@ def transforms(
 
 
 # --- PULL ----------------------------------------------------------------------------------
-def pull(t: Recorder, m: TransferSpec) -> None:
+def pull_staged(t: Recorder, m: TransferSpec) -> None:
     """Givers copy their blocks into their scratch, takers copy them from there.
 
-    Takers of other nodes read one-sided, straight into their private memory. Inside a node
-    long blocks are taken straight from the givers' private memory.
+    Takers of other nodes read one-sided, straight into their private memory.
     """
-    if m.reaches(t):
-        _reach(t, m)
-        return
     t.expose()
     everyone = m.ranks(t, m.target)
     blocks = everyone.count if m.by_target else 1
@@ -115,7 +119,7 @@ def pull(t: Recorder, m: TransferSpec) -> None:
         t.barrier()
 
 
-def _reach(t: Recorder, m: TransferSpec) -> None:
+def pull_direct(t: Recorder, m: TransferSpec) -> None:
     """Copy once: a source has entered before it is read, and returns after all have read."""
     if m.gives(t.me):
         m.offer(t)
@@ -143,15 +147,11 @@ def stage_blocks(
 
 
 # --- PUSH ----------------------------------------------------------------------------------
-def push(t: Recorder, m: TransferSpec) -> None:
+def push_staged(t: Recorder, m: TransferSpec) -> None:
     """Givers copy their blocks into the takers' scratch, takers copy them out.
 
-    To other nodes they are sent, from private memory to private memory. Inside a node long
-    blocks are written straight to the takers' private memory.
+    To other nodes they are sent, from private memory to private memory.
     """
-    if m.deposits(t):
-        _deposit(t, m)
-        return
     if not t.one_node:
         of, to = m.ranks(t, m.source), m.ranks(t, m.target)
         with t.net():
@@ -183,7 +183,7 @@ def push(t: Recorder, m: TransferSpec) -> None:
     m.own(t)
 
 
-def _deposit(t: Recorder, m: TransferSpec) -> None:
+def push_direct(t: Recorder, m: TransferSpec) -> None:
     """Copy once: a target has entered before it is written, and returns when it has everything."""
     if m.takes(t.me):
         m.lend(t)
@@ -200,28 +200,7 @@ def _deposit(t: Recorder, m: TransferSpec) -> None:
 
 
 # --- MULTICORE -----------------------------------------------------------------------------
-def multicore(t: Recorder, m: TransferSpec) -> None:
-    """Send a block once to each node with a receiver; inside the node threads pull it.
-
-    Node roots send and receive for their nodes (the call's root for its own). Inside one node it is
-    PULL, but both sides copy where one of them would be idle.
-    """
-    one_idle = (m.source == ALL) != (m.target == ALL) and not m.by_target
-    if one_idle and m.reaches(t) and m.deposits(t):
-        _share(t, m)
-    elif t.one_node:
-        pull(t, m)
-    elif m.source == ALL and m.target == ALL:
-        nodes.all_to_all(t, m)
-    elif m.source == ALL:
-        rooted.to_root(t, m)
-    elif m.by_target:
-        rooted.from_root(t, m)
-    else:
-        rooted.broadcast(t, m)
-
-
-def _share(t: Recorder, m: TransferSpec) -> None:
+def shared(t: Recorder, m: TransferSpec) -> None:
     """One copy; the beginnings of blocks are taken, the rest is brought, both at the same time.
 
     Cut so that all threads have as much to do: in a broadcast the root brings as much as each
@@ -244,22 +223,134 @@ def _share(t: Recorder, m: TransferSpec) -> None:
         m.reclaim(t, taken)
 
 
-def _of(flow: str, way: Callable[[Recorder, TransferSpec], None]) -> Callable[..., None]:
+# --- registration --------------------------------------------------------------------------
+def _in_place(call: CallFacts) -> bool:
+    return bool(call.arguments[-1])
+
+
+def _can_be_direct(call: CallFacts) -> bool:
+    """One node whose threads can access each other's private memory."""
+    return call.one_node and call.tuning["direct_min"] > 0
+
+
+def _can_be_direct_with_src(call: CallFacts) -> bool:
+    """One node whose threads can access each other's private memory, dst is not src."""
+    return _can_be_direct(call) and not _in_place(call)
+
+
+def _reads(flow: str) -> Condition:
+    """Return the condition that direct reads are faster than staging."""
+    give, take, by_target, _ = FLOWS.get(flow, (False, False, True, False))
+
+    def condition(call: CallFacts) -> bool:
+        """Blocks of at least `direct_min` bytes (or that of its kind)."""
+        return reaches(call.tree, call.tuning, call.nbytes, give, take, not by_target)
+
+    return condition
+
+
+def _writes(flow: str) -> Condition:
+    """Return the condition that direct writes are faster than staging."""
+    give, take, _, _ = FLOWS.get(flow, (True, True, True, False))
+
+    def condition(call: CallFacts) -> bool:
+        """At least `direct_put_min` bytes of the thread that writes most."""
+        others = 1 if give and take else call.size - 1
+        return deposits(call.tree, call.tuning, call.nbytes * others)
+
+    return condition
+
+
+def _reads_and_writes(flow: str) -> Condition:
+    """Return the condition that both at once are fastest."""
+    reads, writes = _reads(flow), _writes(flow)
+
+    def condition(call: CallFacts) -> bool:
+        """Blocks of at least `direct_min_shared_source`, `direct_put_min` bytes in all."""
+        return reads(call) and writes(call)
+
+    return condition
+
+
+def _register(
+    flow: str, flag: int, label: str, summary: str, way: Callable[[Recorder, TransferSpec], None],
+    applies: Condition | None = None, preferred: Condition | None = None,
+) -> None:  # fmt: skip
     def record(t: Recorder, root: int, nbytes: int, in_place: bool) -> None:
         way(t, move_of(t, flow, root, nbytes, in_place))
 
     record.__doc__ = way.__doc__
-    return record
+    add = algorithm(
+        f"allav_{flow}", flag, label, summary, applies=applies, preferred=preferred
+    )
+    add(record)
+
+
+_DIRECT_PULL = "Takers read blocks from the givers' private memory: one copy."
+_STAGED_PULL = "Givers copy blocks into their scratch, takers copy them from there."
+_DIRECT_PUSH = "Givers write blocks to the takers' private memory: one copy."
+_STAGED_PUSH = "Givers copy blocks into the takers' scratch; messages go to private memory."
+_ROUNDS = "Node roots exchange staged blocks; in round k with the node k places after."
+
+
+def _register_tree(shape: Shape, text: str, default: str) -> None:
+    """Register a broadcast that sends chunks along a tree of nodes."""
+
+    def preferred(call: CallFacts) -> bool:
+        unit = rooted.chunk_of(call)
+        return tree_for(call.tree.node_count, call.nbytes, unit, call.tuning) is shape
+
+    def way(t: Recorder, m: TransferSpec) -> None:
+        rooted.broadcast(t, m, shape)
+
+    preferred.__doc__ = default
+    way.__doc__ = rooted.broadcast.__doc__
+    name = shape.__name__
+    _register("broadcast", MULTICORE, name, text, way, on_several_nodes, preferred)
 
 
 for _flow in FLOWS:
-    algorithm(f"allav_{_flow}", PULL)(
-        _of(_flow, pull)
-    )
-    algorithm(f"allav_{_flow}", PUSH)(
-        _of(_flow, push)
-    )
-    algorithm(f"allav_{_flow}", MULTICORE)(_of(_flow, multicore))
+    _direct = _can_be_direct_with_src if _flow == "exchange" else _can_be_direct
+    _register(_flow, PULL, "direct", _DIRECT_PULL, pull_direct, _direct, _reads(_flow))
+    _register(_flow, PULL, "staged", _STAGED_PULL, pull_staged)
+    _register(_flow, PUSH, "direct", _DIRECT_PUSH, push_direct, _direct, _writes(_flow))
+    _register(_flow, PUSH, "staged", _STAGED_PUSH, push_staged)
+    if _flow in ("broadcast", "gather"):  # one side would be idle
+        _register(
+            _flow, MULTICORE, "shared",
+            "Takers read the beginnings of blocks while givers write the rest: one copy.",
+            shared, _can_be_direct, _reads_and_writes(_flow),
+        )  # fmt: skip
+    _register(_flow, MULTICORE, "direct", _DIRECT_PULL, pull_direct, _direct, _reads(_flow))
+    _register(_flow, MULTICORE, "staged", _STAGED_PULL, pull_staged, on_one_node)
+for _flow in ("gather_all", "exchange"):
+    _register(_flow, MULTICORE, "rounds", _ROUNDS, nodes.all_to_all, on_several_nodes)
+_register(
+    "gather", MULTICORE, "star",
+    "Each node root sends its threads' staged blocks straight into the root's dst.",
+    rooted.to_root, on_several_nodes,
+)  # fmt: skip
+_register(
+    "scatter", MULTICORE, "star",
+    "The root sends each node root the blocks of its threads, from its own src.",
+    rooted.from_root, on_several_nodes,
+)  # fmt: skip
+_register_tree(
+    star, "The root sends the block to each other node root itself.",
+    "Less than `pipeline_min` bytes on at most `few_nodes_max` nodes.",
+)  # fmt: skip
+_register_tree(
+    binomial, "The block goes down a binomial tree of nodes, chunk by chunk.",
+    "Less than `pipeline_min` bytes, or few chunks for the number of nodes.",
+)  # fmt: skip
+_register_tree(
+    chain, "Chunks go along a chain of nodes, one on every link at the same time.",
+    "Many chunks for the number of nodes.",
+)  # fmt: skip
+_register_tree(
+    binary, "Chunks go down a complete binary tree of nodes, two on each way down.",
+    "More nodes than a chain is for.",
+)  # fmt: skip
 
 
 # --- permute -------------------------------------------------------------------------------
@@ -268,20 +359,27 @@ def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[
     return [x for x in threads if x != t.me and (t.on_my_node(x) or not near)]
 
 
-@algorithm("allav_permute", PULL)
+@algorithm(
+    "allav_permute", PULL, "direct", _DIRECT_PULL,
+    applies=_can_be_direct_with_src, preferred=_reads("permute"),
+)  # fmt: skip
+def pull_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
+    """As the other moves, with one giver and one taker each."""
+    to, of = ends_of(t, perm)
+    t.offer(SRC.on(t.me), nbytes)
+    t.after_each(_others(t, [of]), _others(t, [to]))
+    if of != t.me:
+        t.reach(DST.on(t.me), Ranks(of), 0, nbytes)
+    else:
+        t.copy(DST.on(t.me), SRC.on(t.me), nbytes)
+    t.after_each(_others(t, [to]), _others(t, [of]))
+
+
+@algorithm("allav_permute", PULL, "staged", _STAGED_PULL)
 def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
-    if reaches(t.tree, t.tuning, nbytes):
-        t.offer(src.on(t.me), nbytes)
-        t.after_each(_others(t, [of]), _others(t, [to]))
-        if of != t.me:
-            t.reach(DST.on(t.me), Ranks(of), 0, nbytes)
-        elif not in_place:
-            t.copy(DST.on(t.me), src.on(t.me), nbytes)
-        t.after_each(_others(t, [to]), _others(t, [of]))
-        return
     t.expose()
     places = places_of(t, nbytes)
     for u, (offset, size) in enumerate(chunks(nbytes, places.width)):
@@ -299,22 +397,29 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
         t.barrier()
 
 
-@algorithm("allav_permute", PUSH)
+@algorithm(
+    "allav_permute", PUSH, "direct", _DIRECT_PUSH,
+    applies=_can_be_direct_with_src, preferred=_writes("permute"),
+)  # fmt: skip
+def push_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
+    """As the other moves, with one giver and one taker each."""
+    to, of = ends_of(t, perm)
+    t.offer(DST.on(t.me), nbytes)
+    t.after_each(_others(t, [to]), _others(t, [of]))
+    if to != t.me:
+        t.deposit(SRC.on(t.me), Ranks(to), 0, nbytes)
+    else:
+        t.copy(DST.on(t.me), SRC.on(t.me), nbytes)
+    t.after_each(_others(t, [of]), _others(t, [to]))
+    if of != t.me:
+        t.reclaim(DST.on(t.me), nbytes)
+
+
+@algorithm("allav_permute", PUSH, "staged", _STAGED_PUSH)
 def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
     """As the other moves, with one giver and one taker each."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
-    if deposits(t.tree, t.tuning, nbytes):
-        t.offer(DST.on(t.me), nbytes)
-        t.after_each(_others(t, [to]), _others(t, [of]))
-        if to != t.me:
-            t.deposit(src.on(t.me), Ranks(to), 0, nbytes)
-        elif not in_place:
-            t.copy(DST.on(t.me), src.on(t.me), nbytes)
-        t.after_each(_others(t, [of]), _others(t, [to]))
-        if of != t.me:
-            t.reclaim(DST.on(t.me), nbytes)
-        return
     if not t.one_node:
         with t.net():
             for offset, size in chunks(nbytes, t.tuning["max_message"]):
@@ -339,12 +444,18 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
             t.copy(DST.on(t.me, offset), src.on(t.me, offset), size)
 
 
-@algorithm("allav_permute", MULTICORE)
+algorithm(
+    "allav_permute", MULTICORE, "direct", _DIRECT_PULL,
+    applies=_can_be_direct_with_src, preferred=_reads("permute"),
+)(pull_permuted_direct)  # fmt: skip
+algorithm("allav_permute", MULTICORE, "staged", _STAGED_PULL, applies=on_one_node)(pull_permuted)
+
+
+@algorithm(
+    "allav_permute", MULTICORE, "rounds",
+    "One message per pair of nodes and unit, from the scratch of threads to that of a node root.",
+    applies=on_several_nodes,
+)  # fmt: skip
 def multicore_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """One message per pair of nodes and unit. Inside one node: PULL."""
-    if t.one_node:
-        pull_permuted(t, perm, nbytes, in_place)
-    else:
-        nodes.permute(t, perm, DST, DST if in_place else SRC, nbytes)
-
-
+    """Send the blocks from one node to another one in one message for each unit."""
+    nodes.permute(t, perm, DST, DST if in_place else SRC, nbytes)

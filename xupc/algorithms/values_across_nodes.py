@@ -1,6 +1,6 @@
 """MULTICORE gather_all, exchange and permute of arrays of values across nodes.
 
-Each function is a whole algorithm, recorded on every thread; `values.multicore` chooses. Threads
+Each function is a whole algorithm, recorded on every thread; `values` registers them. Threads
 and node roots hand blocks to each other by a `Relay`.
 """
 

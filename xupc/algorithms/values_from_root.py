@@ -1,17 +1,18 @@
 """MULTICORE scatter, gather and broadcast of arrays of values across nodes.
 
-Each function is a whole algorithm, recorded on every thread; `values.multicore` chooses. In all of
+Each function is a whole algorithm, recorded on every thread; `values` registers them. In all of
 them one thread of each node, the call's root on its own node, sends and receives for the node.
 """
 
 from __future__ import annotations
 
-from ..plan.patterns import chunks, rotate, tree_for
+from ..plan.patterns import Shape, chunks, rotate
+from ..plan.placement import Facts
 from ..plan.recorder import Recorder
 from ..plan.steps import OP_SCRATCH, STAGING, Blocks, Ranks
 from .private_staging import LINE, Places, TransferSpec, cut, places_of, units_of, within
 
-__all__ = ["broadcast", "from_root", "to_root"]
+__all__ = ["broadcast", "chunk_of", "from_root", "to_root"]
 
 
 def from_root(t: Recorder, m: TransferSpec) -> None:
@@ -103,8 +104,13 @@ def to_root(t: Recorder, m: TransferSpec) -> None:
 
 
 # --- broadcast ---------------------------------------------------------------------------------
-def broadcast(t: Recorder, m: TransferSpec) -> None:
-    """Pass chunks through a tree of nodes, mostly a chain; short blocks by a star or binomial tree.
+def chunk_of(t: Facts) -> int:
+    """Return the size of the chunks of a broadcast."""
+    return min(t.tuning["chunk"], t.tuning["staging_bytes"] // 4 // LINE * LINE)
+
+
+def broadcast(t: Recorder, m: TransferSpec, shape: Shape) -> None:
+    """Pass chunks through a tree of nodes.
 
     ::
 
@@ -113,7 +119,7 @@ def broadcast(t: Recorder, m: TransferSpec) -> None:
 
     A node root notifies its threads of several chunks at once; they signal when they have them.
     """
-    downward = _Downward(t, m)
+    downward = _Downward(t, m, shape)
     if t.me == downward.node_source:
         downward.pass_on()
     else:
@@ -123,13 +129,13 @@ def broadcast(t: Recorder, m: TransferSpec) -> None:
 class _Downward:
     """Record the chunks of `broadcast`: each node has a source, for its other threads to read."""
 
-    def __init__(self, t: Recorder, m: TransferSpec) -> None:
+    def __init__(self, t: Recorder, m: TransferSpec, shape: Shape) -> None:
         assert isinstance(m.source, int)
-        self.t, self.m, self.root = t, m, m.source
+        self.t, self.m, self.root, self.shape = t, m, m.source, shape
         self.node_source = t.acting_root(t.my_node, self.root)
         self.readers = tuple(t.node_ranks_but(self.node_source))
         slot, buffer = t.tuning["eager_max"], t.tuning["staging_bytes"]
-        self.chunk = min(t.tuning["chunk"], buffer // 4 // LINE * LINE)
+        self.chunk = chunk_of(t)
         self.places = Places(OP_SCRATCH, slot)
         if m.nbytes > slot:
             self.places = Places(STAGING, self.chunk, buffer // self.chunk // 2 * 2)
@@ -202,8 +208,7 @@ class _Downward:
     def _neighbours(self) -> tuple[int | None, list[int]]:
         """Return the node sources of the parent (None if there is none) and of the children."""
         t, nodes, home = self.t, self.t.tree.node_count, self.t.tree.node_of(self.root)
-        shape = tree_for(nodes, self.m.nbytes, self.chunk, t.tuning)
-        parent, children = shape(rotate(t.my_node, home, nodes), nodes)
+        parent, children = self.shape(rotate(t.my_node, home, nodes), nodes)
 
         def source(v: int) -> int:
             return t.acting_root((v + home) % nodes, self.root)

@@ -17,8 +17,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..flags import MULTICORE, PULL, PUSH
+from ..plan.placement import Facts
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
+from .conditions import CallFacts, on_one_node
 from .node_relay import Relay
 from .private_staging import LINE, Places, TransferSpec, cut, places_of
 from .reduce_positions import nodes_by_rank, nodes_in_order
@@ -70,7 +72,7 @@ class ReduceScatter:
         """Return this thread's operand for its own result, from a byte of the block on."""
         return SRC.on(t.me, t.me * self.nbytes + offset)
 
-    def most(self, t: Recorder) -> int:
+    def most(self, t: Facts) -> int:
         """Return the threads of a group: fewer if the places cannot hold an element of each."""
         room = min(t.tuning["staging_chunk"], t.tuning["staging_bytes"] // 3) // LINE * LINE
         return max(1, min(_GROUP, t.size, room // self.itemsize))
@@ -235,20 +237,34 @@ def _bring(
 
 
 # --- MULTICORE -----------------------------------------------------------------------------------
-@algorithm("allav_reduce_scatter", MULTICORE)
-def multicore(t: Recorder, r: ReduceScatter) -> None:
+algorithm(
+    "allav_reduce_scatter", MULTICORE, "pull",
+    "Each thread reads its block of every thread, as in PULL.", applies=on_one_node,
+)(pull)  # fmt: skip
+
+
+def by_nodes(call: CallFacts) -> bool:
+    """Several nodes, in the order of the operands where it must stay, and room for a unit."""
+    return not call.one_node and ByNodes.applies(call, call.arguments[0])
+
+
+@algorithm(
+    "allav_reduce_scatter", MULTICORE, "nodes",
+    "Node roots reduce the blocks of their nodes, and exchange the partial results.",
+    applies=by_nodes,
+)  # fmt: skip
+def nodes(t: Recorder, r: ReduceScatter) -> None:
     """Reduce the blocks of each node on its node root; node roots exchange the partial results.
 
-    So (N-1)/N of the data of one thread leave a node, for any number of threads on it. If the order
-    of operands must stay and differs from the order of the nodes, the work goes as in PUSH. In a
-    job of one node it goes as in PULL.
+    So (N-1)/N of the data of one thread leave a node, for any number of threads on it.
     """
-    if t.one_node:
-        pull(t, r)
-    elif ByNodes.applies(t, r):
-        ByNodes(t, r).record()
-    else:
-        push(t, r)
+    ByNodes(t, r).record()
+
+
+algorithm(
+    "allav_reduce_scatter", MULTICORE, "push",
+    "Threads send blocks to each other, as in PUSH: for every order and size.",
+)(push)  # fmt: skip
 
 
 class ByNodes:
@@ -276,17 +292,17 @@ class ByNodes:
         self.units = cut(r.nbytes, width, r.itemsize)
 
     @staticmethod
-    def _landing_blocks(t: Recorder) -> int:
+    def _landing_blocks(t: Facts) -> int:
         return t.size + (t.tree.node_count - 1) * t.largest_node
 
     @classmethod
-    def applies(cls, t: Recorder, r: ReduceScatter) -> bool:
+    def applies(cls, t: Facts, r: ReduceScatter) -> bool:
         """Return whether it keeps the order that `r` asks for, and has room for a unit."""
         in_order = r.most(t) == t.size and nodes_in_order(t)
         return (in_order or not r.exact) and cls._fits(t, r)
 
     @classmethod
-    def _fits(cls, t: Recorder, r: ReduceScatter) -> bool:
+    def _fits(cls, t: Facts, r: ReduceScatter) -> bool:
         """Return whether a unit of at least one element of each block has room."""
         blocks = cls._landing_blocks(t)
         staged = t.size * r.itemsize <= min(t.tuning["staging_bytes"] // 8, 4096)

@@ -10,23 +10,69 @@ from typing import Any
 
 import numpy as np
 
+from ..algorithms.registry import parse_name
 from ..errors import FlagError, show
 from ..fingerprint import fingerprint
-from ..flags import IN_PLACE, flag_names
+from ..flags import ALGORITHM_MASK, IN_PLACE, flag_names, with_variant
 from ..ops import Op
 from ..pgas.allocation import Allocation
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_reference import as_address
 
 __all__ = [
-    "asks_in_place", "describe", "describing", "flags_text", "func_name",
+    "asks_in_place", "describe", "describing", "flags_text", "func_name", "named_flags",
     "op_name", "signature_of",
 ]  # fmt: skip
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """What users see of a function's arguments: names and defaults, without types."""
-    given = inspect.signature(function).parameters.values()
-    return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
+    """Return what users see of a call's arguments: names and defaults, without types.
+
+    Every call with flags has `algorithm`, too (`named_flags`).
+    """
+    given = dict(inspect.signature(function).parameters)
+    if "flags" in given:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        given.setdefault("algorithm", inspect.Parameter("algorithm", kind, default=None))
+    empty = inspect.Parameter.empty
+    return inspect.Signature([p.replace(annotation=empty) for p in given.values()])
+
+
+class NamedFlags:
+    """The flags of a call that also names its algorithm; what is wrong is raised by ``__index__``.
+
+    So it is found where all other flags are checked, and reported to all threads.
+    """
+
+    def __init__(self, call: str, flags: Any, algorithm: Any) -> None:
+        self.call = call
+        self.flags = flags
+        self.algorithm = algorithm
+
+    def __index__(self) -> int:
+        """Return the flags with the bits of the algorithm.
+
+        Raises
+        ------
+        FlagError
+            The name is none, or another algorithm flag is given.
+        """
+        flags = operator.index(self.flags)
+        try:
+            flag, label = parse_name(self.algorithm)
+            other = flags & ALGORITHM_MASK & ~flag
+            if other:
+                raise ValueError(f"expected no other algorithm flag, {flag_names(other)} is given")
+            return with_variant(flags | flag, label)
+        except ValueError as e:
+            raise FlagError(f"{self.call}: algorithm: {e}, got {show(self.algorithm)}") from None
+
+    def __repr__(self) -> str:
+        return f"{show(self.flags)} with algorithm={show(self.algorithm)}"
+
+
+def named_flags(call: str, flags: Any, algorithm: Any) -> Any:
+    """Return the flags of a call with the argument `algorithm`, which may be None."""
+    return flags if algorithm is None else NamedFlags(call, flags, algorithm)
 
 
 def describe(x: Any) -> str:

@@ -30,7 +30,7 @@ from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from ..specs import CollectiveSpec, call_name, exclusive_of
-from .argument_checks import flags_text, func_name, op_name
+from .argument_checks import flags_text, func_name, named_flags, op_name
 from .array_arguments import Array, Arrays, Kind, RawArguments, Ready, overlap, plain, same_elements
 from .array_signatures import WORDS, about_dst, about_src, argument_names, signature_with
 from .call_cache import BoundPlan
@@ -63,6 +63,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         library choose. With ASYNC the call is only started.
     team : Team, optional
         Threads that call; default all.
+    algorithm : str, optional
+        A variant by name, such as ``"multicore:rounds"`` (`xupc algorithms` lists them).
 
     Returns
     -------
@@ -170,12 +172,16 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if len(args) > len(names):
             wrong = f"at most {len(names)} arguments expected, got {len(args)}"
         for name, value in kwargs.items():
+            if name == "algorithm":
+                continue
             if name not in names:
                 wrong = f"got an unexpected argument {name!r}"
             elif name in values:
                 wrong = f"got {name} twice"
             else:
                 values[name] = value
+        if (algorithm := kwargs.get("algorithm")) is not None:
+            values["flags"] = named_flags(call, values.get("flags", 0), algorithm)
         optional = {"func", "flags", "team", *(("src",) if self.spec.transforms else ())}
         missing = [name for name in names if name not in values and name not in optional]
         if missing and not wrong:
@@ -333,8 +339,8 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         """Return the kind, in place only if the algorithm supports that."""
         if not (kind.in_place and self.src_spec):
             return kind
-        flag = team.algorithm_flag(self.collective, full, kind.nbytes)
-        can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes)
+        flag, label = team.way(self.collective, full, kind.nbytes)
+        can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes, label)
         return kind if can else replace(kind, in_place=False)
 
     def _bind(

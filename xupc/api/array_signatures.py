@@ -75,6 +75,7 @@ def signature_with(names: tuple[str, ...]) -> inspect.Signature:
     optional = {"func": None, "flags": 0, "team": None}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     empty = inspect.Parameter.empty
+    named = inspect.Parameter("algorithm", inspect.Parameter.KEYWORD_ONLY, default=None)
     return inspect.Signature(
-        [inspect.Parameter(x, kind, default=optional.get(x, empty)) for x in names]
+        [*(inspect.Parameter(x, kind, default=optional.get(x, empty)) for x in names), named]
     )

@@ -24,6 +24,7 @@ from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_reference import as_address
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
+from .argument_checks import named_flags
 from .handles import Handle, post
 from .team import resolve
 
@@ -116,6 +117,7 @@ class SharedCall(CachedCall):  # type: ignore[misc]
         self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return `takes(*args, **kwargs)`; report a missing or unknown argument to all threads."""
+        args, kwargs = self._without_algorithm(takes, args, kwargs)
         try:
             return takes(*args, **kwargs)
         except TypeError:
@@ -125,6 +127,21 @@ class SharedCall(CachedCall):  # type: ignore[misc]
         team, _ = resolve(kwargs.get("team"), self.__name__)
         team.enter(self.__name__)
         return team.fail(wrong, CallRecord(self.__name__))
+
+    def _without_algorithm(
+        self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with `algorithm`, if it is given, as a part of `flags`."""
+        if "algorithm" not in kwargs:
+            return args, kwargs
+        call, kwargs = self.__name__, dict(kwargs)
+        algorithm = kwargs.pop("algorithm")
+        at = list(inspect.signature(takes).parameters).index("flags")
+        if at < len(args):
+            flags = named_flags(call, args[at], algorithm)
+            return (*args[:at], flags, *args[at + 1 :]), kwargs
+        kwargs["flags"] = named_flags(call, kwargs.get("flags", 0), algorithm)
+        return args, kwargs
 
     def _wrong_names(
         self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

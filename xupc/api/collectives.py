@@ -29,6 +29,7 @@ from .argument_checks import (
     describe,
     describing,
     flags_text,
+    named_flags,
     signature_of,
 )
 from .call_cache import BoundCall, SharedCall, SharedPlan
@@ -202,6 +203,8 @@ _PARAMETERS = """
         choose.
     team : Team, optional
         Whose threads call; default all.
+    algorithm : str, optional
+        A variant by name, such as ``"multicore:ring"`` (`xupc algorithms` lists them).
 
     Raises
     ------
@@ -238,9 +241,11 @@ class Collective(SharedCall):
         flags: int = 0,
         *,
         team: Team | None = None,
+        algorithm: str | None = None,
     ) -> SharedPlan:
         """A plan bound to these arguments; collective itself, like the call."""
-        return self._plan(self._prepare(dst, src, nbytes, flags, team=team), dst=dst, src=src)
+        full = named_flags(self.__name__, flags, algorithm)
+        return self._plan(self._prepare(dst, src, nbytes, full, team=team), dst=dst, src=src)
 
     def _prepare(
         self, dst: Any, src: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
@@ -314,10 +319,13 @@ class Collective(SharedCall):
         """The team's cached plan; `key` is what it depends on besides, as `arguments` say."""
         n = call.nbytes
         # all_broadcast_in_place has one operand, an all_broadcast with IN_PLACE two
-        return call.team.planned(
-            call.name, call.full, n, sync, (len(call.targets), key, n),
-            [*self._operands(call), *arguments, n],
-        )  # fmt: skip
+        try:
+            return call.team.planned(
+                call.name, call.full, n, sync, (len(call.targets), key, n),
+                [*self._operands(call), *arguments, n],
+            )  # fmt: skip
+        except ValueError as e:
+            call.fail(e)
 
     def _operands(self, call: ValidatedCall) -> list[Operand]:
         """Return the operands in the form that algorithms take."""
@@ -349,9 +357,11 @@ class Permute(ListCall, Collective):
         flags: int = 0,
         *,
         team: Team | None = None,
+        algorithm: str | None = None,
     ) -> SharedPlan:
         """A plan bound to these arguments and to what perm holds now; collective itself."""
-        call = self._check(dst, src, perm, nbytes, flags, team=team)
+        full = named_flags(self.__name__, flags, algorithm)
+        call = self._check(dst, src, perm, nbytes, full, team=team)
         return self._plan(self._frozen(call), dst=dst, src=src)
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValidatedCall:
@@ -426,9 +436,11 @@ class InPlace(Collective):
         flags: int = 0,
         *,
         team: Team | None = None,
+        algorithm: str | None = None,
     ) -> SharedPlan:
         """A plan bound to these arguments; collective itself, like the call."""
-        return self._plan(self._prepare(buf, nbytes, flags, team=team), buf=buf)
+        full = named_flags(self.__name__, flags, algorithm)
+        return self._plan(self._prepare(buf, nbytes, full, team=team), buf=buf)
 
 
 all_broadcast = Collective(SPECS["broadcast"])

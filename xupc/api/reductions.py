@@ -75,6 +75,7 @@ class Reducing(SharedCall):
 
     def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """Return a plan bound to these arguments; collective itself, like the call."""
+        args, kwargs = self._without_algorithm(self._prepare, args, kwargs)
         call = self._prepare(*args, **kwargs)
         named = dict(zip(("dst", "src"), args, strict=False))
         operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}

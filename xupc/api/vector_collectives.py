@@ -99,6 +99,7 @@ class Relocation(ListCall):
 
     def plan(self, *args: Any, **kwargs: Any) -> SharedPlan:
         """Return a plan bound to these arguments and the present content of lists; collective."""
+        args, kwargs = self._without_algorithm(self.arguments, args, kwargs)
         call = self._check(self.arguments(*args, **kwargs))
         given, frozen = call.given, self._frozen(call)  # pointers in lists are read by now
         return self._plan(frozen, **given.src.operands, **given.dst.operands)
@@ -249,7 +250,10 @@ class Relocation(ListCall):
         content = blake2b(b"".join(c.tobytes() for c in moves), digest_size=16).digest()
         most = int(moves.nbytes.max(initial=0))
         arguments = [Operand(0), Operand(1), moves]
-        plan = team.planned(self.name, call.full, most, sync, content, arguments)
+        try:
+            plan = team.planned(self.name, call.full, most, sync, content, arguments)
+        except ValueError as e:
+            call.fail(e)
         number = int.from_bytes(content[:7], "little")
         signature = fingerprint(self.name, call.flags, number, *call.where)
         heap = HeapOperand(team)

@@ -69,12 +69,10 @@ class Candidates:
             yield Timed("floor", FLOOR, "nothing", [Call(bool)])
             return
         for algorithm in settings.algorithms:
-            name = "xupc" if algorithm == "auto" else algorithm
-            yield self._ours(case, name, OURS, flags_of(algorithm, case.sync))
+            yield from self._asked(case, algorithm, OURS)
         first = settings.algorithms[0]
         if settings.again:
-            name = "xupc again" if first == "auto" else f"{first} again"
-            yield self._ours(case, name, AGAIN, flags_of(first, case.sync))
+            yield from self._asked(case, first, AGAIN)
         if settings.plan and (planned := self._planned(case)) is not None:
             yield planned
         if settings.peer:
@@ -92,6 +90,22 @@ class Candidates:
             Work(spec.name, count, dtype, case.op, root, team.rank, team.size, values)
             for root in roots
         ]
+
+    def _asked(self, case: Case, algorithm: str, kind: str) -> Iterator[Timed]:
+        """Yield the candidate of a name of the settings, if the call can be carried out by it.
+
+        A variant may be one of other collectives, or one that cannot run here.
+        """
+        variant = ":" in algorithm
+        if variant and case.collective.startswith("allv_"):  # they have no plans that say so
+            return
+        name = "xupc" if algorithm == "auto" else algorithm
+        try:
+            flags = flags_of(algorithm, case.sync)
+            yield self._ours(case, f"{name} again" if kind == AGAIN else name, kind, flags)
+        except ValueError:
+            if not variant:
+                raise
 
     def _ours(self, case: Case, name: str, kind: str, flags: int) -> Timed:
         calls = [our_call(case.collective, w, self.memory, flags) for w in self.works(case)]

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from xupc.flags import Flags
+from xupc.algorithms.registry import is_name, parse_name
+from xupc.flags import Flags, with_variant
 from xupc.topology.node_spec import parse_nodes
 
-from ..specs import parse_name
+from ..specs import parse_name as parse_call
 from .oracle import COLLECTIVES, OPS
 
 __all__ = [
     "ALGORITHMS",
     "SYNCS",
+    "algorithm_named",
     "Case",
     "Settings",
     "Shape",
@@ -48,7 +50,8 @@ class Settings:
     collectives, sizes, dtypes, ops, syncs
         Every valid combination is a cell; sizes are bytes of a block.
     algorithms
-        The names from `ALGORITHMS` to compare in each cell; ``auto`` is the library's choice.
+        The names to compare in each cell: those of `ALGORITHMS`, of which ``auto`` is the library's
+        choice, and variants, such as ``multicore:ring``.
     peer, plan, again
         True to measure also mpi4py's own collective, a replayed plan, and the library's choice
         under a second name.
@@ -140,7 +143,7 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
     if collective == "barrier":
         yield Case("barrier", 0)
         return
-    kind, spec = parse_name(collective)
+    kind, spec = parse_call(collective)
     # no other thread accesses private arrays, so sync modes do not affect them
     syncs = settings.syncs if kind in ("all", "v", "x") else ("allsync",)
     for sync in syncs:
@@ -169,9 +172,22 @@ def defined(op: str, dtype: np.dtype[Any]) -> bool:
     return op in OPS and (dtype.kind != "c" or op in ("ADD", "MULT"))
 
 
+def algorithm_named(word: str) -> str:
+    """Return a name from `ALGORITHMS`, or of a variant; ValueError for any other word."""
+    found = next((name for name in ALGORITHMS if name.lower() == word.lower()), "")
+    if found or is_name(word):
+        return found or word
+    raise ValueError(
+        f"{word!r}: expected some of {', '.join(ALGORITHMS)}, or variants like multicore:ring"
+    )
+
+
 def flags_of(algorithm: str, sync: str) -> int:
     """Return the flags of a call."""
-    found = 0 if algorithm == "auto" else int(Flags[algorithm])
+    if ":" in algorithm:
+        found = with_variant(*parse_name(algorithm))
+    else:
+        found = 0 if algorithm == "auto" else int(Flags[algorithm])
     before, _, after = sync.partition("/")
     after = after or before
     if before != "allsync":
@@ -213,7 +229,7 @@ def sizes_between(low: int, high: int) -> tuple[int, ...]:
 
 def rooted(collective: str) -> bool:
     """Return True if a collective has a root."""
-    return collective != "barrier" and bool(parse_name(collective)[1].root)
+    return collective != "barrier" and bool(parse_call(collective)[1].root)
 
 
 def named(words: Sequence[str]) -> tuple[str, ...]:

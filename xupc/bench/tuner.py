@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from ..algorithms.registry import collectives
+from ..algorithms.registry import collectives, parse_name
 from ..flags import ALGORITHM_NAMES
 from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..tuning.selection_file import built_in
@@ -35,8 +35,8 @@ LEAST_LAUNCHES = 3  # of which a table is made
 SMALLEST = 8  # from here down nothing changes any more
 STEP = 2.0  # from one size to the next, if only one was measured
 
-Choice = int | None
-"""An algorithm's flag; None: what the table chooses without a rule of ours."""
+Choice = str | None
+"""The name of an algorithm or a variant; None: what the table chooses without a rule of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +143,27 @@ def _tuned_at(
     for collective in sorted({rule.collective for rule in earlier} | cells.keys()):
         old = [rule for rule in earlier if rule.collective == collective]
         spots = [
-            Spot(collective, nbytes, here, choices.choose(collective, nbytes), _said(old, nbytes))
+            Spot(
+                collective, nbytes, here, choices.rule(collective, nbytes).name,
+                _said(old, nbytes),
+            )
             for nbytes, here in sorted(cells.get(collective, {}).items())
         ]
         chosen = _cheapest([spot.costs for spot in spots])
-        for least, most, flag in _ranges(list(zip(spots, chosen, strict=True)), old):
+        for least, most, name in _ranges(list(zip(spots, chosen, strict=True)), old):
+            flag, label = parse_name(name)
             rules.append(
                 Rule(
                     collective, flag, least or None, most, shape=place.shape, family=place.family,
-                    transport=place.transport, oversubscribed=place.oversubscribed,
+                    transport=place.transport, oversubscribed=place.oversubscribed, variant=label,
                 )
             )  # fmt: skip
-        changes += [spot.change(flag) for spot, flag in zip(spots, chosen, strict=True)]
+        changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]
     return Tuned(place, tuple(rules), tuple(changes))
 
 
 def _said(rules: Iterable[Rule], nbytes: int) -> Choice:
-    return next((rule.algorithm for rule in rules if rule.covers(nbytes)), None)
+    return next((rule.name for rule in rules if rule.covers(nbytes)), None)
 
 
 # --- one size -------------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ class Spot:
     collective: str
     nbytes: int
     cells: list[Cell]
-    usual: int
+    usual: str
     said: Choice
 
     @cached_property
@@ -189,11 +193,17 @@ class Spot:
         if self.problem:
             return {self.said: 0.0}
         found: dict[Choice, float] = {None: 0.0}
-        for flag in ALGORITHM_NAMES:
-            gain = self.gain(self.usual, flag) if flag != self.usual else None
-            if gain is not None and gain.low > GAIN and self.launches(flag) >= LEAST_LAUNCHES:
-                found[flag] = -math.log(gain.value)
+        for name in self.names:
+            gain = self.gain(self.usual, name) if name != self.usual else None
+            if gain is not None and gain.low > GAIN and self.launches(name) >= LEAST_LAUNCHES:
+                found[name] = -math.log(gain.value)
         return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The algorithms to choose from: the flags, and the variants that were measured by name."""
+        named = (c.name for cell in self.cells for c in cell.of_kind(OURS) if ":" in c.name)
+        return list(dict.fromkeys([*ALGORITHM_NAMES.values(), *named]))
 
     @cached_property
     def problem(self) -> str:
@@ -203,18 +213,18 @@ class Spot:
             if differs is None:
                 return "nothing was measured twice"
             if _of_algorithm(cell, self.usual) is None:
-                return f"{ALGORITHM_NAMES[self.usual]} was not measured, or was wrong"
+                return f"{self.usual} was not measured, or was wrong"
             if (launches := _launches(cell, self.usual)) < LEAST_LAUNCHES:
                 return f"too few launches: {launches}, at least {LEAST_LAUNCHES}"
             if differs > RESOLVABLE:
                 return f"not resolvable: the same call twice differs by {differs:.0%}"
         return ""
 
-    def launches(self, flag: int) -> int:
+    def launches(self, name: str) -> int:
         """Return the number of launches that measured an algorithm, the least over all cells."""
-        return min(_launches(cell, flag) for cell in self.cells)
+        return min(_launches(cell, name) for cell in self.cells)
 
-    def gain(self, before: int, after: int) -> Ratio | None:
+    def gain(self, before: str, after: str) -> Ratio | None:
         """Return the time of one algorithm / that of another; None if a cell lacks one of them.
 
         Over several cells this is the geometric mean, with the widest interval.
@@ -223,7 +233,7 @@ class Spot:
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
             if one is None or other is None or (
-                each := ratio(one.medians, other.medians, ERROR / (len(ALGORITHM_NAMES) - 1))
+                each := ratio(one.medians, other.medians, ERROR / (len(self.names) - 1))
             ) is None:
                 return None
             found.append(each)
@@ -235,21 +245,20 @@ class Spot:
         before, after = self.said or self.usual, chosen or self.usual
         gain = self.gain(before, after) if before != after else None
         return Change(
-            public_name(self.collective), self.nbytes, ALGORITHM_NAMES[before],
-            ALGORITHM_NAMES[after], gain, self.problem,
-        )  # fmt: skip
+            public_name(self.collective), self.nbytes, before, after, gain, self.problem
+        )
 
 
-def _launches(cell: Cell, flag: int) -> int:
-    candidate = _of_algorithm(cell, flag)
+def _launches(cell: Cell, name: str) -> int:
+    candidate = _of_algorithm(cell, name)
     return 0 if candidate is None else sum(map(bool, candidate.medians))
 
 
-def _of_algorithm(cell: Cell, flag: int) -> Candidate | None:
+def _of_algorithm(cell: Cell, name: str) -> Candidate | None:
     """Return the candidate of an algorithm; None if there is none, or its result was wrong."""
-    name = ALGORITHM_NAMES[flag]
-    named = [c for c in cell.of_kind(OURS) if c.name == name.upper()]
-    same = [c for c in cell.of_kind(OURS) if c.algorithm.startswith(name)]
+    ours = list(cell.of_kind(OURS))
+    named = [c for c in ours if c.name in (name, name.upper())]
+    same = [c for c in ours if c.algorithm.startswith(name) and ":" not in c.name]
     found = next(iter((*named, *same)), None)
     return None if found is None or any(found.wrong) else found
 
@@ -275,8 +284,8 @@ def _cheapest(costs: Sequence[Mapping[Choice, float]]) -> list[Choice]:
 
 def _ranges(
     chosen: Sequence[tuple[Spot, Choice]], old: Sequence[Rule]
-) -> Iterator[tuple[int, int | None, int]]:
-    """(least, most, flag): where rules are needed. Old ones stay where nothing new is known."""
+) -> Iterator[tuple[int, int | None, str]]:
+    """(least, most, name): where rules are needed. Old ones stay where nothing new is known."""
     parts = _parts([spot.nbytes for spot, _ in chosen])
     new = [
         (least, most, choice)

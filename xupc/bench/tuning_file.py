@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..flags import ALGORITHM_NAMES
 from ..tuning.selection import Place, Rule, Table, public_name
 from ..tuning.selection_file import RULE, built_in, load, parse, read
 from .files import write_whole
@@ -100,7 +99,7 @@ def _entry(rule: Rule) -> str:
     """A rule as TOML."""
     values: dict[str, Any] = {name: getattr(rule, name) for name in Rule.__match_args__}
     values["collective"] = public_name(rule.collective) if rule.collective != "*" else "*"
-    values["algorithm"] = ALGORITHM_NAMES[rule.algorithm]
+    values["algorithm"] = rule.name
     lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] is not None]
     return "\n".join(["[[choose]]", *lines, ""])
 

@@ -18,6 +18,8 @@ import click
 __all__ = ["main"]
 
 COMMANDS = {  # name: (module, function, its line in `xupc --help`)
+    "algorithms": ("algorithms", "algorithms_command",
+                   "List the variants of algorithms, and which of them a call gets."),
     "bench": ("bench", "bench_command", "Measure collectives."),
     "hang-report": ("hang", "hang_report_command",
                     "Show where the threads of a running job are, without disturbing it."),

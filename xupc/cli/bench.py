@@ -56,8 +56,9 @@ DEFAULT = (
     help="Bytes of a block: powers of two like 1:1M, or a list like 8,1K,64K.",
 )  # fmt: skip
 @click.option(
-    "--flags", callback=options.chosen(ALGORITHMS), metavar="LIST",
-    help=f"Algorithms to compare: {','.join(ALGORITHMS)} (auto: the library chooses).",
+    "--flags", callback=options.algorithms, metavar="LIST",
+    help=f"Algorithms to compare: {','.join(ALGORITHMS)} (auto: the library chooses), and "
+    "variants like multicore:ring (see xupc algorithms).",
 )  # fmt: skip
 @click.option(
     "--sync", callback=options.syncs, metavar="LIST", help="allsync, mysync, nosync/allsync..."

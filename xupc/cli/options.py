@@ -10,14 +10,15 @@ from typing import Any
 import click
 import numpy as np
 
-from xupc.bench.settings import SYNCS, Shape, size_of, sizes_between
+from xupc.bench.settings import SYNCS, Shape, algorithm_named, size_of, sizes_between
 from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from .common import check_nodes
 
 __all__ = [
-    "chosen", "dtypes", "numbers", "placements", "root", "seconds", "shapes", "sizes", "syncs",
+    "algorithms", "chosen", "dtypes", "numbers", "placements", "root", "seconds", "shapes", "sizes",
+    "syncs",
 ]  # fmt: skip
 
 
@@ -72,6 +73,16 @@ def chosen(names: Sequence[str]) -> Callable[..., Any]:
         return tuple(dict.fromkeys(found))
 
     return check
+
+
+def algorithms(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
+    """Like ``auto,MULTICORE,multicore:ring``."""
+    if value is None:
+        return None
+    try:
+        return tuple(dict.fromkeys(algorithm_named(word.strip()) for word in value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def syncs(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:

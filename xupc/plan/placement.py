@@ -14,19 +14,21 @@ if TYPE_CHECKING:
     from ..topology.runs import Run
     from ..topology.tree import Tree
 
-__all__ = ["MOST_BYTES", "Placement"]
+__all__ = ["MOST_BYTES", "Facts", "Placement"]
 
 MOST_BYTES: Final = 1 << 30
 """No message is longer: MPI counts in 32 bits."""
 
+_ROOT_LIMITS: Final = "root_exchange_max", "root_exchange_max_one_block"
 
-class Placement:
-    """Describe a team and its tuning table as thread `me` sees them.
+
+class Facts:
+    """Describe a team and its tuning table, as far as they are the same on all threads.
 
     Attributes
     ----------
-    me, size
-        My rank in the team and the number of its threads.
+    size
+        The number of the team's threads.
     tree
         The team's node tree over ranks.
     tuning
@@ -35,38 +37,38 @@ class Placement:
         What a reduction does to values; None in other calls.
     """
 
-    def __init__(self, me: int, tree: Tree, tuning: Mapping[str, int], kernel: Any = None) -> None:
-        self.me = me
+    def __init__(self, tree: Tree, tuning: Mapping[str, int], kernel: Any = None) -> None:
         self.kernel = kernel
         self.size = tree.size
         self.tree = tree
         self.tuning = tuning
-        self.my_node = tree.node_of(me)
-        self.node_root = tree.node_root(self.my_node)
-        self._node_ranks = _ranks(tree.runs(self.my_node))
 
     @property
     def one_node(self) -> bool:
         """Return whether the whole team shares memory."""
         return self.tree.node_count == 1
 
-    def on_my_node(self, rank: int) -> bool:
-        """Return whether `rank` is on my node, so that I can load and store its memory."""
-        return self.tree.node_of(rank) == self.my_node
+    @property
+    def few_nodes(self) -> bool:
+        """Return whether one node may exchange messages with all others itself."""
+        return self.tree.node_count <= self.tuning["few_nodes_max"]
 
-    def node_ranks(self, node: int | None = None) -> tuple[Ranks, ...]:
-        """Return the ranks of a node (default mine) as a few arithmetic runs."""
-        if node is None or node == self.my_node:
-            return self._node_ranks
-        return _ranks(self.tree.runs(node))
+    @property
+    def may_raise(self) -> bool:
+        """Return whether the call runs a function of the user's, which may raise."""
+        return self.kernel is not None and self.kernel.func is not None
 
-    def node_ranks_but(self, rank: int | None) -> list[Ranks]:
-        """Return my node's threads without one of them; all of them if that is None."""
-        return [part for run in self.node_ranks() for part in run.without(rank)]
+    def roots_can_move(self, nbytes: int) -> bool:
+        """Return whether node roots alone can move so many bytes per node with a barrier."""
+        room = max(self.tuning[name] for name in _ROOT_LIMITS)
+        return self.few_nodes and not (self.one_node or self.may_raise) and nbytes <= room
 
-    def acting_root(self, node: int, root: int) -> int:
-        """Return the thread that sends and receives for `node`: the call's root on its own node."""
-        return root if self.tree.node_of(root) == node else self.tree.node_root(node)
+    def roots_should_move(self, nbytes: int, *, one_block: bool = False) -> bool:
+        """Return whether node roots alone move so many bytes per node faster than all threads.
+
+        `one_block`: only one block crosses, as in broadcasts and reductions.
+        """
+        return self.roots_can_move(nbytes) and nbytes <= self.tuning[_ROOT_LIMITS[one_block]]
 
     @property
     def largest_node(self) -> int:
@@ -121,6 +123,43 @@ class Placement:
         every chunk costs more than it gains.
         """
         return max(1, self.tuning["notify_bytes"] // chunk) * chunk
+
+
+class Placement(Facts):
+    """Describe a team as thread `me` sees it.
+
+    Attributes
+    ----------
+    me
+        My rank in the team.
+    my_node, node_root
+        My node and its root.
+    """
+
+    def __init__(self, me: int, tree: Tree, tuning: Mapping[str, int], kernel: Any = None) -> None:
+        super().__init__(tree, tuning, kernel)
+        self.me = me
+        self.my_node = tree.node_of(me)
+        self.node_root = tree.node_root(self.my_node)
+        self._node_ranks = _ranks(tree.runs(self.my_node))
+
+    def on_my_node(self, rank: int) -> bool:
+        """Return whether `rank` is on my node, so that I can load and store its memory."""
+        return self.tree.node_of(rank) == self.my_node
+
+    def node_ranks(self, node: int | None = None) -> tuple[Ranks, ...]:
+        """Return the ranks of a node (default mine) as a few arithmetic runs."""
+        if node is None or node == self.my_node:
+            return self._node_ranks
+        return _ranks(self.tree.runs(node))
+
+    def node_ranks_but(self, rank: int | None) -> list[Ranks]:
+        """Return my node's threads without one of them; all of them if that is None."""
+        return [part for run in self.node_ranks() for part in run.without(rank)]
+
+    def acting_root(self, node: int, root: int) -> int:
+        """Return the thread that sends and receives for `node`: the call's root on its own node."""
+        return root if self.tree.node_of(root) == node else self.tree.node_root(node)
 
 
 def _ranks(runs: Iterable[Run]) -> tuple[Ranks, ...]:

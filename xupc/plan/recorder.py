@@ -86,8 +86,6 @@ class Recorder(LaneRecorder):
     ) -> None:
         super().__init__(me, tree, tuning, kernel)
         self.sync = sync
-        # an exception of the user's function must reach all threads before they leave the call
-        self._may_raise = kernel is not None and kernel.func is not None
         self._one_sided = False
         self._led = False
         self._fused = False
@@ -217,14 +215,15 @@ class Recorder(LaneRecorder):
         Waking a thread costs more than copying a small block for it. Between node roots the data
         travels with the barrier, so no message may depend on another one.
         """
-        self._led = (
-            1 < self.tree.node_count <= self.tuning["few_nodes_max"]
-            and (meets or self.sync == ("all", "all"))
-            and nbytes
-            <= self.tuning["root_exchange_max_one_block" if one_block else "root_exchange_max"]
-            and not self._may_raise
-        )
+        synchronised = meets or self.sync == ("all", "all")
+        self._led = synchronised and self.roots_should_move(nbytes, one_block=one_block)
         return self._led
+
+    def lead(self, nbytes: int) -> None:
+        """Let node roots move everything, as `root_exchange` does, wherever that can be."""
+        if self.sync != ("all", "all") or not self.roots_can_move(nbytes):
+            raise ValueError(f"node roots cannot move {nbytes} bytes per node with a barrier here")
+        self._led = True
 
     @contextmanager
     def single_mover(self, by: int, *, anyone: bool = False) -> Iterator[None]:
@@ -234,7 +233,8 @@ class Recorder(LaneRecorder):
         `anyone` then lets the last thread to arrive do it.
         """
         assert self.one_node
-        fused = self.sync == ("all", "all") and self.size > 1 and not self._may_raise
+        # an exception of the user's function must reach all threads before they leave the call
+        fused = self.sync == ("all", "all") and self.size > 1 and not self.may_raise
         self.ready(ALL, by)
         mark = len(self._lanes[0])
         yield

@@ -30,7 +30,7 @@ class Choice:
     @classmethod
     def parse(cls, text: str) -> Choice:
         """Read ``COLLECTIVE/NBYTES[/ALGORITHM]``; raise ValueError for any other text."""
-        found = re.fullmatch(r"([^/]+)/(\d+) ?(B|KiB|MiB|GiB)?(?:/([A-Za-z]+))?", text)
+        found = re.fullmatch(r"([^/]+)/(\d+) ?(B|KiB|MiB|GiB)?(?:/([A-Za-z][\w:]*))?", text)
         if found is None:
             raise ValueError(f"{text!r}: expected COLLECTIVE/NBYTES[/ALGORITHM]")
         collective, number, unit, algorithm = found.groups()
@@ -39,11 +39,12 @@ class Choice:
 
     def fits(self, cell: Cell, candidate: Candidate) -> bool:
         """Return whether the call is that of a cell and its candidate."""
-        words_ = candidate.algorithm.upper().split(" ")
+        whole = candidate.algorithm.upper().split(" ")[0]
+        names = whole, whole.split(":")[0], candidate.name.upper()
         return (
             cell.collective == self.collective
             and cell.nbytes == self.nbytes
-            and (not self.algorithm or self.algorithm in (words_[0], candidate.name.upper()))
+            and (not self.algorithm or self.algorithm in names)
         )
 
 
@@ -84,7 +85,8 @@ def drawn(job: Job, choice: Choice | None) -> Drawn:
     if pair is None:
         return Drawn(missing="The call was not measured in this job.")
     cell, candidate = pair
-    by = candidate.algorithm.split(" ")[0].upper()
+    flag, colon, variant = candidate.algorithm.split(" ")[0].partition(":")
+    by = f"{flag.upper()}{colon}{variant}"
     title = f"{call_text(cell)} by {by}" if by else call_text(cell)
     try:
         made = programs(job, cell, candidate)

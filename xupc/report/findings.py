@@ -117,8 +117,14 @@ def _reference(cell: Cell) -> Candidate | None:
 
 
 def label(candidate: Candidate) -> str:
-    """An algorithm's name if that carries the candidate out, else its own name."""
-    word = candidate.algorithm.split()[0].upper() if candidate.algorithm.split() else ""
+    """Return the algorithm flag if ours carries the candidate out, else its own name.
+
+    The variants of a flag are one label, since the default one changes with the size. A candidate
+    that is a variant by name has a label of its own.
+    """
+    if ":" in candidate.name:
+        return candidate.name
+    word = candidate.algorithm.partition(":")[0].partition(" ")[0].upper()
     return word if candidate.kind == OURS and word else candidate.name
 
 

@@ -5,19 +5,19 @@ Sizes come from the built-in selection table, for the MPI and the transport that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..algorithms import registry
+from ..algorithms.conditions import CallFacts
 from ..algorithms.reduce_spec import Reduction
 from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.simulator.sim_program import Program
 from ..bench.results import Candidate, Cell, Job
-from ..flags import ALGORITHM_NAMES
 from ..ops import Op
 from ..pgas.layout import Layout
 from ..plan.plan import Plan, barrier_plan
@@ -25,10 +25,12 @@ from ..plan.recorder import Operand, trace
 from ..reduction import kernels
 from ..specs import SPECS
 from ..topology.tree import Tree
-from ..tuning.selection import Place
+from ..tuning.selection import Place, registered_name
 from ..tuning.selection_file import built_in
 
-__all__ = ["MOST_THREADS", "Unplanned", "programs", "root_of", "team_of", "tree_of"]
+__all__ = [
+    "MOST_THREADS", "Unplanned", "call_of", "maker", "programs", "root_of", "team_of", "tree_of",
+]  # fmt: skip
 
 MOST_THREADS = 512
 """Of a job of which every thread's plan is made."""
@@ -83,15 +85,30 @@ def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[
     """Return the function that makes a rank's plan."""
     if cell.collective == "barrier":
         return lambda rank: barrier_plan(rank, tree.size)
+    flag, label = _way(candidate)
+    entries = {entry.flag: entry for entry in registry.registered(registered_name(cell.collective))}
+    if not cell.collective.startswith(("all_", "allav_", "allv_")) or flag not in entries:
+        raise Unplanned(f"{cell.collective} has no {candidate.algorithm or 'such'} algorithm")
+    call = call_of(cell, tree, _tuning(job, tree))
+    try:
+        return maker(entries[flag].choose(label, call), call)
+    except ValueError as e:
+        raise Unplanned(f"{cell.collective}: {e}") from None
+
+
+def maker(variant: registry.Variant, call: CallFacts) -> Callable[[int], Plan]:
+    """Return the function that makes a rank's plan of a call by a variant."""
+    private = variant.collective.startswith("allav_")
+    return lambda rank: trace(
+        variant.function, variant.name, variant.collective, rank, call.tree, call.sync,
+        call.tuning, call.arguments, call.kernel, private=private,
+    )  # fmt: skip
+
+
+def call_of(cell: Cell, tree: Tree, tuning: Mapping[str, int]) -> CallFacts:
+    """Return the facts of a cell's call, with the arguments of its algorithms."""
     prefix, _, name = cell.collective.partition("_")
     private = prefix in ("allav", "allv")
-    key = f"allav_{name}" if private else name
-    flag = _flag(candidate)
-    entries = {entry.flag: entry for entry in registry.registered(key)}
-    if prefix not in ("all", "allav", "allv") or flag not in entries:
-        raise Unplanned(f"{cell.collective} has no {candidate.algorithm or 'such'} algorithm")
-    entry = entries[flag]
-    tuning = _tuning(job, tree)
     sync = ("no", "no") if private else _sync(cell.sync)
     kernel = _kernel(cell) if "reduce" in name else None
     root = root_of(cell, tree.size)
@@ -101,18 +118,15 @@ def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[
         given = [_reduction(name, cell, tree.size, root, kernel)]
     else:
         given = _moving(name, tree.size, root, cell.nbytes)
-    return lambda rank: trace(
-        entry.function, entry.name, key, rank, tree, sync, tuning, given, kernel, private=private
-    )
+    return CallFacts(tree, tuning, sync, given, kernel)
 
 
-def _flag(candidate: Candidate) -> int:
-    """Return the flag of the algorithm, whose name begins with the flag's name."""
-    word = candidate.algorithm.lower().split(" ")[0]
-    for flag, name in ALGORITHM_NAMES.items():
-        if name == word:
-            return flag
-    raise Unplanned("which algorithm it was is not in the file")
+def _way(candidate: Candidate) -> tuple[int, str]:
+    """Return the flag and the label of the algorithm; older results have the flag alone."""
+    try:
+        return registry.parse_name(candidate.algorithm.lower().split(" ")[0])
+    except ValueError:
+        raise Unplanned("which algorithm it was is not in the file") from None
 
 
 def _sync(text: str) -> tuple[str, str]:

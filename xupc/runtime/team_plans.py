@@ -6,13 +6,15 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 from ..algorithms import registry
+from ..algorithms.conditions import CallFacts
+from ..algorithms.registry import Variant
 from ..backends.protocol import Program
-from ..flags import ALGORITHM_MASK
+from ..flags import ALGORITHM_MASK, variant_label
 from ..plan.plan import Plan
 from ..plan.recorder import trace
 from ..reduction.kernel_base import Kernel
 from ..topology.tree import Tree
-from ..tuning.selection import Place, Table
+from ..tuning.selection import Place, Table, public_name
 from .executor import RunningCall
 from .lru_cache import LruCache
 from .placement import Placement
@@ -95,9 +97,38 @@ class TeamPlans:
         tree = self.rank_tree
         return {int(rank): tree.place(int(rank)) for rank in tree.members(self.node_number)}
 
-    def algorithm_flag(self, collective: str, flags: int, nbytes: int) -> int:
-        """Return the algorithm flag of a call, or the one that the table chooses."""
-        return flags & ALGORITHM_MASK or self.choices.choose(collective, nbytes)
+    def way(self, collective: str, flags: int, nbytes: int) -> tuple[int, str]:
+        """Return the flag and the label of a call's variant; "": the default one of the flag."""
+        if flag := flags & ALGORITHM_MASK:
+            return flag, variant_label(flags)
+        rule = self.choices.rule(collective, nbytes)
+        return rule.algorithm, rule.variant
+
+    def _variant(self, collective: str, way: tuple[int, str], call: CallFacts) -> Variant:
+        """Return the variant of a call.
+
+        Raises
+        ------
+        ValueError
+            There is no such variant, or it cannot run here.
+        """
+        flag, label = way
+        try:
+            return registry.find(collective, flag).choose(label, call)
+        except ValueError as e:
+            raise ValueError(
+                f"{public_name(collective)}: algorithm: {e} (asked for by the call or by the "
+                f"selection table {self.table.name})"
+            ) from None
+
+    def _proved(self, variant: Variant, call: CallFacts, private: bool) -> list[Plan]:
+        """Return the plans of all threads for a variant of the program, which are proved first."""
+        from ..backends.simulator.proof import prove  # such a program has loaded it already
+
+        try:
+            return prove(variant, call, private=private)
+        except ValueError as e:
+            raise ValueError(f"{public_name(variant.collective)}: algorithm: {e}") from e
 
     def planned(
         self,
@@ -127,18 +158,26 @@ class TeamPlans:
             Arguments of the algorithm.
         kernel, private
             As for `trace`.
+
+        Raises
+        ------
+        ValueError
+            The variant that the call or the table names does not exist, or cannot run here.
         """
-        flag = self.algorithm_flag(collective, flags, nbytes)
-        entry = registry.find(collective, flag)
+        way = self.way(collective, flags, nbytes)
 
         def build() -> Plan:
+            call = CallFacts(self.rank_tree, self.tuning, sync, arguments, kernel)
+            variant = self._variant(collective, way, call)
+            if variant.own:
+                return self._proved(variant, call, private)[self.rank]
             return trace(
-                entry.function, entry.name, collective, self.rank, self.rank_tree, sync,
+                variant.function, variant.name, collective, self.rank, self.rank_tree, sync,
                 self.tuning, arguments, kernel, private=private,
             )  # fmt: skip
 
         computes = None if kernel is None else kernel.key
-        return self._plans.get((collective, flag, sync, computes, key), build)
+        return self._plans.get((collective, way, sync, computes, key), build)
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
+from ..flags import ALGORITHM_NAMES
 from ..records import record
 
 __all__ = ["Choices", "Place", "Rule", "Table", "public_name", "registered_name", "shape_of"]
@@ -83,6 +84,8 @@ class Rule:
         By its registered name; ``"*"``: all of them.
     algorithm
         Its flag.
+    variant
+        The label of the variant; "": the default one of the flag.
     min_bytes, max_bytes
         Of a block, both included.
     """
@@ -100,6 +103,12 @@ class Rule:
     oversubscribed: bool | None = None
     family: str | None = None
     transport: str | None = None
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of what it chooses: ``pull``, or a variant such as ``multicore:ring``."""
+        return f"{ALGORITHM_NAMES[self.algorithm]}{':' if self.variant else ''}{self.variant}"
 
     def holds_at(self, place: Place) -> bool:
         """Return True if the rule applies to calls at a place."""
@@ -130,7 +139,11 @@ class Choices:
         self._of: dict[str, list[Rule]] = {}
 
     def choose(self, collective: str, nbytes: int) -> int:
-        """The algorithm flag for a call without one.
+        """Return the algorithm flag for a call without one."""
+        return self.rule(collective, nbytes).algorithm
+
+    def rule(self, collective: str, nbytes: int) -> Rule:
+        """Return the rule for a call without an algorithm flag.
 
         Parameters
         ----------
@@ -145,7 +158,7 @@ class Choices:
             self._of[collective] = rules
         for rule in rules:
             if rule.covers(nbytes):
-                return rule.algorithm
+                return rule
         raise LookupError(f"the selection table has no rule for {collective}")
 
 

@@ -37,7 +37,6 @@ TRANSPORTS = "shm", "tcp", "fabric"
 SECTIONS = (
     "default", *TRANSPORTS, *FAMILIES, *(f"{f}-{t}" for f in FAMILIES for t in TRANSPORTS)
 )  # fmt: skip
-_FLAG_OF = {name: flag for flag, name in ALGORITHM_NAMES.items()}
 _RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
 _SHOWN = 5  # most problems of a file in a message
 
@@ -88,6 +87,11 @@ def _shape(value: Any) -> str:
     return shape_of((int(run[1] or 1), int(run[2])) for run in runs if run)
 
 
+def _algorithm(value: Any) -> tuple[int, str]:
+    """Return the flag and the label of an algorithm."""
+    return registry.parse_name(value)
+
+
 def _named(names: Iterable[str]) -> Read:
     return _one_of({name: name for name in names})
 
@@ -105,7 +109,7 @@ RULE: dict[str, Read] = {
     "oversubscribed": _truth,
     "family": _named(FAMILIES),
     "transport": _named(TRANSPORTS),
-    "algorithm": _one_of(_FLAG_OF),
+    "algorithm": _algorithm,
 }
 """The keys of a ``[[choose]]`` entry, in the order in which they are written."""
 _REQUIRED = "collective", "algorithm"
@@ -195,7 +199,8 @@ class _Reader:
                 if least > most:
                     self.note(where, f"max_{what}", f"expected at least {least}, got {most}")
             if all(key in values for key in _REQUIRED):
-                yield Rule(**values)
+                flag, label = values.pop("algorithm")
+                yield Rule(algorithm=flag, variant=label, **values)
 
     def _sizes(self, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
         sections = data.get("tuning", {})

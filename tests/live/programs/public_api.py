@@ -42,7 +42,7 @@ OPERATORS = {
     "Handle": ("__eq__",),
 }  # fmt: skip
 # Not called by the fuzz test: finalize ends the job, the constructors are the library's own.
-LEFT_OUT = {"finalize", *CLASSES}
+LEFT_OUT = {"algorithm", "finalize", *CLASSES}
 ALONE = {
     "alloc", "broadcast", "exchange", "fence", "forall", "free", "gather", "global_alloc", "init",
     "memcpy", "memget", "memput", "memset", "scatter", "ticks_now", "ticks_to_ns", "vectorized",
@@ -188,7 +188,9 @@ def good(p: Public, w: World) -> dict[str, Any]:
 
 
 Makers = dict[str, Callable[[World], Any]]
-_COMMON: Makers = {"flags": lambda w: 0, "mode": lambda w: 0, "team": lambda w: None}
+_COMMON: Makers = {
+    "flags": lambda w: 0, "mode": lambda w: 0, "team": lambda w: None, "algorithm": lambda w: None,
+}  # fmt: skip
 
 
 def _good(p: Public) -> Makers | None:

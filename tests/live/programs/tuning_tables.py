@@ -25,9 +25,8 @@ def chosen() -> None:
     plans.append(xupc.all_exchange.plan(b, nothing, 1).algorithm)
     table = team.table
     assert table is not None
-    sys.stdout.write(
-        f"{[p.split()[0] for p in plans]} {team.tuning['few_nodes_max']} {table.name}\n"
-    )
+    flags = [plan.partition(":")[0] for plan in plans]
+    sys.stdout.write(f"{flags} {team.tuning['few_nodes_max']} {table.name}\n")
     xupc.all_broadcast(b, a, 4)
     xupc.finalize()
 

@@ -12,6 +12,7 @@ from ...reduction.reduce_steps import carry_out
 from .race_detector import Place, Shadow, Where
 from .sim_program import Moves, Offering, Span, Swaps, Work
 from .state import Bound, Lane, Stream, UserThread, World
+from .symbols import Store
 
 __all__ = [
     "LocalStep",
@@ -65,16 +66,16 @@ def _beyond(world: World, shadow: Shadow, lo: int, hi: int, place: Place) -> Non
     )
 
 
-def load(bound: Bound, blocks: Sequence[Span]) -> bytes:
+def load(bound: Bound, blocks: Sequence[Span]) -> Store:
     """Return the bytes of blocks, one after the other."""
     data = []
     for operand, rank, lo, hi in blocks:
         base, shadows = bound[operand]
         data.append(shadows[rank].memory[lo + base : hi + base])
-    return b"".join(data)
+    return data[0][:0].join(data) if data else b""
 
 
-def store(bound: Bound, blocks: Sequence[Span], data: bytes) -> None:
+def store(bound: Bound, blocks: Sequence[Span], data: Store) -> None:
     """Write bytes to blocks, one after the other."""
     at = 0
     for operand, rank, lo, hi in blocks:

@@ -14,12 +14,13 @@ conflicting access must be ordered after the newer one. So each piece keeps few 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...plan.draw import step_text
 from ...plan.steps import LANES
+from .symbols import Store
 
 __all__ = ["Head", "Place", "Race", "Shadow", "Where"]
 
@@ -97,7 +98,7 @@ class Shadow:
         self,
         array: str,
         thread: int,
-        memory: bytearray,
+        memory: Store,
         found: dict[tuple[Where, Where], Race],
     ) -> None:
         self.memory = memory
@@ -149,6 +150,11 @@ class Shadow:
         if whole and end - first > 1:
             starts[first:end] = [lo]
             pieces[first:end] = [kept]
+
+    def written_by(self, at: int) -> Place | None:
+        """Return the last access that wrote a byte; None if none did."""
+        piece = self._pieces[bisect_right(self._starts, at) - 1]
+        return next((place for _, writes, _, _, place in reversed(piece) if writes), None)
 
     def _race(self, first: _Access, second: _Access) -> None:
         _, first_writes, first_lo, first_hi, first_place = first

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .sim_program import Program
+from .symbols import Store, Symbols
 
 __all__ = [
     "Action",
@@ -63,7 +64,7 @@ class UserWrite(NamedTuple):
     array: str
     thread: int
     lo: int
-    data: bytes
+    data: bytes | Symbols
 
     def __str__(self) -> str:
         hi = self.lo + len(self.data)
@@ -76,7 +77,7 @@ class UserRead(NamedTuple):
     array: str
     thread: int
     lo: int
-    expected: bytes
+    expected: bytes | Symbols
 
     def __str__(self) -> str:
         hi = self.lo + len(self.expected)
@@ -92,5 +93,5 @@ class UserBarrier:
 
 
 Action = Call | Post | Await | UserWrite | UserRead | UserBarrier
-Memory = Mapping[str, Sequence[bytearray]]
-"""The bytes of an array on a thread: ``memory[array][thread]``."""
+Memory = Mapping[str, Sequence[Store]]
+"""The bytes of an array on a thread: ``memory[array][thread]``, a bytearray or `Symbols`."""

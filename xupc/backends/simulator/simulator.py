@@ -47,7 +47,7 @@ from .errors import (
     WrongBytesError,
 )
 from .messages import check_signals, deliver, get, read, recv, send, signal, wait
-from .race_detector import Head, Where
+from .race_detector import Head, Shadow, Where
 from .script import (
     Action,
     Memory,
@@ -70,6 +70,7 @@ from .sim_program import (
     WORK,
 )
 from .state import Actor, Lane, Reading, Transfer, UserThread, World
+from .symbols import Symbols
 
 __all__ = ["Simulation"]
 
@@ -213,15 +214,26 @@ class Simulation:
         if writes:
             shadow.memory[lo:hi] = data
         elif shadow.memory[lo:hi] != data:
-            self._find_wrong(shadow.memory, lo, data, Where.of((head, at)))
+            self._find_wrong(shadow, lo, data, Where.of((head, at)))
 
-    def _find_wrong(self, memory: bytearray, lo: int, data: bytes, where: Where) -> None:
-        """Report the bytes of memory that differ from the expected ones."""
-        odd = [i for i, x in enumerate(data) if memory[lo + i : lo + i + 1] != bytes([x])]
-        found = memory[lo + odd[0] : lo + odd[0] + 1].hex() or "nothing"
+    def _find_wrong(self, shadow: Shadow, lo: int, data: bytes | Symbols, where: Where) -> None:
+        """Report the bytes of memory that differ from the expected ones, and who wrote the first.
+
+        With symbols the report names the bytes' origin.
+        """
+        found = shadow.memory[lo : lo + len(data)]
+        if isinstance(found, Symbols) and isinstance(data, Symbols):
+            count, first, text = found.difference(data)
+        else:
+            assert isinstance(data, bytes)
+            odd = [i for i, x in enumerate(data) if found[i : i + 1] != bytes([x])]
+            count, first = len(odd), odd[0]
+            text = f"expected {data[first]:#04x}, found 0x{found[first : first + 1].hex() or '?'}"
+        writer = shadow.written_by(lo + first)
+        by = "no step wrote it" if writer is None else f"written by {Where.of(writer)}"
         self._world.wrong.append(
-            f"{where}: {len(odd)} of {len(data)} bytes are wrong, the first at {lo + odd[0]}: "
-            f"expected {data[odd[0]]:#04x}, found 0x{found}"
+            f"{where}: {count} of {len(data)} bytes are wrong, the first at {lo + first}: {text}; "
+            f"{by}"
         )
 
     def _deliver(self, transfer: Transfer) -> None:

@@ -1,0 +1,90 @@
+"""Calls that name a variant, in jobs: the library's own, and those of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = "tests/live/programs/variants.py"
+EXAMPLE = "examples/own_gather_all.py"
+PLACES = pytest.mark.parametrize(
+    ("threads", "nodes", "engine"),
+    [
+        pytest.param(1, None, "native", marks=pytest.mark.once),
+        (3, None, "native"),
+        pytest.param(3, None, "python", marks=pytest.mark.once),
+        (4, "2,1,1", "native"),
+        pytest.param(4, "cyclic:2", "python", marks=pytest.mark.once),
+    ],
+)
+Live = Callable[..., Any]
+
+
+@PLACES
+def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["shared"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    if nodes:
+        ways = {"star", "chain", "binomial", "binary", "led"}
+        assert {f"broadcast multicore:{way}" for way in ways} <= ran
+        ways = {"linear", "doubling", "rounds", "ring", "led"}
+        assert {f"gather_all multicore:{way}" for way in ways} <= ran
+    else:
+        assert {"gather_all multicore:fused", "permute multicore:pull", "gather push"} <= ran
+
+
+@PLACES
+def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["private"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    ways = {"star", "chain", "binomial", "binary"} if nodes else {"staged"}
+    assert {f"broadcast multicore:{way}" for way in ways} <= ran
+    assert {"gather_all pull:staged", "gather_all push:staged"} <= ran
+
+
+@PLACES
+def test_lists(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["lists"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ways = {"routes", "led"} if nodes else {"fused", "shared"}
+    assert {f"gather_all_v multicore:{way}" for way in ways} <= set(done.stdout.splitlines())
+
+
+@PLACES
+def test_what_is_wrong_is_raised_on_all_threads(
+    live: Live, threads: int, nodes: str | None, engine: str
+) -> None:
+    live(threads, PROGRAM, args=["refused"], nodes=nodes, env={"XUPC_ENGINE": engine})
+
+
+@PLACES
+def test_variants_of_a_program(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    live(threads, PROGRAM, args=["own"], nodes=nodes, env={"XUPC_ENGINE": engine})
+
+
+TABLE = """
+version = 1
+[[choose]]
+collective = "all_gather_all"
+algorithm = "pull:plain"
+[[choose]]
+collective = "all_exchange"
+algorithm = "multicore:rounds"
+"""
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (3, "2,1")])
+def test_a_table(live: Live, tmp_path: Path, threads: int, nodes: str | None) -> None:
+    table = tmp_path / "t.toml"
+    table.write_text(TABLE)
+    env = {"XUPC_TUNING": str(table)}
+    live(threads, PROGRAM, args=["table"], nodes=nodes, env=env)
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(3, None), (4, "2x2"), (5, "cyclic:2")])
+def test_the_example(live: Live, threads: int, nodes: str | None) -> None:
+    done = live(threads, EXAMPLE, nodes=nodes)
+    assert "multicore:thread_ring on" in done.stdout
+    assert " 0 wrong values" in done.stdout

@@ -1,0 +1,165 @@
+"""Every named variant where it can run, not only where it is the default, at small and large sizes.
+
+The sequences of calls are those of `matrix`. `test_own_variants` is about those of programs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from simulated import reductions
+from simulated.matrix import (
+    ENTRIES,
+    SYNCS,
+    THREADS,
+    TUNINGS,
+    VARIANTS,
+    Case,
+    Planner,
+    arguments,
+    can_run,
+    placements,
+    run_cases,
+)
+from simulated.pool import workers
+from support.soak import amount, seed
+
+from xupc.algorithms.conditions import CallFacts, text_of
+from xupc.algorithms.registry import Entry, Variant, find, registered
+from xupc.flags import MULTICORE
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in
+
+SIZES = sorted({n for _, sizes in TUNINGS.values() for n in sizes})
+
+CASES = amount(8, 400)
+"""Of each variant."""
+MODES = [*SYNCS, *[("all", "all")] * len(SYNCS)]
+TRIES = 80
+"""Cases at random per case that is wanted: some variants can run in few of them."""
+
+
+def _cases(variant: Variant) -> Iterator[Case]:
+    """Yield cases in which the variant can run, and its smallest and largest blocks."""
+    rng = random.Random(f"{seed()} {variant.collective} {variant.name}")
+    found: list[Case] = []
+    for size in [min(SIZES), max(SIZES), *[0] * CASES]:
+        for _ in range(TRIES):
+            case = _case(variant, rng, size or rng.choice(SIZES))
+            if can_run(variant, case):
+                found.append(case)
+                break
+    yield from found
+
+
+def _case(variant: Variant, rng: random.Random, n: int) -> Case:
+    labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
+    tuning = rng.choice([name for name, (_, sizes) in TUNINGS.items() if n in sizes])
+    key = variant.collective, variant.flag
+    return Case(key, tuple(labels), rng.choice(MODES), tuning, n, variant.label)
+
+
+@pytest.mark.soak
+def test_variants_where_they_can_run() -> None:
+    """No race, no deadlock, every byte right."""
+    with workers() as pool:
+        shards = {v: pool.submit(run_cases, list(_cases(v))) for v in VARIANTS}
+        failures = [text for shard in shards.values() for text in shard.result().failures]
+        counts = {v: shard.result().stories for v, shard in shards.items()}
+    assert not failures, f"{len(failures)} stories fail:\n" + "\n".join(failures[:5])
+    assert min(counts.values()) > CASES // 2, counts
+
+
+REDUCTIONS = [
+    variant
+    for form in reductions.ALL_FORMS
+    for entry in registered(form)
+    for variant in entry.variants
+    if variant.label
+]
+
+
+def _reduced(variant: Variant, number: int) -> str:
+    """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
+    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
+    for _ in range(TRIES):
+        labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
+        tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
+        ordered, tree = rng.random() < 0.4, Tree(labels)
+        form, draw = variant.collective, rng.randrange(1 << 30)
+        case = reductions.Case(form, variant.flag, tuple(labels), sync, "large", ordered, draw)
+        kernel, job = reductions.Symbols(ordered), case.jobs()[0]
+        if variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
+            space = 64 * reductions.ITEM + reductions.Calls.shift
+            story = reductions.Calls(Planner(tree), space, kernel, draw)
+            for tight in (False, True, True):
+                story.reduce(job, variant, sync, tuning, tight=tight)
+            try:
+                story.run()
+            except Exception as problem:
+                return f"{variant.collective} {variant.name} {case} {job}: {problem}"
+            return ""
+    return f"{variant.collective} {variant.name} can run nowhere"
+
+
+@pytest.mark.soak
+def test_reductions_where_they_can_run() -> None:
+    """The same for reductions, on symbols, so that the order of operands is checked."""
+    problems = [_reduced(v, i) for v in REDUCTIONS for i in range(amount(6, 200))]
+    assert [text for text in problems if text] == []
+
+
+def test_each_variant_is_the_default_somewhere() -> None:
+    """So none is there that only a program can choose; and each call has a default."""
+    chosen = set()
+    for entry in ENTRIES:
+        shapes = [Tree(labels) for n in (2, 3, 8) for labels in placements(n).values()]
+        for tree, (tuning, sizes) in product(shapes, TUNINGS.values()):
+            chosen |= {_default(entry, tree, n, tuning) for n in sizes}
+        for nodes, n in product((9, 100, 1000), (8, 1 << 12, 1 << 20)):  # more than these have
+            tuning = {**TUNINGS["whole"][0], "few_nodes_max": 8, "pipeline_min": 1 << 11}
+            tuning.update(chunk=1 << 12, root_exchange_max=64, root_exchange_max_one_block=64)
+            chosen.add(_default(entry, Tree(range(nodes)), n, tuning))
+    assert {(v.collective, v.name) for v in VARIANTS} - chosen == set()
+
+
+def _default(entry: Entry, tree: Tree, n: int, tuning: dict[str, int]) -> tuple[str, str]:
+    given = arguments(entry.collective, tree.size, 0, n)
+    found = entry.default(CallFacts(tree, tuning, ("all", "all"), given))
+    return found.collective, found.name
+
+
+def test_each_variant_says_what_it_does_and_where() -> None:
+    for entry in registered():
+        for variant in entry.variants:
+            where = f"{variant.collective} {variant.name}"
+            assert 10 < len(variant.summary) < 130, where
+            assert variant.summary.endswith("."), where
+            for condition in (variant.applies, variant.preferred):
+                assert condition is None or condition.__doc__, where
+                assert len(text_of(condition)) < 110, where
+
+
+@pytest.mark.parametrize(
+    ("nodes", "nbytes", "name"),
+    [
+        ([0] * 4, 8, "fused"),
+        ([0] * 4, 1 << 20, "pull"),
+        ([0, 0, 1, 1], 8, "led"),
+        ([0, 0, 1, 1], 1 << 13, "linear"),
+        ([0, 0, 1, 1], 1 << 20, "rounds"),
+        (list(range(9)), 1 << 10, "doubling"),
+        (list(range(9)), 1 << 20, "ring"),
+    ],
+)
+def test_gather_all_by_the_built_in_table(nodes: list[int], nbytes: int, name: str) -> None:
+    """Each choice by the sizes of the built-in table is the same as before variants had names."""
+    tree = Tree(nodes)
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    given = arguments("gather_all", tree.size, 0, nbytes)
+    call = CallFacts(tree, tuning, ("all", "all"), given)
+    assert find("gather_all", MULTICORE).default(call).name == f"multicore:{name}"

@@ -1,0 +1,243 @@
+"""Names of variants: in flags, in selection tables, in the tools, and registered by a program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import xupc
+from xupc import cli
+from xupc.algorithms import registry
+from xupc.algorithms.conditions import CallFacts
+from xupc.api.argument_checks import named_flags
+from xupc.bench.settings import algorithm_named, flags_of
+from xupc.bench.tuning_file import TuningFile
+from xupc.errors import FlagError
+from xupc.flags import MULTICORE, PULL, check_flags, flag_names, variant_label, with_variant
+from xupc.plan.recorder import Operand
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in, parse
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_gather_all.py"
+
+
+def call(nodes: list[int], nbytes: int = 8, sync: tuple[str, str] = ("all", "all")) -> CallFacts:
+    tree = Tree(nodes)
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    return CallFacts(tree, tuning, sync, (Operand(0), Operand(1), nbytes))
+
+
+# --- names --------------------------------------------------------------------------------------
+def test_a_name_is_a_flag_and_a_label() -> None:
+    assert registry.parse_name("pull") == (PULL, "")
+    assert registry.parse_name("multicore:ring") == (MULTICORE, "ring")
+    for bad in ("", "ring", "multicore:", "multicore:a b", "MULTICORE:ring", 3, None, "pull:x:y"):
+        with pytest.raises(ValueError, match="expected one of pull, push, multicore, or a variant"):
+            registry.parse_name(bad)
+
+
+def test_variants_of_a_flag_have_different_names() -> None:
+    for entry in registry.registered():
+        labels = [variant.label for variant in entry.variants]
+        assert len(set(labels)) == len(labels)
+        assert labels == [""] or "" not in labels
+
+
+def test_flags_carry_a_variant() -> None:
+    flags = with_variant(MULTICORE, "ring")
+    full = check_flags(flags, "call")
+    assert variant_label(full) == "ring"
+    assert flag_names(full) == "IN_ALLSYNC|OUT_ALLSYNC|MULTICORE:ring"
+    assert variant_label(MULTICORE) == ""
+    assert with_variant(MULTICORE, "") == MULTICORE
+    for bad in (1 << 12, 1 << 40, -1):
+        with pytest.raises(FlagError, match="bits that are no xupc flag"):
+            check_flags(bad, "call")
+
+
+def test_a_call_names_its_algorithm_beside_the_flags() -> None:
+    flags = named_flags("all_gather", xupc.IN_MYSYNC, "multicore:star")
+    assert flag_names(flags.__index__()) == "IN_MYSYNC|MULTICORE:star"
+    assert named_flags("all_gather", 3, None) == 3
+    same = named_flags("all_gather", xupc.MULTICORE, "multicore:star")
+    assert same.__index__() == with_variant(MULTICORE, "star")
+    with pytest.raises(FlagError, match=r"^all_gather: algorithm: expected no other .* PULL is"):
+        named_flags("all_gather", xupc.PULL, "multicore:star").__index__()
+    with pytest.raises(FlagError, match=r"^all_gather: algorithm: expected one of .* got 'star'$"):
+        named_flags("all_gather", 0, "star").__index__()
+
+
+# --- choosing -----------------------------------------------------------------------------------
+def test_a_variant_by_name_runs_or_is_refused() -> None:
+    entry = registry.find("gather_all", MULTICORE)
+    assert entry.default(call([0, 0, 1, 1], 1 << 20)).name == "multicore:rounds"
+    assert entry.choose("ring", call([0, 0, 1, 1], 1 << 20)).name == "multicore:ring"
+    assert entry.choose("ring", call([0, 0, 1, 1])).name == "multicore:ring"
+    assert entry.choose("", call([0, 0])).name == "multicore:fused"
+    with pytest.raises(ValueError, match="multicore:ring cannot run here: expected several nodes, "
+                       "got 1 node, 2 threads, blocks of 8 bytes, IN_ALLSYNC"):  # fmt: skip
+        entry.choose("ring", call([0, 0]))
+    with pytest.raises(ValueError, match=r"expected few nodes, ALLSYNC both ways, .*IN_MYSYNC"):
+        entry.choose("led", call([0, 1], sync=("my", "all")))
+    with pytest.raises(ValueError, match="there is no multicore:rong, expected one of multicore:f"):
+        entry.choose("rong", call([0, 0]))
+
+
+def test_sizes_of_the_table_decide() -> None:
+    """The same conditions as before variants had names: `pipeline_min`, `few_nodes_max` ..."""
+    broadcast = registry.find("broadcast", MULTICORE)
+
+    def chosen(nodes: int, nbytes: int) -> str:
+        tree = Tree(range(nodes))
+        tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+        facts = (Operand(0), Operand(1), 0, nbytes)
+        return broadcast.default(CallFacts(tree, tuning, ("all", "all"), facts)).label
+
+    assert [chosen(1, n) for n in (16384, 16385)] == ["fused", "pull"]
+    assert [chosen(4, n) for n in (4096, 4097, 32767, 1 << 20)] == ["led", "star", "star", "chain"]
+    assert [chosen(9, n) for n in (8, 32767, 1 << 20)] == ["binomial", "binomial", "chain"]
+    assert [chosen(1000, n) for n in (32768, 1 << 20)] == ["binomial", "binary"]
+
+
+def test_a_table_chooses_variants() -> None:
+    text = 'version = 1\n[[choose]]\ncollective = "all_gather_all"\nalgorithm = "{}"\n'
+    place = Place.of([2, 2], "mpich", "shm", False)
+    rule = parse(text.format("multicore:ring"), "t", built_in()).at(place).rule("gather_all", 8)
+    assert (rule.algorithm, rule.variant, rule.name) == (MULTICORE, "ring", "multicore:ring")
+    with pytest.raises(ValueError, match=r"algorithm: expected one of pull.* got 'ring'"):
+        parse(text.format("ring"), "t", built_in())
+
+
+def test_the_tuners_file_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.toml"
+    text = 'version = 1\n[[choose]]\ncollective = "all_gather"\nalgorithm = "multicore:star"\n'
+    path.write_text(text)
+    file, place = TuningFile(path), Place.of([2, 2], "mpich", "shm", False)
+    file.put(place, file.rest.rules, [])
+    assert file.rules(place) == file.rest.rules
+    assert file.text.count('algorithm = "multicore:star"') == 2
+
+
+def test_the_bench_takes_them() -> None:
+    assert algorithm_named("multicore") == "MULTICORE"
+    assert algorithm_named("multicore:ring") == "multicore:ring"
+    assert flags_of("multicore:ring", "mysync") & ~0xFFF
+    assert variant_label(flags_of("multicore:ring", "allsync")) == "ring"
+    with pytest.raises(ValueError, match="'fast': expected some of auto, PULL, PUSH, MULTICORE"):
+        algorithm_named("fast")
+
+
+# --- xupc algorithms ------------------------------------------------------------------------------
+def shown(*words: str, status: int = 0) -> str:
+    done = CliRunner().invoke(cli.main, ["algorithms", *words])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_it_lists_all_names() -> None:
+    lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
+    assert lines["all_gather_all"] == [
+        "pull", "push", *(f"multicore:{name}" for name in
+        ("fused", "pull", "led", "linear", "doubling", "rounds", "ring")),
+    ]  # fmt: skip
+    assert {"allav_exchange", "all_scatter_v", "all_broadcast_in_place"} <= lines.keys()
+
+
+def test_it_says_which_one_a_call_gets_and_why() -> None:
+    text = shown("all_gather_all", "--nodes", "4x2", "--size", "1M")
+    assert "4 nodes, 8 threads, blocks of 1048576 bytes" in text
+    assert "multicore:rounds       <- chosen\n" in text
+    assert "multicore:ring         can run\n" in text
+    assert "multicore:pull         cannot run here\n" in text
+    assert "needs: One node\n" in text
+    assert "pull                   <- chosen with PULL\n" in text
+    shown("all_gather_v")  # its arguments are lists
+
+
+def test_it_draws_a_plan() -> None:
+    text = shown("all_broadcast", "--nodes", "3x1", "--size", "64K", "--draw", "multicore:chain")
+    assert text.startswith("broadcast by multicore:chain, thread 0 of 3")
+    assert "send" in text
+    for words in (
+        ("all_gather_all", "--draw", "multicore:ring"),
+        ("all_gather_all", "--draw", "ring"),
+        ("all_gather_all", "--draw", "pull", "--thread", "9"),
+        ("all_gather_v", "--draw", "pull"),
+        ("--draw", "pull"),
+        ("all_gather_al",),
+        ("all_gather", "--size", "x"),
+        ("all_gather", "--nodes", "3x1", "-n", "4"),
+    ):
+        shown(*words, status=2)
+
+
+# --- variants of a program ------------------------------------------------------------------------
+@pytest.fixture
+def clean() -> Iterator[None]:
+    """No variant of a test is left behind."""
+    yield
+    for entry in registry.registered():
+        for variant in entry.variants:
+            if variant.own:
+                registry.unregister(variant)
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_program_registers_a_variant() -> None:
+    @xupc.algorithm("all_gather_all", xupc.MULTICORE, "mine", "My own.", lambda c: c.nbytes > 9)
+    def mine(t: object, dst: object, src: object, nbytes: int) -> None:
+        pass
+
+    entry = registry.find("gather_all", MULTICORE)
+    variant = entry.variants[-1]
+    assert (variant.name, variant.own, variant.function) == ("multicore:mine", True, mine)
+    assert entry.default(call([0, 0])).label == "fused"  # never by itself
+    assert entry.choose("mine", call([0, 0], 10)) is variant
+    with pytest.raises(ValueError, match="multicore:mine cannot run here: expected <lambda>, got"):
+        entry.choose("mine", call([0, 0]))
+    with pytest.raises(ValueError, match="gather_all has a variant multicore:mine already"):
+        xupc.algorithm("all_gather_all", xupc.MULTICORE, "mine", "Another one.")(lambda t: None)
+    assert "registered by the program" in shown("all_gather_all")
+
+    xupc.algorithm("all_gather", PULL, "bad", "Bad.", lambda c: c.nothing)(lambda t: None)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="pull:bad: its condition `applies` raised AttributeError"):
+        registry.find("gather", PULL).choose("bad", call([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("gather_all", PULL, "a", "A."), ValueError, "collective: expected one of all_broadcast,"),
+        (("all_reduce", PULL, "a", "A."), ValueError, "got 'all_reduce'"),
+        (("all_gather_v", PULL, "a", "A."), ValueError, "got 'all_gather_v'"),
+        ((3, PULL, "a", "A."), ValueError, "got 3"),
+        (("all_gather", 3, "a", "A."), FlagError, "flag: expected PULL, PUSH or MULTICORE, got 3"),
+        (("all_gather", "pull", "a", "A."), TypeError, "flags: expected an int, got 'pull'"),
+        (("all_gather", PULL, "a b", "A."), ValueError, "name: expected an identifier like ring"),
+        (("all_gather", PULL, "a", " "), ValueError, "summary: expected one sentence, got ' '"),
+        (("all_gather", MULTICORE, "star", "A."), ValueError, "has a variant multicore:star alre"),
+    ],
+)  # fmt: skip
+def test_bad_registrations(
+    arguments: tuple[object, ...], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        xupc.algorithm(*arguments)(lambda t: None)  # type: ignore[arg-type]
+
+
+def test_a_file_of_variants_is_run_once_at_the_start() -> None:
+    """Also if it is the program itself."""
+    code = "import xupc; xupc.init; from xupc.algorithms import registry; " \
+        "print(registry.names_of(registry.registered('gather_all'))[-1])"  # fmt: skip
+    environment = {**os.environ, "XUPC_ALGORITHMS": os.pathsep.join([str(EXAMPLE)] * 2)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "multicore:thread_ring\n"

@@ -1,0 +1,161 @@
+"""`xupc algorithms`: the variants of algorithms, where each can run, and which one a call gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import numpy as np
+
+from xupc.algorithms import registry
+from xupc.algorithms.conditions import CallFacts, text_of
+from xupc.algorithms.registry import Entry, Variant
+from xupc.api.algorithms import load_files
+from xupc.bench.results import Cell
+from xupc.bench.settings import size_of
+from xupc.report.plans import Unplanned, call_of, maker
+from xupc.topology.node_spec import node_tree, threads_of_nodes
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place, Table, public_name
+from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
+
+from .common import EnvironmentProblem, check_nodes
+
+__all__ = ["algorithms_command"]
+
+
+@click.command("algorithms")
+@click.argument("collective", required=False)
+@click.option("--nodes", metavar="SPEC", help="Where the threads are: 4x2, 3,1,4 or cyclic:3.")
+@click.option("-n", "threads", type=click.IntRange(min=1), help="Threads; by default 4.")
+@click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1M.")
+@click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
+@click.option("--thread", default=0, show_default=True, help="The thread whose plan is printed.")
+@click.option(
+    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
+    help="The MPI, which the selection table asks for.",
+)  # fmt: skip
+@click.option(
+    "--transport", type=click.Choice(TRANSPORTS),
+    help="Between nodes, likewise; by default shm on one node, tcp on several.",
+)  # fmt: skip
+def algorithms_command(
+    collective: str | None,
+    nodes: str | None,
+    threads: int | None,
+    size: str,
+    draw: str | None,
+    thread: int,
+    family: str,
+    transport: str | None,
+) -> None:
+    """List the variants of algorithms, and which of them a call gets.
+
+    Without COLLECTIVE it lists all names. With one, such as all_gather_all, it shows each variant's
+    idea, its conditions, and whether a call with these nodes and this size can use it.
+    """
+    load_files()
+    known = {public_name(name): name for name in registry.collectives()}
+    if collective is None:
+        if draw is not None:
+            raise click.UsageError("--draw needs a COLLECTIVE")
+        for name in known:
+            click.echo(f"{name:24} {' '.join(registry.names_of(registry.registered(known[name])))}")
+        return
+    if collective not in known:
+        raise click.UsageError(f"{collective!r} is no collective; there are {', '.join(known)}")
+    check_nodes(nodes, threads or threads_of_nodes(nodes or "") or 4)
+    tree = _tree(nodes, threads)
+    transport = transport or ("shm" if tree.node_count == 1 else "tcp")
+    table = _table()
+    place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
+    try:
+        nbytes = size_of(size)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    entries = registry.registered(known[collective])
+    try:
+        call = call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, table.tuning(place))
+    except Unplanned:
+        call = None  # its arguments are lists
+    if draw is not None:
+        click.echo(_drawn(entries, call, draw, thread))
+        return
+    for line in _lines(collective, entries, call, table, place, nbytes):
+        click.echo(line)
+
+
+def _tree(nodes: str | None, threads: int | None) -> Tree:
+    count = threads or threads_of_nodes(nodes or "") or 4
+    return node_tree(np.zeros(count, np.int32), nodes)
+
+
+def _table() -> Table:
+    try:
+        return load(find())
+    except ValueError as error:
+        raise EnvironmentProblem(str(error)) from None
+
+
+def _lines(
+    collective: str, entries: list[Entry], call: CallFacts | None, table: Table, place: Place,
+    nbytes: int,
+) -> Iterator[str]:  # fmt: skip
+    """Yield a heading, and three lines for each variant."""
+    rule = table.at(place).rule(entries[0].collective, nbytes)
+    if call is None:
+        yield f"{collective}, blocks of {nbytes} bytes"
+    else:
+        yield f"{collective} on {call}"
+    yield f"the selection table ({table.name}) chooses {rule.name}"
+    for entry in entries:
+        chosen = _chosen(entry, call, rule.variant if entry.flag == rule.algorithm else "")
+        for variant in entry.variants:
+            yield ""
+            mark = _mark(variant, chosen, call, entry.flag == rule.algorithm)
+            yield f"  {variant.name:22} {mark}"
+            yield f"      {variant.summary}"
+            yield from (f"      {line}" for line in _conditions(variant))
+
+
+def _chosen(entry: Entry, call: CallFacts | None, label: str) -> Variant | None:
+    """Return the variant that a call with the entry's flag gets."""
+    if call is None:
+        return None
+    try:
+        return entry.choose(label, call)
+    except (LookupError, ValueError):
+        return None
+
+
+def _mark(variant: Variant, chosen: Variant | None, call: CallFacts | None, usual: bool) -> str:
+    """Return what a call does with a variant."""
+    if call is None:
+        return ""
+    if variant is chosen:
+        return "<- chosen" if usual else f"<- chosen with {variant.name.partition(':')[0].upper()}"
+    return "can run" if variant.can_run(call) else "cannot run here"
+
+
+def _conditions(variant: Variant) -> Iterator[str]:
+    """Yield where a variant can run, and where it is the default."""
+    if variant.own:
+        yield "registered by the program: used where it is asked for"
+    if text := text_of(variant.applies):
+        yield f"needs: {text}"
+    if text := text_of(variant.preferred):
+        yield f"default: {text}"
+
+
+def _drawn(entries: list[Entry], call: CallFacts | None, name: str, thread: int) -> str:
+    """Return a variant's plan of one thread."""
+    if call is None:
+        raise click.UsageError("--draw: the plans of this collective depend on lists")
+    if not 0 <= thread < call.size:
+        raise click.UsageError(f"--thread: expected 0 to {call.size - 1}, got {thread}")
+    try:
+        flag, label = registry.parse_name(name.lower() if ":" not in name else name)
+        variant = next(e for e in entries if e.flag == flag).choose(label, call)
+    except ValueError as error:
+        raise click.UsageError(f"--draw: {error}") from None
+    return str(maker(variant, call)(thread))
