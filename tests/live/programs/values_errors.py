@@ -111,7 +111,7 @@ for k in range(8):
         except xupc.XupcError as e:
             refused = str(e)
         assert refused is not None
-        assert "wait for that" in refused
+        assert "wait for its handle" in refused
     handle.wait()
     assert (wide == k * t).all(), (me, k, wide)
 flags = np.int64(int(xupc.ASYNC))
