@@ -82,7 +82,7 @@ def nested() -> None:
     found = []
 
     def handler(*_: object) -> None:
-        words = ("not allowed inside barrier",)
+        words = ("not allowed while barrier",)
         found.append(raises(XupcError, words, lambda: xupc.allv_reduce_all(1, xupc.ADD)))
         flag.local[0] = 1
 
