@@ -22,7 +22,7 @@ from ..comm.remote_completion import RemoteCompletion
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
-from ..health.mismatch_recovery import Behind, MismatchDetector
+from ..health.mismatch_recovery import MismatchDetector
 from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import ThreadTree, Tree
@@ -72,7 +72,6 @@ class TeamState(TeamMeetings):
         self.notified: Any = None
         self.queue: deque[AsyncCall] = deque()
         self.differences = MismatchDetector(self)
-        self.behind = Behind(self)
         self.settled: dict[int, int] = {}  # last root exchange that a thread has left
         self._buffer_taken = False
         self.freed = False
@@ -314,7 +313,7 @@ class TeamState(TeamMeetings):
         self.core.forget()
         self._ground.close()
         self._parts.clear()  # so that no reference cycle remains
-        del self.differences, self.behind
+        del self.differences
 
     @property
     def usable(self) -> bool:

@@ -60,7 +60,7 @@ class Team:
         self.value = 0
         self.unsynced = 0
         self.verdict = False
-        self.blocked = self.owed = False
+        self.blocked = False
         self.since = 0
         self.history = [0] * SLOTS
         self.forget()
@@ -163,8 +163,6 @@ class Instance:
     def begin(self) -> None:
         """Start a call."""
         team = self.team
-        if team.owed:
-            self.owner.behind.catch_up(self.record)
         team.op += 1
         team.fp = mix(team.fp, self.hash)
         team.unsynced += self.owner.size > 1

@@ -359,7 +359,6 @@ cdef class Team:
     cdef readonly uint64_t since  # the operation after which all threads continued from a mismatch
     cdef list records  # of the last calls, by operation: read after a mismatch
     cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
-    cdef public bint owed  # the others have raised in a call that may be the next one here
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -611,8 +610,6 @@ cdef class Instance:
         return 0
 
     cpdef begin(self):
-        if self.team.owed:
-            self.owner.behind.catch_up(self.record)
         self.active = True
         self._begin()
 
@@ -794,8 +791,6 @@ cdef class Instance:
             self.owner.job.callers.check(self.record.name, self.owner)
         _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
         try:
-            if self.team.owed:
-                self.owner.behind.catch_up(self.record)
             self._begin()
             if self.program.large:
                 with nogil:
