@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launch import launch
 
 PROGRAM = "tests/live/programs/tuning_tables.py"
 PLACES = [
@@ -28,6 +31,19 @@ algorithm = "pull"
 [[choose]]
 collective = "all_exchange_in_place"
 algorithm = "push"
+"""
+
+FIGURES = """
+version = 1
+[host.elsewhere]
+direct_min = 99
+[host."{}"]
+direct_min = 70000
+direct_reduce = 1
+nt_store_min = 16777216
+[host."*"]
+direct_min = 8
+direct_reduce = 0
 """
 
 
@@ -61,3 +77,26 @@ def test_nobody_catches_it(live: Callable[..., Any]) -> None:
     env = {"XUPC_TUNING": "/nowhere"}
     done = live(3, PROGRAM, args=["init"], expect="failure", env=env)
     assert "ValueError: init: tuning table /nowhere: XUPC_TUNING names it, but it" in done.stderr
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("threads", [2, 3])
+def test_plans_do_not_vary_from_run_to_run(threads: int) -> None:
+    """Each launch has a clock that runs at random: nothing that is timed decides on a plan."""
+    program = "tests/live/programs/plans_of_a_start.py"
+    runs = [launch(threads, program, args=[str(seed)]) for seed in range(3)]
+    for run in runs:
+        assert run.returncode == 0, run.report()
+    first, *others = (sorted(run.stdout.splitlines()) for run in runs)
+    assert len([line for line in first if line.startswith("thread ")]) == threads
+    assert all(other == first for other in others)
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_figures_of_the_host_are_used(live: Callable[..., Any], tmp_path: Path) -> None:
+    """Those of the first pattern that fits; other hosts' are not."""
+    table = tmp_path / "t.toml"
+    table.write_text(FIGURES.format(socket.gethostname()))
+    done = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
+    assert done.stdout.splitlines() == ["70000 4194304 33554432"] * 2

@@ -90,8 +90,8 @@ LONG = {
 
 MPI_USERS = {"comm.mpi", "bench.calls", "bench.machine", "bench.network_probe", "bench.worker"}
 MPI_USERS = {
-    "comm.mpi", "bench.machine", "bench.network_probe", "bench.peer_calls", "bench.provenance",
-    "bench.worker",
+    "comm.mpi", "bench.host_probe", "bench.machine", "bench.network_probe", "bench.peer_calls",
+    "bench.provenance", "bench.worker",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from ..pgas.segment import Segment
 from ..topology import host
 from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
-from ..tuning.probes import bypass_from, pids_in_reach, reaching
+from ..tuning.probes import pids_in_reach
 from .settings import Settings
 
 __all__ = [
@@ -47,10 +47,8 @@ class Placement:
     pids
         Process ids of the threads of this node. None unless all threads of the job can read and
         write the private memory of the other threads of their machine.
-    reaching
-        Cost of such an access on this machine.
-    bypass
-        Size in bytes from which copies past the cache are faster on this machine; 0: never.
+    machine_host
+        Name of this machine's host, by which its figures are found: that of its lowest thread.
     transport
         ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
     """
@@ -111,7 +109,9 @@ class Placement:
         count = len(self.machine)
         index = self.machine.index(self.me)
         comm = self.link.split(self.machine[0])
-        cores = frozenset().union(*comm.allgather(host.affinity()))
+        rows = comm.allgather((host.affinity(), self.host))
+        cores = frozenset().union(*(affinity for affinity, _ in rows))
+        self.machine_host: str = rows[0][1]
         self.cores = host.within_limit(len(cores))
         self.oversubscribed = count > self.cores
         self.network.wait_with_progress(count / self.cores)
@@ -132,8 +132,6 @@ class Placement:
         if index == 0:
             self.tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
-        self.bypass: int = comm.bcast(bypass_from() if self.native and index == 0 else 0)
-        self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
         self.tree = self.tree.with_tables(tables)  # one copy for the machine
         comm.Free()
         return control
