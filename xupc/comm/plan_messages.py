@@ -34,11 +34,11 @@ from ..plan.steps import (
 from ..reduction.reduce_steps import Action, actions, room
 from ..runtime.operand_binding import BoundOperand, ScratchOperand
 from .mpi import BARRIER, DATA, SIGNAL, Grid, MpiContext, TeamComm, tag_of
+from .remote_completion import RemoteCompletion, incomplete
 
 if TYPE_CHECKING:
     from ..runtime.job import Job
     from ..topology.tree import Tree
-    from .remote_completion import RemoteCompletion
 
 __all__ = ["NetBarrier", "NetContext", "rounds_among"]
 
@@ -64,9 +64,7 @@ class NetContext:
         self.tree: Tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
-        self.unsettled: list[
-            RemoteCompletion
-        ] = []  # must be complete before a one-sided read
+        self.awaits: list[RemoteCompletion] = []  # before a one-sided read
         self.barrier: NetBarrier | None = None
         self.wire: Any = team.wire  # the message engine of the core
         self.posted: dict[int, Step] = {}
@@ -186,20 +184,18 @@ class NetContext:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step, instance, keep)
 
-    def to_settle(self, plan: Plan) -> list[RemoteCompletion]:
-        """Return what must be complete before a plan without a barrier reads.
-
-        See `TeamState.unsettled`.
-        """
+    def completions_before(self, plan: Plan) -> list[RemoteCompletion]:
+        """Return what must be complete before a plan without a barrier reads."""
         if plan.sync[0] != "no":
             return []
         gets = (step for step in plan.steps if isinstance(step, Get))
         ranks = {rank for step in gets for _, rank in self.far(_sources(step))}
-        return [s for rank in sorted(ranks) for s in self.job.unsettled(self.team.threads[rank])]
+        pending, threads = self.job.completions.pending, self.team.threads
+        return [found for rank in sorted(ranks) for found in pending(threads[rank])]
 
-    def _settled(self) -> bool:
-        self.unsettled = [s for s in self.unsettled if not s.poll()]
-        return not self.unsettled
+    def _readable(self) -> bool:
+        self.awaits = incomplete(self.awaits)
+        return not self.awaits
 
     def _get(
         self, part: BlockRef, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
@@ -243,7 +239,7 @@ class NetContext:
         exchange = self.wire if self.wire is not None else self.barrier
         if exchange is not None:
             found.update(self.team.threads[rank] for rank in exchange.missing)
-        found.update(settling.thread for settling in self.unsettled)
+        found.update(completion.thread for completion in self.awaits)
         if instance.open:
             found.update(self.team.threads[rank] for rank in instance.peers)
         for step in self.posted.values():
@@ -277,7 +273,7 @@ class NetContext:
                 ):
                     moved = True
                     break
-                elif isinstance(step, Get) and not self._settled():
+                elif isinstance(step, Get) and not self._readable():
                     break
                 else:
                     self.post(step, instance)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.native.native_core import empty_caches, invalidate
 from ..comm.mpi import STEP_NS, MpiContext, TeamComm, start_mpi
-from ..comm.remote_completion import RemoteCompletion
+from ..comm.remote_completion import RemoteCompletion, RemoteCompletions
 from ..comm.setup_collectives import Agreement
 from ..errors import (
     HangError,
@@ -70,7 +70,7 @@ class Job(JobState):
         self._watched = False  # by a deadline
         self.callers = Callers(self)
         self.tuning: dict[str, int] = {}
-        self.spanning: list[Any] = []  # open teams that span nodes
+        self.completions = RemoteCompletions(self._wait_for_completion)
         self.teams: list[Any] = []  # all open teams but the world, ordered by number
         self.next_team = 1
         self.dropped = Dropped(self)
@@ -312,14 +312,9 @@ class Job(JobState):
                 if segment.remote is not None:
                     segment.remote.window.sync()
 
-    def settle(self, thread: int) -> None:
-        """Wait until a thread of another node has left calls; see `TeamState.unsettled`."""
-        for completion in self.unsettled(thread):
-            self.engine.wait_for(completion.poll, access_to(thread), threads=(thread,))
-
-    def unsettled(self, thread: int) -> list[RemoteCompletion]:
-        """Return the completions that `settle` waits for."""
-        return [s for team in self.spanning if (s := team.unsettled(thread)) is not None]
+    def _wait_for_completion(self, completion: RemoteCompletion) -> None:
+        thread = completion.thread
+        self.engine.wait_for(completion.poll, access_to(thread), threads=(thread,))
 
     def _ignore_signals(self) -> None:
         """Ignore SIGUSR1, which Hydra sends to survivors of a death and which would end them."""

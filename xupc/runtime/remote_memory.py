@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.mpi import Window
+from ..comm.remote_completion import RemoteCompletions
 from ..health.control_segment import Control
 
 __all__ = [
@@ -47,15 +48,12 @@ class AccessServices(Protocol):
         """Values of the selection table."""
 
     @property
-    def spanning(self) -> list[Any]:
-        """Open teams that span nodes."""
+    def completions(self) -> RemoteCompletions:
+        """Return what accesses must wait for."""
 
     @property
     def engine(self) -> Waits:
         """Executor of the job."""
-
-    def settle(self, thread: int) -> None:
-        """Wait until a thread of another node has left calls that use its memory."""
 
     def guarded_access(self, thread: int) -> AbstractContextManager[Any]:
         """Translate errors of MPI during an access to a thread's memory."""
@@ -84,7 +82,7 @@ class RemoteMemory:
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes into `out`."""
         self.job.control.ask_to_serve()
-        self.job.settle(thread)
+        self.job.completions.wait(thread)
         self.read(thread, displacement, out)
 
     def start(
@@ -108,14 +106,13 @@ class RemoteMemory:
 
     def start_put(self, thread: int, displacement: int, address: int, nbytes: int) -> Any:
         """Start to write; return the request, and what must live until it is complete."""
-        for team in self.job.spanning:
-            team.core.wrote()
+        self.job.completions.note_write()
         return self.window.put(self.threads.index(thread), displacement, address, nbytes)
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are in place on return."""
         self.job.control.ask_to_serve()
-        self.job.settle(thread)
+        self.job.completions.wait(thread)
         with self.job.guarded_access(thread):
             self._pieces(thread, displacement, data, self._put)
 

@@ -18,7 +18,7 @@ from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..comm.plan_messages import NetContext, rounds_among
-from ..comm.remote_completion import RemoteCompletion
+from ..comm.remote_completion import TeamCompletions
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
@@ -72,7 +72,6 @@ class TeamState(TeamMeetings):
         self.notified: Any = None
         self.queue: deque[AsyncCall] = deque()
         self.differences = MismatchDetector(self)
-        self.settled: dict[int, int] = {}  # last root exchange that a thread has left
         self._buffer_taken = False
         self.freed = False
         self._ground: TeamResources | None = None
@@ -101,7 +100,10 @@ class TeamState(TeamMeetings):
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
-            self.job.spanning.append(self)
+            self._completions = TeamCompletions(
+                self.core, self.heap, ground.left_word, self.threads
+            )
+            self.job.completions.add(self._completions)
 
     def _open(self, *, here: bool = False) -> None:
         """Make the resources of the team; collective. Predefined teams do so at their first use."""
@@ -154,19 +156,6 @@ class TeamState(TeamMeetings):
         """Return the address where this thread notes the last root exchange it has left."""
         address, stride = ground.heap.bind(ground.left_word)
         return address + stride * self.rank_tree.place(self.rank)
-
-    def unsettled(self, thread: int) -> RemoteCompletion | None:
-        """Return the completion to wait for before an access to a thread of another node.
-
-        A call with a root exchange ends on each node when the data of that node has arrived. A
-        thread that accesses another node's memory before the next barrier must wait until the
-        owner has left the call. It reads that one-sided.
-        """
-        epoch = self.core.debt
-        if not epoch or self.settled.get(thread, 0) >= epoch or thread not in self.threads:
-            return None
-        assert self._ground is not None
-        return RemoteCompletion(self, thread, epoch, self._ground.left_word)
 
     # -- the program's team ----------------------------------------------------------------
     @property
@@ -306,7 +295,7 @@ class TeamState(TeamMeetings):
         self._hold = _nothing
         self.job.teams.remove(self)
         if self.spans_nodes:
-            self.job.spanning.remove(self)
+            self.job.completions.remove(self._completions)
         self.job.engine.cover(self)
         self.forget_plans()
         self._noted.clear()
