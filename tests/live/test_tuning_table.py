@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.launch import launch
+from support.launch import SLOW_ENGINE, launch
 
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in, load, read
+
+ONE_NODE = Place.of([2], "mpich", "shm", False)
 PROGRAM = "tests/live/programs/tuning_tables.py"
 PLACES = [
     pytest.param(1, None, "native", marks=pytest.mark.once),
@@ -100,3 +106,22 @@ def test_figures_of_the_host_are_used(live: Callable[..., Any], tmp_path: Path) 
     table.write_text(FIGURES.format(socket.gethostname()))
     done = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
     assert done.stdout.splitlines() == ["70000 4194304 33554432"] * 2
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_tune_measures_this_host_and_jobs_use_it(live: Callable[..., Any], tmp_path: Path) -> None:
+    """The job that measures is a real one; its figures may be any."""
+    if len(os.sched_getaffinity(0)) < 2 or SLOW_ENGINE:
+        pytest.skip("two cores and the native core measure")
+    table = tmp_path / "t.toml"
+    command = [sys.executable, "-m", "xupc", "tune", "--host-only", "-n", "2", "-o", str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = load(read(table))
+    assert found.source_of(socket.gethostname()) == str(table)
+    figures = found.figures_of(socket.gethostname())
+    assert f"direct_min = {figures.direct_min}\n" in table.read_text()
+    used = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
+    expected = figures.within(built_in().tuning(ONE_NODE), 2)["direct_min"]
+    assert {line.split()[0] for line in used.stdout.splitlines()} == {str(expected)}

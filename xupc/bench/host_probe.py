@@ -294,12 +294,13 @@ def main() -> None:
     from .network_probe import wait_quietly
 
     with xupc.init() as team:
-        job = team.job
-        machine = MPI.COMM_WORLD.Split(job.machine[0], team.rank)
-        whole = job.pids is not None and len(job.pids) == len(job.machine)
-        found = measure(machine, job.pids.tolist() if whole else None, job.cores, wait_quietly)
+        info = team.job.info
+        machine = MPI.COMM_WORLD.Split(info.machine[0], team.rank)
+        whole = info.pids is not None and len(info.pids) == len(info.machine)
+        pids = info.pids.tolist() if whole else None
+        found = measure(machine, pids, info.cores, wait_quietly)
         if team.rank == 0:
-            print(json.dumps({"host": job.machine_host, "figures": found}), flush=True)
+            print(json.dumps({"host": info.machine_host, "figures": found}), flush=True)
 
 
 if __name__ == "__main__":

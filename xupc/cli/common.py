@@ -17,8 +17,7 @@ from .launcher import EXIT_ENVIRONMENT
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "RANK_VARIABLES", "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable",
-    "figures_text", "in_job",
+    "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "figures_text", "in_job",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts

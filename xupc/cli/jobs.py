@@ -25,12 +25,12 @@ from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
-    describe_status,
     job_command,
     job_environment,
     run_job,
     thread_command,
 )
+from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
 from .terminal import fill_standard_streams
 

@@ -8,10 +8,10 @@ accesses use `RemoteCompletions`, each team has its `TeamCompletions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 
+from ..backends.protocol import TeamCore
 from ..pgas.heap import Heap
 
 __all__ = [
@@ -20,17 +20,6 @@ __all__ = [
     "TeamCompletions",
     "incomplete",
 ]
-
-
-class TeamCounters(Protocol):
-    """The part of a team's core that its completions use."""
-
-    @property
-    def debt(self) -> int:
-        """Epoch of a root exchange that other threads may not have left yet; 0 if none."""
-
-    def wrote(self) -> None:
-        """Note a write to another node's memory."""
 
 
 class TeamCompletions:
@@ -42,7 +31,7 @@ class TeamCompletions:
         Offset in the team's heap where each thread notes the last root exchange that it has left.
     """
 
-    def __init__(self, core: TeamCounters, heap: Heap, offset: int, threads: Sequence[int]) -> None:
+    def __init__(self, core: TeamCore, heap: Heap, offset: int, threads: Sequence[int]) -> None:
         self.core = core
         self.heap = heap
         self._offset = offset

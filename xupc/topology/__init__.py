@@ -1,3 +1,3 @@
-"""Which threads share a machine: the record of a host, the discovery with its proof,
-and the node tree. Host facts and node specifications come in. Nothing here knows a shared array, a
-plan or a message."""
+"""Which threads share a machine: the record of a host, the discovery, the node tree, and
+the record of where a job runs. Host facts, node specifications and the proof of shared memory
+come in. Nothing here knows a shared array, a plan or a message."""
