@@ -60,15 +60,17 @@ def core() -> list[Extension]:
     if not (ROOT / SOURCE).exists():
         return []
     try:
+        import numpy
         from Cython.Build import cythonize
-    except ImportError:
-        without_core("Cython is not installed")
+    except ImportError as error:
+        without_core(f"{error.name} is not installed")
         return []
     extension = Extension(
         "xupc.backends.native._core",
         sources=[str(SOURCE)],
         depends=[str(part) for kind in ("*.h", "*.pxi") for part in sorted(NATIVE.glob(kind))],
-        include_dirs=[str(NATIVE)],
+        include_dirs=[str(NATIVE), numpy.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=C_FLAGS,
         optional=True,
     )

@@ -3,7 +3,8 @@
     xupc run -n 2 benchmarks/functions.py
 
 Each form sums float64 with ADD, with the ufunc np.add, which is ADD, and with a function marked
-vectorized; and finds the maximum with MAX and with the ufunc np.fmax, which the core does not have.
+vectorized and pure; and finds the maximum with MAX and with the ufunc np.fmax, which the core does
+not have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SIZES = [8, 1 << 10, 1 << 16, 1 << 20, 8 << 20]
 FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce")
 
 
-@xupc.vectorized
+@xupc.vectorized(pure=True)
 def add(a: Any, b: Any) -> Any:
     """The sum of two arrays."""
     return a + b

@@ -35,8 +35,8 @@ def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | N
 @pytest.mark.parametrize(
     "nodes", [None, "2,1", pytest.param("1,1,1", marks=ONCE)]
 )
-def test_errors_that_are_caught_call_by_call(live: Callable[..., Any], nodes: str | None) -> None:
-    result = live(3, f"{PROGRAMS}/call_by_call.py", nodes=nodes)
+def test_errors_that_are_caught(live: Callable[..., Any], nodes: str | None) -> None:
+    result = live(3, f"{PROGRAMS}/caught_errors.py", nodes=nodes)
     assert result.stdout.count("done") == 3
 
 

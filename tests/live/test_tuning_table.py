@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launch import SLOW_ENGINE, launch
 
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in, load, read
+
+ONE_NODE = Place.of([2], "mpich", "shm", False)
 PROGRAM = "tests/live/programs/tuning_tables.py"
 PLACES = [
     pytest.param(1, None, "native", marks=pytest.mark.once),
@@ -28,6 +37,19 @@ algorithm = "pull"
 [[choose]]
 collective = "all_exchange_in_place"
 algorithm = "push"
+"""
+
+FIGURES = """
+version = 1
+[host.elsewhere]
+direct_min = 99
+[host."{}"]
+direct_min = 70000
+direct_reduce = 1
+nt_store_min = 16777216
+[host."*"]
+direct_min = 8
+direct_reduce = 0
 """
 
 
@@ -61,3 +83,45 @@ def test_nobody_catches_it(live: Callable[..., Any]) -> None:
     env = {"XUPC_TUNING": "/nowhere"}
     done = live(3, PROGRAM, args=["init"], expect="failure", env=env)
     assert "ValueError: init: tuning table /nowhere: XUPC_TUNING names it, but it" in done.stderr
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("threads", [2, 3])
+def test_plans_do_not_vary_from_run_to_run(threads: int) -> None:
+    """Each launch has a clock that runs at random: nothing that is timed decides on a plan."""
+    program = "tests/live/programs/plans_of_a_start.py"
+    runs = [launch(threads, program, args=[str(seed)]) for seed in range(3)]
+    for run in runs:
+        assert run.returncode == 0, run.report()
+    first, *others = (sorted(run.stdout.splitlines()) for run in runs)
+    assert len([line for line in first if line.startswith("thread ")]) == threads
+    assert all(other == first for other in others)
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_figures_of_the_host_are_used(live: Callable[..., Any], tmp_path: Path) -> None:
+    """Those of the first pattern that fits; other hosts' are not."""
+    table = tmp_path / "t.toml"
+    table.write_text(FIGURES.format(socket.gethostname()))
+    done = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
+    assert done.stdout.splitlines() == ["70000 4194304 33554432"] * 2
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_tune_measures_this_host_and_jobs_use_it(live: Callable[..., Any], tmp_path: Path) -> None:
+    """The job that measures is a real one; its figures may be any."""
+    if len(os.sched_getaffinity(0)) < 2 or SLOW_ENGINE:
+        pytest.skip("two cores and the native core measure")
+    table = tmp_path / "t.toml"
+    command = [sys.executable, "-m", "xupc", "tune", "--host-only", "-n", "2", "-o", str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = load(read(table))
+    assert found.source_of(socket.gethostname()) == str(table)
+    figures = found.figures_of(socket.gethostname())
+    assert f"direct_min = {figures.direct_min}\n" in table.read_text()
+    used = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
+    expected = figures.within(built_in().tuning(ONE_NODE), 2)["direct_min"]
+    assert {line.split()[0] for line in used.stdout.splitlines()} == {str(expected)}

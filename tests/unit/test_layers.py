@@ -52,7 +52,8 @@ ANY = {
 }
 
 MPI_USERS = {
-    "comm.mpi", "comm.mpi_types", "bench.machine", "bench.network_probe", "bench.peer_calls",
+    "comm.mpi", "comm.mpi_types", "bench.host_probe",
+    "bench.machine", "bench.network_probe", "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier", "mpi.collectives",
     "mpi.communicators",
     "mpi.constants", "mpi.install", "mpi.message_size", "mpi.messages", "mpi.record",

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from xupc.backends.native.native_core import core
+from xupc.bench import host_probe
 from xupc.pgas.segment import create
 from xupc.tuning import probes
+from xupc.tuning.host_figures import HUGE, NO_LIMIT, HostFigures
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native core tries")
 
@@ -59,11 +61,11 @@ class Partner:
 def test_a_trial_that_takes_long_ends_for_both(
     monkeypatch: pytest.MonkeyPatch, seconds: float, late: list[bool], said: list[bool]
 ) -> None:
-    monkeypatch.setattr(probes, "TRIAL_SECONDS", seconds)
-    comm, room = Partner(*late), create(4 * probes.UNIT)
+    monkeypatch.setattr(host_probe, "SECONDS", seconds)
+    comm, room = Partner(*late), create(4 * host_probe.UNIT)
     room.settle()
-    with pytest.raises(probes._OutOfTime):
-        probes._tried(comm, 1, os.getpid(), room)
+    with pytest.raises(host_probe._OutOfTime):
+        host_probe._rounds(comm, 1, os.getpid(), room)
     room.close_fd()
     assert comm.said == said
 
@@ -121,16 +123,13 @@ class Two:
     def Sendrecv(self, word: Any, to: int, recvbuf: Any, source: int) -> None:
         recvbuf[:] = self.sendrecv(word.copy(), to, source)
 
-    def Allreduce(self, mine: Any, found: Any) -> None:
+    def allgather(self, mine: Any) -> list[Any]:
         me = self.Get_rank()
-        found[:] = mine + self.sendrecv(mine.copy(), 1 - me, 1 - me)
+        theirs = self.sendrecv(mine, 1 - me, 1 - me)
+        return [theirs, mine] if me else [mine, theirs]
 
-    def Ibcast(self, values: Any) -> Any:
-        if self.Get_rank():
-            values[:] = self.recv(0)
-        else:
-            self.send(values.copy(), 1)
-        return type("Request", (), {"Test": staticmethod(lambda: True)})
+    def bcast(self, value: Any) -> Any:
+        return self.allgather(value)[0]
 
     def both(self, function: Callable[[], Any]) -> list[Any]:
         def run(rank: int) -> Any:
@@ -147,12 +146,12 @@ def test_a_trial_moves_what_it_says() -> None:
 
     def moves() -> None:
         me = comm.Get_rank()
-        with probes._shared_by_two(comm, 1 - me) as room:
+        with host_probe._shared_by_two(comm, 1 - me) as room:
             assert room is not None
-            memory = probes.memory_of(2 * probes.SIZES[-1], huge=bool(me))
-            pair = probes._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
+            memory = host_probe.memory_of(2 * host_probe.SIZES[-1], huge=bool(me))
+            pair = host_probe._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
             for turn, (nbytes, both, move) in enumerate(
-                itertools.product(probes.SIZES, (False, True), (pair._stage, pair._reach))
+                itertools.product(host_probe.SIZES, (False, True), (pair._stage, pair._reach))
             ):
                 pair.values[:] = 2 * turn + me
                 pair.results[:] = 255
@@ -165,33 +164,54 @@ def test_a_trial_moves_what_it_says() -> None:
     comm.both(moves)
 
 
-def test_both_hear_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose copies of each kind take how long is made up."""
-    monkeypatch.setattr(probes, "REPEATED", 1)
+def test_both_get_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of copies of each kind are made up, and so are those past the cache."""
+    monkeypatch.setattr(host_probe, "past_the_cache", lambda: 77)
+    never, least = 2 * host_probe.SIZES[-1], host_probe.SIZES[0]
     for slow, expected in (
-        ("reach", probes.Reaching(2 * probes.SIZES[-1], 2 * probes.SIZES[-1], 0)),
-        ("stage", probes.Reaching(probes.SIZES[0], probes.SIZES[0], probes.NO_LIMIT)),
+        ("reach", HostFigures(never, never, 0, 77)),
+        ("stage", HostFigures(least, least, 1, 77)),
     ):
         comm = Two()
 
         def time_of(pair: Any, move: Any, nbytes: int, both: bool, slow: str = slow) -> int:
             return 2000 if move.__name__ == f"_{slow}" else 1000
 
-        monkeypatch.setattr(probes._Pair, "_time", time_of)
-        found = comm.both(lambda comm=comm: probes.reaching(comm, [os.getpid()] * 2, 2))
-        assert found == [expected] * 2
+        monkeypatch.setattr(host_probe._Pair, "_time", time_of)
+        found = comm.both(lambda comm=comm: measured(comm))
+        assert [HostFigures(**each) for each in found] == [expected] * 2
 
 
-def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or where one of the two cannot read the other's memory, or there is one core."""
-    pids = [os.getpid()] * 2
+def measured(comm: Two, pids: list[int] | None = None, cores: int = 2) -> Any:
+    own = [os.getpid()] * 2 if pids is None else pids
+    return host_probe.measure(comm, own or None, cores, lambda comm: comm.allgather(None))
+
+
+def test_a_round_that_is_disturbed_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a minority of the rounds staging is slow for a while: the medians do not show it."""
+    monkeypatch.setattr(host_probe, "past_the_cache", lambda: 0)
     comm = Two()
-    assert comm.both(lambda: probes.reaching(comm, pids, 1)) == [probes.Reaching()] * 2
-    closed = comm.both(lambda: probes.reaching(comm, pids if comm.Get_rank() else None, 2))
-    assert closed == [probes.Reaching()] * 2
-    monkeypatch.setattr(probes, "free_space", lambda: 4 * probes.UNIT - 1)
-    monkeypatch.setattr(probes._Pair, "compare", None)
-    assert comm.both(lambda: probes.reaching(comm, pids, 2)) == [probes.Reaching()] * 2
+    rounds = {0: 0, 1: 0}
+
+    def compare(pair: Any, both: bool) -> list[float]:
+        me = comm.Get_rank()
+        rounds[me] += 1
+        disturbed = rounds[me] <= 4 * (host_probe.ROUNDS // 2)  # four comparisons a round
+        return [1.0 if disturbed else -1.0] * len(host_probe.SIZES)
+
+    monkeypatch.setattr(host_probe._Pair, "compare", compare)
+    never = 2 * host_probe.SIZES[-1]
+    assert HostFigures(**comm.both(lambda: measured(comm))[0]) == HostFigures(never, never, 0, 0)
+
+
+def test_nothing_is_measured_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where one of the two cannot read the other's memory, or there is one core."""
+    comm = Two()
+    assert comm.both(lambda: measured(comm, cores=1)) == [None] * 2
+    assert comm.both(lambda: measured(comm, [] if comm.Get_rank() else None)) == [None] * 2
+    monkeypatch.setattr(host_probe, "free_space", lambda: 4 * host_probe.UNIT - 1)
+    monkeypatch.setattr(host_probe._Pair, "compare", None)
+    assert comm.both(lambda: measured(comm)) == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -205,22 +225,22 @@ def test_no_trial_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
-    expected = [*probes.SIZES, 2 * probes.SIZES[-1]][first]
-    assert probes.best_start(gains, gains) == expected
+    expected = [*host_probe.SIZES, 2 * host_probe.SIZES[-1]][first]
+    assert host_probe.best_start(gains, gains) == expected
 
 
 def test_long_blocks_are_likelier_in_huge_pages() -> None:
-    assert probes.best_start([1.1] * 5, [-1] * 5) == probes.SIZES[2]  # the middle
-    assert probes.best_start([0.5] * 5, [-1] * 5) == probes.SIZES[3]
-    assert probes.best_start([-1.1] * 5, [1] * 5) == 2 * probes.SIZES[-1]
+    assert host_probe.best_start([1.1] * 5, [-1] * 5) == host_probe.SIZES[2]  # the middle
+    assert host_probe.best_start([0.5] * 5, [-1] * 5) == host_probe.SIZES[3]
+    assert host_probe.best_start([-1.1] * 5, [1] * 5) == 2 * host_probe.SIZES[-1]
 
 
 def test_values_of_any_length_are_taken_where_the_other_core_is_far() -> None:
     """Gains as they were measured, near and far: logarithms, sizes in order."""
     near = [0.9, 1.3, 1.5, 1.2, 2.0], [0.8, 1.1] + 3 * [0.7]
     far = [1.2, 2.2, 3.7, 5.5, 7.0], [1.2, 1.8] + 3 * [2.8]
-    assert probes.most_folded(*np.log(near)) == 0
-    assert probes.most_folded(*np.log(far)) == probes.NO_LIMIT
+    assert not host_probe.cores_are_apart(*np.log(near))
+    assert host_probe.cores_are_apart(*np.log(far))
 
 
 def test_tuned_sizes_are_least_ones() -> None:
@@ -228,7 +248,7 @@ def test_tuned_sizes_are_least_ones() -> None:
         "direct_min": 8, "direct_min_pair": 9000, "direct_min_alltoall": 10,
         "direct_min_shared_source": 100, "direct_reduce_max": 7, "x": 5,
     }  # fmt: skip
-    assert probes.Reaching(32, 64, 0).within(tuning, 4) == {
+    assert HostFigures(32, 64, 0, 0).within(tuning, 4) == {
         "direct_min": 32, "direct_min_pair": 9000, "direct_min_alltoall": 64,
         "direct_min_shared_source": 100, "direct_reduce_max": 7, "x": 5,
     }  # fmt: skip
@@ -243,17 +263,18 @@ def test_blocks_of_long_arrays_are_taken_anyway() -> None:
         "direct_reduce_max",
     )
     tuning = dict.fromkeys(sizes, 1)
-    never = probes.Reaching(2 * probes.HUGE, 2 * probes.HUGE)
+    never = HostFigures(2 * HUGE, 2 * HUGE, 1, 0)
     two, eight = never.within(tuning, 2), never.within(tuning, 8)
-    assert (two["direct_min"], two["direct_min_pair"]) == (probes.HUGE, probes.HUGE // 2)
-    assert eight["direct_min"] == eight["direct_min_alltoall"] == probes.HUGE // 8
-    assert two["direct_min_shared_source"] == eight["direct_min_shared_source"] == 2 * probes.HUGE
+    assert (two["direct_min"], two["direct_min_pair"]) == (HUGE, HUGE // 2)
+    assert eight["direct_min"] == eight["direct_min_alltoall"] == HUGE // 8
+    assert two["direct_min_shared_source"] == eight["direct_min_shared_source"] == 2 * HUGE
+    assert two["direct_reduce_max"] == eight["direct_reduce_max"] == NO_LIMIT
 
 
 def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is made up: which of them is quick shows in what is chosen."""
-    middle = probes.LONG[1]
-    for quick, slow, pays in ((1, 2, probes.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
+    middle = host_probe.LONG[1]
+    for quick, slow, pays in ((1, 2, host_probe.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
         now = [0]
 
         class Core:
@@ -262,9 +283,9 @@ def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPat
                 dst: int, src: int, nbytes: int, past: bool,
                 now: list[int] = now, quick: int = quick, slow: int | None = slow,
             ) -> None:  # fmt: skip
-                other = slow if slow is not None else 1 + (nbytes >= probes.LONG[1])
+                other = slow if slow is not None else 1 + (nbytes >= host_probe.LONG[1])
                 now[0] += quick if past else other
 
-        monkeypatch.setattr(probes, "core", Core)
-        monkeypatch.setattr(probes.time, "perf_counter_ns", lambda now=now: now[0])
-        assert probes.bypass_from() == pays
+        monkeypatch.setattr(host_probe, "core", Core)
+        monkeypatch.setattr(host_probe.time, "perf_counter_ns", lambda now=now: now[0])
+        assert host_probe.past_the_cache() == pays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 import xupc
 from xupc.algorithms.registry import registered
 from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.records import replace
 from xupc.tuning.old_keys import NEW_KEYS
 from xupc.tuning.selection import Place, Table, public_name, registered_name
-from xupc.tuning.selection_file import built_in, find, load, parse
+from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -127,6 +129,40 @@ def test_a_users_sizes_count_more_in_whatever_section() -> None:
         "chunk": 4096,
     }
     assert found.tuning(ONE) == {**built_in().tuning(ONE), "root_exchange_max": 5}
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+def test_a_host_without_figures_has_the_built_in_ones() -> None:
+    found = table("")
+    assert found.figures_of("node17") == built_in().figures_of("anything")
+    assert found.source_of("node17") == BUILT_IN
+
+
+def test_figures_of_a_host_lie_over_the_built_in_ones() -> None:
+    found = table('[host.node17]\ndirect_min = 7\n[host."node*"]\ndirect_min_pair = 9\n')
+    base = built_in().figures_of("")
+    assert found.figures_of("node17") == replace(base, direct_min=7)
+    assert found.figures_of("node3") == replace(base, direct_min_pair=9)
+    assert found.figures_of("login") == base
+    assert [found.source_of(host) for host in ("node17", "node3", "login")] == [
+        "t.toml", "t.toml", BUILT_IN,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("host = 3", 'host: expected sections like [host."node17"]'),
+        ("[host]\nnode17 = 3", "[host.'node17']: expected figures"),
+        ("[host.a]\ndirect_reduce = 2", "[host.'a']: direct_reduce: expected an int from 0 to 1"),
+        ("[host.a]\nchunk = 2", "[host.'a']: 'chunk': expected one of direct_min, "),
+    ],
+)
+def test_figures_that_are_refused(body: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        table(body)
 
 
 # --- where it is looked for -----------------------------------------------------------------------
@@ -242,7 +278,8 @@ def test_without_another_below_it_must_be_complete() -> None:
     sizes = "[tuning.default]\n" + "".join(
         f"{k} = {v}\n" for k, v in built_in().tuning(ONE).items()
     )
-    whole = f"version = 1\n{sizes}{rule('', 'pull', '*')}"
+    figures = "direct_min = 1\ndirect_min_pair = 1\ndirect_reduce = 0\nnt_store_min = 0\n"
+    whole = f"version = 1\n{sizes}[host.\"*\"]\n{figures}{rule('', 'pull', '*')}"
     assert parse(whole, "t", None).at(ONE).choose("gather", 1) == PULL
     for lacking, words in [
         (whole.replace("alltoall_chunk = ", "chunk = "), "no TOML"),
@@ -250,7 +287,8 @@ def test_without_another_below_it_must_be_complete() -> None:
             whole.replace("alltoall_chunk = 524288\n", ""),
             "[tuning.default]: alltoall_chunk: it is missing",
         ),
-        (whole.replace('"*"', '"all_gather"'), 'fits allav_broadcast with nodes = "one"'),
+        (whole.replace("nt_store_min = 0\n", ""), '[host."*"]: nt_store_min: it is missing'),
+        (whole.replace('= "*"', '= "all_gather"'), 'fits allav_broadcast with nodes = "one"'),
         (whole + 'nodes = "one"', 'fits allav_broadcast with nodes = "many"'),
         (whole + "max_bytes = 9", 'fits allav_broadcast with nodes = "one"'),
     ]:

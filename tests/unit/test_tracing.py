@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import random
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from xupc.reduction import kernels, ufunc_capture
 pytestmark = pytest.mark.skipif(core is None, reason="no native core")
 
 scale = 3.0
+flag = True
+sqrt = math.sqrt  # used as np.sqrt alone
 heaps: list[Any] = []
 SIZES = [1, 2, 3, 5, 31, 1000, 1023, 1024, 1025, 1500, 2049, 4097, 32768, 32769, 70001, 300003]
 
@@ -44,6 +47,13 @@ def closure(limit: float) -> Callable[[Any, Any], Any]:
     return lambda a, b: np.minimum(a + b, limit)
 
 
+def loop(a: Any, b: Any) -> Any:
+    """Has a loop, which is the same for all operands."""
+    for _ in range(2):
+        a = a + b
+    return a
+
+
 PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "one operation": lambda a, b: a - b,
     "the other way round": lambda a, b: b - a,
@@ -59,31 +69,37 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "used twice": lambda a, b: (a + b) * (a + b) - a,
     "a ufunc": np.logaddexp,
     "another ufunc": np.fmax,
+    "a loop": loop,
+    "a branch that no operand decides": lambda a, b: a + b if scale else b,
+    "starred": lambda *both: both[0] + both[1],
+    "names of attributes": lambda a, b: np.sqrt(abs(a)) + b if flag else a,
+    "a function inside": lambda a, b: (lambda x: x * scale)(a - b),
+    "a default by keyword": lambda a, b, *, factor=0.5: a * factor + b,
 }
 
 
-def loop(a: Any, b: Any) -> Any:
-    """Has a branch."""
-    for _ in range(2):
-        a = a + b
-    return a
-
-
-def counting(a: Any, b: Any) -> Any:
-    """Writes a global."""
-    global scale
-    scale += 0.0
-    return a + b
-
-
 def keeping(a: Any, b: Any) -> Any:
-    """Has an effect."""
+    """Uses a list, which may change."""
     heaps.append(len(a))
     return a + b
 
 
+def quiet(a: Any, b: Any) -> Any:
+    """Decides which errors count."""
+    with np.errstate(divide="ignore"):
+        return a / b
+
+
+def tried(a: Any, b: Any) -> Any:
+    """Computes something else of an array than of its stand-in."""
+    try:
+        return a + b * len(a)
+    except TypeError:
+        return a + b
+
+
 def random_one(a: Any, b: Any) -> Any:
-    """Not the same twice."""
+    """Not the same twice, although declared as pure."""
     return a + b + np.random.random()
 
 
@@ -109,24 +125,14 @@ def telling(a: Any, b: Any, seen: Any = heaps) -> Any:
     return a + b + len(seen)
 
 
-def with_attribute(a: Any, b: Any) -> Any:
-    """Another function's attribute, with a name of numpy's."""
-    return helper(a, b) + helper.e  # type: ignore[attr-defined]
-
-
-helper.e = 1.0  # type: ignore[attr-defined]
-
-
-OTHER_BUILTINS: dict[str, Any] = {"__builtins__": {"abs": lambda x: heaps.append(x) or x}}
-exec("def with_other_builtins(a, b):\n    return abs(a) + b", OTHER_BUILTINS)
-
 NOT_PLAIN: dict[str, Any] = {
-    "a function's attribute": with_attribute,
-    "other builtins": OTHER_BUILTINS["with_other_builtins"],
-    "a loop": loop,
-    "a branch": lambda a, b: a if scale else b,
-    "a global written": counting,
-    "an effect": keeping,
+    "an operand by choice": lambda a, b: a if scale else b,
+    "a branch": lambda a, b: a + b if (a > b).any() else a - b,
+    "a truth": lambda a, b: a + b if a > b else a - b,
+    "a type": lambda a, b: a + b if isinstance(a, np.ndarray) else a - b,
+    "errors of its own": quiet,
+    "an exception": tried,
+    "a list": keeping,
     "an enclosed effect": noting([]),
     "a list as a default": telling,
     "random": random_one,
@@ -144,12 +150,10 @@ NOT_PLAIN: dict[str, Any] = {
     "a number of another type": lambda a, b: a + np.longdouble(1) * b,
     "a keyword": lambda a, b: np.add(a, b, out=None, where=True),
     "a reduction": lambda a, b: a + np.add.reduce(b),
-    "numpy's namespace": lambda a, b: a + b + len(np.__dict__),
     "an object": Callable_(),
     "a partial": functools.partial(with_default, factor=2.0),
     "Python as a ufunc": np.frompyfunc(lambda a, b: a + b, 2, 1),
     "one operand": lambda a: a,
-    "starred": lambda *both: both[0] + both[1],
     "a generator": lambda a, b: (yield a),
     "what is not there": lambda a, b: a + b + missing,  # type: ignore[name-defined] # noqa: F821
 }
@@ -172,6 +176,79 @@ def test_others_are_called(name: str) -> None:
     assert (scale, len(heaps)) == before
 
 
+def unchanged(guards: list[ufunc_capture.Guard]) -> bool:
+    """Compare guards with what is there, as the core does."""
+    found = (
+        where.cell_contents if name is None
+        else where.get(name) if isinstance(where, dict)
+        else getattr(where, name)
+        for where, name, _ in guards
+    )  # fmt: skip
+    return all(now is value for now, (*_, value) in zip(found, guards, strict=True))
+
+
+def whole(func: Any) -> bool:
+    """Return whether the core may run a function."""
+    return kernels.find("f8", Op.FUNC, func).whole
+
+
+def test_only_functions_that_are_declared_as_pure_are_traced() -> None:
+    assert whole(vectorized(lambda a, b: a + b, pure=True))
+    assert whole(vectorized(pure=True)(lambda a, b: a + b))
+    assert not whole(vectorized(lambda a, b: a + b))
+    assert not whole(vectorized(vectorized(lambda a, b: a + b, pure=True)))
+    assert whole(np.logaddexp)
+
+
+def test_a_function_that_wraps_a_pure_one_is_not_pure() -> None:
+    inner = vectorized(lambda a, b: a + b, pure=True)
+
+    @functools.wraps(inner)
+    def outer(a: Any, b: Any) -> Any:
+        heaps.append(1)
+        return inner(a, b)
+
+    assert isinstance(kernels.find("f8", Op.FUNC, outer), type(kernels.find("f8", Op.FUNC, inner)))
+    assert not whole(outer)
+
+
+@pytest.mark.parametrize("pure", [None, 1, "yes"])
+def test_pure_is_a_bool(pure: Any) -> None:
+    with pytest.raises(TypeError, match="vectorized: pure: expected True or False, got"):
+        vectorized(pure=pure)
+
+
+@pytest.mark.parametrize("func", [None, 5, len])
+def test_what_can_carry_no_mark(func: Any) -> None:
+    with pytest.raises(TypeError, match="vectorized: expected a function, got"):
+        vectorized(func, pure=True)
+
+
+def test_variables_of_a_function_are_guarded() -> None:
+    """Globals, also of helpers, defaults, and a builtin that becomes a global."""
+    lines = (
+        "def inner(x):\n    return x * scale\n"
+        "def func(a, b, more=1.0):\n    return abs(inner(a)) + (lambda x: x - offset)(b) + more\n"
+    )
+    changes: tuple[Callable[[dict[str, Any]], object], ...] = (
+        lambda of: of.update(scale=3.0),
+        lambda of: of.update(offset=3.0),
+        lambda of: of.update(abs=np.negative),
+        lambda of: of.update(inner=of["func"]),
+        lambda of: setattr(of["inner"], "__code__", (lambda x: x).__code__),
+        lambda of: setattr(of["func"], "__defaults__", (2.0,)),
+    )
+    for change in changes:
+        scope: dict[str, Any] = {"scale": 2.0, "offset": 1.0}
+        exec(lines, scope)
+        assert traced(scope["func"]) is not None
+        guards = ufunc_capture._Reading(scope["func"]).guards
+        scope["other"] = 1
+        assert unchanged(guards)
+        change(scope)
+        assert not unchanged(guards)
+
+
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
 def test_types(dtype: str) -> None:
     assert traced(lambda a, b: np.maximum(a, b), dtype) is not None
@@ -183,7 +260,7 @@ def test_types(dtype: str) -> None:
 
 def test_long_doubles_and_times_are_left_to_python() -> None:
     for dtype in ("g", "m8[s]"):
-        kernel = kernels.find(dtype, Op.FUNC, vectorized(lambda a, b: a + b))
+        kernel = kernels.find(dtype, Op.FUNC, vectorized(lambda a, b: a + b, pure=True))
         assert not kernel.whole or kernel.traced() is None  # type: ignore[attr-defined]
 
 
@@ -213,7 +290,8 @@ ODD: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 def test_the_order_is_that_of_kernels(name: str, op: Op) -> None:
     """None of these is associative, or not in its last bit: another order shows."""
     dtype, func = ODD[name] if name in ODD else ("f8", PLAIN[name])
-    kernel = kernels.find(dtype, op, func if isinstance(func, np.ufunc) else vectorized(func))
+    marked = func if isinstance(func, np.ufunc) else vectorized(func, pure=True)
+    kernel = kernels.find(dtype, op, marked)
     core_s = kernel.traced()  # type: ignore[attr-defined]
     rng = np.random.default_rng(5)
     with np.errstate(all="ignore"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,11 @@ from xupc.bench.settings import Shape
 from xupc.bench.tuner import tuned
 from xupc.bench.tuning_file import TuningFile
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
+from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection import Place, Rule, Table
-from xupc.tuning.selection_file import built_in, load, parse, read
+from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse, read
+
+tune_command = importlib.import_module("xupc.cli.tune")
 
 PLACE = Place.of([4, 4], "mpich", "shm", True)
 SIZES = [8 << i for i in range(0, 18, 2)]
@@ -324,6 +329,7 @@ def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPat
         return result(series(1, lambda n: PUSH)), 0
 
     monkeypatch.setattr(driver, "measure", measure)
+    monkeypatch.setattr(tune_command, "measured_by", lambda *_: ({}, "nothing runs here"))
     done = CliRunner().invoke(cli.main, ["tune", "all_gather", "barrier", "--dry-run"])
     assert (done.exit_code, asked) == (2, [])
     assert "nothing to choose for barrier" in done.output
@@ -341,3 +347,93 @@ def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path, option
     done = CliRunner().invoke(cli.main, words)
     assert done.exit_code == 2
     assert "there is no directory" in done.output
+
+
+# --- the figures of the host ----------------------------------------------------------------------
+
+FIGURES = {"direct_min": 32768, "direct_min_pair": 1 << 17, "direct_reduce": 1, "nt_store_min": 0}
+
+
+@pytest.fixture
+def probed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Jobs that would have measured the host `here`."""
+    jobs: list[tuple[Any, ...]] = []
+
+    def measured_by(*job: Any) -> tuple[dict[str, Any], str]:
+        jobs.append(job)
+        return {"host": "here", "figures": FIGURES}, ""
+
+    monkeypatch.setattr(tune_command, "measured_by", measured_by)
+    return jobs
+
+
+def test_the_figures_of_the_host_are_kept_in_a_section(
+    tmp_path: Path, probed: list[tuple[Any, ...]]
+) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text(OWN)
+    words = ["tune", "--host-only", "-n", "4", "-o", str(path)]
+    for _ in range(2):  # the second time the section is replaced
+        done = CliRunner().invoke(cli.main, words)
+        assert done.exit_code == 0, done.output
+    assert probed == [("xupc.bench.host_probe", 4, "1x4")] * 2
+    assert "host here: direct access from 32 KiB on, from 128 KiB where two" in done.output
+    assert "reductions of any length; copies past the cache never" in done.output
+    table = load(read(path))
+    assert table.figures_of("here") == HostFigures(**FIGURES)
+    assert table.source_of("elsewhere") == BUILT_IN
+    text = path.read_text()
+    assert text.count("# >>> xupc tune: host here\n") == 1
+    assert text.replace("\n\n", "\n").endswith(OWN.split("version = 1\n")[1].replace("\n\n", "\n"))
+    tune(path, result(series(1, lambda n: PUSH)))  # rules do not touch it
+    assert load(read(path)).figures_of("here") == HostFigures(**FIGURES)
+
+
+def test_algorithms_are_measured_with_the_figures(
+    tmp_path: Path, probed: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[HostFigures] = []
+
+    def measure(*_: Any, **__: Any) -> tuple[Result, int]:
+        used.append(load(find()).figures_of("here"))
+        return result(series(1, lambda n: PUSH)), 0
+
+    monkeypatch.setattr(driver, "measure", measure)
+    monkeypatch.setenv("XUPC_TUNING", str(tmp_path / "not there yet"))
+    done = CliRunner().invoke(cli.main, ["tune", "all_gather", "-n", "2", "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert used == [HostFigures(**FIGURES)]
+    assert os.environ["XUPC_TUNING"] == str(tmp_path / "not there yet")
+    assert '[host."here"]\ndirect_min = 32768\n' in done.output
+
+
+def test_an_own_entry_for_the_host_is_not_replaced(
+    tmp_path: Path, probed: list[tuple[Any, ...]]
+) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('version = 1\n[host."here"]\ndirect_min = 5\n')
+    done = CliRunner().invoke(cli.main, ["tune", "--host-only", "-n", "2", "-o", str(path)])
+    assert done.exit_code == 2
+    assert '[host."here"] stands among your own entries' in done.output
+
+
+def test_a_host_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        tune_command, "measured_by", lambda *_: ({"host": "here", "figures": None}, "")
+    )
+    path = tmp_path / "t.toml"
+    done = CliRunner().invoke(cli.main, ["tune", "--host-only", "-n", "2", "-o", str(path)])
+    assert done.exit_code == 4
+    assert "the figures of this host were not measured: its threads have one core" in done.output
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["--from", "t.json"], ["-m", "8"], ["all_gather"], ["--json", "x"]]
+)
+def test_options_that_contradict_host_only(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "t.json").touch()
+    words = [str(tmp_path / word) if word == "t.json" else word for word in words]
+    done = CliRunner().invoke(cli.main, ["tune", "--host-only", *words])
+    assert done.exit_code == 2
+    assert "says what to measure: not with --" in done.output

@@ -44,9 +44,6 @@ __all__ = [
 
 
 _HotArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
-if core is not None:
-    _sample = np.arange(6.0).reshape(2, 3)
-    core.know_arrays(np.ndarray, _sample, _sample.ctypes.data, _sample.size)
 
 
 class ArrayCall(_HotArrays):  # type: ignore[misc]

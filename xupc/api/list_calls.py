@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..backends.native.native_core import caches
 from ..backends.wait import Waitable
-from ..comm.remote_completion import RemoteCompletion
+from ..comm.remote_completion import RemoteCompletion, incomplete
 from ..pgas.allocation import Allocation
 from ..pgas.slices import extent
 from ..runtime import current
@@ -131,9 +131,9 @@ class DeferredListCall(BoundCall):
         left: list[RemoteCompletion] = []
 
         def settled() -> bool:
-            left[:] = [settling for settling in left if not settling.poll()]
+            left[:] = incomplete(left)
             if not left:  # others may have come since
-                left[:] = [settling for t in owners for settling in job.unsettled(t)]
+                left[:] = [found for t in owners for found in job.completions.pending(t)]
             return not left
 
         return Waitable(settled, "shared lists", sorted(owners))

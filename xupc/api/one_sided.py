@@ -222,7 +222,7 @@ class _Call:
     def _settle(self, thread: int) -> None:
         """Its memory must be as the calls before this one left it."""
         if self.info.tree.node_of(thread) != self.info.node:
-            self.job.settle(thread)
+            self.job.completions.wait(thread)
 
     def _get(self, of: Place, out: Bytes, then: Callable[[], None] | None = None) -> None:
         thread = of[0]

@@ -137,16 +137,11 @@ class Scalars:
             self.calls[kind] = call
         return call
 
-    def fail(self, error: Exception, team: Team | None, *, late: bool = False) -> Any:
-        """Raise the error of a bad argument, so that no other thread hangs.
-
-        `late`: the error is found after the call has completed.
-        """
+    def fail(self, error: Exception, team: Team | None) -> Any:
+        """Raise the error of a bad argument, so that no other thread hangs."""
         on, _ = resolve(team, self.__name__)
         on.enter(self.__name__)
-        record = CallRecord(self.__name__)
-        record.late = int(late)
-        return on.fail(error, record)
+        return on.fail(error, CallRecord(self.__name__))
 
     def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
         """Return the common type of some values, and the values as an array."""
@@ -215,7 +210,7 @@ class Scalars:
             error = CollectiveMismatchError(
                 f"{self.__name__}: type differs: {kind} on the root, {mine} here"
             )
-            self.fail(error, team, late=True)
+            self.fail(error, team)
         value = row[_ENVELOPE : _ENVELOPE + dtype.itemsize]
         return _unpacked(value.copy().view(dtype), kind)[0]
 

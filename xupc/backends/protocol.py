@@ -46,12 +46,9 @@ class TeamCore(Protocol):
     ----------
     blocked
         True while no cached call of the team may run.
-    owed
-        True if the other threads have raised in a call that may be the next one here.
     """
 
     blocked: bool
-    owed: bool
 
     @property
     def op(self) -> int:

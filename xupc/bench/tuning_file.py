@@ -6,8 +6,9 @@ the user's own entries. Everything outside is kept as it is, comments included.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,26 @@ class TuningFile:
 
     def put(self, place: Place, rules: Sequence[Rule], remarks: Sequence[str]) -> None:
         """Replace the section of a place, or make one."""
-        label = label_of(place)
-        lines = [f"{BEGIN} {label}", *(f"# {line}" for line in remarks)]
-        section = "\n".join([*lines, *map(_entry, rules), END]) + "\n"
+        self._put(label_of(place), [*_comments(remarks), *map(_entry, rules)])
+
+    def put_host(self, host: str, figures: Mapping[str, int], remarks: Sequence[str]) -> None:
+        """Replace the section with the figures of a host, or make one.
+
+        Raises
+        ------
+        ValueError
+            The user's own lines have such a section.
+        """
+        if host in self.rest.hosts:
+            raise ValueError(
+                f'tuning table {self.path}: [host."{host}"] stands among your own entries: '
+                "expected it only in a section of xupc tune; remove it to have it measured"
+            )
+        lines = [f"[host.{json.dumps(host)}]", *(f"{k} = {v}" for k, v in figures.items()), ""]
+        self._put(f"host {host}", [*_comments(remarks), *lines])
+
+    def _put(self, label: str, lines: Sequence[str]) -> None:
+        section = "\n".join([f"{BEGIN} {label}", *lines, END]) + "\n"
         sections = [m for m in _SECTION.finditer(self.text) if m[1] == label]
         if sections:
             start, end = sections[0].span()
@@ -87,6 +105,10 @@ class TuningFile:
             old.write_bytes(path.read_bytes())
         write_whole(path, self.text.encode())
         return old
+
+
+def _comments(remarks: Sequence[str]) -> list[str]:
+    return [f"# {line}" for line in remarks]
 
 
 def label_of(place: Place) -> str:

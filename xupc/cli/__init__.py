@@ -30,7 +30,7 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "run": ("jobs", "run_command", "Run a Python program as N threads."),
     "topo": ("jobs", "topo_command", "Draw the node tree: which threads share a machine."),
     "tune": ("tune", "tune_command",
-             "Find the best algorithm for each size on this machine and tell the library."),
+             "Find the best algorithm for each size on this machine, for the library to follow."),
 }  # fmt: skip
 LOCAL_RANK = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 

@@ -10,11 +10,15 @@ import click
 
 from xupc.topology.node_spec import parse_nodes
 
+from ..report import formatting
 from ..topology.host import available_cores
+from ..tuning.host_figures import HostFigures
 from .launcher import EXIT_ENVIRONMENT
 from .rank_wrapper import RANK_VARIABLES
 
-__all__ = ["EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "in_job"]
+__all__ = [
+    "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "figures_text", "in_job",
+]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
 _ELSEWHERE = "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE"
@@ -73,3 +77,14 @@ def check_nodes(nodes: str | None, threads: int) -> None:
             parse_nodes(nodes, threads)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--nodes") from None
+
+
+def figures_text(figures: HostFigures) -> str:
+    """Return the figures of a host in words."""
+    least, pair = (formatting.size(n) for n in (figures.direct_min, figures.direct_min_pair))
+    words = [f"direct access from {least} on", f"from {pair} where two threads exchange blocks"]
+    if figures.direct_reduce:
+        words.append("reductions of any length")
+    limit = figures.nt_store_min
+    past = f"from {formatting.size(limit)} per core on" if limit else "never"
+    return f"{', '.join(words)}; copies past the cache {past}"

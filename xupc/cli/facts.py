@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from xupc.tuning.host_figures import HostFigures
+
 from .mpi import Mpi, Probe
 
 __all__ = ["SHM_DEFAULT", "Facts", "Heap", "Thread"]
@@ -68,6 +70,8 @@ class Facts:
         The effect of a batch system's variables on a job otherwise.
     launched
         The number of processes that the launcher of this job reports.
+    figures, figures_source
+        The figures of this host that a job would use, and the table that has them.
     measured
         As `Job.bounds` in `xupc.bench.results`; empty if nothing was measured, for the
         reason in `measure_error` if a measurement failed.
@@ -95,6 +99,8 @@ class Facts:
     load: float = 0.0
     tuning: str = "built-in"
     tuning_error: str = ""
+    figures: HostFigures | None = None
+    figures_source: str = ""
     settings_error: str = ""
     hostname: str = ""
     hostid: int | None = None

@@ -12,17 +12,21 @@ import importlib.util
 import os
 import platform
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 from xupc.api.lifecycle import settings_of
 from xupc.topology.host_record import diagnose, read_host_record
+from xupc.tuning.host_figures import HostFigures
+from xupc.tuning.selection_file import BUILT_IN
 from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 
 from ..topology import host
 from . import batch, diagnostics
+from .common import figures_text
 from .facts import SHM_DEFAULT, Facts, Heap, Thread
 from .mpi import (
     FAMILY_NAMES,
@@ -90,7 +94,7 @@ def collect(
         mpi_error = str(error)
     core, core_error = _core()
     heap = _heap(os.environ.get("XUPC_SHM_DIR") or SHM_DEFAULT)
-    tuning, tuning_error = _tuning()
+    tuning, tuning_error, figures, figures_source = _tuning()
     hostname, hostid, notes = _host_identity(heap.directory)
     return Facts(
         versions={name: _version(name) for name in ("xupc", "numpy", "mpi4py", "psutil", "click")},
@@ -113,6 +117,8 @@ def collect(
         load=host.load_average(),
         tuning=tuning,
         tuning_error=tuning_error,
+        figures=figures,
+        figures_source=figures_source,
         settings_error=_settings(),
         hostname=hostname,
         hostid=hostid,
@@ -156,13 +162,14 @@ def _core() -> tuple[str, str]:
     return spec.origin or "built in", ""
 
 
-def _tuning() -> tuple[str, str]:
-    """Return the selection table's file, and what is wrong with it."""
-    found = find_table()
+def _tuning() -> tuple[str, str, HostFigures | None, str]:
+    """Return the selection table's file, its error, the figures of this host and their table."""
+    found, here = find_table(), socket.gethostname()
     try:
-        return load_table(found).name, ""
+        table = load_table(found)
     except ValueError as error:
-        return found.path if found is not None else "none", str(error)
+        return found.path if found is not None else "none", str(error), None, ""
+    return table.name, "", table.figures_of(here), table.source_of(here)
 
 
 def _settings() -> str:
@@ -287,6 +294,8 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "mpiexec", "none"
     yield "native core", facts.core or f"none ({facts.core_error}): the Python engine is used"
     yield "tuning table", facts.tuning
+    if facts.figures is not None:
+        yield "host figures", _figures_row(facts.figures, facts.figures_source)
     yield "shared memory", _heap_row(facts.heap)
     limit = facts.memory_limit
     yield "memory limit", "none" if limit is None else f"{_size(limit)} (cgroup)"
@@ -304,6 +313,13 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "variables", "no XUPC_* set"
     for number, (name, value) in enumerate(facts.variables.items()):
         yield "" if number else "variables", f"{name}={value}"
+
+
+def _figures_row(figures: HostFigures, source: str) -> str:
+    how = f"of {source}"
+    if source == BUILT_IN:
+        how = "built in, for any host; xupc tune --host-only measures this one"
+    return f"{figures_text(figures)} ({how})"
 
 
 def _mpi_row(facts: Facts) -> str:

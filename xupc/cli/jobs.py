@@ -34,7 +34,7 @@ from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
 from .terminal import fill_standard_streams
 
-__all__ = ["info_command", "run_command", "topo_command"]
+__all__ = ["info_command", "measured_by", "run_command", "topo_command"]
 
 
 def _nodes_option(command: Any) -> Any:
@@ -94,16 +94,16 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
         if count is not None:
             facts = dataclasses.replace(facts, threads=(info.this_process(),) * count)
         if measure and count is not None:
-            found, why_not = _measured(count, nodes)
+            found, why_not = measured_by("xupc.bench.machine", count, nodes)
             facts = dataclasses.replace(facts, measured=found, measure_error=why_not)
     click.echo(info.render(facts))
     if info.unusable(facts):
         sys.exit(EXIT_ENVIRONMENT)
 
 
-def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
-    """Return what a job of its own measures, or the reason why there is nothing."""
-    python = [sys.executable, "-m", "xupc.bench.machine"]
+def measured_by(module: str, threads: int, nodes: str | None = None) -> tuple[dict[str, Any], str]:
+    """Return the JSON that a job of a module prints, or the reason why there is none."""
+    python = [sys.executable, "-m", module]
     with tempfile.TemporaryFile() as said:
         try:
             status = _run(threads, python, nodes=nodes, time_limit=120, stdout=said)

@@ -5,8 +5,11 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,12 +22,14 @@ from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, named
 from xupc.bench.tuner import Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
+from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
 from . import options
 from .bench_jobs import find_launcher
-from .common import EnvironmentProblem, check_crowd, check_writable, in_job
+from .common import EnvironmentProblem, check_crowd, check_writable, figures_text, in_job
+from .jobs import measured_by
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -69,6 +74,9 @@ COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Keep what was measured, for xupc report.",
 )  # fmt: skip
+@click.option(
+    "--host-only", is_flag=True, help="Measure only the figures of this host, which takes seconds."
+)
 @click.option("--dry-run", is_flag=True, help="Show the table, write nothing.")
 def tune_command(
     collectives: tuple[str, ...],
@@ -80,41 +88,44 @@ def tune_command(
     results: tuple[Path, ...],
     output: Path | None,
     json_file: Path | None,
+    host_only: bool,
     dry_run: bool,
 ) -> None:
-    """Find the best algorithm for each size on this machine and tell the library.
+    """Find the best algorithm for each size on this machine, for the library to follow.
 
     Measures PULL, PUSH and MULTICORE of the COLLECTIVES (all of them by default), and writes a
-    selection table: XUPC_TUNING, or xupc/tuning.toml in your config directory. It departs from the
-    built-in choice only where that is faster beyond doubt. What the table says of other job
-    shapes, and your own entries and comments, stay; the old file is kept as FILE.old.
+    selection table: XUPC_TUNING, or xupc/tuning.toml in your config directory. It overrides the
+    built-in choice only where the gain is statistically significant. What the table says of other
+    job shapes, and your own entries and comments, stay; the old file is kept as FILE.old.
+
+    First it measures the figures of this host: from which size threads access the memory of each
+    other directly, and copy past the cache. They are kept under the name of the host.
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
     if in_job():
         raise click.UsageError(INSIDE)
     path = _table_path(output)
-    if results:
-        _refuse_measuring()
+    if results or host_only:
+        _refuse_measuring("--from" if results else "--host-only")
     check_writable(json_file)
-    if not dry_run:
-        check_writable(path, make=True)
-    try:
-        file = TuningFile(path)
-    except ValueError as error:
-        raise EnvironmentProblem(str(error)) from None
-    status = 0
+    file, status = _opened(path, dry_run), 0
     try:
         if results:
             result = joined(results)
         else:
             settings = Settings(collectives=_chosen(collectives or COLLECTIVES), sizes=sizes)
             shapes = options.shapes(threads, nodes)
-            check_crowd(max(shape.threads for shape in shapes), ())
-            plan = driver.Plan(shapes, settings, launches, budget)
-            if file.new and path == user_path():  # jobs would look for what is yet to be
-                os.environ.pop(VARIABLE, None)
-            result, status = _measure(plan, json_file)
+            most = max(shape.threads for shape in shapes)
+            check_crowd(most, ())
+            with _in_force(file):
+                click.echo(add_host(file, most, needed=host_only))
+            if host_only:
+                _end(file, dry_run)
+                return
+            with _in_force(file):
+                plan = driver.Plan(shapes, settings, launches, budget)
+                result, status = _measure(plan, json_file)
         found = tune(result, file)
     except ValueError as error:
         if status:  # what went wrong has been said
@@ -123,11 +134,72 @@ def tune_command(
         raise click.UsageError(str(error)) from None
     for line in report(found, result):
         click.echo(line)
+    _end(file, dry_run)
+    sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _opened(path: Path, dry_run: bool) -> TuningFile:
+    if not dry_run:
+        check_writable(path, make=True)
+    try:
+        return TuningFile(path)
+    except ValueError as error:
+        raise EnvironmentProblem(str(error)) from None
+
+
+def _refuse_measuring(option: str) -> None:
+    """UsageError if an option on the command line contradicts `option`."""
+    context = click.get_current_context()
+    contradicting = {**MEASURING, "results": "--from", "host_only": "--host-only"}
+    if option == "--host-only":
+        del contradicting["threads"]
+    for name, other in contradicting.items():
+        source = context.get_parameter_source(name)
+        if other != option and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{other} says what to measure: not with {option}")
+
+
+def add_host(file: TuningFile, threads: int, *, needed: bool = False) -> str:
+    """Measure the figures of this host in a job of its own, and put them into a table.
+
+    Returns what to print. If nothing could be measured, this is the reason, unless the figures are
+    `needed`: then it is an error.
+    """
+    found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}")
+    if not found.get("figures"):
+        why = why or "its threads have one core, or cannot access the memory of each other"
+        text = f"the figures of this host were not measured: {why}"
+        if needed:
+            raise EnvironmentProblem(text)
+        return text
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    remark = _line(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")
+    file.put_host(found["host"], found["figures"], [remark])
+    return f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
+
+
+@contextlib.contextmanager
+def _in_force(file: TuningFile) -> Iterator[None]:
+    """Have jobs use a table that is not saved yet: algorithms are measured with its figures."""
+    before = os.environ.get(VARIABLE)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tuning.toml")
+        path.write_text(file.text, encoding="utf-8")
+        os.environ[VARIABLE] = str(path)
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+
+
+def _end(file: TuningFile, dry_run: bool) -> None:
+    """Save a table, or print it."""
     if dry_run:
         click.echo(f"\n{file.text}", nl=False)
     else:
         _save(file)
-    sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
 
 
 def _table_path(output: Path | None) -> Path:
@@ -136,14 +208,6 @@ def _table_path(output: Path | None) -> Path:
     if path is None:
         raise click.UsageError("there is no home directory to put the table in: use -o FILE")
     return path
-
-
-def _refuse_measuring() -> None:
-    """Raise UsageError for an option about measuring, which --from does not do."""
-    context = click.get_current_context()
-    for name, option in MEASURING.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} has no effect with --from: it measures nothing")
 
 
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:

@@ -36,12 +36,12 @@ from ..reduction.reduce_steps import Action, actions, room
 from .datatypes import Grid
 from .mpi import MpiContext
 from .net_barrier import NetBarrier, Rounds
+from .remote_completion import RemoteCompletion, RemoteCompletions, incomplete
 from .tags import BARRIER, DATA, SIGNAL, tag_of
 from .team_comm import TeamComm
 
 if TYPE_CHECKING:
     from .mpi_types import BufferSpec, Request
-    from .remote_completion import RemoteCompletion
 
 __all__ = ["NetContext"]
 
@@ -71,8 +71,9 @@ class MessageServices(Protocol):
     def calling_out(self) -> UserFunctions:
         """Scope of the user's functions that collectives call."""
 
-    def unsettled(self, thread: int) -> list[RemoteCompletion]:
-        """Return what must be complete before a thread's memory is read."""
+    @property
+    def completions(self) -> RemoteCompletions:
+        """Return what reads of other nodes' memory must wait for."""
 
 
 class MessageTeam(Owner, Protocol):
@@ -120,9 +121,7 @@ class NetContext:
         self.tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
-        self.unsettled: list[
-            RemoteCompletion
-        ] = []  # must be complete before a one-sided read
+        self.awaits: list[RemoteCompletion] = []  # before a one-sided read
         self.barrier: NetBarrier | None = None
         self.wire = team.wire  # the message engine of the core
         self.posted: dict[int, MpiStep] = {}
@@ -242,20 +241,18 @@ class NetContext:
                 raise TypeError(f"not an MPI step: {step!r}")
         self._track(requests, step, instance, keep)
 
-    def to_settle(self, plan: Plan) -> list[RemoteCompletion]:
-        """Return what must be complete before a plan without a barrier reads.
-
-        See `TeamState.unsettled`.
-        """
+    def completions_before(self, plan: Plan) -> list[RemoteCompletion]:
+        """Return what must be complete before a plan without a barrier reads."""
         if plan.sync[0] != "no":
             return []
         gets = (step for step in plan.steps if isinstance(step, Get))
         ranks = {rank for step in gets for _, rank in self.far(_sources(step))}
-        return [s for rank in sorted(ranks) for s in self.job.unsettled(self.team.threads[rank])]
+        pending, threads = self.job.completions.pending, self.team.threads
+        return [found for rank in sorted(ranks) for found in pending(threads[rank])]
 
-    def _settled(self) -> bool:
-        self.unsettled = [s for s in self.unsettled if not s.poll()]
-        return not self.unsettled
+    def _readable(self) -> bool:
+        self.awaits = incomplete(self.awaits)
+        return not self.awaits
 
     def _get(
         self, part: BlockRef, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
@@ -304,7 +301,7 @@ class NetContext:
         exchange = self.wire if self.wire is not None else self.barrier
         if exchange is not None:
             found.update(self.team.threads[rank] for rank in exchange.missing)
-        found.update(settling.thread for settling in self.unsettled)
+        found.update(completion.thread for completion in self.awaits)
         if instance.open:
             found.update(self.team.threads[rank] for rank in instance.peers)
         for step in self.posted.values():
@@ -340,7 +337,7 @@ class NetContext:
                 ):
                     moved = True
                     break
-                elif isinstance(step, Get) and not self._settled():
+                elif isinstance(step, Get) and not self._readable():
                     break
                 else:
                     self.post(step, instance)

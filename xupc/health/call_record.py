@@ -80,12 +80,10 @@ class CallRecord:
         The text of the call, where that is not its name and arguments.
     status
         At the end of the program: the exit status of this thread; else 0.
-    late
-        How many operations of the call were complete when this thread found an error.
     """
 
     __slots__ = (
-        "_arguments", "_failed", "error", "late", "name", "raised", "shared_error", "status",
+        "_arguments", "_failed", "error", "name", "raised", "shared_error", "status",
         "title", "words",
     )  # fmt: skip
 
@@ -101,7 +99,6 @@ class CallRecord:
         self._failed: list[str] | None = None
         self.shared_error = False
         self.raised = ""
-        self.late = 0
         self.words = ""
         self.status = 0
         self.title = title or self.call

@@ -23,12 +23,11 @@ from ..comm.tags import BARRIER, CONTROL, RESYNC, STALL, tag_of
 from ..comm.team_comm import TeamComm
 from ..fingerprint import fingerprint
 from .call_record import CallRecord, MismatchReport, compare, first_apart
-from .stack_report import way_here
 
 if TYPE_CHECKING:
     from ..comm.mpi_types import Request
 
-__all__ = ["ANSWER", "FOUND", "QUESTION", "WORD", "Behind", "MismatchDetector", "Resync"]
+__all__ = ["ANSWER", "FOUND", "QUESTION", "WORD", "MismatchDetector", "Resync"]
 
 WORD = struct.Struct("<QQQQ")  # kind, number of the last resync, operation, fingerprint after it
 QUESTION, ANSWER, FOUND = range(3)
@@ -93,7 +92,6 @@ class RecoveringTeam(Owner, Protocol):
     exchanges: bool
     exchange_group: Sequence[int]
     differences: MismatchDetector
-    behind: Behind
 
     @property
     def job(self) -> RecoveryServices:
@@ -212,31 +210,6 @@ class MismatchDetector:
         return differ
 
 
-class Behind:
-    """A thread that raised one call earlier than the others, which did not wait for it there.
-
-    If the program catches errors call by call, this thread makes the next call at the same place
-    as the others. Then it raises the same error there and does not wait, since they have raised
-    already. If the program catches the errors of several calls together, it skips that call.
-    """
-
-    def __init__(self, team: RecoveringTeam) -> None:
-        self._team = team
-        self._owed: tuple[str, int, BaseException] | None = None
-
-    def by(self, call: str, place: int, error: BaseException) -> None:
-        """Note the call in which the others raised, and its place in the program."""
-        self._owed = call, place, error
-        self._team.core.owed = True
-
-    def catch_up(self, record: CallRecord) -> None:
-        """Raise the noted error if this is the noted call; the next call runs this first."""
-        owed, self._owed = self._owed, None
-        self._team.core.owed = False
-        if owed is not None and record.call == owed[0] and way_here() == owed[1]:
-            raise owed[2]
-
-
 class Resync:
     """The recovery from a detected mismatch; it ends with an error on each thread.
 
@@ -275,9 +248,6 @@ def _conditions(instance: RecordedCall) -> Iterator[Waitable]:
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that detected the mismatch never ends
-    most, call, place = verdict.data["ahead"]
-    if most == mine - record.late + 1 and call != record.call:
-        team.behind.by(call, place, verdict.error_for(CallRecord(call.partition("(")[0])))
     raise team.job.agree(team.job.calling_out.run(partial(verdict.error_for, record)))
 
 
@@ -325,16 +295,12 @@ def _resync(
     if apart["place"] is not None:
         since = [call for call in calls if call[0] >= apart["start"]][apart["place"] :]
         earlier = since[0][2] if since else None
-    place = last - record.late, way_here()
-    told = [place, *(None if r is None else r.as_data() for r in (record, earlier))]
+    told = [None if r is None else r.as_data() for r in (record, earlier)]
 
     def judge(rows: list[Any]) -> Any:
-        now = [CallRecord.from_data(now) for _, now, _ in rows]
-        then = [None if then is None else CallRecord.from_data(then) for _, _, then in rows]
+        now = [CallRecord.from_data(now) for now, _ in rows]
+        then = [None if then is None else CallRecord.from_data(then) for _, then in rows]
         found = compare(now, team.threads, then if apart["earlier"] else None)
-        first = max(range(len(rows)), key=lambda rank: rows[rank][0][0])
-        (most, way), *_ = rows[first]
-        found["ahead"] = most, now[first].call, way
         found["status"] = next((record.status for record in now if record.status), 0)
         return found
 

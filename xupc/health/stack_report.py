@@ -23,7 +23,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..fingerprint import fingerprint
 from ..records import record
 from .call_log import Call
 from .control_layout import PLACES_BYTES
@@ -38,7 +37,6 @@ __all__ = [
     "range_text",
     "ranges",
     "report_text",
-    "way_here",
 ]
 
 HERE = 1.0  # seconds for the threads of this machine to answer
@@ -83,17 +81,6 @@ def line_of(frame: FrameType | None) -> tuple[str, bool]:
     if program is None or program is frame:
         return line, inside
     return f"{line} from {_name(program)}", inside
-
-
-def way_here() -> int:
-    """Return a number for the call stack outside of xupc, the same on all threads."""
-    frame: FrameType | None = sys._getframe()
-    lines = []
-    while frame is not None:
-        if not _is_ours(frame):
-            lines.append(_name(frame))
-        frame = frame.f_back
-    return fingerprint("way", *lines)  # at exit there is no line
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -5,15 +5,19 @@ of its operations goes through memory. Many such functions are a few operations 
 ``a + b * scale``. This module analyses such a function once. Then the core runs the same loops of
 numpy on pieces that stay in cache (user_functions.h), without Python.
 
-The function and its capture differ only in speed:
+Ufuncs are captured, and functions that the program declares as pure: ``vectorized(pure=True)``. The
+function and its capture then differ only in speed:
 
-1. The bytecode of the function has no branch and writes only its own locals. It uses only its two
-   operands, numbers, ufuncs, `numpy.where`, and functions of the same kind. So it has no effect
-   besides its result, and one call with stand-ins for arrays shows all its operations.
+1. The declaration says that the function has no effect besides its result. So one call with
+   stand-ins for arrays shows all its operations: ufuncs, `numpy.where`, and functions of the same
+   kind. A stand-in has no length, elements or truth value, so a function that asks for these is
+   called in Python.
 2. All loops take and return the given types without a conversion, and no loop needs Python.
 3. On a sample of unusual values the capture gives the same results, bit for bit.
-4. Before each call, the globals and closures that the function uses must be unchanged.
-5. Floating-point errors are reported as `numpy.seterr` requires.
+4. Before each call, the globals and closures that the function uses must be unchanged. A function
+   that uses an object with a state, such as a list or an array, is called in Python.
+5. Floating-point errors are reported as `numpy.seterr` requires. A function that changes
+   `numpy.errstate` itself is called in Python.
 
 Any other function is called in Python, and so is one for which this module is wrong about a new
 version of Python or numpy.
@@ -22,13 +26,12 @@ version of Python or numpy.
 from __future__ import annotations
 
 import builtins
-import dis
 import math
 import sys
 import warnings
-from collections.abc import Callable
-from types import CodeType, FunctionType
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, NoneType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -44,23 +47,10 @@ CONSTANTS: Final = 16
 MOST: Final = 16  # bytes of an element
 
 _NUMBERS: Final = (int, float, complex)
-# Instructions that change only the stack and the locals, in any version of Python. A version
-# without some of them has others instead.
-_HARMLESS: Final = frozenset({
-    "BINARY_OP", "CACHE", "CALL", "CALL_KW", "COMPARE_OP", "COPY", "COPY_FREE_VARS", "EXTENDED_ARG",
-    "KW_NAMES", "LOAD_ATTR", "LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_FAST_BORROW",
-    "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_GLOBAL",
-    "LOAD_METHOD", "LOAD_SMALL_INT", "NOP", "NOT_TAKEN", "PRECALL", "PUSH_NULL", "RESUME",
-    "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
-    "SWAP", "UNARY_INVERT", "UNARY_NEGATIVE",
-})  # fmt: skip
+_FIXED: Final = (bool, str, bytes, NoneType, BuiltinFunctionType)
 # The objects at import time: a program may assign others to these names later.
-_ABS: Final = abs
 _WHERE: Final = np.where
 _UFUNCS: Final = {id(found): found for found in vars(np).values() if type(found) is np.ufunc}
-_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
-_STARRED: Final = 0x04 | 0x08  # of code.co_flags
-_GENERATORS: Final = 0x20 | 0x80 | 0x200
 
 Guard = tuple[Any, str | None, Any]
 """(where, name, value): the value that must be found there; without a name: in a cell."""
@@ -110,69 +100,53 @@ def trace(func: Callable[..., object], dtype: np.dtype[Any], ordered: bool) -> A
 
 # ---- the names that a function uses --------------------------------------------------------------
 class _Reading:
-    """Collect the names that a function uses as `guards`; refuse one with any side effect."""
+    """Collect the names that a function uses as `guards`; refuse values that may change."""
 
     def __init__(self, func: FunctionType) -> None:
         self.guards: list[Guard] = []
         self._read: set[FunctionType] = set()
-        required = func.__code__.co_argcount - len(func.__defaults__ or ())
-        if not required <= OPERANDS <= func.__code__.co_argcount:
-            raise _CannotTrace
         self.function(func)
 
     def function(self, func: FunctionType) -> None:
-        """Check a function, and the functions that it calls."""
+        """Collect the names of a function, and of the functions that it calls."""
         if func in self._read:
             return
         self._read.add(func)
-        code = func.__code__
-        if code.co_flags & (_STARRED | _GENERATORS) or code.co_kwonlyargcount:
-            raise _CannotTrace
-        self._use(func, "__code__", code)
+        self._use(func, "__code__", func.__code__)
         self._use(func, "__defaults__", func.__defaults__)
-        for value in func.__defaults__ or ():
+        self._use(func, "__kwdefaults__", func.__kwdefaults__)
+        for value in (*(func.__defaults__ or ()), *(func.__kwdefaults__ or {}).values()):
             self.value(value)
         for cell in func.__closure__ or ():
             self._use(cell, None, self.value(cell.cell_contents))
-        names, f = func.__globals__, cast(Any, func)
-        if type(names) is not dict or f.__builtins__ is not builtins.__dict__:
-            raise _CannotTrace
-        self._instructions(code, names)
+        for name in dict.fromkeys(_names(func.__code__)):
+            self._global(func.__globals__, name)
+
+    def _global(self, names: dict[str, Any], name: str) -> None:
+        """Guard a name, if it is one of a global or of a builtin: it may be one of an attribute."""
+        if name in names:
+            self._use(names, name, self.value(names[name]))
+        elif hasattr(builtins, name):
+            self._use(names, name, None)
 
     def _use(self, where: Any, name: str | None, value: Any) -> None:
         self.guards.append((where, name, value))
 
-    def _instructions(self, code: CodeType, names: dict[str, Any]) -> None:
-        above: Any = None  # the module numpy, if the last instruction has pushed it
-        for op in dis.get_instructions(code):
-            if op.opname not in _HARMLESS:
-                raise _CannotTrace
-            name, of, above = op.argval, above, None
-            if op.opname in _ATTRIBUTES:
-                if of is not np:  # attributes of functions can be anything
-                    raise _CannotTrace
-                self._use(np.__dict__, name, self.value(np.__dict__[name]))
-            elif op.opname == "LOAD_CONST":
-                if not (name is None or _is_number(name) or _are_names(name)):
-                    raise _CannotTrace
-            elif op.opname != "LOAD_GLOBAL":
-                continue
-            elif name in names:
-                above = self.value(names[name])
-                self._use(names, name, above)
-            elif name == "abs" and builtins.abs is _ABS:
-                self._use(names, name, None)
-                self._use(builtins.__dict__, name, _ABS)
-            else:
-                raise _CannotTrace
-
     def value(self, value: Any) -> Any:
-        """Check that a value has no side effect, however it is used."""
+        """Return a value that stays the same as long as it is the same object."""
         if type(value) is FunctionType:
             self.function(value)
-        elif not (_is_number(value) or value is np or value is _WHERE or _is_of_numpy(value)):
+        elif not (_is_number(value) or _is_fixed(value)):
             raise _CannotTrace
         return value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals and attributes in a function and in those inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _is_number(value: Any) -> bool:
@@ -181,9 +155,12 @@ def _is_number(value: Any) -> bool:
     return type(value) in _NUMBERS
 
 
-def _are_names(value: Any) -> bool:
-    """Return whether a value holds names of keywords, as in some versions of Python."""
-    return type(value) is tuple and all(type(name) is str for name in value)
+def _is_fixed(value: Any) -> bool:
+    """Return whether a value is no number, but the same for ever, and so are its attributes."""
+    if isinstance(value, type):
+        return issubclass(value, np.generic)
+    known = any(value is each for each in (np, math, _WHERE))
+    return known or type(value) in _FIXED or _is_of_numpy(value)
 
 
 def _is_of_numpy(value: Any) -> bool:
@@ -205,12 +182,10 @@ class _Trace:
         guards: list[Guard] = []
         if type(func) is FunctionType:
             guards = _Reading(func).guards
-            with np.errstate(all="raise"):  # constants alone would warn only once
-                result = func(a, b)
-        elif isinstance(func, np.ufunc) and _is_of_numpy(func):
-            result = self.call(func, (a, b))
-        else:
+        elif not _is_of_numpy(func):
             raise _CannotTrace
+        with np.errstate(all="raise"):  # constants alone would warn only once
+            result: Any = func(a, b)
         last = OPERANDS + len(self.steps) - 1
         if not self.steps or not isinstance(result, _Value) or result.number != last:
             raise _CannotTrace
@@ -222,6 +197,8 @@ class _Trace:
         """Record the loop of a ufunc."""
         if ufunc.nout != 1 or len(inputs) != ufunc.nin or ufunc.signature is not None:
             raise _CannotTrace
+        if set(np.geterr().values()) != {"raise"}:
+            raise _CannotTrace  # the function has its own np.errstate
         u: Any = ufunc  # numpy 1.24 and later: the interface for running its loops
         dtypes, loop = u._resolve_dtypes_and_context((*map(_type_of, inputs), None))
         if ufunc is np.power and dtypes[0].kind in "iu" and isinstance(inputs[1], _Value):

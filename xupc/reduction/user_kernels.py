@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,11 +26,12 @@ class Vectorized(Associative):
         self._func = func
         self._call = call
         self._ufunc = _straight(func, dtype)
+        self._pure = isinstance(func, np.ufunc) or _declared_pure(func)
 
     @property
     def whole(self) -> bool:
-        """Return whether the core may run it: results need no canonical bits."""
-        return not self._settles
+        """Return whether the core may run it: it is pure, and results need no canonical bits."""
+        return self._pure and not self._settles
 
     def traced(self) -> Any:
         """Return what the core can run instead (`ufunc_capture.trace`), or None."""
@@ -75,6 +77,11 @@ class VectorizedOnRecords(Records, Vectorized):
 
     def _converted(self, result: Array) -> Array:
         return self._as_records(result, self._func, self._call)
+
+
+def _declared_pure(func: Binary) -> bool:
+    """Return whether `xupc.vectorized` has marked this very function as pure."""
+    return type(func) is FunctionType and getattr(func, "xupc_pure", None) is func.__code__
 
 
 def _straight(func: Binary, dtype: np.dtype[Any]) -> np.ufunc | None:

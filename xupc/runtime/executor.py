@@ -200,7 +200,7 @@ class Engine:
         if net is not None and instance.plan.one_sided:
             self.expose(instance.owner)
             self.job.sync_windows()
-            net.unsettled = net.to_settle(instance.plan)
+            net.awaits = net.completions_before(instance.plan)
 
     def _finish(self, instance: RunningCall, status: int) -> None:
         try:

@@ -22,7 +22,7 @@ from ..backends.native.native_core import empty_caches, invalidate
 from ..backends.protocol import TeamCore
 from ..backends.wait import WaitState
 from ..comm.mpi import STEP_NS, MpiContext, start_mpi
-from ..comm.remote_completion import RemoteCompletion
+from ..comm.remote_completion import RemoteCompletion, RemoteCompletions
 from ..comm.setup_collectives import Agreement
 from ..comm.team_comm import TeamComm
 from ..errors import (
@@ -81,9 +81,6 @@ class OpenTeam(Protocol):
     queue: deque[AsyncCall]
     notified: tuple[AsyncCall, object] | None
 
-    def unsettled(self, thread: int) -> RemoteCompletion | None:
-        """Return the completion to wait for before an access to a thread of another node."""
-
     def progress(self) -> bool:
         """Advance the queue without waiting; return True if a call completed."""
 
@@ -114,7 +111,7 @@ class Job(JobState):
         self._watched = False  # by a deadline
         self.callers = Callers(self)
         self.tuning: dict[str, int] = {}
-        self.spanning: list[OpenTeam] = []  # open teams that span nodes
+        self.completions = RemoteCompletions(self._wait_for_completion)
         self.teams: list[OpenTeam] = []  # all open teams but the world, ordered by number
         self.next_team = 1
         self.dropped = Dropped(self)
@@ -353,14 +350,9 @@ class Job(JobState):
                 if segment.remote is not None:
                     segment.remote.window.sync()
 
-    def settle(self, thread: int) -> None:
-        """Wait until a thread of another node has left calls; see `TeamState.unsettled`."""
-        for completion in self.unsettled(thread):
-            self.engine.wait_for(completion.poll, access_to(thread), threads=(thread,))
-
-    def unsettled(self, thread: int) -> list[RemoteCompletion]:
-        """Return the completions that `settle` waits for."""
-        return [s for team in self.spanning if (s := team.unsettled(thread)) is not None]
+    def _wait_for_completion(self, completion: RemoteCompletion) -> None:
+        thread = completion.thread
+        self.engine.wait_for(completion.poll, access_to(thread), threads=(thread,))
 
     def _ignore_signals(self) -> None:
         """Ignore SIGUSR1, which Hydra sends to survivors of a death and which would end them."""

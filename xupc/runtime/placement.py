@@ -23,7 +23,7 @@ from ..records import replace
 from ..topology import host
 from ..topology.job_info import JobInfo
 from ..topology.node_spec import node_tree
-from ..tuning.probes import bypass_from, pids_in_reach, reaching
+from ..tuning.probes import pids_in_reach
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ class Placement:
     ----------
     info
         The result.
-    reaching
-        Cost of an access to another thread's private memory on this machine.
-    bypass
-        Size in bytes from which copies past the cache are faster on this machine; 0: never.
     sync_address
         Address of the sync area of the world team.
     """
@@ -96,7 +92,8 @@ class Placement:
         tree, count = info.tree, len(info.machine)
         index = info.machine.index(info.me)
         comm = self.link.split(info.machine[0])
-        cores = frozenset().union(*comm.allgather(host.affinity()))
+        rows = comm.allgather((host.affinity(), self.host))
+        cores = frozenset().union(*(affinity for affinity, _ in rows))
         usable = host.within_limit(len(cores))
         self.network.wait_with_progress(count / usable)
         nodes = sorted({tree.node_of(t) for t in info.machine})
@@ -110,13 +107,12 @@ class Placement:
         if index == 0:
             tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
-        self.bypass: int = comm.bcast(bypass_from() if info.native and index == 0 else 0)
-        self.reaching = reaching(comm, self._in_reach if info.native else None, usable)
         self.info = replace(
             info,
             tree=tree.with_tables(tables),  # one copy for the machine
             cores=usable,
             oversubscribed=count > usable,
+            machine_host=rows[0][1],
         )
         comm.Free()
         return control

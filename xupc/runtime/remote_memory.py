@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.protocol import TeamCore
 from ..backends.wait import Executor, WaitState
+from ..comm.remote_completion import RemoteCompletions
 from ..comm.team_comm import Window
 from ..health.control_segment import Control
 from ..topology.job_info import JobInfo
@@ -27,12 +27,6 @@ __all__ = [
     "RemoteMemory",
     "access_to",
 ]
-
-
-class WritingTeam(Protocol):
-    """The part of a team that one-sided writes use."""
-
-    core: TeamCore
 
 
 class AccessServices(Protocol):
@@ -51,15 +45,12 @@ class AccessServices(Protocol):
         """Values of the selection table."""
 
     @property
-    def spanning(self) -> Sequence[WritingTeam]:
-        """Open teams that span nodes."""
+    def completions(self) -> RemoteCompletions:
+        """Return what accesses must wait for."""
 
     @property
     def engine(self) -> Executor:
         """Executor of the job."""
-
-    def settle(self, thread: int) -> None:
-        """Wait until a thread of another node has left calls that use its memory."""
 
     def guarded_access(self, thread: int) -> AbstractContextManager[WaitState]:
         """Translate errors of MPI during an access to a thread's memory."""
@@ -88,7 +79,7 @@ class RemoteMemory:
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes into `out`."""
         self.job.control.ask_to_serve()
-        self.job.settle(thread)
+        self.job.completions.wait(thread)
         self.read(thread, displacement, out)
 
     def start(
@@ -114,14 +105,13 @@ class RemoteMemory:
         self, thread: int, displacement: int, address: int, nbytes: int
     ) -> tuple[Request, bytearray]:
         """Start to write; return the request, and what must live until it is complete."""
-        for team in self.job.spanning:
-            team.core.wrote()
+        self.job.completions.note_write()
         return self.window.put(self.threads.index(thread), displacement, address, nbytes)
 
     def put(self, thread: int, displacement: int, data: NDArray[np.uint8]) -> None:
         """Write contiguous bytes; they are in place on return."""
         self.job.control.ask_to_serve()
-        self.job.settle(thread)
+        self.job.completions.wait(thread)
         with self.job.guarded_access(thread):
             self._pieces(thread, displacement, data, self._put)
 

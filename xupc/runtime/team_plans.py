@@ -65,10 +65,11 @@ class TeamPlans:
         )
         self.choices = table.at(self.place)
         self.tuning = table.tuning(self.place)
+        self.figures = table.figures_of(job.info.machine_host)
         if job.info.pids is None:
             self.tuning = {**self.tuning, "direct_min": 0}
         elif self.tuning["tried"] and self.tuning["direct_min"]:
-            self.tuning = job.reaching.within(self.tuning, self.size)
+            self.tuning = self.figures.within(self.tuning, self.size)
         if self.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number
@@ -194,8 +195,8 @@ class TeamPlans:
 
         It is the least size at which a copy by one thread gains, times the cores that copy.
         """
-        least = int(self.tuning["nt_store_min"]) if self.job.bypass else 0
+        least = int(self.tuning["nt_store_min"]) if self.figures.nt_store_min else 0
         if not (least and self.tuning["tried"]):
             return least
         cores = min(self.job.info.cores, self.rank_tree.node_size(self.node_number))
-        return max(least, self.job.bypass * cores)
+        return max(least, self.figures.nt_store_min * cores)

@@ -20,12 +20,12 @@ from ..backends.protocol import Instance, MessageEngine, Program, TeamCore
 from ..backends.wait import HOT_NS, Waitable, WaitState
 from ..comm.net_barrier import rounds_among
 from ..comm.plan_messages import NetContext
-from ..comm.remote_completion import RemoteCompletion
+from ..comm.remote_completion import TeamCompletions
 from ..comm.tags import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
-from ..health.mismatch_recovery import Behind, MismatchDetector
+from ..health.mismatch_recovery import MismatchDetector
 from ..pgas.integer_arguments import as_int64
 from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
@@ -76,8 +76,6 @@ class TeamState(TeamMeetings):
         self.notified: tuple[AsyncCall, object] | None = None
         self.queue: deque[AsyncCall] = deque()
         self.differences = MismatchDetector(self)
-        self.behind = Behind(self)
-        self.settled: dict[int, int] = {}  # last root exchange that a thread has left
         self._buffer_taken = False
         self.freed = False
         self._ground: TeamResources | None = None
@@ -106,7 +104,10 @@ class TeamState(TeamMeetings):
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
-            self.job.spanning.append(self)
+            self._completions = TeamCompletions(
+                self.core, self.heap, ground.left_word, self.threads
+            )
+            self.job.completions.add(self._completions)
 
     def _open(self, *, here: bool = False) -> None:
         """Make the resources of the team; collective. Predefined teams do so at their first use."""
@@ -161,19 +162,6 @@ class TeamState(TeamMeetings):
         """Return the address where this thread notes the last root exchange it has left."""
         address, stride = ground.heap.bind(ground.left_word)
         return address + stride * self.rank_tree.place(self.rank)
-
-    def unsettled(self, thread: int) -> RemoteCompletion | None:
-        """Return the completion to wait for before an access to a thread of another node.
-
-        A call with a root exchange ends on each node when the data of that node has arrived. A
-        thread that accesses another node's memory before the next barrier must wait until the
-        owner has left the call. It reads that one-sided.
-        """
-        epoch = self.core.debt
-        if not epoch or self.settled.get(thread, 0) >= epoch or thread not in self.threads:
-            return None
-        assert self._ground is not None
-        return RemoteCompletion(self, thread, epoch, self._ground.left_word)
 
     # -- the program's team ----------------------------------------------------------------
     @property
@@ -318,14 +306,14 @@ class TeamState(TeamMeetings):
         self._hold = _nothing
         self.job.teams.remove(self)
         if self.spans_nodes:
-            self.job.spanning.remove(self)
+            self.job.completions.remove(self._completions)
         self.job.engine.cover(self)
         self.forget_plans()
         self._noted.clear()
         self.core.forget()
         self._ground.close()
         self._parts.clear()  # so that no reference cycle remains
-        del self.differences, self.behind
+        del self.differences
 
     # -- messages -------------------------------------------------------------------
     def call_tag(self, instance: Instance, kind: int) -> int:

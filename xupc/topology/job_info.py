@@ -36,6 +36,8 @@ class JobInfo:
     pids
         Process ids of the threads of this node. None unless all threads of the job can read and
         write the private memory of the other threads of their machine.
+    machine_host
+        Name of this machine's host, by which its figures are found: that of its lowest thread.
     """
 
     me: int
@@ -51,6 +53,7 @@ class JobInfo:
     crowded: bool = False
     transport: str = ""
     pids: NDArray[np.int32] | None = None
+    machine_host: str = ""
 
     def machine_of(self, thread: int) -> int:
         """Return the number of a thread's machine."""

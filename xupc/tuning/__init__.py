@@ -1,3 +1,3 @@
-"""Which algorithm a call gets and with which sizes: selection tables, their files, and
-the probes at start. A place (threads, nodes, MPI family, transport) comes in. Nothing here runs a
-collective."""
+"""Which algorithm a call gets and with which sizes: selection tables, their files, the figures of
+hosts, and the check at start. A place (threads, nodes, MPI family, transport) and a host come in.
+Nothing here runs a collective."""

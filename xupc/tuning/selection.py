@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from ..flags import ALGORITHM_NAMES
 from ..records import record
+from .host_figures import HostFigures
 
 __all__ = ["Choices", "Place", "Rule", "Table", "public_name", "registered_name", "shape_of"]
 
@@ -172,12 +175,15 @@ class Table:
         Its file; ``"built-in"``.
     sizes
         By section: ``default``, ``tcp``, ``openmpi``, ``openmpi-tcp``, ...
+    hosts
+        The figures of hosts, by a pattern of their names.
     """
 
     name: str
     rules: tuple[Rule, ...]
     sizes: Mapping[str, Mapping[str, int]]
     base: Table | None = None
+    hosts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
     def at(self, place: Place) -> Choices:
         """The choices for a place."""
@@ -198,3 +204,20 @@ class Table:
         for section in ("default", place.transport, place.family, both):
             sizes.update(self.sizes.get(section, {}))
         return sizes
+
+    def figures_of(self, host: str) -> HostFigures:
+        """Return the figures of a host: of the first pattern that fits, else of tables below."""
+        return HostFigures(**self._figures_of(host))
+
+    def _figures_of(self, host: str) -> dict[str, int]:
+        found = {} if self.base is None else self.base._figures_of(host)
+        return {**found, **self.hosts.get(self._pattern_of(host), {})}
+
+    def _pattern_of(self, host: str) -> str:
+        return next((pattern for pattern in self.hosts if fnmatchcase(host, pattern)), "")
+
+    def source_of(self, host: str) -> str:
+        """Return the name of the table that has the figures of a host."""
+        if self.base is None or self._pattern_of(host):
+            return self.name
+        return self.base.source_of(host)

@@ -26,9 +26,12 @@ from ..records import record
 from .old_keys import NEW_KEYS
 from .selection import Rule, Table, public_name, shape_of
 
-__all__ = ["VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path"]
+__all__ = [
+    "BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path",
+]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
+BUILT_IN = "built-in"
 VERSION = 1
 LARGEST = 1 << 20  # a file beyond this is no table
 FAR = 1 << 46  # no size, count or limit is larger
@@ -149,6 +152,15 @@ SIZES: dict[str, Read] = {
 """The keys of a ``[tuning.*]`` section; what they mean stands in the built-in table."""
 
 
+HOST: dict[str, Read] = {
+    "direct_min": _LIMIT,
+    "direct_min_pair": _LIMIT,
+    "direct_reduce": _number(0, 1),
+    "nt_store_min": _LIMIT,
+}
+"""The keys of a ``[host.*]`` section: `HostFigures`."""
+
+
 def _shown(value: Any) -> str:
     """A value in a message."""
     try:
@@ -170,9 +182,10 @@ class _Reader:
         if type(version) is not int or version != VERSION:
             found = "it is missing" if version is None else f"got {_shown(version)}"
             self.note("version", f"expected {VERSION}, {found}")
-        for key in data.keys() - {"version", "tuning", "choose"}:
+        for key in data.keys() - {"version", "tuning", "choose", "host"}:
             self.note(_shown(key), "there is no such key or section")
-        table = Table(name, tuple(self._rules(data)), dict(self._sizes(data)), base)
+        sizes, hosts = dict(self._sizes(data)), dict(self._hosts(data))
+        table = Table(name, tuple(self._rules(data)), sizes, base, hosts)
         if base is None and not self.problems:
             self._complete(table)
         return table
@@ -216,6 +229,18 @@ class _Reader:
             else:
                 yield name, self._values(where, self._renamed(where, section), SIZES)
 
+    def _hosts(self, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
+        sections = data.get("host", {})
+        if not isinstance(sections, dict):
+            self.note("host", 'expected sections like [host."node17"]')
+            return
+        for name, section in sections.items():
+            where = f"[host.{_shown(name)}]"
+            if isinstance(section, dict):
+                yield name, self._values(where, section, HOST)
+            else:
+                self.note(where, "expected figures")
+
     def _renamed(self, where: str, section: dict[str, Any]) -> dict[str, Any]:
         """Return a section whose old keys have their new names, with a warning for each."""
         found: dict[str, Any] = {}
@@ -250,6 +275,8 @@ class _Reader:
         """Nothing lies below it: every call must find a rule, and every size."""
         for missing in SIZES.keys() - table.sizes.get("default", {}).keys():
             self.note("[tuning.default]", missing, "it is missing")
+        for missing in HOST.keys() - table.hosts.get("*", {}).keys():
+            self.note('[host."*"]', missing, "it is missing")
         for nodes in ("one", "many"):
             of_all = _without_conditions("*", nodes)
             if not of_all.isdisjoint(table.rules):
@@ -292,7 +319,7 @@ def parse(text: str, name: str, base: Table | None) -> Table:
 def built_in() -> Table:
     """The table that comes with xupc."""
     text = Path(__file__).with_name("selection.toml").read_text(encoding="utf-8")
-    return parse(text, "built-in", None)
+    return parse(text, BUILT_IN, None)
 
 
 # --- the user's -----------------------------------------------------------------------------------

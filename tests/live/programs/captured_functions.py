@@ -1,4 +1,4 @@
-"""Functions that the core runs by itself: the only visible difference is that none is called.
+"""Functions declared as pure run in the core: the only visible difference is that none is called.
 
 Observes which Python functions are called meanwhile, in the thread that makes the call.
 """
@@ -21,7 +21,7 @@ scale = 2.0
 told = 0
 
 
-@xupc.vectorized
+@xupc.vectorized(pure=True)
 def scaled(a: Any, b: Any) -> Any:
     """Commutative; associative for these numbers."""
     return a + b + scale
@@ -29,13 +29,13 @@ def scaled(a: Any, b: Any) -> Any:
 
 @xupc.vectorized
 def counted(a: Any, b: Any) -> Any:
-    """The same, with an effect."""
+    """The same with an effect, not declared as pure."""
     global told
     told += 1
     return a + b + scale
 
 
-@xupc.vectorized
+@xupc.vectorized(pure=True)
 def product(a: Any, b: Any) -> Any:
     """Meets errors of floating point with large numbers."""
     return a * b

@@ -256,7 +256,7 @@ _NAMED: dict[str, Makers] = {
     "fence": {},
     "ticks_now": {},
     "ticks_to_ns": {"ticks": lambda w: 5},
-    "vectorized": {"func": lambda w: lambda a, b: a},
+    "vectorized": {"func": lambda w: lambda a, b: a, "pure": lambda w: True},
     "forall": {
         "n": lambda w: 9, "A": lambda w: w.A, "blocksize": lambda w: None,
         "affinity": lambda w: w.A,

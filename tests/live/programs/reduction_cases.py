@@ -85,7 +85,7 @@ def smaller(a: Any, b: Any) -> Any:
     return a if a < b else b
 
 
-@xupc.vectorized
+@xupc.vectorized(pure=True)
 def all_smaller(a: Array, b: Array) -> Array:
     """The same for arrays."""
     return np.where(a < b, a, b)

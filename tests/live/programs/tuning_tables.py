@@ -32,6 +32,14 @@ def chosen() -> None:
 
 
 @case
+def figures() -> None:
+    """Print sizes that follow from the figures of the host."""
+    team = xupc.init()
+    sizes = team.tuning["direct_min"], min(team.tuning["direct_reduce_max"], 1 << 22)
+    sys.stdout.write(f"{sizes[0]} {sizes[1]} {team.state._past_the_cache()}\n")
+
+
+@case
 def bad() -> None:
     """Print the error of init, then the table of an init without one."""
     try:

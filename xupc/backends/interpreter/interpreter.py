@@ -80,7 +80,7 @@ class Team:
         self.value = 0
         self.unsynced = 0
         self.verdict = False
-        self.blocked = self.owed = False
+        self.blocked = False
         self.since = 0
         self.history = [0] * SLOTS
         self.forget()
@@ -157,13 +157,6 @@ class Program:
         return [Barrier(), *body, Barrier()]
 
 
-class Behind(Protocol):
-    """The part of the recovery from mismatches that a call begins with."""
-
-    def catch_up(self, record: Record) -> None:
-        """Raise the noted error if this is the noted call."""
-
-
 class CallScope(Protocol):
     """The part of the job that refuses calls inside others."""
 
@@ -202,10 +195,6 @@ class CallTeam(Protocol):
     @property
     def job(self) -> CallServices:
         """Job of the team."""
-
-    @property
-    def behind(self) -> Behind:
-        """What this thread has still to raise."""
 
     def call_tag(self, instance: Instance, kind: int) -> int:
         """Return the tag of a call's data and signals."""
@@ -249,8 +238,6 @@ class Instance:
     def begin(self) -> None:
         """Start a call."""
         team = self.team
-        if team.owed:
-            self.owner.behind.catch_up(self.record)
         team.op += 1
         team.fp = mix(team.fp, self.hash)
         team.unsynced += self.owner.size > 1

@@ -9,13 +9,16 @@ without a line of Python; anything else goes to ``slow`` or ``drive``.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
-from cpython.object cimport PyObject, Py_TYPE
+from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
+cimport numpy as cnp
 
 from weakref import ref
 
 from numpy import generic
+
+cnp.import_array()
 
 
 cdef extern from "shm_protocol.h" nogil:
@@ -152,15 +155,6 @@ cdef extern from "exit_status.h":
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() nogil
-
-cdef extern from "arrays.h":
-    ctypedef struct xa_array:
-        char *data
-        int nd
-        PyObject *descr
-        int flags
-    int XA_CONTIGUOUS, XA_ALIGNED, XA_WRITEABLE
-    Py_ssize_t xa_size(const xa_array *)
 
 DONE = XU_DONE
 PENDING = XU_PENDING
@@ -359,7 +353,6 @@ cdef class Team:
     cdef readonly uint64_t since  # the operation after which all threads continued from a mismatch
     cdef list records  # of the last calls, by operation: read after a mismatch
     cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
-    cdef public bint owed  # the others have raised in a call that may be the next one here
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -611,8 +604,6 @@ cdef class Instance:
         return 0
 
     cpdef begin(self):
-        if self.team.owed:
-            self.owner.behind.catch_up(self.record)
         self.active = True
         self._begin()
 
@@ -794,8 +785,6 @@ cdef class Instance:
             self.owner.job.callers.check(self.record.name, self.owner)
         _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
         try:
-            if self.team.owed:
-                self.owner.behind.catch_up(self.record)
             self._begin()
             if self.program.large:
                 with nogil:
@@ -944,20 +933,18 @@ cdef inline tuple _with_names(tuple args, dict kwargs):
     return args + tuple(kwargs) + tuple(kwargs.values())
 
 
-cdef PyObject *_ndarray = NULL  # the type; NULL: arrays are not as arrays.h has them
+cdef inline Py_ssize_t _elements(cnp.ndarray a) noexcept:
+    """Return an array's number of elements, without the call that PyArray_SIZE makes."""
+    cdef Py_ssize_t n = 1
+    cdef int k
+    for k in range(cnp.PyArray_NDIM(a)):
+        n *= cnp.PyArray_DIMS(a)[k]
+    return n
 
 
-def know_arrays(type array_type, array, uintptr_t data, Py_ssize_t size):
-    """Look at an array of whom the address and the number of elements are known."""
-    global _ndarray
-    cdef xa_array *a = <xa_array *>array
-    if (<uintptr_t>a.data == data and a.nd == array.ndim and xa_size(a) == size
-            and a.descr == <PyObject *>array.dtype
-            and bool(a.flags & XA_CONTIGUOUS) == array.flags.c_contiguous
-            and bool(a.flags & XA_ALIGNED) == array.flags.aligned
-            and bool(a.flags & XA_WRITEABLE) == array.flags.writeable):
-        _ndarray = <PyObject *>array_type
-    return _ndarray != NULL
+cdef inline PyObject *_descr(cnp.ndarray a) noexcept:
+    """Return an array's dtype, not counted as a reference."""
+    return <PyObject *>cnp.PyArray_DESCR(a)
 
 
 cdef class _Arrays:
@@ -1016,9 +1003,9 @@ cdef class CachedArrays:
         cdef uint64_t h = 0
         cdef object a
         for a in args:
-            if <PyObject *>Py_TYPE(a) == _ndarray:
-                h = h * 31 + <uint64_t>xa_size(<xa_array *>a)
-                h = h * 31 + (<uintptr_t>(<xa_array *>a).descr >> 4)
+            if cnp.PyArray_CheckExact(a):
+                h = h * 31 + <uint64_t>_elements(<cnp.ndarray>a)
+                h = h * 31 + (<uintptr_t>_descr(<cnp.ndarray>a) >> 4)
             elif PyLong_CheckExact(a):
                 h = h * 31 + <uint64_t>(<uintptr_t>hash(a))
             else:
@@ -1028,8 +1015,8 @@ cdef class CachedArrays:
     cdef inline _Arrays _find(self, tuple args):
         """Return an earlier call of the kind, its instance bound to these arrays, or None."""
         cdef _Arrays e
-        cdef xa_array *x
         cdef Py_ssize_t k, size
+        cdef int flags
         cdef object a, b
         cdef char *dst = NULL
         cdef char *src = NULL
@@ -1044,19 +1031,19 @@ cdef class CachedArrays:
             a = args[k]
             size = <Py_ssize_t>e.sizes[k]
             if size >= 0:
-                if <PyObject *>Py_TYPE(a) != _ndarray:
+                if not cnp.PyArray_CheckExact(a):
                     return None
-                x = <xa_array *>a
-                if (x.descr != e.given[k] or xa_size(x) != size
-                        or (x.flags & (XA_CONTIGUOUS | XA_ALIGNED))
-                        != (XA_CONTIGUOUS | XA_ALIGNED)):
+                flags = cnp.PyArray_FLAGS(<cnp.ndarray>a)
+                if (_descr(<cnp.ndarray>a) != e.given[k] or _elements(<cnp.ndarray>a) != size
+                        or not flags & cnp.NPY_ARRAY_C_CONTIGUOUS
+                        or not flags & cnp.NPY_ARRAY_ALIGNED):
                     return None
                 if k == e.dst:
-                    if not x.flags & XA_WRITEABLE:
+                    if not flags & cnp.NPY_ARRAY_WRITEABLE:
                         return None
-                    dst, dst_bytes = x.data, size
+                    dst, dst_bytes = cnp.PyArray_BYTES(<cnp.ndarray>a), size
                 elif k == e.src:
-                    src, src_bytes = x.data, size
+                    src, src_bytes = cnp.PyArray_BYTES(<cnp.ndarray>a), size
             elif <PyObject *>a != e.given[k]:
                 b = e.args[k]
                 if not (PyLong_CheckExact(a) and PyLong_CheckExact(b) and a == b):
@@ -1098,8 +1085,6 @@ cdef class CachedArrays:
         cdef _Arrays e
         cdef Py_ssize_t k, place
         cdef list sizes
-        if _ndarray == NULL:
-            return
         if self.generation != _generation:  # older entries only keep what was freed alive
             self.empty()
             self.generation = _generation
@@ -1109,14 +1094,14 @@ cdef class CachedArrays:
         sizes = [-1] * len(args)
         known = list(args)
         for k, a in enumerate(args):
-            if <PyObject *>Py_TYPE(a) != _ndarray:
+            if not cnp.PyArray_CheckExact(a):
                 if a is not None and (a is dst or a is src or not _lasting(a)):
                     return
                 continue
             if a is not dst and a is not src and not a.ndim:
                 return  # a number, which may change
             known[k] = a.dtype
-            sizes[k] = xa_size(<xa_array *>a)
+            sizes[k] = _elements(<cnp.ndarray>a)
             if a is dst and to < 0:
                 to = k
             elif a is src and of < 0:

@@ -135,7 +135,7 @@ class Lowering:
         """Return all rows of a node lane whose last barrier joins only this node.
 
         The first barrier compared all calls. A thread that reads data of other nodes checks
-        there that it has arrived: see `TeamState.unsettled`.
+        there that it has arrived: see `RemoteCompletions`.
         """
         *body, last = steps
         assert isinstance(last, Barrier)
@@ -204,7 +204,7 @@ class Lowering:
         Its two barriers become one: threads arrive and are released when their node root has
         moved the data, which travels with the fingerprints between node roots. All threads can
         have steps of their own before and after it. A thread that reads data of other nodes
-        checks there what the last barrier promises: see `TeamState.unsettled`.
+        checks there what the last barrier promises: see `RemoteCompletions`.
         """
         barriers = [i for i, step in enumerate(steps) if isinstance(step, Barrier)]
         first, last = barriers  # node roots move the data between them
