@@ -21,6 +21,8 @@ from ..runtime.dropped_teams import Hold
 from ..runtime.job import Job
 from ..runtime.settings import Settings
 from ..runtime.team_state import TeamState
+from ..topology.machine import Machine
+from ..topology.sysfs import machine_of
 from ..tuning.selection import Table
 from ..tuning.selection_file import find, load
 from .argument_checks import as_integer
@@ -104,7 +106,7 @@ def init(
     ValueError
         An argument is wrong, or differs from the first call's; or the tuning table in use
         (``XUPC_TUNING``, or ``xupc/tuning.toml`` in the user's config directory) is a bad one,
-        on every thread.
+        or ``XUPC_TOPOLOGY`` describes no machine; on every thread.
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
 
@@ -128,7 +130,7 @@ def init(
     _install_hooks()
     job = _halfway = Job(settings)
     try:
-        job.start(comm, _agree_table)
+        job.start(comm, _agree_files)
     except SystemExit as e:  # from a signal's handler; no hook hears of it
         _failed = e
         raise
@@ -152,13 +154,35 @@ def _handle(world: TeamState) -> Team:
     return team
 
 
-def _agree_table(link: TeamComm) -> Table:
-    """The selection table: thread 0 looks for it, and all read what it found."""
-    found = link.comm.bcast(find() if link.rank == 0 else None)
+def _agree_files(link: TeamComm) -> tuple[Table, Machine | None]:
+    """Return the selection table and the machine of ``XUPC_TOPOLOGY``, as thread 0 finds them."""
+    found, machine = link.comm.bcast(_find_files() if link.rank == 0 else None)
     try:
-        return load(found)
+        if isinstance(machine, str):
+            raise ValueError(machine)
+        return load(found), machine
     except ValueError as e:
         raise ValueError(f"init: {e}") from None
+
+
+def _find_files() -> tuple[Any, Machine | str | None]:
+    """Return the table's text, and the machine or what is wrong with its description."""
+    try:
+        return find(), described_machine()
+    except ValueError as e:
+        return find(), str(e)
+
+
+def described_machine() -> Machine | None:
+    """Return the machine of ``XUPC_TOPOLOGY``, None without it.
+
+    Raises
+    ------
+    ValueError
+        The variable describes no machine.
+    """
+    text = os.environ.get("XUPC_TOPOLOGY", "")
+    return machine_of(text) if text.strip() else None
 
 
 def settings_of(
@@ -310,9 +334,7 @@ def _install_hooks() -> None:
     _hooked = True
     previous = sys.excepthook
 
-    def uncaught(
-        kind: type[BaseException], value: BaseException, tb: TracebackType | None
-    ) -> None:
+    def uncaught(kind: type[BaseException], value: BaseException, tb: TracebackType | None) -> None:
         global _failed
         _failed = value
         if previous is sys.__excepthook__:

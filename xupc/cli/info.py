@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from xupc.api.lifecycle import settings_of
+from xupc.api.lifecycle import described_machine, settings_of
 from xupc.topology.host_record import diagnose, read_host_record
 from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
@@ -63,6 +63,7 @@ VARIABLES = frozenset(
         "NO_CORE",
         "SHM_DIR",
         "TIMEOUT",
+        "TOPOLOGY",
         "TUNING",
     )
 )
@@ -169,6 +170,7 @@ def _settings() -> str:
     """Return why `init` would refuse a variable, if it would."""
     try:
         settings_of()
+        described_machine()
     except ValueError as error:
         return str(error)
     return ""

@@ -85,8 +85,8 @@ class Job(JobState):
     def start(self, comm: Any, prepare: Callable[[TeamComm], Any]) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
-        `prepare` is called when all threads have arrived and no resource is allocated. `prepared`
-        is what it returned. An error that it raises must be raised on all threads.
+        `prepare` is called when all threads have arrived and no resource is allocated. It returns
+        `prepared` and `described`. An error that it raises must be raised on all threads.
         """
         sweep_stale()
         patience = None if self.timeout is None else max(self.timeout, START_LEAST)
@@ -169,7 +169,7 @@ class Job(JobState):
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
-        self.prepared = prepare(self.link)
+        self.prepared, self.described = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
         self.machine = self._find_machine(deadline)
         self._agree_segments()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ from ..health.control_segment import Control, control_bytes
 from ..health.failure_tree import FailureTree
 from ..pgas.segment import Segment
 from ..topology import host
+from ..topology.levels import NodeLevels, node_levels
+from ..topology.machine import Machine
 from ..topology.node_spec import node_tree
+from ..topology.sysfs import machine_here
 from ..topology.tree import Tree
 from ..tuning.probes import bypass_from, pids_in_reach, reaching
 from .settings import Settings
@@ -51,6 +54,10 @@ class Placement:
         Cost of such an access on this machine.
     bypass
         Size in bytes from which copies past the cache are faster on this machine; 0: never.
+    masks
+        The affinity mask of each thread of this machine.
+    described
+        The machine of ``XUPC_TOPOLOGY`` for every node; None without that variable.
     transport
         ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
     """
@@ -70,6 +77,8 @@ class Placement:
     crowded: bool
     transport: str
     pids: NDArray[np.int32] | None
+    described: Machine | None
+    masks: list[frozenset[int]]
 
     def _of_all(self, value: int, op: Any) -> int:
         """Reduce a value over all threads, in init.
@@ -111,7 +120,8 @@ class Placement:
         count = len(self.machine)
         index = self.machine.index(self.me)
         comm = self.link.split(self.machine[0])
-        cores = frozenset().union(*comm.allgather(host.affinity()))
+        self.masks = comm.allgather(host.affinity())
+        cores = frozenset().union(*self.masks)
         self.cores = host.within_limit(len(cores))
         self.oversubscribed = count > self.cores
         self.network.wait_with_progress(count / self.cores)
@@ -132,11 +142,32 @@ class Placement:
         if index == 0:
             self.tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
-        self.bypass: int = comm.bcast(bypass_from() if self.native and index == 0 else 0)
+        found = (bypass_from() if self.native else 0, self._levels()) if index == 0 else None
+        self.bypass, levels = comm.bcast(found)
         self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
-        self.tree = self.tree.with_tables(tables)  # one copy for the machine
+        tree = self.tree.with_tables(tables)  # one copy for the machine
+        self.tree = tree.with_levels({self.node: levels[self.node]} if levels else {})
         comm.Free()
         return control
+
+    def _levels(self) -> dict[int, NodeLevels]:
+        """Return the levels of the nodes of this machine that have any; one thread computes them.
+
+        The machine is read only if threads are bound, since reading takes milliseconds.
+        """
+        nodes = {self.tree.node_of(thread) for thread in self.machine}
+        masks = {node: self._masks_of(node) for node in nodes}
+        if all(len(set(each)) == 1 for each in masks.values()):
+            return {}
+        machine = self.described or machine_here()
+        return {node: node_levels(machine, masks[node]) for node in sorted(nodes)}
+
+    def _masks_of(self, node: int) -> Sequence[frozenset[int]]:
+        """Return the affinity masks of a node's threads; of a described machine, those it gets."""
+        threads = self.tree.members(node).tolist()
+        if self.described is not None:
+            return self.described.masks(len(threads))
+        return [self.masks[self.machine.index(thread)] for thread in threads]
 
     def _agree_place(self) -> tuple[bool, str, NDArray[np.int32] | None]:
         """Agree on `crowded`, `transport` and whether `pids` exist, since plans depend on them."""
