@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..topology.machine import Machine
 from .mpi import Mpi, Probe
 
 __all__ = ["SHM_DEFAULT", "Facts", "Heap", "Thread"]
@@ -68,6 +69,8 @@ class Facts:
         The effect of a batch system's variables on a job otherwise.
     launched
         The number of processes that the launcher of this job reports.
+    machine
+        This machine's sockets, caches and cores, or those of ``XUPC_TOPOLOGY``; None if unknown.
     measured
         As `Job.bounds` in `xupc.bench.results`; empty if nothing was measured, for the
         reason in `measure_error` if a measurement failed.
@@ -104,5 +107,6 @@ class Facts:
     batch: str = ""
     batch_remark: str = ""
     launched: int | None = None
+    machine: Machine | None = None
     measured: Mapping[str, float] = field(default_factory=dict)
     measure_error: str = ""

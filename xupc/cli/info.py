@@ -22,6 +22,10 @@ from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 
 from ..topology import host
+from ..topology.levels import node_levels
+from ..topology.machine import Machine
+from ..topology.runs import plural
+from ..topology.sysfs import machine_here
 from . import batch, diagnostics
 from .facts import SHM_DEFAULT, Facts, Heap, Thread
 from .mpi import (
@@ -112,6 +116,7 @@ def collect(
         memory_closed=host.memory_closed(),
         governors=host.governors(),
         load=host.load_average(),
+        machine=_machine(),
         tuning=tuning,
         tuning_error=tuning_error,
         settings_error=_settings(),
@@ -174,6 +179,14 @@ def _settings() -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _machine() -> Machine | None:
+    """Return the machine of ``XUPC_TOPOLOGY``, else this one; None if it is not described."""
+    try:
+        return described_machine() or machine_here()
+    except ValueError:
+        return None
 
 
 def _heap(directory: str) -> Heap:
@@ -295,8 +308,11 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.probe.library:
         yield "background", _background_row(facts.probe)
     yield "cores", _cores_row(facts)
+    described = " (XUPC_TOPOLOGY)" if facts.variables.get("XUPC_TOPOLOGY") else ""
+    yield "machine", "unknown" if facts.machine is None else f"{facts.machine}{described}"
     if facts.threads:
         yield "threads", _threads_row(facts.threads)
+        yield "levels", _levels_row(facts)
     yield from _measured_rows(facts)
     yield "host", facts.hostname
     yield "host id", "unknown" if facts.hostid is None else f"0x{facts.hostid:08x}"
@@ -352,6 +368,22 @@ def _threads_row(threads: tuple[Thread, ...]) -> str:
     where = "this machine" if hosts == 1 else f"{hosts} machines"
     room = str(most) if least == most else f"{least} to {most}"
     return f"{len(threads)} on {where}, {'each ' * (len(threads) > 1)}allowed {room} of its cores"
+
+
+def _levels_row(facts: Facts) -> str:
+    """Return the levels of this machine's threads, and whether the threads are bound."""
+    masks = [thread.cores for thread in facts.threads if thread.host == facts.hostname]
+    if facts.machine is not None and facts.variables.get("XUPC_TOPOLOGY"):
+        masks = list(facts.machine.masks(len(masks)))
+    if not masks:
+        return "unknown: no thread is on this machine"
+    levels = node_levels(facts.machine, masks)
+    if levels.is_flat:
+        alike = len(masks) > 1 and len(set(masks)) == 1
+        return "the node alone" + (": threads are not bound to different cores" if alike else "")
+    return ", ".join(
+        f"{level.name} ({plural(len(level.domains), 'domain')})" for level in levels.levels
+    )
 
 
 def _measured_rows(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -241,8 +241,17 @@ def _die_of_interrupt() -> None:
     help="Threads; by default as many as the nodes hold, or the available cores.",
 )
 @_nodes_option
-def topo_command(threads: int | None, nodes: str | None) -> None:
-    """Draw the node tree: which threads share a machine.
+@click.option(
+    "--topology",
+    metavar="SPEC",
+    envvar="XUPC_TOPOLOGY",
+    help="Draw another machine, without a job: 2x4x8 (sockets, L3 domains, cores) or a directory.",
+)
+@click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
+def topo_command(
+    threads: int | None, nodes: str | None, topology: str | None, mpiexec_args: str
+) -> None:
+    """Draw where threads are: nodes, sockets, NUMA nodes, caches, cores.
 
     Started by mpiexec itself, it draws that job's.
     """
@@ -251,6 +260,30 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
 
         draw()
         return
-    count = threads or threads_of_nodes(nodes or "") or host.available_cores()
-    status = _run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120)
+    count = threads or threads_of_nodes(nodes or "")
+    if topology:
+        _draw_described(topology, count, nodes)
+        return
+    status = _run(
+        count or host.available_cores(),
+        [sys.executable, "-m", "xupc.cli.topo"],
+        nodes=nodes,
+        time_limit=120,
+        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
+    )
     sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
+
+
+def _draw_described(topology: str, threads: int | None, nodes: str | None) -> None:
+    """Draw a machine that is described, as many threads as it has cores by default."""
+    from xupc.topology.sysfs import machine_of
+
+    from .topo import described, show
+
+    try:
+        machine = machine_of(topology)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--topology") from None
+    count = threads or len(machine.cores)
+    check_nodes(nodes, count)
+    show(described(machine, count, nodes))

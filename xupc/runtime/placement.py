@@ -156,13 +156,13 @@ class Placement:
         The machine is read only if threads are bound, since reading takes milliseconds.
         """
         nodes = {self.tree.node_of(thread) for thread in self.machine}
-        masks = {node: self._masks_of(node) for node in nodes}
+        masks = {node: self.masks_of(node) for node in nodes}
         if all(len(set(each)) == 1 for each in masks.values()):
             return {}
         machine = self.described or machine_here()
         return {node: node_levels(machine, masks[node]) for node in sorted(nodes)}
 
-    def _masks_of(self, node: int) -> Sequence[frozenset[int]]:
+    def masks_of(self, node: int) -> Sequence[frozenset[int]]:
         """Return the affinity masks of a node's threads; of a described machine, those it gets."""
         threads = self.tree.members(node).tolist()
         if self.described is not None:

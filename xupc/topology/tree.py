@@ -18,6 +18,7 @@ from .runs import Run, ascending_pieces, name_threads, part_of_run, plural, spli
 __all__ = [
     "ThreadTree",
     "Tree",
+    "branches",
 ]
 
 
