@@ -20,7 +20,9 @@ import click
 from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
+from ..topology.sysfs import machine_here
 from . import options
+from .binding import POLICIES, bind_options, binds
 from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
@@ -43,6 +45,17 @@ def _nodes_option(command: Any) -> Any:
         metavar="SPEC",
         envvar="XUPC_NODES",
         help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
+    )(command)
+
+
+def _bind_option(command: Any) -> Any:
+    return click.option(
+        "--bind",
+        type=click.Choice(POLICIES),
+        default="none",
+        show_default=True,
+        help="Bind each thread to a core: spread over the domains of caches, close to each other, "
+        "or spread where that makes levels (auto).",
     )(command)
 
 
@@ -133,6 +146,7 @@ def _measured(threads: int, nodes: str | None) -> tuple[dict[str, float], str]:
     metavar="SECONDS",
     help="Kill the job and exit with 3 if it takes longer.",
 )
+@_bind_option
 @click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -141,6 +155,7 @@ def run_command(
     nodes: str | None,
     timeout: float | None,
     time_limit: float | None,
+    bind: str,
     mpiexec_args: str,
     verbose: bool,
     program: tuple[str, ...],
@@ -164,6 +179,7 @@ def run_command(
         nodes=nodes,
         timeout=timeout,
         time_limit=time_limit,
+        bind=bind,
         extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
         stdin=0,
@@ -195,6 +211,7 @@ def _run(
     nodes: str | None = None,
     timeout: float | None = None,
     time_limit: float | None = None,
+    bind: str = "none",
     extra: Sequence[str] = (),
     verbose: bool = False,
     stdin: int | None = None,
@@ -203,8 +220,11 @@ def _run(
     """Run a job and return its status; what went wrong is said on stderr."""
     check_crowd(threads, extra)
     check_nodes(nodes, threads)
+    if bind in ("spread", "close") and (own := binds(extra)):
+        raise click.UsageError(f"--bind {bind} and {own} in --mpiexec-args: expected one of them")
     try:
         mpi = find_mpi()
+        extra = [*_bound(bind, mpi.family, threads, extra), *extra]
         environment = job_environment(
             os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
         )
@@ -223,6 +243,15 @@ def _run(
     if outcome.interrupted == signal.SIGINT:
         _die_of_interrupt()
     return outcome.status
+
+
+def _bound(bind: str, family: str, threads: int, extra: Sequence[str]) -> list[str]:
+    """Return the launcher's options for a policy, on the part of this machine that we may use."""
+    if bind == "none":
+        return []
+    machine = machine_here()
+    here = None if machine is None else machine.within(host.affinity())
+    return bind_options(bind, family, here, threads, extra)
 
 
 def _die_of_interrupt() -> None:
@@ -247,10 +276,8 @@ def _die_of_interrupt() -> None:
     envvar="XUPC_TOPOLOGY",
     help="Draw another machine, without a job: 2x4x8 (sockets, L3 domains, cores) or a directory.",
 )
-@click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
-def topo_command(
-    threads: int | None, nodes: str | None, topology: str | None, mpiexec_args: str
-) -> None:
+@_bind_option
+def topo_command(threads: int | None, nodes: str | None, topology: str | None, bind: str) -> None:
     """Draw where threads are: nodes, sockets, NUMA nodes, caches, cores.
 
     Started by mpiexec itself, it draws that job's.
@@ -269,7 +296,7 @@ def topo_command(
         [sys.executable, "-m", "xupc.cli.topo"],
         nodes=nodes,
         time_limit=120,
-        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
+        bind=bind,
     )
     sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
 

@@ -55,8 +55,8 @@ def show(views: list[NodeView]) -> None:
         click.echo(f"\n{text}")
     if any(_is_unbound(view) for view in views):
         click.echo(
-            "threads are not bound, so there are no levels below the node: start with "
-            "--bind-to core (Open MPI) or -bind-to core (MPICH), for xupc in --mpiexec-args"
+            "threads are not bound, so there are no levels below the node: add --bind spread, or "
+            "start with --bind-to core (Open MPI), -bind-to core (MPICH)"
         )
 
 
