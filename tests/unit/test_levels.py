@@ -430,4 +430,8 @@ def test_parts_of_a_level() -> None:
     assert ranks_of_part(tree, 5, level_part(levels, "core", roots=False)) == [5]
     assert ranks_of_part(tree, 0, level_part(tree.levels(0), "l3", roots=False)) == [0, 1]
     assert level_part(levels, "node", roots=False) == "node"
+    with pytest.raises(ValueError, match=r"^level: name: expected one of node, .*, got 'L3'"):
+        level_part(levels, "L3", roots=False)
+    with pytest.raises(TypeError, match=r"^level_roots: name: expected one of node, .*, got 3"):
+        level_part(levels, 3, roots=True)  # type: ignore[arg-type]
     assert ranks_of_part(tree, 5, "roots") == [0, 2]

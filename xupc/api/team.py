@@ -99,7 +99,7 @@ class Team:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             The name is none of these.
         """
         team = self._part(level_part(self._levels, name, roots=False))

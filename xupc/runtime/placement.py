@@ -120,7 +120,8 @@ class Placement:
         count = len(self.machine)
         index = self.machine.index(self.me)
         comm = self.link.split(self.machine[0])
-        self.masks = comm.allgather(host.affinity())
+        unique: dict[frozenset[int], frozenset[int]] = {}  # equal masks take memory once
+        self.masks = [unique.setdefault(mask, mask) for mask in comm.allgather(host.affinity())]
         cores = frozenset().union(*self.masks)
         self.cores = host.within_limit(len(cores))
         self.oversubscribed = count > self.cores

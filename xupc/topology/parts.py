@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ..errors import show
 from .levels import NodeLevels
+from .machine import NAMES
 from .tree import Tree
 
 __all__ = ["level_part", "ranks_of_part"]
@@ -15,9 +17,13 @@ def level_part(levels: NodeLevels, name: str, *, roots: bool) -> str:
 
     Raises
     ------
-    ValueError
-        If there is no level of that name.
+    TypeError, ValueError
+        If it is no name of a level.
     """
+    if not isinstance(name, str) or name not in NAMES:
+        call = "level_roots" if roots else "level"
+        error = ValueError if isinstance(name, str) else TypeError
+        raise error(f"{call}: name: expected one of {', '.join(NAMES)}, got {show(name)}")
     level = levels.find(name)
     if roots:
         return f"roots {level.name}"

@@ -121,39 +121,40 @@ def _numa(folder: Path, cpus: frozenset[int]) -> Known:
 
 
 class _Caches:
-    """The caches of each processor, read once."""
+    """The caches of each processor.
+
+    Most processors have the same caches in the same order, so that two files each are read.
+    """
 
     def __init__(self, folder: Path, cpus: frozenset[int]) -> None:
         self._folder = folder
         self._cpus = cpus
-        self._of: dict[int, dict[int, frozenset[int]]] = {}
+        self._index = dict.fromkeys(range(10), 0)  # of each level, where it was found last
 
     def at(self, level: int) -> Known:
         """Return what divides the processors by their caches of a level.
 
         Of a processor without one, such as some cores of laptops, its widest cache counts.
         """
-        if not any(level in self._caches(cpu) for cpu in sorted(self._cpus)):
+        if not any(self._cache(cpu, level) for cpu in sorted(self._cpus)):
             return lambda cpu: None
 
         def known(cpu: int) -> frozenset[int] | None:
-            caches = self._caches(cpu)
-            widest = max((found for found in caches if found <= level), default=0)
-            return caches.get(widest)
+            caches = (self._cache(cpu, narrower) for narrower in range(level, 0, -1))
+            return next((cache for cache in caches if cache), None)
 
         return known
 
-    def _caches(self, cpu: int) -> dict[int, frozenset[int]]:
-        if cpu not in self._of:
-            folder = self._folder / f"cpu{cpu}" / "cache"
-            self._of[cpu] = {
-                level: cpus
-                for index in folder.glob("index[0-9]*")
-                if (level := number(read(index / "level")) or 0)
-                and read(index / "type") != "Instruction"
-                and (cpus := _list_in(index / "shared_cpu_list"))
-            }
-        return self._of[cpu]
+    def _cache(self, cpu: int, level: int) -> frozenset[int]:
+        """Return the processors that share a cache of this one; none if there is no such cache."""
+        folder = self._folder / f"cpu{cpu}" / "cache"
+        for index in (self._index[level], *range(10)):
+            cache = folder / f"index{index}"
+            found = number(read(cache / "level"))
+            if found == level and read(cache / "type") != "Instruction":
+                self._index[level] = index
+                return _list_in(cache / "shared_cpu_list")
+        return frozenset()
 
 
 def _divide(cpus: frozenset[int], known: Known, name: str) -> list[frozenset[int]]:
