@@ -44,7 +44,8 @@ if TYPE_CHECKING:
         all_scatter,
     )
     from .api.handles import Handle, wait_all
-    from .api.lifecycle import finalize, init
+    from .api.job_end import finalize
+    from .api.lifecycle import init
     from .api.node_arrays import node_array, node_broadcast
     from .api.one_sided import broadcast, exchange, gather, scatter
     from .api.private_arrays import (
@@ -151,7 +152,8 @@ _HOMES = {  # module: the public names that are imported from it when they are f
         "all_broadcast_v all_broadcast_x all_exchange_v all_exchange_x all_gather_all_v "
         "all_gather_all_x all_gather_v all_gather_x all_permute_v all_permute_x "
         "all_scatter_v all_scatter_x",
-    "api.lifecycle": "finalize init",
+    "api.job_end": "finalize",
+    "api.lifecycle": "init",
     "api.scalars":
         "allv_broadcast allv_exchange allv_gather allv_gather_all allv_permute "
         "allv_prefix_reduce allv_reduce allv_reduce_all allv_reduce_scatter allv_scatter "
@@ -172,9 +174,9 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 def __getattr__(name: str) -> Any:
     if name == "THREADS" or name == "MYTHREAD":
-        from .api import lifecycle
+        from .runtime import current
 
-        return lifecycle.threads().size if name == "THREADS" else lifecycle.threads().rank
+        return current.threads().size if name == "THREADS" else current.threads().rank
     if name not in _HOME:
         raise AttributeError(f"module 'xupc' has no attribute {name!r}")
     if name == "init":

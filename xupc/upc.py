@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 import xupc
 
-from .api import lifecycle
 from .api.argument_checks import describe, flags_text
 from .api.handles import COMPLETE
 from .errors import show
@@ -40,6 +39,7 @@ from .ops import Op
 from .pgas.shared_array import SharedArray
 from .pgas.shared_pointer import SharedPointer
 from .pgas.shared_reference import as_address
+from .runtime import current
 
 if TYPE_CHECKING:
 
@@ -321,7 +321,7 @@ def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any
 
 
 def _fail(error: TypeError, name: str, dst: Any, src: Any, flags: Any) -> NoReturn:
-    world = lifecycle.world()
+    world = current.world()
     world.enter(name)
     try:
         full = check_flags(operator.index(flags), name)

@@ -63,7 +63,7 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
 
 
 @ONCE
-@pytest.mark.parametrize("stage", ["job.agree_settings", "discovery._try"])
+@pytest.mark.parametrize("stage", ["agree_settings", "prove_memory"])
 def test_stages_of_init_in_which_nobody_looks_have_a_limit_of_their_own(stage: str) -> None:
     result = launch(3, PROGRAM, args=["stops_in_init", stage], via="xupc run")
     assert result.clean, result.report()

@@ -25,15 +25,9 @@ from typing import Any
 import numpy as np
 
 from xupc.algorithms.registry import Entry, find, registered
-from xupc.backends.simulator.simulator import (
-    Action,
-    Call,
-    Program,
-    Simulation,
-    UserBarrier,
-    UserRead,
-    UserWrite,
-)
+from xupc.backends.simulator.script import Action, Call, UserBarrier, UserRead, UserWrite
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace
 from xupc.topology.tree import Tree

@@ -21,7 +21,8 @@ from xupc.algorithms.prefix_reduce import ScanSpec
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
-from xupc.backends.simulator.simulator import Call, Program
+from xupc.backends.simulator.script import Call
+from xupc.backends.simulator.sim_program import Program
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.pgas.layout import Layout
 from xupc.plan.plan import Plan

@@ -27,20 +27,16 @@ from simulated.mutations import Mutation, mutations
 from support.soak import WHOLE
 
 from xupc.algorithms.registry import Entry
-from xupc.backends.simulator.simulator import (
-    Action,
-    Call,
+from xupc.backends.simulator.errors import (
     DeadlockError,
-    Program,
     ProtocolError,
     RaceError,
-    Simulation,
     SimulationError,
-    UserBarrier,
-    UserRead,
-    UserWrite,
     WrongBytesError,
 )
+from xupc.backends.simulator.script import Action, Call, UserBarrier, UserRead, UserWrite
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.plan.plan import Plan
 from xupc.plan.steps import (
     Barrier,

@@ -23,13 +23,8 @@ from support.soak import amount
 
 from xupc.algorithms.registry import Entry, registered
 from xupc.backends.simulator import data_movement, messages
-from xupc.backends.simulator.simulator import (
-    DeadlockError,
-    ProtocolError,
-    RaceError,
-    Simulation,
-    SimulationError,
-)
+from xupc.backends.simulator.errors import DeadlockError, ProtocolError, RaceError, SimulationError
+from xupc.backends.simulator.simulator import Simulation
 from xupc.topology.tree import Tree
 
 SCHEDULES = amount(5, 20)

@@ -11,15 +11,9 @@ from simulated.matrix import SYNCS, TUNINGS, Planner, Sync, permutation
 
 from xupc.algorithms.registry import Entry, registered
 from xupc.api.list_calls import after_reading
-from xupc.backends.simulator.simulator import (
-    Action,
-    Call,
-    RaceError,
-    Simulation,
-    UserBarrier,
-    UserRead,
-    UserWrite,
-)
+from xupc.backends.simulator.errors import RaceError
+from xupc.backends.simulator.script import Action, Call, UserBarrier, UserRead, UserWrite
+from xupc.backends.simulator.simulator import Simulation
 from xupc.topology.tree import Tree
 
 ENTRIES = pytest.mark.parametrize("entry", registered("permute"), ids=lambda e: e.name)

@@ -38,8 +38,8 @@ from simulated.values import JOINS, MOVES
 from support.soak import amount
 
 from xupc.algorithms.registry import Entry, find, registered
+from xupc.backends.simulator.script import Call, UserBarrier, UserRead, UserWrite
 from xupc.backends.simulator.sim_program import COPY, FUSED, GET, RECV, SEND, Program, Span
-from xupc.backends.simulator.simulator import Call, UserBarrier, UserRead, UserWrite
 from xupc.flags import MULTICORE, PULL
 from xupc.plan.steps import FusedBarrier, Get, Recv, Send
 from xupc.topology.tree import Tree

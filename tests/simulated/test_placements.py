@@ -22,7 +22,7 @@ from simulated.pool import Progress, workers
 from support.soak import WHOLE, figure, part, seed
 
 from xupc.algorithms.registry import Entry, find, registered
-from xupc.backends.simulator.simulator import RaceError
+from xupc.backends.simulator.errors import RaceError
 from xupc.flags import ALGORITHM_NAMES, MULTICORE
 from xupc.plan.plan import Plan
 from xupc.topology.tree import Tree

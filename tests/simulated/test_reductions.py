@@ -31,7 +31,10 @@ from simulated.reductions import (
 )
 from support.soak import amount
 
-from xupc.backends.simulator.simulator import Call, Program, Simulation, SimulationError
+from xupc.backends.simulator.errors import SimulationError
+from xupc.backends.simulator.script import Call
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan
 from xupc.plan.steps import OP_SCRATCH_BYTES, Signal, Wait

@@ -15,17 +15,9 @@ import pytest
 from simulated.matrix import ENTRIES, MEANING, STAGING, TUNINGS, Planner, Sync, placements
 
 from xupc.algorithms.registry import Entry, find
-from xupc.backends.simulator.simulator import (
-    Action,
-    Await,
-    Call,
-    DeadlockError,
-    Post,
-    RaceError,
-    Simulation,
-    UserRead,
-    UserWrite,
-)
+from xupc.backends.simulator.errors import DeadlockError, RaceError
+from xupc.backends.simulator.script import Action, Await, Call, Post, UserRead, UserWrite
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import PULL
 from xupc.topology.tree import Tree
 

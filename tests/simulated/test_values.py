@@ -31,13 +31,10 @@ from simulated.values import (
 from support.soak import amount
 
 from xupc.algorithms.registry import find
-from xupc.backends.simulator.simulator import (
-    Call,
-    Program,
-    ProtocolError,
-    Simulation,
-    SimulationError,
-)
+from xupc.backends.simulator.errors import ProtocolError, SimulationError
+from xupc.backends.simulator.script import Call
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace

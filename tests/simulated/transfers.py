@@ -28,7 +28,7 @@ from simulated.matrix import (
 
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.algorithms.transfer_lists import COLLECTIVES, Transfers, entries
-from xupc.backends.simulator.simulator import Call
+from xupc.backends.simulator.script import Call
 from xupc.flags import ALGORITHM_NAMES
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Operand, trace

@@ -21,7 +21,9 @@ from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.algorithms.values_reduce_spec import ReduceSpec
-from xupc.backends.simulator.simulator import Action, Call, Program, Simulation, UserRead, UserWrite
+from xupc.backends.simulator.script import Action, Call, UserRead, UserWrite
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import trace

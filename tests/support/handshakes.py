@@ -12,9 +12,9 @@ from threading import Thread
 
 from support.polling import until
 
-from xupc.api import lifecycle
 from xupc.health.control_layout import INTERRUPTED
 from xupc.health.control_segment import Control
+from xupc.runtime import current
 
 __all__ = [
     "await_call", "await_death", "await_end_of_calls", "await_interrupt",
@@ -23,7 +23,7 @@ __all__ = [
 
 def control() -> Control:
     """Return the control segment of this thread's machine."""
-    return lifecycle.world().job.control
+    return current.world().job.control
 
 
 def mates(*without: int) -> list[int]:

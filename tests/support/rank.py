@@ -42,7 +42,8 @@ WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal
 # What init and finalize change in xupc's modules as they should.
 STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
-    "xupc.api.lifecycle": {"_failed", "_halfway", "_hooked", "_world"},
+    "xupc.api.job_end": {"_hooked"},
+    "xupc.runtime.current": {"failed", "halfway", "team"},
 }
 CHANGES = {"argv", "displayhook", "excepthook", "flags", "last_exc", "last_traceback", "last_type",
            "last_value", "modules", "path", "path_importer_cache", "stderr", "stdin", "stdout",
@@ -242,8 +243,8 @@ class Held:
         """Name what has not been given back by xupc."""
         names = [t.name for t in self._new_threads()]
         found = [f"thread {name}" for name in names if name.startswith("xupc")]
-        runtime = sys.modules.get("xupc.api.lifecycle")
-        if runtime is not None and (runtime._world or runtime._halfway) is not None:
+        current = sys.modules.get("xupc.runtime.current")
+        if current is not None and (current.team or current.halfway) is not None:
             found.append("xupc is not finalized")
         found += [f for f in sorted(_open_files() - self.files) if OURS.search(f)]
         found += [
@@ -407,10 +408,10 @@ def _status(error: SystemExit) -> int:
 
 def _forget_hooks() -> None:
     """Have the next init install xupc's exit function again, as the first of a process does."""
-    if "xupc.api.lifecycle" in sys.modules:
-        runtime = sys.modules["xupc.api.lifecycle"]
-        runtime._hooked = False  # type: ignore[attr-defined]
-        runtime._failed = runtime._halfway = None  # type: ignore[attr-defined]
+    if "xupc.api.job_end" in sys.modules:
+        sys.modules["xupc.api.job_end"]._hooked = False  # type: ignore[attr-defined]
+        current = sys.modules["xupc.runtime.current"]
+        current.failed = current.halfway = None  # type: ignore[attr-defined]
 
 
 def main() -> None:

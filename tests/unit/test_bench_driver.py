@@ -13,6 +13,8 @@ import pytest
 from xupc.bench import driver
 from xupc.bench.results import Result
 from xupc.bench.settings import Settings, Shape
+from xupc.cli import bench_jobs
+from xupc.cli.bench_jobs import find_launcher
 from xupc.cli.launcher import Outcome
 
 ABOUT = {"xupc": "1", "mpi": "MPICH 5", "cores": 2, "oversubscribed": False}
@@ -48,10 +50,12 @@ class Jobs:
 def measured(
     patch: pytest.MonkeyPatch, jobs: Jobs, *threads: int, file: Path | None = None, **plan: Any
 ) -> Result:
-    patch.setattr(driver, "run_job", jobs)
+    patch.setattr(bench_jobs, "run_job", jobs)
     settings = plan.pop("settings", Settings(collectives=("all_gather",), sizes=(8,)))
     shapes = tuple(Shape(n) for n in threads)
-    result, status = driver.measure(driver.Plan(shapes, settings, **plan), ["x"], save=file)
+    result, status = driver.measure(
+        driver.Plan(shapes, settings, **plan), ["x"], find_launcher, save=file
+    )
     assert status == 0
     return result
 
@@ -99,17 +103,18 @@ def test_a_result_that_is_there_stays_until_there_is_another(
         assert file.read_bytes() == before
         return Outcome(5, seconds=0.1)
 
-    monkeypatch.setattr(driver, "run_job", fails)
+    monkeypatch.setattr(bench_jobs, "run_job", fails)
     settings = Settings(collectives=("all_gather",), sizes=(8,))
-    driver.measure(driver.Plan((Shape(2),), settings, launches=1), ["x"], save=file)
+    plan = driver.Plan((Shape(2),), settings, launches=1)
+    driver.measure(plan, ["x"], find_launcher, save=file)
     assert file.read_bytes() == before
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(driver, "run_job", Jobs())
+    monkeypatch.setattr(bench_jobs, "run_job", Jobs())
     monkeypatch.setattr(Result, "save", full)
-    found, status = driver.measure(driver.Plan((Shape(2),), settings, launches=1), ["x"], save=file)
+    found, status = driver.measure(plan, ["x"], find_launcher, save=file)
     assert (len(found.jobs[0].launches), status) == (1, 4)
     assert "No space left" in found.notes[-1]
 
@@ -137,10 +142,10 @@ def test_a_job_that_fails_twice_alike_is_not_started_again(
         bad = threads == 3 or started.count(threads) == 1
         return Outcome(7 if bad else 0, seconds=0.1)
 
-    monkeypatch.setattr(driver, "run_job", run)
+    monkeypatch.setattr(bench_jobs, "run_job", run)
     settings = Settings(collectives=("all_gather",), sizes=(8,))
     plan = driver.Plan((Shape(2), Shape(3)), settings, launches=5)
-    found, status = driver.measure(plan, ["x"])
+    found, status = driver.measure(plan, ["x"], find_launcher)
     assert (status, started.count(2), started.count(3)) == (4, 5, 2)
     assert found.is_empty
     assert "no more launches of 3 threads" in found.notes[3]

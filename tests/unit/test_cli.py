@@ -17,10 +17,11 @@ from support.launch import PROJECT
 
 from xupc import cli
 from xupc.cli import info, jobs, options
-from xupc.cli.common import RANK_VARIABLES
 from xupc.cli.facts import Facts, Heap
-from xupc.cli.launcher import Failure, Outcome
+from xupc.cli.launcher import Outcome
+from xupc.cli.local_threads import Failure
 from xupc.cli.mpi import LaunchError, Mpi, Probe
+from xupc.cli.rank_wrapper import RANK_VARIABLES
 from xupc.topology import host
 
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xupc.backends import wait
 from xupc.backends.native import lowering
 from xupc.comm import mpi, plan_messages
 from xupc.health import control_layout
 from xupc.plan import lanes, steps
 from xupc.reduction import ufunc_capture, whole_arrays
-from xupc.runtime import executor, team_records
+from xupc.runtime import team_records
 
 NATIVE = Path(lowering.__file__).parent
 CORE = (NATIVE / "shm_protocol.h").read_text()
@@ -64,7 +65,7 @@ def test_calls_without_a_barrier() -> None:
     assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team_records.RUN_AHEAD == steps.SLOTS // 2
 
 
-@pytest.mark.parametrize(("first", "module"), [("XS_COPY", lowering), ("XU_DONE", executor)])
+@pytest.mark.parametrize(("first", "module"), [("XS_COPY", lowering), ("XU_DONE", wait)])
 def test_kinds_and_outcomes(first: str, module: object) -> None:
     (body,) = re.findall(rf"({first} = 0[^}}]*)}}", CORE)
     names = [name.split("=")[0].strip()[3:] for name in body.split(",")]

@@ -46,7 +46,8 @@ def look(control: Control, times: int) -> None:
     guard.control, guard._suspected = control, None
     guard.inquiry = SimpleNamespace(report=lambda: "")
     guard._raise_troubles = lambda waiting: None
-    guard.job = SimpleNamespace(pending=(), machine=(0, 1), break_with=lambda error: None)
+    info = SimpleNamespace(machine=(0, 1))
+    guard.job = SimpleNamespace(pending=(), info=info, break_with=lambda error: None)
     tree = SimpleNamespace(members=lambda node: [0, 1])
     team = SimpleNamespace(number=control.teams[0], rank_tree=tree, node_number=0, threads=(0, 1))
     instance = SimpleNamespace(owner=team, op=7, net=None, awaited=lambda: [1])

@@ -16,7 +16,8 @@ import pytest
 
 import xupc
 from xupc.ops import Op, vectorized
-from xupc.reduction.kernels import Kernel, find
+from xupc.reduction.kernel_base import Kernel
+from xupc.reduction.kernels import find
 
 INTS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q"]
 FLOATS = ["f2", "f4", "f8", "g"]

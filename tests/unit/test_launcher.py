@@ -17,16 +17,14 @@ import pytest
 from xupc.cli import batch, launcher, local_threads, mpi
 from xupc.cli.diagnostics import mpi_shortage
 from xupc.cli.launcher import (
-    Failure,
     Outcome,
-    describe_status,
     job_command,
     job_environment,
     launcher_options,
     run_job,
     thread_command,
 )
-from xupc.cli.local_threads import LocalThreads
+from xupc.cli.local_threads import Failure, LocalThreads, describe_status
 from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
 from xupc.cli.processes import kill_tagged, tagged
 from xupc.cli.terminal import JobControl

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xupc.api import lifecycle
+from xupc.api import job_end
 
 
 class Pieces(io.RawIOBase):
@@ -29,7 +29,7 @@ def pieces_of(report: BaseException, monkeypatch: pytest.MonkeyPatch) -> list[by
     with monkeypatch.context() as patch:
         text = io.TextIOWrapper(io.BufferedWriter(raw), line_buffering=True)
         patch.setattr(sys, "stderr", text)
-        lifecycle._report(report)
+        job_end._report(report)
     return raw.pieces
 
 

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from support.thread_comm import Comm, in_threads
 
 from xupc.errors import HeapError
+from xupc.health.init_watchdog import InitDeathWatch
 from xupc.pgas.segment import Segment, attach, create
+from xupc.runtime import memory_proof
 from xupc.topology import discovery, node_spec
 from xupc.topology.discovery import Neighbours
 from xupc.topology.host_record import HostRecord, diagnose, read_host_record
@@ -299,8 +301,8 @@ class Proof:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setenv("XUPC_SHM_DIR", str(folder))
-        monkeypatch.setattr(discovery, "create", self.create)
-        monkeypatch.setattr(discovery, "attach", self.attach)
+        monkeypatch.setattr(memory_proof, "create", self.create)
+        monkeypatch.setattr(memory_proof, "attach", self.attach)
         self.me = threading.local()
         self.makers: dict[str, int] = {}
         self.deaf: set[tuple[int, int]] = set()
@@ -319,9 +321,12 @@ class Proof:
         """Return the result of each thread."""
         self.deaf = deaf
 
-        def mine(comm: Comm) -> Neighbours:
+        def mine(comm: Comm) -> Neighbours[InitDeathWatch]:
             self.me.rank = comm.rank
-            return discovery.find_neighbours(comm, hosts[comm.rank], f"thread {comm.rank}")
+            who = f"thread {comm.rank}"
+            return discovery.find_neighbours(
+                comm, hosts[comm.rank], who, memory_proof.prove_memory
+            )
 
         return in_threads(len(hosts), mine)
 
@@ -460,7 +465,7 @@ def test_another_file_under_the_same_name_is_no_proof(
             segment.reserve(0, nbytes)
         return segment
 
-    monkeypatch.setattr(discovery, "attach", attach)
+    monkeypatch.setattr(memory_proof, "attach", attach)
     assert proof.machines([A, A, A], set()) == [(0, 2), (1,)]
 
 
@@ -468,7 +473,7 @@ def test_without_a_segment_all_hear_of_it(monkeypatch: pytest.MonkeyPatch, proof
     def full(nbytes: int) -> Segment:
         raise HeapError("no room")
 
-    monkeypatch.setattr(discovery, "create", full)
+    monkeypatch.setattr(memory_proof, "create", full)
     found = proof.find([A, A, B], set())
     assert [(n.threads, n.lookout, n.why_none) for n in found] == [
         ([0, 1], None, "no room"), ([0, 1], None, ""), ([2], None, "no room"),

@@ -90,21 +90,14 @@ class Relay:
         t = self.t
         assert units == 1 or not self.out.short
         if units == 1 and not isinstance(only, int) and self._led():
-            stage(0)
-            t.barrier()
-            if t.me == t.node_root:
-                t.need(*post(0))
-                t.need(*finish(0))
-            t.barrier()
-            take(0)
+            self._run_led(stage, post, take, finish)
             self._leave(only, t.node_ranks())
             return
         given, landed = t.channel(), t.channel()
         woken, others = list(t.node_ranks()), list[Ranks]()
         if isinstance(only, int):
             woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.node_ranks_but(only)
-        taker = any(t.me in run for run in woken)
-        sent = t.channel() if others else -1
+        taker, sent = any(t.me in run for run in woken), t.channel() if others else -1
         ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
         lag = self._deep - 1  # units between one that is posted and one that is taken meanwhile
         posted: dict[int, list[int]] = {}
@@ -133,11 +126,33 @@ class Relay:
                 take(u - lag)
         self._leave(only, woken)
         if others and not self.out.short:
-            if t.me == t.node_root:
-                with t.net():
-                    t.signal(sent, others, max(0, units - ahead) + 1)
-            elif not taker:
-                t.wait(sent, t.node_root, max(0, units - ahead) + 1)
+            self._let_go(sent, others, max(0, units - ahead) + 1, taker=taker)
+
+    def _run_led(
+        self,
+        stage: Callable[[int], None],
+        post: Callable[[int], list[int]],
+        take: Callable[[int], None],
+        finish: Callable[[int], list[int]],
+    ) -> None:
+        """Record the only unit between two barriers."""
+        t = self.t
+        stage(0)
+        t.barrier()
+        if t.me == t.node_root:
+            t.need(*post(0))
+            t.need(*finish(0))
+        t.barrier()
+        take(0)
+
+    def _let_go(self, sent: int, others: Sequence[Ranks], value: int, *, taker: bool) -> None:
+        """Record that threads which take no unit return after the messages of the node root."""
+        t = self.t
+        if t.me == t.node_root:
+            with t.net():
+                t.signal(sent, others, value)
+        elif not taker:
+            t.wait(sent, t.node_root, value)
 
     def _led(self) -> bool:
         return self.crossing is not None and self.t.root_exchange(self.crossing, meets=True)

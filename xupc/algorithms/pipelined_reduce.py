@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from ..plan.patterns import chain, tree_for
-from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
 from .reduce_pipeline import ReducePipeline
-from .reduce_spec import DST, Reduction, tree_of
+from .reduce_spec import Reduction, tree_of
 
 __all__ = ["PipelinedReduce"]
 

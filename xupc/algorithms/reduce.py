@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks, tree_joins
-from ..plan.recorder import ALL, Operand, Recorder
+from ..plan.recorder import ALL, DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import reduce_across_nodes as nodes
 from .private_staging import LINE
 from .reduce_parts import parts_pay
 from .reduce_positions import in_order
-from .reduce_spec import DST, Reduction, Task, joined
+from .reduce_spec import Reduction, Task, joined
 from .registry import algorithm
 from .tree_pipeline import FanIn, FanOut
 

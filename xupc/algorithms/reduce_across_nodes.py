@@ -6,12 +6,12 @@ Each function is recorded on every thread, except `lead`, which is for node root
 
 from __future__ import annotations
 
-from ..plan.recorder import Operand, Recorder
+from ..plan.recorder import DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, FoldOperand, Ranks
 from .pipelined_reduce import PipelinedReduce
 from .reduce_parts import ReduceScatterAllgather, ReduceScatterGather
 from .reduce_positions import leaves_of, order_of, targets
-from .reduce_spec import DST, Reduction, tree_of
+from .reduce_spec import Reduction, tree_of
 from .tree_pipeline import trade_values, traded_values
 
 __all__ = ["fits", "lead", "table", "to_all", "to_one"]

@@ -10,11 +10,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from ..plan.patterns import grouped
-from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
 from .reduce_pipeline import ReducePipeline, worth_waking
 from .reduce_positions import order_of, targets
-from .reduce_spec import DST, Reduction, tree_of
+from .reduce_spec import Reduction, tree_of
 
 __all__ = ["DEPTH", "ReduceScatterAllgather", "ReduceScatterGather", "in_parts", "parts_pay"]
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 from ..pgas.layout import Layout
 from ..plan.patterns import tree_joins
-from ..plan.recorder import DST, SRC, Recorder
+from ..plan.recorder import SRC, Recorder
 from ..plan.steps import BlockRef, FoldOperand
 
-__all__ = ["DST", "SRC", "Piece", "Reduction", "Task", "joined", "tree_of"]
+__all__ = ["Piece", "Reduction", "Task", "joined", "tree_of"]
 
 Piece = tuple[int, int, int]
 """Results ``begin .. end``, each over so many blocks."""

@@ -15,14 +15,15 @@ from ..errors import HeapError, XupcError, show, show_dtype
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation, check_dtype
+from ..pgas.integer_arguments import as_integer
 from ..pgas.pointer import local_count, resolve_blocksize
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer, pointer_to
 from ..pgas.shared_reference import as_address
+from ..runtime import current
 from ..runtime.dropped_teams import Returns
 from ..runtime.team_state import TeamState
-from . import lifecycle
-from .argument_checks import as_integer, describe
+from .argument_checks import describe
 from .team import Team, resolve, state_of
 
 __all__ = ["all_alloc", "all_free", "alloc", "free", "global_alloc"]
@@ -93,7 +94,7 @@ def all_alloc(
             raise wrong
         n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
-        return on.fail(e, record)  # type: ignore[no-any-return]
+        on.fail(e, record)
     with on.job.whole("all_alloc"):
         on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
         offset = _collective_room(on, nbytes, n, kind, block)
@@ -110,7 +111,7 @@ def _collective_room(team: TeamState, nbytes: int, n: int, dtype: np.dtype[Any],
     # All threads of this machine take from the same space, also where it is split into nodes.
     parts = {
         rank: local_count(rank, n, block, team.size) * dtype.itemsize
-        for thread in job.machine
+        for thread in job.info.machine
         if (rank := team.rank_of(thread)) is not None
     }
     _agree_room(team, lambda: heap.room_for(parts.values(), "all_alloc") or "")
@@ -173,7 +174,7 @@ def _allocation(x: Any, call: str) -> tuple[Allocation, int, int]:
 
 
 def _unused(allocation: Allocation, call: str) -> None:
-    if using := lifecycle.world().job.uses(allocation):
+    if using := current.world().job.uses(allocation):
         raise ValueError(f"{call}: x: in use by {using}, which is under way: wait for its handle")
 
 
@@ -194,7 +195,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
     CollectiveMismatchError
         On every thread, if they free different arrays.
     """
-    world = lifecycle.world()
+    world = current.world()
     on = world  # of what was allocated on a team, that team
     with contextlib.suppress(TypeError):
         on = state_of(as_address(x)[0].team) or world
@@ -206,7 +207,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
             raise ValueError("all_free: x: made by alloc: free it with xupc.free")
         _unused(allocation, "all_free")
     except Exception as e:
-        return on.fail(e, record)  # type: ignore[no-any-return]
+        on.fail(e, record)
     with on.job.whole("all_free"):
         on.meet(fingerprint("all_free", allocation.serial, offset), record)
         allocation.retire()
@@ -216,7 +217,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
             freed = world.rank != 0 or world.job.allocating.free(give_back)
             if world.agreement.agree([int(not freed)])[0]:
                 raise on.job.agree(allocation.freed("all_free", "x"))
-            return None
+            return
         heap = on.heap
         returns = Returns(on)
         mine = int(heap.viewed_anywhere(offset, heap.size_of(offset)))
@@ -224,7 +225,7 @@ def all_free(x: SharedArray | SharedPointer) -> None:
         heap.retire(allocation, bool(viewed))
         _reap(on)
         returns.carry_out(most)
-        return None
+        return
 
 
 def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
@@ -247,7 +248,7 @@ def alloc(nelems: SupportsIndex, dtype: DTypeLike = np.uint8) -> SharedPointer:
     HeapError
         The individual zone (``heap_size`` per thread) is full.
     """
-    world = lifecycle.world()
+    world = current.world()
     n, kind, _, _ = _layout(nelems, dtype, 0, world.size, "alloc")
     with world.job.allocating.alone("alloc"):
         return pointer_to(world.job.heap.alloc(n, kind))
@@ -273,7 +274,7 @@ def global_alloc(
     HeapError
         The global zone (a quarter of ``heap_size`` per thread) is full.
     """
-    world = lifecycle.world()
+    world = current.world()
     n, kind, block, nbytes = _layout(nelems, dtype, blocksize, world.size, "global_alloc")
     zone = world.job.global_zone
     with world.job.allocating.alone("global_alloc"):
@@ -305,7 +306,7 @@ def free(x: SharedArray | SharedPointer) -> None:
     XupcError
         If `alloc` made it on another thread, which alone can free it.
     """
-    world = lifecycle.world()
+    world = current.world()
     allocation, thread, offset = _allocation(x, "free")
     if allocation.kind == "all":
         raise ValueError("free: x: made by all_alloc: free it with xupc.all_free")

@@ -12,49 +12,21 @@ import numpy as np
 
 from ..errors import FlagError, show
 from ..fingerprint import fingerprint
-from ..flags import IN_PLACE, Flags, flag_names
+from ..flags import IN_PLACE, flag_names
 from ..ops import Op
 from ..pgas.allocation import Allocation
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_reference import as_address
 
 __all__ = [
-    "as_integer", "asks_in_place", "describe", "describing", "flags_text", "func_name",
+    "asks_in_place", "describe", "describing", "flags_text", "func_name",
     "op_name", "signature_of",
 ]  # fmt: skip
-
-_BITS = 256  # of an int argument: enough for a message to say what it is
-
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """What users see of a function's arguments: names and defaults, without types."""
     given = inspect.signature(function).parameters.values()
     return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in given])
-
-
-def as_integer(value: Any, call: str, argument: str) -> int:
-    """Return an integer argument as an int.
-
-    Raises
-    ------
-    TypeError
-        If it is none; nor are a bool, an operation, and a flag where no flags are expected.
-    ValueError
-        If it is so large that nothing can be that many.
-    """
-    if isinstance(value, Flags) and argument != "flags":
-        raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
-    if isinstance(value, Op):
-        raise TypeError(f"{call}: {argument}: got {value.name}, an operation")
-    try:
-        if not isinstance(value, bool | np.bool_):
-            number = operator.index(value)
-            if number.bit_length() > _BITS:  # Python refuses to print the longest ones
-                raise ValueError(f"{call}: {argument}: expected 64 bits, got {show(number)}")
-            return number
-    except TypeError:
-        pass
-    raise TypeError(f"{call}: {argument}: expected an int, got {show(value)}")
 
 
 def describe(x: Any) -> str:

@@ -18,18 +18,19 @@ from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..algorithms.values_reduce_spec import ReduceSpec
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.native_core import core
+from ..backends.operand_binding import PrivateOperand
 from ..errors import FlagError, HeapError, OverlapError, show
 from ..fingerprint import fingerprint
 from ..flags import ASYNC, IN_PLACE, REPRODUCIBLE, check_flags
 from ..health.call_record import CallRecord
 from ..ops import Op
+from ..pgas.integer_arguments import as_integer
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
-from ..runtime.operand_binding import PrivateOperand
 from ..runtime.team_state import TeamState
 from ..specs import CollectiveSpec, call_name
-from .argument_checks import as_integer, flags_text, func_name, op_name
+from .argument_checks import flags_text, func_name, op_name
 from .array_arguments import Array, Arrays, Kind, RawArguments, Ready, overlap, plain, same_elements
 from .array_signatures import WORDS, about_dst, about_src, argument_names, signature_with
 from .call_cache import BoundPlan
@@ -142,7 +143,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             and (ready.in_place or given.dst is not given.src)
             and (ready.dst is None or ready.dst is given.dst)
             and (ready.src is None or ready.src is given.src)
-            and ready.instance.owner.job.native
+            and ready.instance.owner.native
         ):
             src = given.src if ready.in_place else ready.src
             self.remember(args, kwargs, ready.instance, ready.dst, src, ready.in_place, note)
@@ -205,7 +206,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             kind = self._in_place_or_not(team, kind, full)
             return self._bind(team, kind, full, kernel, found.dst, found.src, record, own=own)
         except Exception as e:
-            return team.fail(e, record, posted=given.posted)  # type: ignore[no-any-return]
+            team.fail(e, record, posted=given.posted)
 
     # -- arguments -----------------------------------------------------------------------
     def _record(self, given: RawArguments, found: Arrays | None) -> CallRecord:
@@ -232,12 +233,19 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         call = self.__name__
         full = check_flags(as_integer(given.flags, call, "flags"), call)
         if full & ASYNC and self.scalar:
-            raise FlagError(f"{call}: flags: ASYNC is for arrays: a value has to be returned")
+            raise FlagError(
+                f"{call}: flags: ASYNC: a call that returns a value cannot be asynchronous: use "
+                "the allav_ form with arrays"
+            )
         if full & IN_PLACE:
             if not self.spec.transforms:
-                raise FlagError(f"{call}: flags: IN_PLACE is not for this call")
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
+                )
             if given.src is not None and given.src is not given.dst:
-                raise FlagError(f"{call}: flags: IN_PLACE, but src is neither None nor dst")
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: src: expected None or the array dst, got another"
+                )
         return full
 
     def _rank(self, value: Any, team: TeamState, argument: str) -> int:
@@ -284,7 +292,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if not isinstance(x, np.ndarray):
             raise TypeError(f"{call}: {name}: expected an ndarray, got {show(x)}")
         if x.dtype.hasobject:
-            raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
+            raise TypeError(
+                f"{call}: {name}: expected numbers, bytes or records, got dtype {x.dtype}: an "
+                "array of Python objects cannot be sent"
+            )
         return x
 
     def _block(self, team: TeamState, dst: Array | None, src: Array | None) -> int:
@@ -447,7 +458,7 @@ class ArrayPlan(BoundPlan):
         self._fill()
         if self.instance is None:
             return
-        if not self.copies and self.team.job.native:
+        if not self.copies and self.team.native:
             self.bind(self.instance)
         self.instance.execute()
         self.ready.finish()

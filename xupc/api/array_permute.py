@@ -139,7 +139,7 @@ class Permute(ArrayCall):
             src = None if targets.kind.in_place else given.src
             return self._bind(team, kind, full, None, given.dst, src, record, own=own)
         except HeapError as e:
-            return team.fail(e, record)  # type: ignore[no-any-return]
+            team.fail(e, record)
 
     def _run(
         self,

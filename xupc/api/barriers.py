@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.native.native_core import core
-from . import lifecycle
+from ..runtime import current
 from .argument_checks import signature_of
 from .call_cache import SharedCall
 
@@ -36,9 +36,9 @@ class Barrier(SharedCall):
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A barrier that is not in the cache: the first, or one with a value."""
         value = self._told(self._value, args, kwargs)
-        world = lifecycle.world()
+        world = current.world()
         world.barrier(value)
-        if not args and not kwargs and world.job.native:
+        if not args and not kwargs and world.native:
             self.remember((), world.plain_barrier)
 
     def _value(self, value: object = None) -> object:
@@ -57,7 +57,7 @@ def notify(value: object = None) -> None:
         As in `barrier`. The errors are those of `barrier`, and an XupcError if this thread has
         already notified. `wait` reports errors in other threads' calls.
     """
-    lifecycle.world().notify(value)
+    current.world().notify(value)
 
 
 def wait(value: object = None) -> None:
@@ -75,12 +75,12 @@ def wait(value: object = None) -> None:
     CollectiveMismatchError
         As in `barrier`.
     """
-    lifecycle.world().wait(value)
+    current.world().wait(value)
 
 
 def fence() -> None:
     """Order my shared accesses: what I wrote is visible to others then (UPC language, 6.6.1)."""
-    world = lifecycle.world()
+    world = current.world()
     world.job.sync_windows()
     if core is not None:
         core.fence()

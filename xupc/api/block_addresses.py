@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from ..errors import AffinityError, show
 from ..pgas.allocation import Allocation
+from ..pgas.integer_arguments import as_integer
 from ..pgas.pointer_record import is_pointer_dtype, to_record
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer, to_pointer
 from ..pgas.shared_reference import as_address
 from ..pgas.slices import extent
-from .argument_checks import as_integer, describe
+from .argument_checks import describe
 from .list_arguments import List
 
 if TYPE_CHECKING:

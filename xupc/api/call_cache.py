@@ -20,10 +20,10 @@ from ..fingerprint import fingerprint
 from ..flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
+from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_reference import as_address
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
-from .argument_checks import as_integer
 from .handles import Handle, post
 from .team import resolve
 
@@ -108,7 +108,7 @@ class SharedCall(CachedCall):  # type: ignore[misc]
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """Run a call that is not in the cache."""
         call: BoundCall = self._told(self._prepare, args, kwargs)
-        if call.opened.team.job.native and not call.opened.posted:
+        if call.opened.team.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
         return call.run()
 
@@ -196,7 +196,7 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         """Post the call; collective, under the plan's flags, one at a time."""
         started = self._started
         if started in self.team.job.unfinished and not started.abandoned:
-            raise XupcError(f"{self.name}.start: it has been started: wait for that")
+            raise XupcError(f"{self.name}.start: the call is started already: wait for its handle")
         self._enter(posted=True)
         self._started = self._pending()
         return post(self._started)
@@ -235,7 +235,7 @@ class SharedPlan(BoundPlan):
         self._bind()
 
     def _bind(self) -> None:
-        if self.team.job.native and not self._posted:
+        if self.team.native and not self._posted:
             self.bind(self.instance)
 
     def _enter(self, *, posted: bool) -> None:

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.operand_binding import BoundOperand
 from ..errors import AffinityError, FlagError, HeapError, OverlapError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
+from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
 from ..pgas.shared_reference import as_address
 from ..plan.plan import Plan
 from ..plan.recorder import Operand
-from ..runtime.operand_binding import BoundOperand
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, OperandSpec, call_name
 from .argument_checks import (
-    as_integer,
     asks_in_place,
     describe,
     describing,
@@ -406,7 +406,9 @@ class InPlace(Collective):
 
     def _in_place(self, operands: Sequence[RawOperand], full: int, team: TeamState) -> bool:
         if full & IN_PLACE:
-            raise FlagError(f"{self.__name__}: flags: IN_PLACE is what it always does")
+            raise FlagError(
+                f"{self.__name__}: flags: IN_PLACE: this call always works in place: leave it out"
+            )
         return False
 
     def _operands(self, call: ValidatedCall) -> list[Operand]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.operand_binding import PrivateOperand
 from ..fingerprint import fingerprint
 from ..pgas.access import Run, read_run
 from ..pgas.slices import runs_within
-from ..runtime.operand_binding import PrivateOperand
 
 if TYPE_CHECKING:
     from ..health.call_record import CallRecord
@@ -67,9 +67,9 @@ class ListAllgather:
 
     def instance(self, record: CallRecord) -> Any:
         """Return the instance to run, and copy my part of the lists now."""
-        at = 0
+        at, me = 0, self.team.job.info.me
         for listed, run in self._runs:
-            if run.thread == self.team.job.me:
+            if run.thread == me:
                 assert listed.shared is not None
                 part = np.empty(run.nelems, listed.shared.dtype)
                 read_run(listed.shared.allocation, run, part)

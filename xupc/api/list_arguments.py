@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import AffinityError, OverlapError, show
+from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
 from ..pgas.slices import extent, read_elements
-from .argument_checks import as_integer
 
 if TYPE_CHECKING:
     from ..runtime.team_state import TeamState

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.native.native_core import caches
+from ..backends.wait import Waitable
 from ..comm.remote_completion import RemoteCompletion
-from ..health.mismatch_recovery import Waitable
 from ..pgas.allocation import Allocation
 from ..pgas.slices import extent
+from ..runtime import current
 from .call_cache import BoundCall, ResolvedCall, SharedCall
 from .handles import Handle
 from .list_allgather import ListAllgather
@@ -123,9 +124,10 @@ class DeferredListCall(BoundCall):
     def _readable(self) -> Waitable:
         """Return a condition: earlier calls have completed their writes to remote lists."""
         job = self.opened.team.job
+        info = job.info
         where = [(listed.shared, listed.count) for listed in self.lists]
         owners = {run[0] for p, n in where if p is not None for run in extent(p, n)}
-        owners = {t for t in owners if job.tree.node_of(t) != job.node}
+        owners = {t for t in owners if info.tree.node_of(t) != info.node}
         left: list[RemoteCompletion] = []
 
         def settled() -> bool:
@@ -164,7 +166,7 @@ class CachedListCall:
     def usable(self) -> bool:
         """True if the team and all allocations still exist."""
         call = self.call
-        return call.team.usable and all(allocation.live for allocation in call.allocations)
+        return current.usable(call.team) and all(allocation.live for allocation in call.allocations)
 
     def same_arguments(self) -> bool:
         """Return True if private lists are unchanged and all memory still exists."""
@@ -234,7 +236,7 @@ class ListCall(SharedCall):
                 copies.append((listed.original, contents(listed.original)))
             elif not lasting(listed.original):
                 return
-        if not (copies or shared) and call.team.job.native:  # nothing can change
+        if not (copies or shared) and call.team.native:  # nothing can change
             args, kwargs = arguments
             self.remember(args, instance, kwargs)
             return

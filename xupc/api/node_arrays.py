@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..comm.mpi import DATA, Grid
+from ..comm.datatypes import Grid
+from ..comm.tags import DATA
 from ..errors import HeapError, show, show_dtype
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..pgas.allocation import check_dtype
+from ..pgas.integer_arguments import as_integer
 from ..pgas.segment import Segment, attach, create, shm_dir, shortage
 from ..plan.patterns import binomial, chunks, rotate, tree_for
 from ..runtime.team_state import TeamState
-from .argument_checks import as_integer
 from .team import Team, resolve
 
 __all__ = ["node_array", "node_broadcast"]
@@ -75,7 +76,7 @@ def node_array(
         kind = check_dtype(dtype, call)
         nbytes = _nbytes(extent, kind, call)
     except Exception as e:
-        return group.fail(e, record)  # type: ignore[no-any-return]
+        group.fail(e, record)
     with group.job.whole(call):
         words = SetupMessages(group, record, fingerprint(call, *extent, kind.str, repr(kind)))
         _, memory = _node_segment(words, nbytes, call)
@@ -122,7 +123,7 @@ def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Ar
             source, kind = _given(array, call)
             mine = _pickled(source, kind, call)
     except Exception as e:
-        return group.fail(e, record)  # type: ignore[no-any-return]
+        group.fail(e, record)
     with group.job.whole(call):
         words = SetupMessages(group, record, fingerprint(call, top))
         shape, kind = pickle.loads(words.from_root(mine, top))
@@ -233,9 +234,10 @@ def _no_room(words: SetupMessages, nbytes: int, call: str) -> str:
     team, job = words.team, words.team.job
     if team.rank != words.node_root:
         return ""
-    here = job.machine_of(job.me)
+    info = job.info
+    here = info.machine_of(info.me)
     roots = (team.threads[int(rank)] for rank in team.rank_tree.node_roots)
-    mine = sum(job.machine_of(thread) == here for thread in roots)
+    mine = sum(info.machine_of(thread) == here for thread in roots)
     why = job.heap.room_for(nbytes * mine, call)
     return f"{why}, for {nbytes} bytes on each of {mine} node(s)" if why else ""
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.wait import WaitState
 from ..pgas.allocation import Bytes
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
 from ..plan.patterns import chunks
-from ..runtime.executor import WaitState
 from ..runtime.team_state import TeamState
 from .collectives import (
     Collective,
@@ -153,6 +153,7 @@ class _Call:
         self.threads: Sequence[int] = group.threads
         self.near = not group.spans_nodes
         self.job = group.job
+        self.info = group.job.info
         if not self.near:
             self.job.control.ask_to_serve()
         tuning = group.tuning
@@ -220,7 +221,7 @@ class _Call:
     # -- accesses to other nodes' memory -----------------------------------------------------
     def _settle(self, thread: int) -> None:
         """Its memory must be as the calls before this one left it."""
-        if self.job.tree.node_of(thread) != self.job.node:
+        if self.info.tree.node_of(thread) != self.info.node:
             self.job.settle(thread)
 
     def _get(self, of: Place, out: Bytes, then: Callable[[], None] | None = None) -> None:
@@ -261,7 +262,7 @@ class _Call:
             )
 
     def _guarded(self, thread: int) -> Any:
-        wait = WaitState(self.job, None, f"{self.name}, an access to thread {thread}", (thread,))
+        wait = WaitState(None, f"{self.name}, an access to thread {thread}", (thread,))
         return self.job.engine.guarded(wait)
 
 

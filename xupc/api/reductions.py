@@ -16,20 +16,21 @@ import numpy as np
 from ..algorithms.prefix_reduce import ScanSpec
 from ..algorithms.reduce_spec import Reduction
 from ..algorithms.values_reduce_scatter import ReduceScatter
+from ..backends.operand_binding import BoundOperand
 from ..errors import AffinityError, FlagError, OverlapError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, REPRODUCIBLE, sync_modes
 from ..health.call_record import CallRecord
 from ..ops import Op
+from ..pgas.integer_arguments import as_integer
 from ..pgas.layout import Layout
 from ..plan.plan import Plan
 from ..reduction import kernels
+from ..reduction.kernel_base import Kernel
 from ..reduction.structured_dtypes import name as name_of
-from ..runtime.operand_binding import BoundOperand
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, call_name
 from .argument_checks import (
-    as_integer,
     asks_in_place,
     flags_text,
     func_name,
@@ -197,7 +198,7 @@ class Computation(Reducing):
         call = self.__name__
         if not (self.spec.scans or (self.spec.folds_to_all and self.spec.elementwise)):
             if full & IN_PLACE:
-                raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+                raise FlagError(f"{call}: flags: IN_PLACE: this call has no form in place")
             return False
         if src is not None and not dealt_alike(dst, src, blk_size):
             if full & IN_PLACE:
@@ -214,7 +215,7 @@ class Computation(Reducing):
         src: ReduceOperand,
         nelems: Any,
         blk_size: Any,
-        kernel: kernels.Kernel,
+        kernel: Kernel,
         full: int,
         team: TeamState,
     ) -> Reduction | ScanSpec:
@@ -308,7 +309,7 @@ class Computation(Reducing):
             yield from (x.first, x.phase, x.blocksize, x.nelems)
 
     def _plan_of(
-        self, team: TeamState, spec: Reduction | ScanSpec, kernel: kernels.Kernel, full: int
+        self, team: TeamState, spec: Reduction | ScanSpec, kernel: Kernel, full: int
     ) -> Plan:
         """Return the cached plan of the team."""
         sync = sync_modes(full)
@@ -386,7 +387,7 @@ class BlockReduction(Reducing):
         """Return the type of the elements; TypeError if there are two, or none."""
         call = self.__name__
         if full & IN_PLACE:
-            raise FlagError(f"{call}: flags: there is no IN_PLACE form of it")
+            raise FlagError(f"{call}: flags: IN_PLACE: this call has no form in place")
         check_shared(dst, "dst", call)
         check_shared(src, "src", call)
         self._check_dtypes(dst.dtype, src.dtype)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ..errors import CollectiveMismatchError, show
 from ..health.call_record import CallRecord
 from ..ops import Op
+from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_pointer import SharedPointer
 from ..specs import SPECS, call_name
-from .argument_checks import as_integer
 from .array_call import ArrayCall
 from .array_permute import Permute
 from .team import Team, resolve

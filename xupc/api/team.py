@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..errors import show
+from ..runtime import current
 from ..runtime.dropped_teams import Hold
 from ..runtime.team_state import TeamState
 from ..topology.levels import NodeLevels
 from ..topology.parts import level_part
 from ..topology.tree import ThreadTree, Tree
+from .job_end import leave
 
 __all__ = ["Team", "resolve", "state_of"]
 
@@ -211,9 +213,7 @@ class Team:
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         if self.state.parent is None:
-            from . import lifecycle
-
-            lifecycle.leave(kind, value, traceback)
+            leave(kind, value, traceback)
         elif kind is None and not self.state.freed:
             self.free()
 
@@ -228,9 +228,7 @@ def state_of(team: Any) -> TeamState | None:
 
 def resolve(team: Any, call: str) -> tuple[TeamState, Exception | None]:
     """The team that a call is on, None meaning all threads, and what is wrong with it."""
-    from . import lifecycle
-
-    world = lifecycle.world()
+    world = current.world()
     if team is None:
         return world, None
     state = state_of(team)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..algorithms.transfer_lists import Entries, Transfers, entries
+from ..backends.operand_binding import HeapOperand
 from ..errors import FlagError, show
 from ..fingerprint import fingerprint
 from ..flags import IN_PLACE, check_flags
 from ..health.call_record import CallRecord
+from ..pgas.integer_arguments import as_integer
 from ..plan.recorder import Operand
-from ..runtime.operand_binding import HeapOperand
 from ..specs import SPECS, CollectiveSpec, call_name
-from .argument_checks import as_integer, flags_text, signature_of
+from .argument_checks import flags_text, signature_of
 from .block_addresses import (
     FARTHEST,
     Ints,
@@ -199,7 +200,7 @@ class Relocation(ListCall):
                 "than any memory"
             )
         some = np.flatnonzero(sizes[every.nbytes] > 0)
-        numbers = np.full(team.job.threads, -1)
+        numbers = np.full(team.job.info.threads, -1)
         numbers[np.asarray(team.threads)] = np.arange(team.size)
         sides = Sides(name, self.size_name, call, every, sizes, numbers)
         if call.full & IN_PLACE:

@@ -7,34 +7,23 @@ something.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median as middle
 from types import FrameType
-
-from xupc.cli.launcher import (
-    EXIT_ENVIRONMENT,
-    EXIT_TIMEOUT,
-    job_command,
-    job_environment,
-    run_job,
-    thread_command,
-)
-from xupc.cli.mpi import find_mpi
+from typing import Protocol
 
 from .collect import Collector, lines_of
 from .results import Job, Result
 from .settings import Settings, Shape
 
-__all__ = ["SAVE", "Plan", "measure"]
+__all__ = ["SAVE", "Ended", "Launch", "Plan", "measure"]
 
 START = 3.5  # seconds that a launch takes besides the measuring, until that is known
 LEAST = 0.5  # seconds of measuring
@@ -42,6 +31,47 @@ SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more
 HANG = 60.0  # seconds after which xupc itself reports a hang
+TIMED_OUT, FAILED = 3, 4  # exit statuses, as those of `xupc run`
+
+
+class Ended(Protocol):
+    """The end of a job."""
+
+    @property
+    def status(self) -> int:
+        """Exit status."""
+
+    @property
+    def timed_out(self) -> bool:
+        """True if the time limit ended it."""
+
+    @property
+    def interrupted(self) -> int:
+        """Signal that ended it, or 0."""
+
+    @property
+    def seconds(self) -> float:
+        """Run time."""
+
+    def explain(self, time_limit: float | None = None) -> str:
+        """Return one line about what went wrong, or "" if nothing did."""
+
+
+class Launch(Protocol):
+    """Starts one job of a shape and waits for its end.
+
+    `program` is what each thread runs, `extra` are more arguments of the launcher. `timeout` is
+    that of xupc; `time_limit` is when to kill the job. Both are in seconds.
+    """
+
+    def __call__(
+        self,
+        program: Sequence[str],
+        shape: Shape,
+        extra: Sequence[str],
+        timeout: float,
+        time_limit: float | None,
+    ) -> Ended: ...
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,7 @@ class Plan:
 def measure(
     plan: Plan,
     command: Sequence[str],
+    find_launcher: Callable[[], Launch],
     *,
     save: Path | None = None,
     progress: Callable[[float, str], None] | None = None,
@@ -87,6 +118,8 @@ def measure(
     ----------
     plan, command
         The jobs to launch, and the arguments of the command line.
+    find_launcher
+        Return the function that starts a job; called once.
     save
         The file in which the driver keeps the result up to date.
     progress
@@ -109,7 +142,7 @@ def measure(
         The launches cannot be added to the given result, which measured something else.
     """
     try:
-        return _Run(plan, command, save, progress).all_launches()
+        return _Run(plan, command, find_launcher(), save, progress).all_launches()
     except ValueError:
         if plan.after is not None and save is not None:
             plan.after.save(save)
@@ -129,11 +162,12 @@ class _Run:
         self,
         plan: Plan,
         command: Sequence[str],
+        start: Launch,
         save: Path | None,
         progress: Callable[[float, str], None] | None,
     ) -> None:
         self.plan = plan
-        self.mpi = find_mpi()
+        self.start = start
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.result = Result(list(command), created, complete=False)
         after = plan.after or Result([], created)
@@ -176,7 +210,7 @@ class _Run:
             self.save()
         except OSError as e:  # what was measured can be shown all the same
             self._note(f"{self.path}: not saved: {e.strerror}")
-            self.status = self.status or EXIT_ENVIRONMENT
+            self.status = self.status or FAILED
         return self.result, self.status
 
     @contextlib.contextmanager
@@ -229,26 +263,19 @@ class _Run:
         )
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]
-        environment = job_environment(
-            os.environ, self.mpi.family, tag=uuid.uuid4().hex, nodes=shape.nodes, timeout=HANG
-        )
-        command = job_command(
-            self.mpi, shape.threads, thread_command(words), extra=plan.mpiexec_args,
-            environment=environment,
-        )  # fmt: skip
         limit = plan.time_limit
         if limit is None and (settings.iterations is None or settings.limited):
             limit = PATIENCE * share + SLACK
         what = f"launch {number + 1} of {plan.launches}, {shape}"
         with _Watch(self, lines, collector, share + START, what):
-            outcome = run_job(command, environment, time_limit=limit, forward=True)
+            outcome = self.start(words, shape, plan.mpiexec_args, HANG, limit)
         self.done += 1
         self.overhead.append(max(0.0, outcome.seconds - share))
         self.ended = self.ended or outcome.interrupted
         failed = self.failed.pop(shape, None)
         if outcome.status and not outcome.interrupted:
             hung = outcome.timed_out or collector.error.startswith("HangError")
-            self.status = self.status or (EXIT_TIMEOUT if hung else EXIT_ENVIRONMENT)
+            self.status = self.status or (TIMED_OUT if hung else FAILED)
             why = collector.error or outcome.explain(limit)
             self._note(f"{what}: {why}")
             self.failed[shape] = why

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 import xupc
 from xupc.backends.native.lowering import lower
 from xupc.backends.native.native_core import core
+from xupc.backends.wait import DONE, PENDING
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder, trace
-from xupc.runtime.executor import DONE, PENDING
 from xupc.topology import host
 from xupc.topology.tree import Tree
 
@@ -136,7 +136,7 @@ def line_latency(team: xupc.Team, comm: MPI.Intracomm, node: tuple[int, ...]) ->
     sync area, and spins there even where the library's own waits would sleep. Meanwhile each of the
     two threads is bound to one core.
     """
-    if not team.job.native:
+    if not team.native:
         return None
     area = xupc.node_array(core.sync_bytes(2) + 2 * LINE, np.uint8)
     found = None

@@ -98,14 +98,14 @@ class Worker:
         self.root_of_all = team.rank == 0
         self.across = self.member and self.team.spans_nodes
         job = team.job
-        self.machines: list[int] = self.comm.allgather(job.machine[0])
+        self.machines: list[int] = self.comm.allgather(job.info.machine[0])
         # "machines" with the same kernel (containers, network namespaces) share their cores
-        kernel = read_boot_id() or job.machine[0]
+        kernel = read_boot_id() or job.info.machine[0]
         self.kernels: list[str | int] = self.comm.allgather(kernel)
         self.offset = clocks.Offset(0, 0.0, 0.0)
         self.flush = np.zeros(0, np.uint8)
         if self.member and settings.cold:  # all threads of a machine together fill its caches
-            self.flush = np.zeros(machine.block_bytes(len(job.machine)) or 0, np.uint8)
+            self.flush = np.zeros(machine.block_bytes(len(job.info.machine)) or 0, np.uint8)
         if self.member:
             largest = max(*settings.sizes, 8)
             self.memory = Memory(self.team, self.team_comm, largest)
@@ -451,7 +451,7 @@ def _timed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[in
 def timer_of(team: Any) -> Callable[..., tuple[int, int]]:
     """Return the timer of calls: the core's, at half the cost, if its clock is Python's."""
     same = "CLOCK_MONOTONIC)" in time.get_clock_info("perf_counter").implementation
-    return core.timed if team.job.native and same else _timed
+    return core.timed if team.native and same else _timed
 
 
 class Lines:

@@ -26,6 +26,7 @@ from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
 from . import options
+from .bench_jobs import find_launcher
 from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -119,7 +120,7 @@ def bench_command(**given: Any) -> None:
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
     if given["compact"] and given["json_file"] is None:
-        raise click.UsageError("--compact: of which file? It needs --json")
+        raise click.UsageError("--compact needs --json FILE: the file to write in compact form")
     output = Output(given)
     if in_job():
         measure_in_job(given, output)
@@ -130,7 +131,8 @@ def bench_command(**given: Any) -> None:
         check_crowd(max(shape.threads for shape in plan.shapes), plan.mpiexec_args)
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], save=given["json_file"], progress=progress.show
+                plan, ["xupc", *sys.argv[1:]], find_launcher,
+                save=given["json_file"], progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
@@ -176,7 +178,9 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
         "mpiexec_args": "--mpiexec-args",
     }  # fmt: skip
     if named_ := [option for name, option in theirs.items() if given[name]]:
-        raise click.UsageError(f"{', '.join(named_)}: the script's own business, not BENCH's")
+        raise click.UsageError(
+            f"{', '.join(named_)}: options of the job script itself: put them before BENCH"
+        )
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
     seconds: float | None = given["budget"] or (suite.seconds if suite is not None else None)
     _plan(given, suite, [shape], launches=1)
@@ -240,7 +244,7 @@ def _earlier(given: dict[str, Any]) -> Result | None:
     if not given["append"]:
         return None
     if given["json_file"] is None:
-        raise click.UsageError("--append: to which file? It needs --json")
+        raise click.UsageError("--append needs --json FILE: the file to add launches to")
     if not given["json_file"].exists():
         return None
     try:

@@ -14,10 +14,7 @@ from ..topology.host import available_cores
 from .launcher import EXIT_ENVIRONMENT
 from .rank_wrapper import RANK_VARIABLES
 
-__all__ = [
-    "RANK_VARIABLES", "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable",
-    "in_job",
-]  # fmt: skip
+__all__ = ["EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "in_job"]
 
 PER_CORE = 64  # most threads per core that a command accepts
 _ELSEWHERE = "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "HYDRA_HOST_FILE"

@@ -11,9 +11,9 @@ from xupc.pgas.segment import shm_dir
 from xupc.topology.host_record import HostRecord, diagnose, read_host_record
 
 from . import info
-from .common import RANK_VARIABLES
 from .facts import Facts
 from .mpi import LaunchError, Probe, find_mpi, probe_mpi
+from .rank_wrapper import RANK_VARIABLES
 
 __all__ = ["collect"]
 

@@ -27,12 +27,12 @@ from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
-    describe_status,
     job_command,
     job_environment,
     run_job,
     thread_command,
 )
+from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
 from .terminal import fill_standard_streams
 
@@ -278,7 +278,7 @@ def _die_of_interrupt() -> None:
 )
 @_bind_option
 def topo_command(threads: int | None, nodes: str | None, topology: str | None, bind: str) -> None:
-    """Draw where threads are: nodes, sockets, NUMA nodes, caches, cores.
+    """Draw where threads are: nodes, sockets, caches, cores.
 
     Started by mpiexec itself, it draws that job's.
     """

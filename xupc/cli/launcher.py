@@ -43,9 +43,7 @@ __all__ = [
     "EXIT_USAGE",
     "EXIT_WRONG",
     "JOB_TAG",
-    "Failure",
     "Outcome",
-    "describe_status",
     "job_command",
     "job_environment",
     "launcher_options",
@@ -291,38 +289,45 @@ def run_job(
         The launcher cannot be executed.
     """
     job = _Job(tag_name, environment[tag_name], time_limit, grace, failed_grace)
+    streams = _Streams(stdin, stdout, stderr, cwd)
+    return _run(command, environment, job, streams, forward=forward, watched=watched)
+
+
+def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    job: _Job,
+    streams: _Streams,
+    *,
+    forward: bool,
+    watched: bool,
+) -> Outcome:
+    """Execute a job; the arguments are those of `run_job`."""
     began, free = time.monotonic(), host.free_shared_memory(MPI_SHM)
     with contextlib.ExitStack() as stack:
-        source = StandardInput(stdin if watched else None)
+        source = StandardInput(streams.stdin if watched else None)
         stack.callback(source.close)
         threads = LocalThreads(job.tag if watched else uuid.uuid4().hex, source.descriptor)
         stack.callback(threads.close)
         folder, environment = stack.enter_context(_with_sessions(command, environment))
-        keeper = stack.enter_context(Keeper(tag_name, job.tag, folder, environment))
+        keeper = stack.enter_context(Keeper(job.tag_name, job.tag, folder, environment))
         launcher = _start(
             command,
             environment,
-            stdin=subprocess.DEVNULL if watched else stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
+            stdin=subprocess.DEVNULL if watched else streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            cwd=streams.cwd,
         )
         with JobControl(launcher, threads, forward) as control:
             timed_out = not _wait(launcher, threads, source, control, job)
-            survivors = _end(launcher, job, 0.0 if timed_out else grace)
+            survivors = _end(launcher, job, 0.0 if timed_out else job.grace)
         threads.drain()
         keeper.done()
+    timed_out = timed_out and not control.received and not threads.failures
     code = launcher.returncode
     said = code if code >= 0 else 128 - code
-    timed_out = timed_out and not control.received and not threads.failures
-    if timed_out:
-        status = EXIT_TIMEOUT
-    elif control.received:
-        status = 128 + control.received
-    elif threads.failures:
-        status = threads.failures[0].status
-    else:
-        status = said or (EXIT_WRONG if survivors else 0)
+    status = _status_of(said, survivors, timed_out, control.received, threads.failures)
     return Outcome(
         status=status,
         launcher_status=said,
@@ -333,6 +338,29 @@ def run_job(
         shortage=mpi_shortage(free, threads.total) if status in _OF_MEMORY else "",
         seconds=time.monotonic() - began,
     )
+
+
+def _status_of(
+    said: int, survivors: int, timed_out: bool, received: int, failures: Sequence[Failure]
+) -> int:
+    """Return the status of a job: of its time limit, a signal, a thread, or its launcher."""
+    if timed_out:
+        return EXIT_TIMEOUT
+    if received:
+        return 128 + received
+    if failures:
+        return failures[0].status
+    return said or (EXIT_WRONG if survivors else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """The standard streams and the folder of a job; as for `run_job`."""
+
+    stdin: IO[bytes] | int | None
+    stdout: IO[bytes] | int | None
+    stderr: IO[bytes] | int | None
+    cwd: Path | str | None
 
 
 @dataclass(frozen=True, slots=True)

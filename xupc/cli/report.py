@@ -28,7 +28,7 @@ EXIT_REGRESSION = 1
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
     """Every comparison with nan is false: no limit refuses it."""
     if math.isnan(value):
-        raise click.BadParameter("nan is no number")
+        raise click.BadParameter("expected a number, got nan")
     return value
 
 
@@ -71,8 +71,6 @@ def report_command(
     the first: exits with 1 if anything got slower beyond the tolerance, nothing can be said, or
     nothing was measured.
     """
-    from ..bench.collect import wrong_results
-    from ..bench.results import AGAIN, OURS
     from ..report import markdown as as_markdown
     from ..report import page
     from ..report.drawn_plan import has_choice
@@ -111,16 +109,29 @@ def report_command(
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
-    wrong = False
-    for name, result in zip(names, loaded, strict=True):
-        for words in wrong_results(result, (OURS, AGAIN)):
-            wrong = True
-            click.echo(f"xupc report: {name}: {words}", err=True)
-    empty = [name for name, result in zip(names, loaded, strict=True) if result.is_empty]
-    for name in empty:
-        click.echo(f"xupc report: {name}: nothing was measured", err=True)
-    if wrong or empty or any(found.found or not found.comparable for found in compared):
+    faulty = _print_faults(names, loaded)
+    if faulty or any(found.found or not found.comparable for found in compared):
         sys.exit(EXIT_REGRESSION)
+
+
+def _print_faults(names: Sequence[str], results: Sequence[Result]) -> bool:
+    """Print wrong and empty results; return True if there is one."""
+    from ..bench.collect import wrong_results
+    from ..bench.results import AGAIN, OURS
+
+    faults = [
+        (name, words)
+        for name, result in zip(names, results, strict=True)
+        for words in wrong_results(result, (OURS, AGAIN))
+    ]
+    faults += [
+        (name, "nothing was measured")
+        for name, result in zip(names, results, strict=True)
+        if result.is_empty
+    ]
+    for name, words in faults:
+        click.echo(f"xupc report: {name}: {words}", err=True)
+    return bool(faults)
 
 
 def _load(path: Path) -> Result:

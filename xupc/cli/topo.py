@@ -33,7 +33,7 @@ def _mine(team: xupc.Team) -> NodeView | None:
     if threads[0] != xupc.MYTHREAD:
         return None
     machine = job.described or machine_here()
-    return NodeView(threads, machine, tuple(job.masks_of(job.node)))
+    return NodeView(threads, machine, tuple(job.masks_of(job.info.node)))
 
 
 def described(machine: Machine, threads: int, nodes: str | None) -> list[NodeView]:

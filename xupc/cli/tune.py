@@ -23,6 +23,7 @@ from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
 from . import options
+from .bench_jobs import find_launcher
 from .common import EnvironmentProblem, check_crowd, check_writable, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -30,6 +31,10 @@ from .progress import Progress
 
 __all__ = ["has_wrong_results", "hint", "joined", "report", "tune", "tune_command"]
 
+INSIDE = (
+    "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run xupc "
+    "tune --from RESULT.json"
+)
 MEASURING = {
     "collectives": "COLLECTIVE", "threads": "-n", "nodes": "--nodes", "sizes": "-m",
     "budget": "--budget", "launches": "--launches", "json_file": "--json",
@@ -87,17 +92,10 @@ def tune_command(
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
     if in_job():
-        raise click.UsageError(
-            "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
-        )
-    path = output or user_path()
-    if path is None:
-        raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+        raise click.UsageError(INSIDE)
+    path = _table_path(output)
     if results:
-        context = click.get_current_context()
-        for name, option in MEASURING.items():
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{option} says what to measure: not with --from")
+        _refuse_measuring()
     check_writable(json_file)
     if not dry_run:
         check_writable(path, make=True)
@@ -132,6 +130,22 @@ def tune_command(
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
 
 
+def _table_path(output: Path | None) -> Path:
+    """Return the file of the table; UsageError if there is no place for it."""
+    path = output or user_path()
+    if path is None:
+        raise click.UsageError("there is no home directory to put the table in: use -o FILE")
+    return path
+
+
+def _refuse_measuring() -> None:
+    """Raise UsageError for an option about measuring, which --from does not do."""
+    context = click.get_current_context()
+    for name, option in MEASURING.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} has no effect with --from: it measures nothing")
+
+
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:
     """Collectives by name; ValueError if there is nothing to choose of one that was asked for."""
     found = named(words)
@@ -147,7 +161,8 @@ def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
     with Progress("xupc tune") as progress:
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], save=json_file, progress=progress.show
+                plan, ["xupc", *sys.argv[1:]], find_launcher,
+                save=json_file, progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..backends.native.native_core import core
+
+if TYPE_CHECKING:
+    from .mpi_types import BufferSpec, Datatype
 
 __all__ = ["TYPES", "Datatypes", "Grid"]
 
@@ -62,17 +66,17 @@ class Datatypes:
         How many datatypes have been freed that a `spec` may name.
     """
 
-    def __init__(self, mpi: Any) -> None:
+    def __init__(self, mpi: ModuleType) -> None:
         self.mpi = mpi
-        self._types: dict[tuple[Grid, ...], Any] = {}
+        self._types: dict[tuple[Grid, ...], Datatype] = {}
         self.freed = 0
 
-    def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
+    def spec(self, grids: Sequence[Grid], shift: int = 0) -> BufferSpec:
         """Return a buffer description of all blocks of the grids, moved by `shift` bytes."""
         address, span, n, datatype = self.shape(grids)
         return [self.mpi.buffer.fromaddress(address + shift, span), n, datatype]
 
-    def shape(self, grids: Sequence[Grid]) -> tuple[int, int, int, Any]:
+    def shape(self, grids: Sequence[Grid]) -> tuple[int, int, int, Datatype]:
         """Return the address, span, count and datatype of all blocks of the grids."""
         first = grids[0]
         if len(grids) == 1 and first.columns == 1:
@@ -90,9 +94,9 @@ class Datatypes:
         self._types[key] = datatype  # most recently used: the first key is the oldest
         return low, max(grid.address + grid.span for grid in key), 1, datatype
 
-    def _datatype(self, grids: Sequence[Grid]) -> Any:
+    def _datatype(self, grids: Sequence[Grid]) -> Datatype:
         """Make a datatype of grids whose addresses count from the start of the buffer."""
-        byte = self.mpi.BYTE
+        byte: Datatype = self.mpi.BYTE
         if all(grid.columns == 1 for grid in grids):
             sizes, places = [g.nbytes for g in grids], [g.address for g in grids]
             return byte.Create_hindexed(sizes, places).Commit()
@@ -106,7 +110,7 @@ class Datatypes:
         if len(grids) == 1:
             return parts[0].Commit()
         places = [grid.address for grid in grids]
-        whole = self.mpi.Datatype.Create_struct([1] * len(parts), places, parts).Commit()
+        whole: Datatype = self.mpi.Datatype.Create_struct([1] * len(parts), places, parts).Commit()
         for part in parts:
             part.Free()
         return whole

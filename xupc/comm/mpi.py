@@ -15,54 +15,33 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
+from ..backends.protocol import Instance
 from ..errors import XupcError, show
 from .datatypes import Datatypes, Grid
 from .requests import Requests
 from .tags import (
-    AGAIN,
-    BARRIER,
-    CONTROL,
-    DATA,
-    KINDS,
     LOW_BITS,
-    RESYNC,
-    SIGNAL,
-    STALL,
-    TURNS,
-    tag_of,
 )
-from .team_comm import TeamComm, Window
+from .team_comm import TeamComm
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from .mpi_types import BufferSpec
+
 __all__ = [
     "ABORT",
-    "AGAIN",
-    "BARRIER",
-    "CONTROL",
-    "DATA",
-    "KINDS",
-    "LOW_BITS",
-    "RESYNC",
-    "SIGNAL",
-    "STALL",
     "STEP_NS",
-    "TURNS",
-    "Grid",
     "MpiContext",
-    "TeamComm",
-    "Window",
     "abort_all",
     "drop_files",
     "end_in",
     "end_mpi",
     "place_in_mpi",
     "start_mpi",
-    "tag_of",
 ]
 
 NEVER = 2  # a tag that no message of a thread to itself has
@@ -89,7 +68,7 @@ class MpiContext:
         Whether the last `progress` found that MPI had something to do, also for the program.
     """
 
-    def __init__(self, comm: Any, wait: Callable[[Any], None]) -> None:
+    def __init__(self, comm: MPI.Intracomm | None, wait: Callable[[MPI.Request], None]) -> None:
         from mpi4py import MPI
 
         self.mpi = MPI
@@ -109,13 +88,15 @@ class MpiContext:
         self._never = self._receive_nothing()
         self._in_core = False  # whether the core makes progress with `_never`
 
-    def _check(self, comm: Any) -> None:
+    def _check(self, comm: object) -> None:
         if not isinstance(comm, self.mpi.Intracomm):
             raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {show(comm)}")
         if comm == self.mpi.COMM_NULL:
             raise ValueError("init: comm: it is MPI.COMM_NULL")
 
-    def _duplicate(self, comm: Any, wait: Callable[[Any], None]) -> TeamComm:
+    def _duplicate(
+        self, comm: MPI.Intracomm, wait: Callable[[MPI.Request], None]
+    ) -> TeamComm:
         copy, request = comm.Idup()
         wait(request)
         return TeamComm(self, copy)
@@ -138,7 +119,7 @@ class MpiContext:
         except (OSError, AttributeError):
             return None
 
-    def handle_of(self, thing: Any) -> int:
+    def handle_of(self, thing: MPI.Comm | MPI.Datatype | MPI.Request) -> int:
         """Return the C handle of a communicator or a datatype."""
         return int(self.mpi._handleof(thing))
 
@@ -165,7 +146,11 @@ class MpiContext:
 
     # -- requests ------------------------------------------------------------------
     def track(
-        self, owner: object, request: Any, finished: Callable[[], None], receives: bool = False
+        self,
+        owner: object,
+        request: MPI.Request,
+        finished: Callable[[], None],
+        receives: bool = False,
     ) -> None:
         """Call `finished` when a request of the owner's is complete.
 
@@ -174,7 +159,7 @@ class MpiContext:
         """
         self._requests.track(owner, request, finished, receives)
 
-    def _receive_nothing(self) -> Any:
+    def _receive_nothing(self) -> MPI.Request:
         """Start a receive that no message matches; a test of it makes MPI's progress.
 
         A probe would search all messages that the program has not received yet, each time.
@@ -228,11 +213,11 @@ class MpiContext:
             call()
         return bool(finished)
 
-    def all_done(self, requests: list[Any]) -> bool:
+    def all_done(self, requests: list[MPI.Request]) -> bool:
         """Return whether all these requests, which are not tracked, are complete."""
         return bool(self.mpi.Request.Testall(requests))
 
-    def forget(self, owner: object, instance: Any) -> None:
+    def forget(self, owner: object, instance: Instance) -> None:
         """Give up a call and all requests of a communicator: see `Requests.forget`."""
         self._requests.forget(owner, instance)
 
@@ -246,7 +231,7 @@ class MpiContext:
         """Return how many datatypes have been freed that a `spec` may name."""
         return self._datatypes.freed
 
-    def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
+    def spec(self, grids: Sequence[Grid], shift: int = 0) -> BufferSpec:
         """Return a buffer description of all blocks of the grids, moved by `shift` bytes."""
         return self._datatypes.spec(grids, shift)
 

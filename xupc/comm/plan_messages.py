@@ -1,4 +1,4 @@
-"""The messages and one-sided reads of an instance, and the barriers between node roots.
+"""The messages and one-sided reads of an instance.
 
 The core sends and receives messages itself (mpi_messages.h). This module describes them to the
 core at their first run, and does what the core does not.
@@ -6,16 +6,16 @@ core at their first run, and does what the core does not.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import c_char
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..health.mismatch_recovery import CONFLICT, EXCHANGE
-from ..plan.patterns import dissemination
+from ..backends.operand_binding import BoundOperand, ScratchOperand
+from ..backends.protocol import Instance, MessageEngine, Owner
 from ..plan.plan import Plan
 from ..plan.steps import (
     Barrier,
@@ -31,49 +31,105 @@ from ..plan.steps import (
     Send,
     Step,
 )
+from ..reduction.kernel_base import Kernel
 from ..reduction.reduce_steps import Action, actions, room
-from ..runtime.operand_binding import BoundOperand, ScratchOperand
-from .mpi import BARRIER, DATA, SIGNAL, Grid, MpiContext, TeamComm, tag_of
+from .datatypes import Grid
+from .mpi import MpiContext
+from .net_barrier import NetBarrier, Rounds
+from .tags import BARRIER, DATA, SIGNAL, tag_of
+from .team_comm import TeamComm
 
 if TYPE_CHECKING:
-    from ..runtime.job import Job
-    from ..topology.tree import Tree
+    from .mpi_types import BufferSpec, Request
     from .remote_completion import RemoteCompletion
 
-__all__ = ["NetBarrier", "NetContext", "rounds_among"]
+__all__ = ["NetContext"]
 
-BURST = 50  # tests of a barrier in a row
 SERIES = 4  # messages posted between two calls of MPI's progress: XM_SERIES
 VIEWS = 512  # views of operands that an instance keeps: several per line of op_scratch (64)
 KEPT_ROOM = 1 << 18  # bytes: a Fold whose actions need more memory makes them again each time
 MOST_COUNT = 0x7FFFFFFF  # elements of a message that the core posts: a C int
+MpiStep = Send | Recv | Get | NetSignal | NetWait
 KEPT = 4096  # messages of an instance whose buffer descriptions are kept
 
-Rounds = list[tuple[list[int], list[int]]]
-"""The rounds of an exchange: the ranks to send to, and those to receive from."""
+
+class UserFunctions(Protocol):
+    """The scope of the user's functions that collectives call."""
+
+    def run(self, act: Callable[[], None]) -> None:
+        """Run an action that calls a user's function."""
+
+
+class MessageServices(Protocol):
+    """The part of the job that the messages of a call use."""
+
+    @property
+    def network(self) -> MpiContext:
+        """MPI of this process."""
+
+    @property
+    def calling_out(self) -> UserFunctions:
+        """Scope of the user's functions that collectives call."""
+
+    def unsettled(self, thread: int) -> list[RemoteCompletion]:
+        """Return what must be complete before a thread's memory is read."""
+
+
+class MessageTeam(Owner, Protocol):
+    """The part of a team that the messages of its calls use."""
+
+    link: TeamComm
+    wire: MessageEngine | None
+    exchange_rounds: tuple[Rounds, int]
+
+    @property
+    def places(self) -> dict[int, int]:
+        """Index of the parts of this node's threads in the node's memory, by rank."""
+
+    def call_tag(self, instance: Instance, kind: int) -> int:
+        """Return the tag of a call's data and signals."""
+
+    def function_failed(self, error: Exception, call: str) -> None:
+        """Note an error of a user's function."""
+
+
+class PythonCore(Protocol):
+    """The counters of a team in the Python engine."""
+
+    epoch: int
+    verified: int
+
+    @property
+    def node_result(self) -> tuple[int, int, int, int]:
+        """Return this thread's own (min, max, value, conflict)."""
+
+    def set_verdict(self, verdict: bool) -> None:
+        """Set the result of the barrier in progress."""
 
 
 class NetContext:
     """The MPI side of one instance: the operations that it has posted, and those still open."""
 
-    def __init__(self, job: Job, team: Any, bounds: Sequence[BoundOperand]) -> None:
+    def __init__(
+        self, job: MessageServices, team: MessageTeam, bounds: Sequence[BoundOperand]
+    ) -> None:
         self.job = job
-        self.network: MpiContext = job.network
+        self.network = job.network
         self.team = team
-        self.link: TeamComm = team.link
-        self.tree: Tree = team.rank_tree
+        self.link = team.link
+        self.tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
         self.unsettled: list[
             RemoteCompletion
         ] = []  # must be complete before a one-sided read
         self.barrier: NetBarrier | None = None
-        self.wire: Any = team.wire  # the message engine of the core
-        self.posted: dict[int, Step] = {}
+        self.wire = team.wire  # the message engine of the core
+        self.posted: dict[int, MpiStep] = {}
         self._bases: list[int] = []
-        self._messages: dict[int, list[tuple[int, Any]]] = {}
+        self._messages: dict[int, list[tuple[int, BufferSpec]]] = {}
         self._kept = self._types_freed = 0
-        self.views: dict[tuple[BlockRef, int, int], Any] = {}
+        self.views: dict[tuple[BlockRef, int, int], NDArray[Any]] = {}
         self._actions: dict[tuple[int, ...], list[Action]] = {}
 
     def start(self, operation: int) -> None:
@@ -129,7 +185,7 @@ class NetContext:
         index = tree.node_index
         return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
 
-    def messages(self, step: Send | Recv) -> list[tuple[int, Any]]:
+    def messages(self, step: Send | Recv) -> list[tuple[int, BufferSpec]]:
         """Return the (peer, buffer description) of each message."""
         network = self.network
         if self._types_freed != network.types_freed:  # perhaps one that is kept here
@@ -148,11 +204,11 @@ class NetContext:
         self._messages.clear()
         self._kept = 0
 
-    def post(self, step: Step, instance: Any) -> None:
+    def post(self, step: Step, instance: Instance) -> None:
         """Start an MPI step; its ticket is set when all its messages are complete."""
         team = self.team
-        requests: list[Any] = []
-        keep: list[Any] = []
+        requests: list[Request] = []
+        keep: list[bytearray] = []
         match step:
             case Send() | Recv():
                 tag = team.call_tag(instance, DATA)
@@ -204,13 +260,18 @@ class NetContext:
     def _get(
         self, part: BlockRef, rank: int, address: int, nbytes: int, count: int = 1, stride: int = 0,
         far_stride: int = 0,
-    ) -> Any:
+    ) -> Request:
         bound = self.bounds[part.operand]
         thread = self.team.threads[rank]
         remote, displacement = bound.heap.displacement(thread, bound.offset + part.offset)
-        return remote.start(thread, displacement, address, nbytes, count, stride, far_stride)
+        request: Request = remote.start(
+            thread, displacement, address, nbytes, count, stride, far_stride
+        )
+        return request
 
-    def _track(self, requests: list[Any], step: Any, instance: Any, keep: list[Any]) -> None:
+    def _track(
+        self, requests: list[Request], step: MpiStep, instance: Instance, keep: list[bytearray]
+    ) -> None:
         ticket = step.ticket
         if not requests:
             instance.set_ticket(ticket)
@@ -219,7 +280,7 @@ class NetContext:
         self.open += 1
         self.posted[ticket] = step
 
-        def finished(_keep: list[Any] = keep) -> None:
+        def finished(_keep: list[bytearray] = keep) -> None:
             left[0] -= 1
             if not left[0]:
                 self.open -= 1
@@ -237,7 +298,7 @@ class NetContext:
             return bool(self.wire.exchanging)
         return self.barrier is not None
 
-    def awaited(self, instance: Any) -> set[int]:
+    def awaited(self, instance: Instance) -> set[int]:
         """Return the threads of other nodes whose message or reply has not arrived."""
         found: set[int] = set()
         exchange = self.wire if self.wire is not None else self.barrier
@@ -257,7 +318,7 @@ class NetContext:
         found.update(self.team.threads[rank] for _, rank in getattr(instance, "pending", ()))
         return found
 
-    def go_on(self, instance: Any) -> bool:
+    def go_on(self, instance: Instance) -> bool:
         """Run the steps at which lanes wait for Python; return True if a lane has advanced."""
         moved = False
         for lane in (1, 0):
@@ -272,8 +333,10 @@ class NetContext:
                         break
                 elif isinstance(step, Fold | Scan):
                     self.compute(step, instance, instance.computed(lane))
-                elif self.wire is not None and not isinstance(step, Get) and self.learn(
-                    step, lane, instance
+                elif (
+                    self.wire is not None
+                    and isinstance(step, Send | Recv | NetSignal | NetWait)
+                    and self.learn(step, lane, instance)
                 ):
                     moved = True
                     break
@@ -288,7 +351,7 @@ class NetContext:
                 step = instance.python_step(lane)
         return moved
 
-    def compute(self, step: Fold | Scan, instance: Any, computed: bool = False) -> None:
+    def compute(self, step: Fold | Scan, instance: Instance, computed: bool = False) -> None:
         """Reduce with numpy or the user's function, or report errors of what the core `computed`.
 
         If that raises, the call continues, because other threads wait for its messages.
@@ -307,15 +370,15 @@ class NetContext:
         except Exception as e:
             self.team.function_failed(e, instance.record.name)
 
-    def _acts(self, step: Fold | Scan, kernel: Any) -> Iterable[Action]:
+    def _acts(self, step: Fold | Scan, kernel: Kernel) -> Iterable[Action]:
         """Return the actions of a step, and keep them unless they need much memory."""
         size = kernel.dtype.itemsize
 
-        def view(part: BlockRef, nelems: int) -> Any:
+        def view(part: BlockRef, nelems: int) -> NDArray[Any]:
             key = part, nelems, self.bounds[part.operand].address
             found = self.views.get(key)
             if found is None:
-                memory = (c_char * (nelems * size)).from_address(self.address(part))
+                memory: Any = (c_char * (nelems * size)).from_address(self.address(part))
                 if len(self.views) == VIEWS:
                     self.views.clear()
                 found = self.views[key] = np.frombuffer(memory, kernel.dtype)
@@ -328,17 +391,18 @@ class NetContext:
         kept = self._actions[id(step), *self._bases] = list(actions(step, kernel, view))
         return kept
 
-    def _exchange(self, instance: Any) -> bool:
+    def _exchange(self, instance: Instance) -> bool:
         """Run the barrier between nodes in Python; return True when its result is known."""
+        core = cast("PythonCore", instance.team)
         if self.barrier is None:
             rounds, room = self.team.exchange_rounds
-            tag = tag_of(instance.team.epoch, BARRIER)
-            self.barrier = NetBarrier(self.link, rounds, room, tag, instance.team.node_result)
+            tag = tag_of(core.epoch, BARRIER)
+            self.barrier = NetBarrier(self.link, rounds, room, tag, core.node_result)
         if not self.barrier.poll():
             return False
-        instance.team.set_verdict(self.barrier.differs)
+        core.set_verdict(self.barrier.differs)
         if not self.barrier.differs:
-            instance.team.verified = instance.op
+            core.verified = instance.op
         self.barrier = None
         return True
 
@@ -358,7 +422,7 @@ class NetContext:
                     found += [(rank, operand, at + shift, n) for at, n in places]
         return found
 
-    def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Any) -> bool:
+    def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Instance) -> bool:
         """Describe the messages of a step to the core; return False if Python must post them."""
         network, typed = self.network, False
         ends = self.far(_other_ends(step))
@@ -399,98 +463,3 @@ def _sources(step: Get) -> Ranks:
     if not step.src.thread_step:
         return Ranks(step.src.thread)
     return Ranks(step.src.thread, step.count, step.src.thread_step)
-
-
-def rounds_among(
-    group: Sequence[int], me: int, tuning: Mapping[str, int]
-) -> tuple[Rounds, int]:
-    """Return the rounds of an exchange in a group, and the bytes of its longest message.
-
-    Few threads exchange all to all, more by dissemination. `me`: the position in the group.
-    """
-    n = len(group)
-    if n > tuning["few_nodes_max"]:
-        return [([group[to]], [group[of]]) for to, of in dissemination(me, n)], EXCHANGE.size
-    others = [group[(me + k) % n] for k in range(1, n)]
-    # room for the longest message of any call, so that a mismatch can be detected
-    room = EXCHANGE.size + max(tuning["root_exchange_max"], tuning["root_exchange_max_one_block"])
-    return [(others, others)] if others else [], room
-
-
-class NetBarrier:
-    """The exchange of a barrier between nodes, in Python.
-
-    Its messages hold the minimum and maximum of the fingerprints, a value, and flags: 32 bytes.
-    """
-
-    def __init__(
-        self,
-        link: TeamComm,
-        rounds: Rounds,
-        room: int,
-        tag: int,
-        result: tuple[int, int, int, int],
-    ) -> None:
-        self.link = link
-        self.rounds = rounds
-        self.room = room
-        self.tag = tag
-        self.low, self.high, self.value, self.flags = result
-        self.round = -1
-        self.waiting: dict[int, tuple[Any, bytearray]] = {}
-        self.requests: list[Any] = []
-        self._next_round()
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the calls of the threads differ."""
-        return self.low != self.high or bool(self.flags & CONFLICT)
-
-    @property
-    def missing(self) -> list[int]:
-        """Return the ranks whose message has not arrived."""
-        return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
-
-    def _next_round(self) -> None:
-        self.round += 1
-        if self.round >= len(self.rounds):
-            return
-        to, of = self.rounds[self.round]
-        for rank in of:
-            early = self.link.early.pop((rank, self.tag), None)
-            if early is not None:
-                self._take(early)
-                continue
-            buffer = self.link.room(rank, self.room)
-            self.waiting[rank] = self.link.recv_into(rank, self.tag, buffer), buffer
-            self.requests.append(self.waiting[rank][0])
-        head = EXCHANGE.pack(self.low, self.high, self.value, self.flags)
-        self.requests += [self.link.send_bytes(rank, self.tag, head) for rank in to]
-
-    def poll(self) -> bool:
-        """Test for a while; return True when all rounds are complete.
-
-        This thread has nothing else to do meanwhile. So a burst of tests with only `sched_yield`
-        between them is fastest.
-        """
-        for _ in range(BURST):
-            if self.link.network.all_done(self.requests):
-                self.requests.clear()
-                for _request, buffer in self.waiting.values():
-                    self._take(buffer)
-                self.waiting.clear()
-                self._next_round()
-                if self.round >= len(self.rounds):
-                    return True
-            else:
-                os.sched_yield()
-        return False
-
-    def _take(self, data: bytes | bytearray) -> None:
-        low, high, value, flags = EXCHANGE.unpack_from(data)
-        self.low = min(self.low, low)
-        self.high = max(self.high, high)
-        self.flags |= flags
-        if value and self.value and value != self.value:
-            self.flags |= CONFLICT
-        self.value = self.value or value

@@ -5,10 +5,11 @@ In a call with a root exchange, threads may return before other threads have rea
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from ..backends.protocol import TeamCore
 from ..pgas.heap import Heap
 
 __all__ = [
@@ -31,7 +32,7 @@ class TeamCalls(Protocol):
         """True if the team has been freed."""
 
     @property
-    def core(self) -> Any:
+    def core(self) -> TeamCore:
         """Counters of the team's calls."""
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from ..backends.protocol import Instance
+
+if TYPE_CHECKING:
+    from .mpi_types import Request
 
 __all__ = ["Requests"]
 
@@ -18,14 +24,15 @@ class Requests:
         The module ``mpi4py.MPI``.
     """
 
-    def __init__(self, mpi: Any) -> None:
+    def __init__(self, mpi: ModuleType) -> None:
         self.mpi = mpi
-        self._requests: list[Any] = []
+        self._requests: list[Request] = []
         # one per request; None: it is complete, and keeps its index for a while
         self._owners: list[tuple[object, Callable[[], None], bool] | None] = []
         self._open = 0
         self._testing = False  # requests are being tested
-        self._abandoned: list[tuple[object, Any]] = []  # calls given up that have messages in C
+        # calls given up that have messages in C
+        self._abandoned: list[tuple[object, Instance]] = []
 
     def __bool__(self) -> bool:
         return bool(self._requests)
@@ -33,7 +40,7 @@ class Requests:
     def track(
         self,
         owner: object,
-        request: Any,
+        request: Request,
         finished: Callable[[], None],
         receives: bool = False,
     ) -> None:
@@ -78,7 +85,7 @@ class Requests:
             self._owners = [owners[i] for i in open_ones]
         return finished
 
-    def forget(self, owner: object, instance: Any) -> None:
+    def forget(self, owner: object, instance: Instance) -> None:
         """Give up a call and all requests of its communicator in flight (after a mismatch).
 
         `instance`: the call; the core may have messages of it.

@@ -6,24 +6,65 @@ They use non-blocking collectives of MPI on the team's communicator; the executo
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import HeapError
-from ..health.mismatch_recovery import Waitable
+from ..backends.wait import Executor, Waitable, WaitState
+from ..errors import HeapError, XupcError
 from ..pgas.segment import Segment, attach, create, free_space, shm_dir, shortage
-from ..runtime.executor import WaitState
-from .mpi import TeamComm
+from ..topology.job_info import JobInfo
+from .team_comm import TeamComm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..runtime.job import Job
+    from .mpi_types import Intracomm
 
 __all__ = ["Agreement"]
 
 OFFER = 4096
+
+
+class AgreementLog(Protocol):
+    """The part of the control segment that shows agreements to the threads of the machine."""
+
+    index: int
+
+    def last_call(self, index: int) -> str:
+        """Return the text of the call that a thread is in, or was in last."""
+
+    def agrees(self) -> int:
+        """Enter an agreement of all threads; return its number."""
+
+
+class ErrorsOfMpi(Protocol):
+    """The part of the failure detector that explains errors of MPI."""
+
+    def mpi_failed(self, error: Exception, waiting: WaitState, what: str = ...) -> XupcError:
+        """Return the error to raise for an error of MPI."""
+
+
+class AgreementServices(Protocol):
+    """The part of the job that agreements use."""
+
+    info: JobInfo
+    who: str
+
+    @property
+    def link(self) -> TeamComm:
+        """The communicator of all threads."""
+
+    @property
+    def control(self) -> AgreementLog:
+        """Control segment of the machine."""
+
+    @property
+    def engine(self) -> Executor:
+        """Executor of the job."""
+
+    @property
+    def guard(self) -> ErrorsOfMpi:
+        """Failure detector of the job."""
 
 
 class Agreement:
@@ -35,7 +76,7 @@ class Agreement:
         Thread ids by rank.
     """
 
-    def __init__(self, job: Job, link: TeamComm, threads: Sequence[int]) -> None:
+    def __init__(self, job: AgreementServices, link: TeamComm, threads: Sequence[int]) -> None:
         self.job = job
         self.link = link
         self.threads = threads
@@ -46,7 +87,7 @@ class Agreement:
         mine = np.array(values, np.int64)
         out = np.empty_like(mine)
         what = f"{job.control.last_call(job.control.index)}, the agreement of all threads"
-        number = job.control.agrees() if self.link is job.network.link else 0
+        number = job.control.agrees() if self.link is job.link else 0
         request = self._begin(what, self.link.comm.Iallreduce, mine, out, self.link.mpi.MAX)
         job.engine.wait_for(request.Test, what, threads=self._others(), agreement=number)
         return [int(v) for v in out]
@@ -54,7 +95,7 @@ class Agreement:
     def all_here(self) -> Waitable:
         """Begin a barrier; no other agreement may begin until it is complete."""
         control = self.job.control
-        number = control.agrees() if self.link is self.job.network.link else 0
+        number = control.agrees() if self.link is self.job.link else 0
         what = f"{control.last_call(control.index)}, the meeting of all threads"
         request = self._begin(what, self.link.comm.Ibarrier)
         return Waitable(request.Test, what, self._others(), agreement=number)
@@ -85,7 +126,7 @@ class Agreement:
         return str(self._share(self.link.comm, text, root))
 
     def shared_segment(
-        self, comm: Any, nbytes: int, call: str = "init", *, whole: bool = False
+        self, comm: Intracomm, nbytes: int, call: str = "init", *, whole: bool = False
     ) -> Segment:
         """Create a segment on the first thread of `comm` and map it on all; collective.
 
@@ -117,7 +158,7 @@ class Agreement:
             try:
                 segment = attach(path, nbytes)
             except FileNotFoundError as e:  # the file ends with the thread that made it
-                wait = WaitState(self.job, None, "the making of a shared segment")
+                wait = WaitState(None, "the making of a shared segment")
                 raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
             except OSError as e:
                 why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(e)}"
@@ -131,7 +172,7 @@ class Agreement:
         segment.settle()
         return segment
 
-    def _share(self, comm: Any, data: Any, root: int = 0) -> Any:
+    def _share(self, comm: Intracomm, data: Any, root: int = 0) -> Any:
         """Return a text or several of thread `root` on all of `comm`; long texts are cut."""
         buffer = bytearray(OFFER)
         if comm.Get_rank() == root:
@@ -146,14 +187,14 @@ class Agreement:
 
     def _begin(self, what: str, start: Callable[..., Any], *arguments: Any) -> Any:
         """Start an MPI call; errors are handled as those of a wait for it."""
-        with self.job.engine.guarded(WaitState(self.job, None, what)):
+        with self.job.engine.guarded(WaitState(None, what)):
             return start(*arguments)
 
     def _others(self) -> list[int]:
         """Return the threads that this one waits for; empty if agreement numbers show them."""
-        if self.link is self.job.network.link:
+        if self.link is self.job.link:
             return []
-        return [t for t in self.threads if t != self.job.me]
+        return [t for t in self.threads if t != self.job.info.me]
 
 
 def _cut(data: Any) -> Any:

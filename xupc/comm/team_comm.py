@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ..backends.protocol import MessageEngine
 from .datatypes import Grid
 from .tags import LOW_BITS, RESYNC, STALL, tag_of
+
+if TYPE_CHECKING:
+    from .mpi_types import BufferSpec, Intracomm, Request, Win
 
 __all__ = ["Network", "TeamComm", "Window"]
 
@@ -19,18 +24,18 @@ class Network(Protocol):
     tag_bits: int
 
     @property
-    def mpi(self) -> Any:
+    def mpi(self) -> ModuleType:
         """Return the module ``mpi4py.MPI``."""
 
     def track(
-        self, owner: object, request: Any, finished: Callable[[], None], receives: bool = False
+        self, owner: object, request: Request, finished: Callable[[], None], receives: bool = False
     ) -> None:
         """Call `finished` when a request of the owner's is complete."""
 
-    def spec(self, grids: Sequence[Grid], shift: int = 0) -> list[Any]:
+    def spec(self, grids: Sequence[Grid], shift: int = 0) -> BufferSpec:
         """Return a buffer description of all blocks of the grids."""
 
-    def all_done(self, requests: list[Any]) -> bool:
+    def all_done(self, requests: list[Request]) -> bool:
         """Return whether all these requests are complete."""
 
 
@@ -47,11 +52,11 @@ class TeamComm:
         The message engine of the core that uses this communicator, if any.
     """
 
-    def __init__(self, network: Network, comm: Any) -> None:
+    def __init__(self, network: Network, comm: Intracomm) -> None:
         self.network = network
         self.mpi = network.mpi
         self.comm = comm
-        self.wire: Any = None
+        self.wire: MessageEngine | None = None
         comm.Set_errhandler(self.mpi.ERRORS_RETURN)
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
@@ -68,7 +73,7 @@ class TeamComm:
         return link
 
     def track(
-        self, request: Any, finished: Callable[[], None], *, receives: bool = False
+        self, request: Request, finished: Callable[[], None], *, receives: bool = False
     ) -> None:
         """Call `finished` when a request is complete; `receives`: it receives a message."""
         self.network.track(self, request, finished, receives)
@@ -108,19 +113,19 @@ class TeamComm:
                 self.wire.look_out()
         return self.early[key]
 
-    def send(self, to: int, tag: int, memory: list[Any]) -> Any:
+    def send(self, to: int, tag: int, memory: BufferSpec) -> Request:
         """Start to send the memory that `MpiContext.spec` describes."""
         return self.comm.Isend(memory, to, tag)
 
-    def recv(self, of: int, tag: int, memory: list[Any]) -> Any:
+    def recv(self, of: int, tag: int, memory: BufferSpec) -> Request:
         """Start to receive into the memory that `MpiContext.spec` describes."""
         return self.comm.Irecv(memory, of, tag)
 
-    def send_bytes(self, to: int, tag: int, data: bytes) -> Any:
+    def send_bytes(self, to: int, tag: int, data: bytes) -> Request:
         """Start to send a small message; the request keeps the bytes."""
         return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
 
-    def recv_into(self, of: int, tag: int, buffer: bytearray) -> Any:
+    def recv_into(self, of: int, tag: int, buffer: bytearray) -> Request:
         """Start to receive a small message of at most the buffer's size."""
         return self.comm.Irecv([buffer, len(buffer), self.mpi.BYTE], of, tag)
 
@@ -152,9 +157,10 @@ class TeamComm:
         return status.Get_source(), bytes(data)
 
     # -- rare calls ------------------------------------------------------------------
-    def split(self, color: int) -> Any:
+    def split(self, color: int) -> Intracomm:
         """Split the communicator, for rare calls; blocking."""
-        return self.comm.Split(color, self.rank)
+        part: Intracomm = self.comm.Split(color, self.rank)  # type: ignore[assignment]
+        return part
 
     def window(self, address: int, nbytes: int) -> Window:
         """Expose this node's mapping of a segment to all threads; blocking."""
@@ -172,7 +178,7 @@ class TeamComm:
 class Window:
     """One-sided access to a segment on every thread of a communicator."""
 
-    def __init__(self, link: TeamComm, win: Any) -> None:
+    def __init__(self, link: TeamComm, win: Win) -> None:
         self.link = link
         self.network = link.network
         self.win = win
@@ -180,13 +186,15 @@ class Window:
     def get(
         self, target: int, displacement: int, address: int, nbytes: int, count: int = 1,
         stride: int = 0, far_stride: int = 0,
-    ) -> Any:
+    ) -> Request:
         """Start to read `count` blocks, `stride` bytes apart here, `far_stride` at the target."""
         here = self.network.spec([Grid.of(address, nbytes, count, stride, 1, 0)])
         _, n, datatype = self.network.spec([Grid.of(address, nbytes, count, far_stride, 1, 0)])
         return self.win.Rget(here, target, [displacement, n, datatype])
 
-    def put(self, target: int, displacement: int, address: int, nbytes: int) -> tuple[Any, Any]:
+    def put(
+        self, target: int, displacement: int, address: int, nbytes: int
+    ) -> tuple[Request, bytearray]:
         """Start to write; the request is complete when the bytes are at the target.
 
         This is a get-accumulate with REPLACE: its reply follows the write at the target, so no
@@ -201,7 +209,7 @@ class Window:
         )
         return request, old
 
-    def fetch_add(self, target: int, displacement: int, value: int) -> tuple[Any, bytearray]:
+    def fetch_add(self, target: int, displacement: int, value: int) -> tuple[Request, bytearray]:
         """Start an atomic addition to an int64; the buffer receives the old value."""
         mpi = self.network.mpi
         old = bytearray(8)
@@ -214,7 +222,7 @@ class Window:
         )
         return request, old
 
-    def track(self, request: Any, finished: Callable[[], None]) -> None:
+    def track(self, request: Request, finished: Callable[[], None]) -> None:
         """Call `finished` when an access is complete, even if its call is given up."""
         self.network.track(self, request, finished)
 

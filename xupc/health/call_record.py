@@ -11,7 +11,7 @@ import contextlib
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from .. import errors
 from ..errors import CollectiveMismatchError, XupcError, said
@@ -21,6 +21,38 @@ __all__ = ["CallRecord", "MismatchReport", "compare", "first_apart"]
 
 
 Arguments = list[tuple[str, str]]
+
+
+class RecordData(TypedDict):
+    """A record as data for JSON."""
+
+    name: str
+    arguments: Arguments
+    error: list[str] | None
+    shared: bool
+    raised: str
+    words: str
+    status: int
+
+
+class Comparison(TypedDict, total=False):
+    """The result of a comparison of records, as data for JSON: some of these.
+
+    `raised` (with `thread`, `call` and `words`): the error of a user's function. `failed`: the
+    errors of threads by number. `text`: the difference. `earlier`: whether it was in an earlier
+    call. `ahead`: the operation, call and place in the program of the thread that is ahead.
+    """
+
+    raised: str
+    thread: int
+    call: str
+    words: str
+    failed: dict[str, str]
+    shared: bool
+    earlier: bool
+    text: str
+    ahead: tuple[int, str, int]
+    status: int
 
 
 class CallRecord:
@@ -123,7 +155,7 @@ class CallRecord:
     def _error_text(self) -> list[str] | None:
         return self._failed if self.error is None else [type(self.error).__name__, said(self.error)]
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> RecordData:
         """Return the record as plain data for a message."""
         error = self._error_text()
         return {
@@ -137,7 +169,7 @@ class CallRecord:
         }
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> CallRecord:
+    def from_data(cls, data: RecordData) -> CallRecord:
         """Make a record from the plain data of a message."""
         error = None
         if data["error"]:
@@ -169,7 +201,7 @@ def compare(
     records: Sequence[CallRecord],
     threads: Sequence[int],
     earlier: Sequence[CallRecord | None] | None = None,
-) -> dict[str, Any]:
+) -> Comparison:
     """Find which threads differ from the others, and in which argument, as plain data.
 
     `records`: the current call of each of the `threads`. `earlier`: their calls at the first
@@ -225,7 +257,7 @@ def _groups(values: list[str], threads: Sequence[int]) -> str:
 class MismatchReport:
     """The result of the comparison, made by the team's first thread."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: Comparison) -> None:
         self.data = data
 
     def error_for(self, record: CallRecord) -> BaseException:

@@ -13,25 +13,21 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.wait import WaitState
 from ..pgas.segment import Segment, hold_lock, lock_holder
-from .call_log import Call, CallLog
+from .call_log import CallLog
 from .control_layout import (
     AWAITED,
-    BROKEN,
-    DEAD,
     EDGE_HEAD,
     EDGES,
     FINISHED,
     HEAD,
-    HUNG,
     ID,
     INTERRUPTED,
-    LAST,
     LINE,
     MAGIC,
     MOST_EDGES,
@@ -46,19 +42,7 @@ from .control_layout import (
     control_bytes,
 )
 
-__all__ = [
-    "BROKEN",
-    "DEAD",
-    "FINISHED",
-    "HUNG",
-    "INTERRUPTED",
-    "LAST",
-    "MAGIC",
-    "RUNNING",
-    "Call",
-    "Control",
-    "control_bytes",
-]
+__all__ = ["Control"]
 
 
 class Control(CallLog):
@@ -133,6 +117,12 @@ class Control(CallLog):
         ring["waits_since"], ring["waits_op"], ring["waits_team"] = since, op, team
         self._write(self._record(self.index) + AWAITED, text, TROUBLE_BYTES)
         self.status[self.index]["waits"] = 1
+
+    def publish_wait(self, wait: WaitState, text: str) -> None:
+        """Publish as text what this thread waits for, to the threads of the machine."""
+        wait.published = True
+        op, team = (i.op, i.owner.number) if (i := wait.instance) is not None else (0, 0)
+        self.wait_begins(text, wait.since, op, team)
 
     def wait_ends(self) -> None:
         """Publish that this thread no longer waits."""
@@ -231,7 +221,7 @@ class Control(CallLog):
         line = self._read(self._record(index) + WHERE, WHERE_BYTES)
         return line, bool(self.rings[index]["inside"])
 
-    def write_places(self, machine: int, groups: Any) -> None:
+    def write_places(self, machine: int, groups: object) -> None:
         """Publish the positions of a machine's threads, with the time."""
         at = self._places + machine * PLACES_BYTES
         data = json.dumps(groups).encode()
@@ -241,7 +231,7 @@ class Control(CallLog):
         self.segment.map[at + PLACES_HEAD.size : at + PLACES_HEAD.size + len(data)] = data
         PLACES_HEAD.pack_into(self.segment.map, at, time.monotonic_ns(), len(data))
 
-    def places_of(self, machine: int) -> tuple[int, Any]:
+    def places_of(self, machine: int) -> tuple[int, object]:
         """Return the time and the positions last published for a machine; (0, None) if none."""
         at = self._places + machine * PLACES_BYTES
         found, size = PLACES_HEAD.unpack_from(self.segment.map, at)

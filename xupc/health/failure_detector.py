@@ -21,24 +21,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Protocol
 
-from ..comm.mpi import ABORT, abort_all, drop_files, end_in
+from ..backends.wait import WaitState
 from ..errors import DeadThreadError, HangError, XupcError
-from ..pgas.segment import lock_holder, try_lock
+from ..topology.job_info import JobInfo
 from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .control_segment import Control
+from .failure_tree import FailureTree
 from .init_watchdog import MPI_TELLS
+from .job_abort import JobAbort
 from .stack_responder import StackResponder
-
-if TYPE_CHECKING:
-    from ..runtime.executor import WaitState
-    from ..runtime.job import Job
-    from .failure_tree import FailureTree
 
 __all__ = ["FailureDetector"]
 
@@ -49,27 +47,52 @@ CYCLE_AFTER = 1.0  # seconds of a wait before the search for threads that wait f
 WARN_AFTER = 60.0  # seconds of a wait without a timeout
 SPEAK = 1.0  # seconds from a death to the end of a thread that computes
 LAST_WORD = 3.0  # seconds from a death to the end of a thread that has raised
-OTHERS_SPEAK = 2.0  # the most seconds that the end of a program waits for others' reports
-FAR_SPEAK = 0.7  # the least, with several machines
-ALIKE = 0.3  # the most after other errors of xupc, which are often raised on all threads
-PASSED_ON = 0.5  # for the launcher to forward the last output: MPI's abort ends it, too
-OTHERS_END = 1.0  # for other threads to end by themselves
-ABORTED = OTHERS_END + PASSED_ON + 0.3  # until the thread that ends the job has called MPI_Abort
-ABORT_BYTE = (1 << 40) + 1  # of the control segment; its lock: the thread that calls MPI_Abort
+
+
+class WatchedJob(Protocol):
+    """The part of the job that the failure detector uses."""
+
+    info: JobInfo
+    who: str
+    timeout: float | None
+    broken: BaseException | None
+
+    @property
+    def control(self) -> Control:
+        """Control segment of the machine."""
+
+    @property
+    def lifeline(self) -> FailureTree | None:
+        """Failure tree of the machines, on their lowest threads."""
+
+    @property
+    def teams(self) -> Sequence[object]:
+        """All open teams but the world."""
+
+    @property
+    def pending(self) -> Sequence[object]:
+        """Teams with posted calls that are not complete."""
+
+    def break_with(self, error: BaseException) -> None:
+        """Mark the job as broken."""
+
+    def serve(self, until: float) -> None:
+        """Serve one-sided accesses of other nodes in the background until a time."""
 
 
 class FailureDetector:
     """The failure detector of this thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WatchedJob) -> None:
         self.job = job
         self.control = job.control
         self.lifeline = job.lifeline
         self.parent = os.getppid()
         self.ending = False
-        self._suspected: tuple[Any, list[int]] | None = None
+        self._suspected: tuple[tuple[tuple[int, int, int], ...], list[int]] | None = None
         self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
+        self.abort = JobAbort(job.info, job.control, job.lifeline)
         if self.lifeline is not None:
             self._listen(self.lifeline)
         self._stop = threading.Event()
@@ -90,7 +113,7 @@ class FailureDetector:
         """Check for failures; raise if there is one. Every wait calls this every 50 ms."""
         self._raise_troubles(waiting)
         waited = (time.monotonic_ns() - waiting.since) * 1e-9
-        waiting.publish(self._wait_text(waiting))
+        self.control.publish_wait(waiting, self._wait_text(waiting))
         if waited > CYCLE_AFTER and self.job.teams:
             self._look_for_cycle(waiting)
         timeout = self.job.timeout
@@ -144,12 +167,12 @@ class FailureDetector:
         if any(team is not owner for team in self.job.pending):
             return []
         if instance is None:
-            return sorted(waiting.threads, key=lambda t: (t not in self.job.machine, t))
+            return sorted(waiting.threads, key=lambda t: (t not in self.job.info.machine, t))
         team, net = instance.owner, instance.net
         members = team.rank_tree.members(team.node_number)
         near = {team.threads[int(members[i])] for i in instance.awaited()}
         far = net.awaited(instance) if net is not None else set()
-        return [*sorted(near), *sorted(far - near, key=lambda t: t not in self.job.machine)]
+        return [*sorted(near), *sorted(far - near, key=lambda t: t not in self.job.info.machine)]
 
     def _cycle(self) -> list[int]:
         """Return a cycle of waiting threads with this one, by machine index; empty if none."""
@@ -278,27 +301,27 @@ class FailureDetector:
 
     def _no_word(self, waiting: WaitState) -> list[str]:
         """Return the threads of other machines that this one waits for, by node."""
-        job = self.job
+        info = self.job.info
         threads = set(waiting.threads)
-        net = waiting.instance.net if waiting.instance is not None else None
-        if net is not None:
-            threads |= net.awaited(waiting.instance)
-        nodes = sorted({job.tree.node_of(t) for t in threads - set(job.machine)})
+        instance = waiting.instance
+        if instance is not None and instance.net is not None:
+            threads |= instance.net.awaited(instance)
+        nodes = sorted({info.tree.node_of(t) for t in threads - set(info.machine)})
         return [self._node(node) for node in nodes]
 
     def _node(self, node: int) -> str:
-        job = self.job
-        members = job.tree.members(node)
+        info = self.job.info
+        members = info.tree.members(node)
         threads = f"thread{'s' if len(members) > 1 else ''} {', '.join(map(str, members[:16]))}"
         threads += ", ..." if len(members) > 16 else ""
-        pid, first, host = self.control.host(job.machine_of(int(members[0])))
+        pid, first, host = self.control.host(info.machine_of(int(members[0])))
         whose = f", pid {pid}" if [first] == [int(t) for t in members] else ""
         return f"node {node} ({threads}; host {host}{whose})"
 
     # -- while this thread computes ------------------------------------------------------
     def _watch_always(self) -> None:
         """Check for failures in the daemon thread until `stop`."""
-        launched = self.job.threads > 1
+        launched = self.job.info.threads > 1
         since = 0.0
         while not self._stop.is_set():
             tick = BUSY_TICK if self.inquiry.busy else TICK
@@ -311,20 +334,20 @@ class FailureDetector:
             with contextlib.suppress(Exception):  # its errors must not stop the detection of deaths
                 self.inquiry.turn()
             if launched and os.getppid() != self.parent:
-                self._end_now("the launcher of the job is gone", gone=True)
+                self.abort.end_now("the launcher of the job is gone", gone=True)
             if self.ending:
                 continue
             if (status := self.control.ended) is not None:
-                self._end_with_others(status)
+                self.abort.end_with_others(status)
             self._serve()
             if not (text := self._deaths()):
                 continue
             now = time.monotonic()
             since = since or now
             if self.job.broken is None and now - since > SPEAK:
-                self._end_now(f"DeadThreadError: {text}")
+                self.abort.end_now(f"DeadThreadError: {text}")
             elif now - since > LAST_WORD:
-                self._end_now("")
+                self.abort.end_now("")
         if self.lifeline is not None:
             self.lifeline.close()
         self.control.segment.close_fd()  # after the last barrier its locks are not needed
@@ -336,7 +359,7 @@ class FailureDetector:
         """
         asked, heard = self.control.asked_to_serve
         latest = max(asked, heard)
-        if latest and self.job.tree.node_count > 1:
+        if latest and self.job.info.spans_nodes:
             self.job.serve(latest + SERVE)
         if self.lifeline is not None and asked > max(heard, self.asked) + SERVE / 4:
             self.asked = asked
@@ -374,107 +397,11 @@ class FailureDetector:
         self.inquiry.close()
         self._stop.set()
 
-    def _end_now(self, why: str, *, gone: bool = False) -> None:
-        """Print the reason and end this process at once."""
-        if why:
-            with contextlib.suppress(Exception):  # stderr may be closed
-                sys.stderr.write(f"xupc: thread {self.job.me}: {why}\n")
-        self.control.say(1)
-        _flush()
-        drop_files()
-        if why and not gone:  # some launchers end all threads with the first
-            self._let_others_speak()
-        os._exit(1)
-
-    def _end_with_others(self, status: int) -> None:
-        """End this process, after the thread that ends the job and whose status counts."""
-        _flush()
-        self.control.say(status)
-        drop_files()
-        fd = self.control.segment.fd
-        if self.lifeline is not None and try_lock(fd, ABORT_BYTE):
-            # no thread of this machine ends the job
-            self._end_others(status)
-            time.sleep(ABORTED)
-        self._await_abort()
-        os._exit(status)
-
-    def _await_abort(self) -> None:
-        """Wait until another thread of this machine has had time to call MPI_Abort.
-
-        If this process exits earlier, MPICH's launcher misses the abort.
-        """
-        fd, deadline = self.control.segment.fd, time.monotonic() + ABORTED
-        while lock_holder(fd, ABORT_BYTE) is not None and time.monotonic() < deadline:
-            time.sleep(0.01)
-
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
         """End the job and this process; `ours`: other threads may raise the same error."""
         self.ending = True
-        _flush()
-        self.control.explain_end(why)
-        if self.lifeline is not None:
-            self.lifeline.explain_end(why)
-        self.control.say(status)
-        end_in(int(OTHERS_SPEAK) + ABORT)
-        drop_files()
-        with contextlib.suppress(BaseException):
-            self._let_others_speak(ALIKE if ours else 0.0)
-        with contextlib.suppress(BaseException):
-            if try_lock(self.control.segment.fd, ABORT_BYTE):  # one thread of the machine does it
-                status = (self.control.leaving() if ours else 0) or self._that_counts(status)
-                self._end_others(status)
-                time.sleep(PASSED_ON)
-                abort_all(status)
-            self._await_abort()
-        os._exit(status)
-
-    def _that_counts(self, status: int) -> int:
-        """Return `status`, or the status of an interrupted thread that caused this error."""
-        deadline = time.monotonic() + ALIKE
-        while True:
-            elsewhere, theirs = self.control.interrupt_ends()
-            if theirs is not None:
-                return theirs
-            if not elsewhere or time.monotonic() > deadline:
-                return status
-            time.sleep(0.01)
-
-    def _end_others(self, status: int) -> None:
-        """End the threads of all machines: not every launcher does so after an abort."""
-        self.control.end_all(status)
-        if self.lifeline is not None:
-            self.lifeline.end_all(status)
-        deadline = time.monotonic() + OTHERS_END
-        while (silent := self.control.silent()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        for pid in silent.values():  # stopped, or in C code for long
-            if pid:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-
-    def _let_others_speak(self, most: float = 0.0) -> None:
-        """Wait a moment for other threads to print the same error."""
-        trouble = self.control.trouble()
-        death = trouble is None or trouble[0] == DEAD
-        least = 0.0
-        if trouble is not None:
-            most = OTHERS_SPEAK
-            if self.job.machines > 1:
-                least = OTHERS_SPEAK if death else FAR_SPEAK
-        began = time.monotonic()
-        while (waited := time.monotonic() - began) < most:
-            silent = self.control.silent()
-            if waited >= least and not any(death or self.control.waits(i) for i in silent):
-                return
-            time.sleep(0.01)
+        self.abort.end_job(status, why, ours=ours)
 
 
 def _lines(text: str, where: str) -> str:
     return f"{text}\n{where}" if where else text
-
-
-def _flush() -> None:
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()

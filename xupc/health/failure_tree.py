@@ -38,11 +38,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .control_layout import DEAD
 
-__all__ = ["FailureTree"]
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Intracomm
+
+__all__ = ["FailureTree", "Identity"]
 
 RADIX = 8
 CONNECT = 1.0  # seconds for an address of the parent
@@ -51,10 +54,46 @@ SEND = 1.0
 LONGEST = 1 << 16
 
 
+class Identity(TypedDict):
+    """The number, host and process id of a thread."""
+
+    thread: int
+    host: str
+    pid: int
+
+
+class MachineRow(Identity):
+    """The lowest thread of a machine, and the (address, port) pairs at which it listens."""
+
+    places: list[tuple[str, int]]
+
+
+class Line(TypedDict, total=False):
+    """One line between neighbours: some of these."""
+
+    token: str
+    thread: int
+    host: str
+    pid: int
+    trouble: int
+    text: str
+    doing: str
+    end: int
+    ending: str
+    serve: bool
+    where: bool
+    places: object
+    machine: int
+    bye: bool
+
+
+NOT_KNOWN: Identity = {"thread": -1, "host": "", "pid": 0}
+
+
 class Peer:
     """A neighbour in the tree."""
 
-    def __init__(self, connection: socket.socket, who: dict[str, Any]) -> None:
+    def __init__(self, connection: socket.socket, who: Identity) -> None:
         self.socket = connection
         self.who = who
         self.doing = "in init"
@@ -64,12 +103,12 @@ class Peer:
         connection.settimeout(SEND)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def send(self, line: dict[str, Any]) -> None:
+    def send(self, line: Line) -> None:
         """Send a line; drop it if that fails, since the next read detects the failure."""
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(line).encode() + b"\n")
 
-    def lines(self) -> tuple[list[dict[str, Any]], bool]:
+    def lines(self) -> tuple[list[Line], bool]:
         """Return the lines received, and whether the connection is still open."""
         try:
             data = self.socket.recv(LONGEST)
@@ -82,7 +121,7 @@ class Peer:
             return [], False
         return [json.loads(line) for line in whole], bool(data)
 
-    def first_line(self) -> dict[str, Any]:
+    def first_line(self) -> Line:
         """Wait for the first line, byte by byte: more may follow."""
         line = b""
         while not line.endswith(b"\n") and len(line) < LONGEST:
@@ -90,7 +129,7 @@ class Peer:
             if not byte:
                 raise ConnectionError("closed before its first line")
             line += byte
-        first: dict[str, Any] = json.loads(line)
+        first: Line = json.loads(line)
         return first
 
     def epitaph(self) -> str:
@@ -130,14 +169,14 @@ class FailureTree:
         ``thread``, ``host`` and ``pid`` of all machines' lowest threads.
     """
 
-    def __init__(self, comm: Any, me: dict[str, Any]) -> None:
+    def __init__(self, comm: Intracomm, me: Identity) -> None:
         self.news: list[tuple[int, str]] = []
         self.doing: Callable[[], str] = lambda: "in init"
         self.heard: Callable[[int, str], None] = lambda *news: self.news.append(news)
         self.end: Callable[[int], None] = lambda status: None
         self.serve: Callable[[], None] = lambda: None
         self.asked: Callable[[], None] = lambda: None
-        self.places: Callable[[int, Any], None] = lambda machine, places: None
+        self.places: Callable[[int, object], None] = lambda machine, places: None
         self.told = False
         self.ended = False
         self.lost = ""  # the last neighbour that ended without `farewell`, as text
@@ -150,10 +189,10 @@ class FailureTree:
             listener = _listener() if RADIX * rank + 1 < size else None
             if listener is not None:
                 stack.enter_context(listener)
-            rows = comm.allgather({**me, "places": _places(listener)})
+            rows: list[MachineRow] = comm.allgather({**me, "places": _places(listener)})
             self.rows = rows
             if rank:
-                self._connect(rows[(rank - 1) // RADIX], {**me, "token": self._token})
+                self._connect(rows[(rank - 1) // RADIX], _hello(me, self._token))
             there = comm.allgather(bool(self._peers))
             if listener is not None:
                 first = RADIX * rank + 1
@@ -162,10 +201,10 @@ class FailureTree:
             os.register_at_fork(after_in_child=self._drop)
 
     # -- making the tree -----------------------------------------------------------------
-    def _connect(self, parent: dict[str, Any], hello: dict[str, Any]) -> None:
-        for place in parent["places"]:
+    def _connect(self, parent: MachineRow, hello: Line) -> None:
+        for host, port in parent["places"]:
             with contextlib.suppress(OSError):
-                peer = Peer(socket.create_connection(tuple(place), CONNECT), parent)
+                peer = Peer(socket.create_connection((host, port), CONNECT), parent)
                 peer.send(hello)
                 self._peers.append(peer)
                 return
@@ -179,10 +218,12 @@ class FailureTree:
             listener.settimeout(left)
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 connection, _ = listener.accept()
-                peer = Peer(connection, {})
+                peer = Peer(connection, NOT_KNOWN)
                 hello = peer.first_line()
                 if compare_digest(hello.pop("token"), self._token):
-                    peer.who = hello
+                    peer.who = Identity(
+                        thread=hello["thread"], host=hello["host"], pid=hello["pid"]
+                    )
                     self._peers.append(peer)
                     children -= 1
                 else:
@@ -218,7 +259,7 @@ class FailureTree:
             self.lost = peer.epitaph()
             self.heard(DEAD, self.lost)
 
-    def _take(self, peer: Peer, line: dict[str, Any]) -> None:
+    def _take(self, peer: Peer, line: Line) -> None:
         if "trouble" in line:
             self.heard(int(line["trouble"]), str(line["text"]))
         elif "doing" in line:
@@ -240,7 +281,7 @@ class FailureTree:
         elif "bye" in line:
             peer.left = True
 
-    def _send(self, line: dict[str, Any], but: Peer | None = None) -> None:
+    def _send(self, line: Line, but: Peer | None = None) -> None:
         with self._lock:
             for peer in self._peers:
                 if peer is not but:
@@ -254,7 +295,7 @@ class FailureTree:
         """Request the positions of all threads."""
         self._send({"where": True})
 
-    def tell_places(self, machine: int, places: Any) -> None:
+    def tell_places(self, machine: int, places: object) -> None:
         """Send the positions of this machine's threads."""
         self._send({"places": places, "machine": machine})
 
@@ -288,6 +329,11 @@ class FailureTree:
         for peer in self._peers:
             peer.socket.close()
         self._peers.clear()
+
+
+def _hello(me: Identity, token: str) -> Line:
+    """Return the first line to a neighbour."""
+    return {"thread": me["thread"], "host": me["host"], "pid": me["pid"], "token": token}
 
 
 def _listener() -> socket.socket | None:

@@ -17,12 +17,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
+from ..backends.wait import WaitState
 from ..comm.mpi import ABORT, abort_all, drop_files, place_in_mpi, start_mpi
 from ..errors import XupcError
 from ..pgas.segment import Segment, hold_lock, lock_holder
 
 if TYPE_CHECKING:
-    from ..runtime.executor import WaitState
     from .failure_tree import FailureTree
 
 __all__ = ["Deadline", "InitDeathWatch", "Unguarded"]
@@ -98,6 +98,10 @@ class InitDeathWatch:
     def bytes_for(cls, threads: int) -> int:
         """Return the size of a segment for so many threads."""
         return (cls._LEFT + threads + 4095) // 4096 * 4096
+
+    def settle(self) -> None:
+        """Note that all threads have mapped the segment."""
+        self.segment.settle()
 
     def deaths(self) -> list[str]:
         """Describe the threads that have died."""

@@ -12,68 +12,137 @@ import json
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ..comm.mpi import BARRIER, CONTROL, RESYNC, STALL, tag_of
+from ..backends.protocol import Instance, Owner, TeamCore
+from ..backends.wait import Waitable, WaitState
+from ..comm.mpi import MpiContext
+from ..comm.net_barrier import differs
+from ..comm.setup_collectives import Agreement
+from ..comm.tags import BARRIER, CONTROL, RESYNC, STALL, tag_of
+from ..comm.team_comm import TeamComm
 from ..fingerprint import fingerprint
-from ..records import record
 from .call_record import CallRecord, MismatchReport, compare, first_apart
 from .stack_report import way_here
 
 if TYPE_CHECKING:
-    from ..runtime.executor import WaitState
-    from ..runtime.team_state import TeamState
+    from ..comm.mpi_types import Request
 
-__all__ = [
-    "ANSWER", "CONFLICT", "EXCHANGE", "FOUND", "QUESTION", "WORD", "Behind", "Waitable",
-    "MismatchDetector", "Resync", "differs",
-]  # fmt: skip
+__all__ = ["ANSWER", "FOUND", "QUESTION", "WORD", "Behind", "MismatchDetector", "Resync"]
 
-EXCHANGE = struct.Struct("<QQQQ")  # of a barrier: least and greatest fingerprint; value; flags
-CONFLICT = 1  # flag: the values differ
 WORD = struct.Struct("<QQQQ")  # kind, number of the last resync, operation, fingerprint after it
 QUESTION, ANSWER, FOUND = range(3)
 _POISON = fingerprint("poison")
 
 
-@record
-class Waitable:
-    """A condition to poll or to wait for.
+class RecoveryExecutor(Protocol):
+    """The part of the executor that a recovery uses."""
 
-    Attributes
-    ----------
-    done
-        Return whether it is met.
-    what, threads, place, agreement
-        For reports, as in `Engine.wait_for`.
-    instance
-        Instead of `done`: a call that must complete.
-    """
+    def met(self, condition: Waitable) -> bool:
+        """Return True if a condition is met, without a wait."""
 
-    done: Callable[[], bool] = bool
-    what: str = ""
-    threads: Sequence[int] = ()
-    place: tuple[int, int] | None = None
-    agreement: int = 0
-    instance: Any = None
+    def wait_until(self, condition: Waitable) -> None:
+        """Wait until a condition is met."""
+
+    def ended(self, instance: Instance, status: int) -> bool:
+        """Return True after a mismatch, or if the instance is done and has no open message."""
 
 
-def differs(data: bytes, mine: int | None) -> bool:
-    """Return whether a barrier message shows a mismatch among the senders or with `mine`."""
-    low, high, _, flags = EXCHANGE.unpack_from(data)
-    return bool(low != high or flags & CONFLICT or mine not in (None, low))
+class CallNotes(Protocol):
+    """The part of the control segment that a recovery writes."""
+
+    def all_over(self) -> None:
+        """Note the end of all calls of this thread, except posted ones."""
+
+
+class ErrorScope(Protocol):
+    """The scope of the user's functions, for the methods of a user's error."""
+
+    def run(self, act: Callable[[], BaseException]) -> BaseException:
+        """Run an action that may call a user's function."""
+
+
+class RecoveryServices(Protocol):
+    """The part of the job that a recovery uses."""
+
+    @property
+    def network(self) -> MpiContext:
+        """MPI of this process."""
+
+    @property
+    def engine(self) -> RecoveryExecutor:
+        """Executor of the job."""
+
+    @property
+    def control(self) -> CallNotes:
+        """Control segment of the machine."""
+
+    @property
+    def calling_out(self) -> ErrorScope:
+        """Scope of the user's functions that collectives call."""
+
+    def agree(self, error: BaseException) -> BaseException:
+        """Note an error that all threads raise."""
+
+
+class RecoveringTeam(Owner, Protocol):
+    """The part of a team that detects mismatches and recovers from them."""
+
+    native: bool
+    spans_nodes: bool
+    exchanges: bool
+    exchange_group: Sequence[int]
+    differences: MismatchDetector
+    behind: Behind
+
+    @property
+    def job(self) -> RecoveryServices:
+        """Job of the team."""
+
+    @property
+    def core(self) -> TeamCore:
+        """Counters of its calls."""
+
+    @property
+    def link(self) -> TeamComm:
+        """Its communicator."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """Agreements among its threads."""
+
+    def account(self, record: CallRecord) -> CallRecord:
+        """Return the record of this thread's call for a comparison among all threads."""
+
+    def last_calls(self, last: int) -> list[tuple[int, int, CallRecord]]:
+        """Return (operation, fingerprint after it, record) of the last calls up to `last`."""
+
+    def meeting(self, signature: int, record: CallRecord) -> RecordedCall:
+        """Return the instance of a barrier in which all threads must have one signature."""
+
+
+class RecordedCall(Instance, Protocol):
+    """An instance whose team can recover from a mismatch."""
+
+    @property
+    def owner(self) -> RecoveringTeam:
+        """Its team."""
+
+    @property
+    def record(self) -> CallRecord:
+        """Its record."""
 
 
 class MismatchDetector:
     """The notices between the threads of a team about calls that may differ."""
 
-    def __init__(self, team: TeamState) -> None:
+    def __init__(self, team: RecoveringTeam) -> None:
         self.team = team
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        self._told: list[Any] = []
+        self._told: list[Request] = []
 
-    def seen(self, instance: Any, waiting: WaitState) -> bool:
+    def seen(self, instance: RecordedCall, waiting: WaitState) -> bool:
         """Return whether a waiting thread can detect a mismatch of its call.
 
         Waits call this now and then. Early messages for the next barrier carry fingerprints. They
@@ -151,7 +220,7 @@ class Behind:
     already. If the program catches the errors of several calls together, it skips that call.
     """
 
-    def __init__(self, team: TeamState) -> None:
+    def __init__(self, team: RecoveringTeam) -> None:
         self._team = team
         self._owed: tuple[str, int, BaseException] | None = None
 
@@ -175,7 +244,7 @@ class Resync:
     continue. When it raises, no operation is in flight, so the program may reuse its memory.
     """
 
-    def __init__(self, instance: Any) -> None:
+    def __init__(self, instance: RecordedCall) -> None:
         self._engine = instance.owner.job.engine
         self._conditions = _conditions(instance)
         self._next: Waitable | None = None
@@ -196,9 +265,9 @@ class Resync:
             self._next = next(self._conditions)
 
 
-def _conditions(instance: Any) -> Iterator[Waitable]:
+def _conditions(instance: RecordedCall) -> Iterator[Waitable]:
     """Yield the conditions of the recovery, one after the other; raise at the end."""
-    team: TeamState = instance.owner
+    team = instance.owner
     team.job.network.forget(team.link, instance)
     mine = instance.op
     yield from _giving_up(team, instance)
@@ -212,14 +281,14 @@ def _conditions(instance: Any) -> Iterator[Waitable]:
     raise team.job.agree(team.job.calling_out.run(partial(verdict.error_for, record)))
 
 
-def _giving_up(team: TeamState, instance: Any) -> Iterator[Waitable]:
+def _giving_up(team: RecoveringTeam, instance: RecordedCall) -> Iterator[Waitable]:
     """Bring a thread that detected a mismatch to the barrier where all threads meet.
 
     A thread that detects it inside a call arrives at the next barrier with a fingerprint that
     equals no other. A node root also notifies its node and the other node roots at once, since
     their threads may be inside a call, too. It carries the failed result to the other nodes.
     """
-    native, several = team.job.native, team.spans_nodes
+    native, several = team.native, team.spans_nodes
     team.core.give_up()
     if team.exchanges and not (instance.at_barrier and instance.released):
         team.differences.tell()
@@ -240,7 +309,7 @@ def _giving_up(team: TeamState, instance: Any) -> Iterator[Waitable]:
 
 
 def _resync(
-    team: TeamState, instance: Any, last: int, record: CallRecord
+    team: RecoveringTeam, instance: RecordedCall, last: int, record: CallRecord
 ) -> Generator[Waitable, None, MismatchReport]:
     """Find the first call that differs, then the threads that differ in it.
 
@@ -291,7 +360,7 @@ def _apart(rows: list[Any]) -> dict[str, Any]:
 class _Talk:
     """Messages of all threads to the team's first thread, and its reply to all."""
 
-    def __init__(self, team: TeamState, tag: int, record: CallRecord) -> None:
+    def __init__(self, team: RecoveringTeam, tag: int, record: CallRecord) -> None:
         self.team = team
         self.place = team.number, team.core.op
         self.tag = tag
@@ -313,7 +382,7 @@ class _Talk:
             answers = [link.send_bytes(r, tag, answer) for r in range(1, team.size)]
             yield Waitable(lambda: all(bool(a.Test()) for a in answers), "the team's resync")
             return json.loads(answer)
-        sends: list[Any] = []
+        sends: list[Request] = []
         got: list[bytes] = []
 
         def arrived() -> bool:

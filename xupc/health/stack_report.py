@@ -25,8 +25,9 @@ from typing import Any
 
 from ..fingerprint import fingerprint
 from ..records import record
+from .call_log import Call
 from .control_layout import PLACES_BYTES
-from .control_segment import Call, Control
+from .control_segment import Control
 
 __all__ = [
     "Gathering",
@@ -208,7 +209,7 @@ def report_text(groups: Sequence[Group]) -> str:
 # -- as JSON, for the other machines -------------------------------------------------------------
 
 
-def pack(groups: Sequence[Group]) -> list[Any]:
+def pack(groups: Sequence[Group]) -> Sequence[Sequence[object]]:
     """Return groups as data for JSON, shortened to the bytes that fit."""
     runs = ROOM // 8
     while True:

@@ -20,10 +20,12 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
+from ..topology.job_info import JobInfo
 from .control_segment import Control
 from .failure_tree import FailureTree
 from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
@@ -41,7 +43,7 @@ TITLE = "where the threads are:"
 class RespondingJob(Protocol):
     """The part of the job that `StackResponder` uses."""
 
-    native: bool
+    info: JobInfo
 
     @property
     def control(self) -> Control:
@@ -66,7 +68,7 @@ class StackResponder:
         self._relayed = 0  # last query that was sent to other machines
         self._open: Gathering | None = None  # for the other machines
         self._printing: Gathering | None = None
-        self._native = core is not None and job.native
+        self._native = core is not None and job.info.native
         self._listens = self._listen()
         if self.lifeline is not None:
             self.lifeline.asked = self._asked_from_afar
@@ -129,7 +131,7 @@ class StackResponder:
         self._open = Gathering(self.control)
         self._relayed = self._open.asked
 
-    def _heard_from_afar(self, machine: int, rows: Any) -> None:
+    def _heard_from_afar(self, machine: int, rows: object) -> None:
         """Store the answers of another machine."""
         with contextlib.suppress(ValueError, TypeError):
             if 0 <= machine < self.control.machines:
@@ -181,7 +183,7 @@ class StackResponder:
                     found += unpack(rows)
         return f"{TITLE}\n{report_text(merge(found))}" if found else ""
 
-    def _keep(self, gathering: Gathering) -> Any:
+    def _keep(self, gathering: Gathering) -> Sequence[Sequence[object]]:
         """Store the answers of the machine, unless another thread is storing them."""
         rows, fd = pack(gathering.mine()), self.control.segment.fd
         if try_lock(fd, KEEP_BYTE):

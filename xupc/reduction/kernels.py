@@ -20,7 +20,7 @@ from .record_kernels import Located
 from .structured_dtypes import Pair, longest
 from .user_kernels import Scalar, ScalarOnRecords, Vectorized, VectorizedOnRecords
 
-__all__ = ["Kernel", "find"]
+__all__ = ["find"]
 
 # The core's number of a type by kind and item size: int64 has two numpy types. Where long double
 # is double, double counts.
@@ -89,7 +89,7 @@ def _of_records(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) ->
     """Return the kernel on a structured dtype, as `find` does."""
     what = f"{call}: op: {op.name} on dtype {dtype}"
     if dtype.hasobject:
-        raise TypeError(f"{what}: expected records without objects: they cannot travel")
+        raise TypeError(f"{what}: expected records without Python objects")
     if not dtype.isnative:
         raise TypeError(f"{what}: expected fields in native byte order")
     if not 0 < dtype.itemsize <= longest:

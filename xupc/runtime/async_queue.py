@@ -20,20 +20,71 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
+from ..backends.wait import DONE, MISMATCH, SLICE_NS, Waitable, WaitState
+from ..comm.mpi import MpiContext
 from ..errors import XupcError
-from ..health.mismatch_recovery import Resync, Waitable
-from .executor import DONE, MISMATCH, SLICE_NS, WaitState
-
-if TYPE_CHECKING:
-    from ..health.call_record import CallRecord
-    from .job import Job
-    from .team_state import TeamState
+from ..health.call_record import CallRecord
+from ..health.failure_detector import FailureDetector
+from ..health.init_watchdog import Unguarded
+from ..health.mismatch_recovery import MismatchDetector, Resync
+from ..pgas.allocation import Allocation
+from .callers import Callers
+from .executor import Engine, RunningCall
 
 __all__ = ["AsyncCall", "Progress"]
 
 EVERY = 5e-4  # seconds between two polls
+
+
+class QueueServices(Protocol):
+    """The part of the job that posted calls use."""
+
+    network: MpiContext
+    guard: FailureDetector | Unguarded
+    broken: BaseException | None
+    unfinished: set[AsyncCall]
+
+    @property
+    def engine(self) -> Engine:
+        """Executor of the job."""
+
+    @property
+    def callers(self) -> Callers:
+        """Calls of the Python threads of this process."""
+
+    @property
+    def pending(self) -> Sequence[object]:
+        """Teams with posted calls that are not complete."""
+
+    def check(self) -> None:
+        """Raise if the job is over or broken."""
+
+    def check_outside(self, call: str) -> None:
+        """Raise if a function that a collective calls makes this call."""
+
+    def progress(self, *, wait: bool = False) -> bool:
+        """Advance the posted calls of all teams; return True if one completed."""
+
+
+class QueueTeam(Protocol):
+    """The part of a team that its posted calls use."""
+
+    differences: MismatchDetector
+
+    @property
+    def job(self) -> QueueServices:
+        """Job of the team."""
+
+    def ahead(self) -> RunningCall | None:
+        """Return the barrier that must precede the next call, after many without one."""
+
+    def post(self, pending: AsyncCall) -> None:
+        """Put a call into the queue, and start it if the queue was empty."""
+
+    def drain(self, last: AsyncCall | None = None) -> None:
+        """Wait until the queue is empty, or the call `last` has completed."""
 
 
 class AsyncCall:
@@ -60,18 +111,18 @@ class AsyncCall:
 
     def __init__(
         self,
-        team: TeamState,
-        instances: Iterable[Any],
+        team: QueueTeam,
+        instances: Iterable[RunningCall | Waitable],
         record: CallRecord,
-        allocations: Sequence[Any] = (),
+        allocations: Sequence[Allocation] = (),
     ) -> None:
         self.team = team
         self.record = record
         self.allocations = allocations
         self.done = False
         self.error: BaseException | None = None
-        self._instances: Iterator[Any] = iter(instances)
-        self._instance: Any = None
+        self._instances: Iterator[RunningCall | Waitable] = iter(instances)
+        self._instance: RunningCall | Waitable | None = None
         self._found: int | None = None  # MISMATCH, if it was seen on arrival
         self._waiting: WaitState | None = None  # for the instance, while `advance` polls it
         self._resync: Resync | None = None  # of the instance, since a difference was seen
@@ -87,7 +138,10 @@ class AsyncCall:
 
     def arrive(self) -> None:
         """Begin the call, without a check that other threads enter it."""
-        if self._begin() and self._instance.poll() == MISMATCH:
+        instance = self._begin()
+        if isinstance(instance, Waitable):
+            raise TypeError(f"{self.call}: expected a call that arrives, got a condition")
+        if instance is not None and instance.poll() == MISMATCH:
             self._found = MISMATCH
 
     def advance(self) -> bool:
@@ -99,8 +153,8 @@ class AsyncCall:
     def _advance(self) -> bool:
         self._busy = True
         try:
-            while self._begin():
-                if not self._step():
+            while (instance := self._begin()) is not None:
+                if not self._step(instance):
                     return False
                 self._instance = None
         except BaseException as e:
@@ -109,32 +163,32 @@ class AsyncCall:
             self._busy = False
         return True
 
-    def _step(self) -> bool:
+    def _step(self, instance: RunningCall | Waitable) -> bool:
         """Advance the instance without waiting; return True when it has completed."""
-        engine, instance = self.team.job.engine, self._instance
+        engine = self.team.job.engine
+        if isinstance(instance, Waitable):
+            return engine.met(instance)
         if self._resync is None:
-            if isinstance(instance, Waitable):
-                return engine.met(instance)
             status, self._found = self._found or engine.poll(instance), None
             if status == DONE:
                 engine.end(instance)
                 return True
-            if status != MISMATCH and not self._hears():
+            if status != MISMATCH and not self._hears(instance):
                 return False
             self._resync = Resync(instance)
         self._resync.poll()
         return False
 
-    def _hears(self) -> bool:
+    def _hears(self, instance: RunningCall) -> bool:
         """Check from time to time if other threads report that they run a different call."""
         if not self.team.job.engine.several_nodes:
             return False
-        waiting = self._waiting = self._waiting or WaitState(self.team.job, self._instance)
+        waiting = self._waiting = self._waiting or WaitState(instance)
         now = time.monotonic_ns()
         if now < waiting.next_watch:
             return False
         waiting.next_watch = now + SLICE_NS
-        return bool(self.team.differences.seen(self._instance, waiting))
+        return self.team.differences.seen(instance, waiting)
 
     def finish(self) -> None:
         """Wait until the call has ended."""
@@ -145,14 +199,14 @@ class AsyncCall:
         engine = self.team.job.engine
         try:
             self._busy = True
-            while self._begin():
+            while (instance := self._begin()) is not None:
                 if self._resync is not None:
                     self._resync.finish()
-                if isinstance(self._instance, Waitable):
-                    engine.wait_until(self._instance)
+                if isinstance(instance, Waitable):
+                    engine.wait_until(instance)
                 else:
                     found, self._found = self._found, None
-                    engine.finish(self._instance, found)
+                    engine.finish(instance, found)
                 self._instance = None
         except BaseException as e:
             self._wrong(e)
@@ -170,8 +224,11 @@ class AsyncCall:
         if self._instance is not None and not isinstance(self._instance, Waitable):
             self._instance.withdraw()
 
-    def _begin(self) -> bool:
-        """Begin the next instance if none is in progress; return True unless all have ended."""
+    def _begin(self) -> RunningCall | Waitable | None:
+        """Return the instance in progress; begin the next one if there is none.
+
+        None means that all have ended.
+        """
         if self._instance is None and not self.done:
             job = self.team.job
             following = self.team.ahead() or next(self._instances, None)
@@ -180,13 +237,13 @@ class AsyncCall:
             elif not isinstance(following, Waitable):
                 job.engine.begin(following)
             self._instance, self._waiting = following, None
-        return not self.done
+        return self._instance
 
     def _wrong(self, error: BaseException) -> None:
         """Keep an exception for the thread that waits; raise an interrupt at once."""
         job, instance = self.team.job, self._instance
         if isinstance(error, job.network.mpi.Exception):
-            error = job.guard.mpi_failed(error, WaitState(job, None, self.call))
+            error = job.guard.mpi_failed(error, WaitState(None, self.call))
         half = instance is not None and (isinstance(instance, Waitable) or instance.active)
         own = isinstance(error, XupcError) or (isinstance(error, Exception) and not half)
         if not own:
@@ -207,7 +264,7 @@ class Progress:
     `wake` starts it when there is work for the first time, from any Python thread of this process.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: QueueServices) -> None:
         self.job = job
         self._until = 0.0  # one-sided accesses are served
         self._stop = False

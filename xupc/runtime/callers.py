@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..backends.native.native_core import core
+from ..backends.protocol import Instance, Record
 from ..errors import XupcError
-from ..health.control_segment import BROKEN, Control
+from ..health.control_layout import BROKEN
+from ..health.control_segment import Control
+from ..topology.job_info import JobInfo
 
 __all__ = ["Callers"]
 
@@ -33,7 +36,7 @@ class _Noted:
 class CallerJob(Protocol):
     """The part of the job that `Callers` uses."""
 
-    native: bool
+    info: JobInfo
 
     @property
     def control(self) -> Control:
@@ -55,22 +58,22 @@ class Callers:
 
     def __init__(self, job: CallerJob) -> None:
         self.job = job
-        self._engaged: tuple[int, Any, Any] | None = None
-        self._executed: tuple[int, Any, Any] | None = None
+        self._engaged: tuple[int, str, object] | None = None
+        self._executed: tuple[int, Record, object] | None = None
 
-    def within(self, call: str, team: Any = None) -> _Noted:
+    def within(self, call: str, team: object = None) -> _Noted:
         """Note a call during its waits other than `execute`; XupcError if another call runs."""
         self.check(call, team)
         before = self._engaged
         self._engage((threading.get_ident(), call, team))
         return _Noted(lambda: self._engage(before))
 
-    def _engage(self, engaged: tuple[int, Any, Any] | None) -> None:
+    def _engage(self, engaged: tuple[int, str, object] | None) -> None:
         self._engaged = engaged
         if core is not None:
             core.engage(engaged is not None)
 
-    def executing(self, instance: Any) -> _Noted:
+    def executing(self, instance: Instance) -> _Noted:
         """Note an instance that the Python engine executes."""
         self.check(instance.record.name, instance.owner)
         self._executed = threading.get_ident(), instance.record, instance.owner
@@ -79,29 +82,29 @@ class Callers:
     def _ended(self) -> None:
         self._executed = None
 
-    def check(self, call: str, team: Any) -> None:
+    def check(self, call: str, team: object) -> None:
         """Raise XupcError if a call, on a team, would be made inside another one."""
         executed = self._execution()
         if executed is not None:
             ident, record, on = executed
             if ident == threading.get_ident():
                 raise XupcError(
-                    f"{call}: not allowed inside {record.call}, which goes on: a handler of a "
-                    "signal, or a finalizer, may not make calls in which threads wait"
+                    f"{call}: not allowed while {record.call} is running: a signal handler or a "
+                    "finalizer may not make calls in which threads wait"
                 )
             self._refuse(call, team, ident, record.call, on)
         elif self._engaged is not None and self._engaged[0] != threading.get_ident():
             ident, inside, on = self._engaged
             self._refuse(call, team, ident, inside, on)
 
-    def _execution(self) -> tuple[int, Any, Any] | None:
+    def _execution(self) -> tuple[int, Record, object] | None:
         """Return the Python thread that executes an instance, its record and its team."""
-        if not self.job.native:
+        if not self.job.info.native:
             return self._executed
         found = core.running()
         return None if found is None else (found[1], found[0].record, found[0].owner)
 
-    def _refuse(self, call: str, team: Any, ident: int, inside: str, on: Any) -> None:
+    def _refuse(self, call: str, team: object, ident: int, inside: str, on: object) -> None:
         """Raise XupcError; break the job if the teams differ, since no call would detect that."""
         names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
         text = (

@@ -10,18 +10,70 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from ..backends.native.native_core import empty_caches
-
-if TYPE_CHECKING:
-    from .job import Job
-    from .team_state import TeamState
+from ..backends.protocol import TeamCore
+from ..comm.setup_collectives import Agreement
 
 __all__ = ["Dropped", "Hold", "Returns"]
 
 CROWD = 64  # open teams from which on garbage is looked for
 _COLUMNS = 4  # of an entry: number, operation, fingerprint, whether it is a part of the one before
+
+
+class DroppableTeam(Protocol):
+    """The part of a team that is needed to give it back."""
+
+    threads: Sequence[int]
+    number: int
+    freed: bool
+    core: TeamCore
+
+    @property
+    def idle(self) -> bool:
+        """True if no call of the team or its parts is running or has an error to report."""
+
+    @property
+    def opened_parts(self) -> Sequence[DroppableTeam]:
+        """Predefined teams of this team that were used, and their own."""
+
+    def close(self) -> None:
+        """Release the team; collective."""
+
+
+class TeamRegistry(Protocol):
+    """The part of the job that knows its open teams."""
+
+    @property
+    def teams(self) -> Sequence[object]:
+        """All open teams but the world."""
+
+
+class ReturnServices(Protocol):
+    """The part of the job that gives teams back."""
+
+    @property
+    def dropped(self) -> Dropped:
+        """Teams that this thread has dropped."""
+
+    def blocking(self, call: str) -> AbstractContextManager[None]:
+        """Apply the timeout to calls of MPI in which threads wait for each other."""
+
+
+class MeetingTeam(Protocol):
+    """The part of a team whose threads give back dropped teams together."""
+
+    threads: Sequence[int]
+    agreement: Agreement
+
+    @property
+    def job(self) -> ReturnServices:
+        """Job of the team."""
+
+    def rank_of(self, thread: int) -> int | None:
+        """Return the rank of a thread, None if it is not in the team."""
 
 
 class Hold:
@@ -33,17 +85,17 @@ class Hold:
 class Dropped:
     """The teams that this thread has dropped and that are not given back yet."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TeamRegistry) -> None:
         self._job = job
-        self._noted: deque[TeamState] = deque()
-        self._teams: list[TeamState] = []
+        self._noted: deque[DroppableTeam] = deque()
+        self._teams: list[DroppableTeam] = []
         self._crowd = CROWD
 
-    def note(self, team: TeamState) -> None:
+    def note(self, team: DroppableTeam) -> None:
         """Note one. Python's collector calls this at any time, so it does nothing else."""
         self._noted.append(team)
 
-    def among(self, threads: Sequence[int]) -> list[TeamState]:
+    def among(self, threads: Sequence[int]) -> list[DroppableTeam]:
         """Those that these threads can give back by themselves, by number."""
         while self._noted:
             self._teams.append(self._noted.popleft())
@@ -77,7 +129,7 @@ class Returns:
         What the threads have to find the maximum of.
     """
 
-    def __init__(self, meeting: TeamState) -> None:
+    def __init__(self, meeting: MeetingTeam) -> None:
         self._meeting = meeting
         self._mine = meeting.job.dropped.among(meeting.threads)
         self._entries = {
@@ -103,7 +155,7 @@ class Returns:
             for team in agreed:
                 team.close()
 
-    def _same(self, team: TeamState, rows: Sequence[dict[int, list[int]]]) -> bool:
+    def _same(self, team: DroppableTeam, rows: Sequence[dict[int, list[int]]]) -> bool:
         """True if all threads have dropped it, after the same calls on it and my parts of it."""
         return all(
             rows[self._rank(thread)].get(each.number) == self._entries[each.number]
@@ -111,7 +163,7 @@ class Returns:
             for thread in each.threads
         )
 
-    def _agreed_by_all(self, agreed: Sequence[TeamState], most: int) -> list[TeamState]:
+    def _agreed_by_all(self, agreed: Sequence[DroppableTeam], most: int) -> list[DroppableTeam]:
         """Return those whose parts have the same calls on all threads."""
         entries = [[team.number, 0, 0, 0] for team in agreed]
         rows = self._gather(entries, most)
@@ -135,6 +187,6 @@ class Returns:
         return found
 
 
-def _entry(team: TeamState, *, is_part: bool) -> list[int]:
+def _entry(team: DroppableTeam, *, is_part: bool) -> list[int]:
     fp = int(team.core.fp)
     return [team.number, int(team.core.op), fp - (fp >> 63 << 64), int(is_part)]

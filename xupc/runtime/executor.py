@@ -25,47 +25,86 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, cast
 
 from ..backends.native.native_core import core
+from ..backends.protocol import Instance
+from ..backends.wait import (
+    AWAKE_NS,
+    CALL_PYTHON,
+    DONE,
+    MISMATCH,
+    PENDING,
+    SLICE_NS,
+    Waitable,
+    WaitState,
+)
+from ..comm.mpi import MpiContext
 from ..comm.plan_messages import NetContext
 from ..errors import XupcError
-from ..health.mismatch_recovery import Resync, Waitable
+from ..health.control_segment import Control
+from ..health.failure_detector import FailureDetector
+from ..health.init_watchdog import Unguarded
+from ..health.mismatch_recovery import RecordedCall, RecoveringTeam, Resync
+from ..topology.job_info import JobInfo
 
-if TYPE_CHECKING:
-    from .job import Job
+__all__ = ["CallingTeam", "Engine", "RunningCall"]
 
-__all__ = [
-    "CALL_PYTHON",
-    "DONE",
-    "HOT_NS",
-    "MISMATCH",
-    "PENDING",
-    "SLICE_NS",
-    "Engine",
-    "WaitState",
-]
-
-DONE, PENDING, CALL_PYTHON, MISMATCH = range(4)
-HOT_NS = 2_000_000
-AWAKE_NS = 200_000
 POLL_NS = 100_000
 LONGEST_POLL_NS = 1_000_000
 POLL_PART = 64  # an interval is this part of the time since something moved, within these two
-SLICE_NS = 50_000_000
 NODE_SLICE_NS = 10_000_000
-STALL_NS = 500_000_000
+
+
+class CallingTeam(RecoveringTeam, Protocol):
+    """The part of a team that the executor uses."""
+
+    def raise_failure(self) -> None:
+        """Raise the error of a user's function on this thread, if there is one, and forget it."""
+
+
+class RunningCall(RecordedCall, Protocol):
+    """An instance that the executor runs."""
+
+    @property
+    def owner(self) -> CallingTeam:
+        """Its team."""
+
+    @property
+    def net(self) -> NetContext | None:
+        """Its messages, and what the core does not do."""
+
+
+class EngineServices(Protocol):
+    """The part of the job that the executor uses."""
+
+    info: JobInfo
+    network: MpiContext
+    control: Control
+    guard: FailureDetector | Unguarded
+
+    @property
+    def pending(self) -> Sequence[object]:
+        """Teams with posted calls that are not complete."""
+
+    def progress(self) -> bool:
+        """Advance the posted calls of all teams; return True if one completed."""
+
+    def sync_windows(self) -> None:
+        """Order loads and stores of this thread with one-sided accesses to its memory."""
 
 
 class Engine:
     """Runs instances to their end, and is the one place that waits."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EngineServices) -> None:
         self.job = job
         self.network = job.network
-        self.several_nodes = job.tree.node_count > 1 or not job.native
+        self.native = job.info.native
+        self.spans_nodes = job.info.spans_nodes
+        self.several_nodes = self.spans_nodes or not self.native
         # teams whose threads may read my memory one-sided until their next barrier
-        self.exposed: set[Any] = set()
+        self.exposed: set[object] = set()
         self._tell_core()
         # held by the Python thread that waits or advances calls: the program's or `Progress`
         self.lock = threading.RLock()
@@ -77,12 +116,12 @@ class Engine:
         lock: Any = self.lock
         return bool(lock._is_owned())
 
-    def expose(self, team: Any) -> None:
+    def expose(self, team: object) -> None:
         """A team's threads may read my memory one-sided from now on."""
         self.exposed.add(team)
         self._tell_core()
 
-    def cover(self, team: Any) -> None:
+    def cover(self, team: object) -> None:
         """They will not any more."""
         self.exposed.discard(team)
         self._tell_core()
@@ -92,7 +131,7 @@ class Engine:
             core.expose(bool(self.exposed))
 
     # -- a call ------------------------------------------------------------------------
-    def drive(self, instance: Any, status: int | None = None) -> None:
+    def drive(self, instance: RunningCall, status: int | None = None) -> None:
         """Finish a call that has begun; raises what went wrong."""
         with self.lock:
             if instance.net is not None:
@@ -100,7 +139,7 @@ class Engine:
             self._prepare(instance)
             self._finish(instance, instance.run(0) if status is None else status)
 
-    def begin(self, instance: Any) -> None:
+    def begin(self, instance: RunningCall) -> None:
         """Begin a call; other threads may be notified later."""
         instance.begin()
         self.job.control.posted()
@@ -108,9 +147,9 @@ class Engine:
             instance.net.start(instance.op)
         self._prepare(instance)
 
-    def poll(self, instance: Any) -> int:
+    def poll(self, instance: Instance) -> int:
         """Go on with a call that has begun, without waiting; DONE when nothing is open."""
-        net: NetContext | None = instance.net
+        net = instance.net
         try:
             status, moved = instance.run(0), True
             while moved and status != MISMATCH:
@@ -122,11 +161,11 @@ class Engine:
             if net is not None and instance.moved:
                 self.moves += 1
         except self.network.mpi.Exception as e:
-            raise self.job.guard.mpi_failed(e, WaitState(self.job, instance)) from e
+            raise self.job.guard.mpi_failed(e, WaitState(instance)) from e
         return status if self.ended(instance, status) else PENDING
 
     @staticmethod
-    def ended(instance: Any, status: int) -> bool:
+    def ended(instance: Instance, status: int) -> bool:
         """Return True after a mismatch, or if the instance is done and has no open message."""
         if status != DONE:
             return status == MISMATCH
@@ -142,39 +181,40 @@ class Engine:
     def wait_until(self, condition: Waitable) -> None:
         """Until it is."""
         if condition.instance is not None:
-            self.reach_end(condition.instance, condition.instance.run(0), look=False)
+            call = cast("RunningCall", condition.instance)  # its team is one
+            self.reach_end(call, call.run(0), look=False)
             return
         self.wait_for(
             condition.done, condition.what, threads=condition.threads, place=condition.place,
             agreement=condition.agreement,
         )  # fmt: skip
 
-    def finish(self, instance: Any, status: int | None = None) -> None:
+    def finish(self, instance: RunningCall, status: int | None = None) -> None:
         """Finish a call whose MPI steps may have begun; raises what went wrong."""
         with self.lock:
             self._finish(instance, instance.run(0) if status is None else status)
 
-    def _prepare(self, instance: Any) -> None:
+    def _prepare(self, instance: RunningCall) -> None:
         self.job.control.ensure(instance.call, instance.record.title)
-        net: NetContext | None = instance.net
+        net = instance.net
         if net is not None and instance.plan.one_sided:
             self.expose(instance.owner)
             self.job.sync_windows()
             net.unsettled = net.to_settle(instance.plan)
 
-    def _finish(self, instance: Any, status: int) -> None:
+    def _finish(self, instance: RunningCall, status: int) -> None:
         try:
             if self.reach_end(instance, status) == MISMATCH:
                 Resync(instance).finish()
         except self.network.mpi.Exception as e:
             instance.withdraw()
-            raise self.job.guard.mpi_failed(e, WaitState(self.job, instance)) from e
+            raise self.job.guard.mpi_failed(e, WaitState(instance)) from e
         except BaseException as e:
             self.interrupted(instance, e)
             raise
         self.end(instance)
 
-    def end(self, instance: Any) -> None:
+    def end(self, instance: RunningCall) -> None:
         """One that has ended well."""
         instance.end()
         if instance.owner.size == 1:
@@ -184,13 +224,13 @@ class Engine:
             if instance.plan.sync[1] == "all":
                 self.cover(instance.owner)
 
-    def expect_reads(self, team: Any) -> None:
+    def expect_reads(self, team: object) -> None:
         """Others may read my memory one-sided until the team's next barrier: poll for them."""
-        if self.job.tree.node_count > 1:
+        if self.spans_nodes:
             self.expose(team)
             self.job.sync_windows()
 
-    def interrupted(self, instance: Any, error: BaseException) -> None:
+    def interrupted(self, instance: RunningCall, error: BaseException) -> None:
         """Something came out of a call: if that is not over, nothing goes on.
 
         Where calls differ it is over. Else it is a KeyboardInterrupt, what a handler of some other
@@ -200,18 +240,18 @@ class Engine:
             instance.withdraw()
             self.job.guard.interrupted(instance.record.call, error)
 
-    def reach_end(self, instance: Any, status: int, *, look: bool = True) -> int:
+    def reach_end(self, instance: RunningCall, status: int, *, look: bool = True) -> int:
         """Wait until the call is done or found to differ: DONE or MISMATCH.
 
         `look`: after a while, look for signs from other nodes that their calls differ.
         """
-        net: NetContext | None = instance.net
+        net = instance.net
         if net is not None and not self.several_nodes:  # what is computed here takes no waiting
             while status == CALL_PYTHON and net.go_on(instance):
                 status = instance.run(0)
         if self.ended(instance, status):
             return status
-        wait = WaitState(self.job, instance)
+        wait = WaitState(instance)
         while not self.ended(instance, status):
             moved = net is not None and instance.moved
             if status == CALL_PYTHON:
@@ -224,12 +264,13 @@ class Engine:
                 wait.moved()
                 status = instance.run(0)
                 continue
-            pause = wait.pause(net)
+            pause = self._pause(wait, net)
             if wait.look and look and instance.owner.differences.seen(instance, wait):
                 status = MISMATCH
             else:
                 status = instance.run(pause)
-        wait.over()
+        if wait.published:
+            self.job.control.wait_ends()
         return status
 
     def wait_for(
@@ -247,18 +288,19 @@ class Engine:
         `agreement` serve reports. `place`: the team and operation in which it is, so that
         threads that wait for each other are found.
         """
-        waiting = WaitState(self.job, None, what, threads, agreement)
+        waiting = WaitState(None, what, threads, agreement)
         waiting.place = place
         with self.lock, self.guarded(waiting) as wait:
             if agreement:
-                wait.publish(what)
+                self.job.control.publish_wait(wait, what)
             while not done():
                 moved = self.network.progress()
                 if self.job.pending:
                     moved |= self.job.progress()
                 if not moved:
-                    wait.pause(None)
-            wait.over()
+                    self._pause(wait, None)
+            if wait.published:
+                self.job.control.wait_ends()
 
     @contextlib.contextmanager
     def guarded(self, wait: WaitState) -> Iterator[WaitState]:
@@ -273,90 +315,34 @@ class Engine:
             self.job.guard.interrupted(wait.name, e)
             raise
 
-
-class WaitState:
-    """One wait: how long so far, how to pass the time, when to look round."""
-
-    def __init__(
-        self,
-        job: Job,
-        instance: Any,
-        what: str = "",
-        threads: Sequence[int] = (),
-        agreement: int = 0,
-    ) -> None:
-        self.job = job
-        self.instance = instance
-        self.what = what
-        self.threads = threads
-        self.agreement = agreement
-        self.place: tuple[int, int] | None = None
-        if instance is not None:
-            self.place = instance.owner.number, instance.op
-        self.warned = False
-        self.published = False
-        self.since = time.monotonic_ns()
-        self.hot_until = self.since + HOT_NS
-        self.next_watch = self.since + SLICE_NS
-        self.look = False
-        self.moved_at = self.since
-        self.told = False
-
-    @property
-    def name(self) -> str:
-        """The text form of the call or condition of this wait."""
-        return self.instance.record.call if self.instance is not None else self.what
-
-    def publish(self, text: str) -> None:
-        """Publish as text what this thread waits for, to the threads of the machine."""
-        self.published = True
-        op, team = (i.op, i.owner.number) if (i := self.instance) is not None else (0, 0)
-        self.job.control.wait_begins(text, self.since, op, team)
-
-    def over(self) -> None:
-        """End the wait, after its condition is met."""
-        if self.published:
-            self.job.control.wait_ends()
-
-    @property
-    def stalled(self) -> bool:
-        """True if the wait has made no progress for `STALL_NS`."""
-        return time.monotonic_ns() - self.moved_at > STALL_NS
-
-    def moved(self) -> None:
-        """Record progress, and poll at short intervals again."""
-        self.moved_at = time.monotonic_ns()
-        self.hot_until = self.moved_at + HOT_NS
-
-    @property
-    def _other_teams_pending(self) -> bool:
-        """True if other teams have posted calls, which this wait must advance."""
-        owner = self.instance.owner if self.instance is not None else None
-        return any(team is not owner for team in self.job.pending)
-
-    def pause(self, net: NetContext | None) -> int:
-        """Pass a little time here or return how long the core may sleep."""
-        job, now = self.job, time.monotonic_ns()
-        if job.network.worked:
-            self.hot_until = max(self.hot_until, now + AWAKE_NS)
-        self.look = now >= self.next_watch and job.engine.several_nodes
-        if now >= self.next_watch:
-            job.guard.look(self)
-            self.next_watch = now + SLICE_NS
-        others = self._other_teams_pending
-        if not job.engine.several_nodes and self.instance is not None and not others:
+    def _pause(self, wait: WaitState, net: NetContext | None) -> int:
+        """Pass a little time here, or return how long the core may sleep, in ns."""
+        now = time.monotonic_ns()
+        if self.network.worked:
+            wait.hot_until = max(wait.hot_until, now + AWAKE_NS)
+        wait.look = now >= wait.next_watch and self.several_nodes
+        if now >= wait.next_watch:
+            self.job.guard.look(wait)
+            wait.next_watch = now + SLICE_NS
+        others = self._other_teams_pending(wait)
+        if not self.several_nodes and wait.instance is not None and not others:
             return SLICE_NS
         busy = (
-            self.instance is None
-            or (net is not None and (net.open or net.exchanging or self.instance.open))
-            or not job.native
+            wait.instance is None
+            or (net is not None and (net.open or net.exchanging or wait.instance.open))
+            or not self.native
             or others
         )
-        if not busy and not job.engine.exposed:
+        if not busy and not self.exposed:
             return NODE_SLICE_NS
-        if now < self.hot_until or job.engine.exposed:
+        if now < wait.hot_until or self.exposed:
             os.sched_yield()
             return 0
-        interval = min(LONGEST_POLL_NS, (now - self.moved_at) // POLL_PART)
+        interval = min(LONGEST_POLL_NS, (now - wait.moved_at) // POLL_PART)
         time.sleep(max(POLL_NS, interval) * 1e-9)
         return 0
+
+    def _other_teams_pending(self, wait: WaitState) -> bool:
+        """Return True if other teams have posted calls, which this wait must advance."""
+        owner = wait.instance.owner if wait.instance is not None else None
+        return any(team is not owner for team in self.job.pending)

@@ -14,52 +14,97 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from ..backends.native.native_core import empty_caches, invalidate
-from ..comm.mpi import STEP_NS, MpiContext, TeamComm, start_mpi
+from ..backends.protocol import TeamCore
+from ..backends.wait import WaitState
+from ..comm.mpi import STEP_NS, MpiContext, start_mpi
 from ..comm.remote_completion import RemoteCompletion
 from ..comm.setup_collectives import Agreement
+from ..comm.team_comm import TeamComm
 from ..errors import (
     HangError,
     HeapError,
     XupcError,
     said,
 )
+from ..health.call_record import CallRecord
 from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Deadline, Unguarded
+from ..pgas.allocation import Allocation
 from ..pgas.deferred_free import Allocating
 from ..pgas.global_zone import TABLE_BYTES, GlobalZone
 from ..pgas.heap import RANGE, Heap
 from ..pgas.segment import Segment, drop_lock, free_space, shm_dir, sweep_stale, try_lock
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
+from ..records import replace
 from ..topology.discovery import find_neighbours
 from ..topology.host_record import read_host_record
+from ..topology.machine import Machine
+from ..tuning.selection import Table
 from .async_queue import AsyncCall, Progress
 from .callers import Callers
 from .dropped_teams import Dropped
-from .executor import Engine, WaitState
+from .executor import Engine
 from .job_state import JobState
+from .memory_proof import prove_memory
 from .remote_memory import RemoteMemory, access_to
 from .settings import Settings, agree_settings
 
 if TYPE_CHECKING:
-    pass
+    from ..comm.mpi_types import Intracomm, Request
 
-__all__ = [
-    "Job",
-]
+__all__ = ["Job", "OpenTeam"]
 
 
 ZONE_BYTE = 1 << 40
 START_LEAST = 10.0  # seconds for MPI's start, also with a shorter timeout: programs load slowly
 
 
+class OpenTeam(Protocol):
+    """An open team, as the job sees it.
+
+    Attributes
+    ----------
+    queue
+        Its posted calls that are not complete.
+    notified
+        The barrier between notify and wait, and its value; None outside.
+    """
+
+    number: int
+    spans_nodes: bool
+    heap: Heap
+    core: TeamCore
+    queue: deque[AsyncCall]
+    notified: tuple[AsyncCall, object] | None
+
+    def unsettled(self, thread: int) -> RemoteCompletion | None:
+        """Return the completion to wait for before an access to a thread of another node."""
+
+    def progress(self) -> bool:
+        """Advance the queue without waiting; return True if a call completed."""
+
+    def drain(self, last: AsyncCall | None = None) -> None:
+        """Wait until the queue is empty, or the call `last` has completed."""
+
+    def meet(self, signature: int, record: CallRecord) -> None:
+        """Run a barrier in which all threads must have the same signature."""
+
+    def forget_plans(self) -> None:
+        """Drop cached plans."""
+
+    def close(self) -> None:
+        """Release the team; collective."""
+
+
 class Job(JobState):
     """The job on this thread: its services, its state and its memory.
 
-    Its attributes from `Placement` say where threads run.
+    `info` says where its threads run.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -70,19 +115,21 @@ class Job(JobState):
         self._watched = False  # by a deadline
         self.callers = Callers(self)
         self.tuning: dict[str, int] = {}
-        self.spanning: list[Any] = []  # open teams that span nodes
-        self.teams: list[Any] = []  # all open teams but the world, ordered by number
+        self.spanning: list[OpenTeam] = []  # open teams that span nodes
+        self.teams: list[OpenTeam] = []  # all open teams but the world, ordered by number
         self.next_team = 1
         self.dropped = Dropped(self)
-        self.world: Any = None  # the team of all threads, when there is one
-        self.pending: list[Any] = []  # teams with posted calls that are not complete
+        self.world: OpenTeam | None = None  # the team of all threads, when there is one
+        self.pending: list[OpenTeam] = []  # teams with posted calls that are not complete
         self.unfinished: set[AsyncCall] = set()  # posted calls that the program has not waited for
         self.background = Progress(self)
         self._progressing = False
         self.host = socket.gethostname()
 
     # -- start-up ----------------------------------------------------------------------
-    def start(self, comm: Any, prepare: Callable[[TeamComm], Any]) -> None:
+    def start(
+        self, comm: Intracomm | None, prepare: Callable[[TeamComm], tuple[Table, Machine | None]]
+    ) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
         `prepare` is called when all threads have arrived and no resource is allocated. It returns
@@ -96,12 +143,12 @@ class Job(JobState):
         self.network = MpiContext(comm, self._await_all)
         self.link = self.network.link
         self._ignore_signals()  # after MPI's start, which may install handlers
-        self.me, self.threads = self.link.rank, self.link.size
+        self.who = f"thread {self.link.rank} (host {self.host}, pid {self.pid})"
         with self._deadline("init") as deadline:
             self._start(prepare, deadline)
         self.settings_comm = comm
 
-    def differs(self, settings: Settings, comm: Any) -> str:
+    def differs(self, settings: Settings, comm: Intracomm | None) -> str:
         """Return what another init asks for that this one did not, as text; empty if nothing."""
         difference = self.settings.difference(settings)
         world = self.network.mpi.COMM_WORLD
@@ -132,7 +179,7 @@ class Job(JobState):
             try:
                 yield
             except self.network.mpi.Exception as e:
-                raise self.guard.mpi_refused(e, WaitState(self, None, call)) from e
+                raise self.guard.mpi_refused(e, WaitState(None, call)) from e
 
     @contextlib.contextmanager
     def whole(self, call: str, *, collective: bool = True) -> Iterator[None]:
@@ -160,39 +207,35 @@ class Job(JobState):
         """Description of this thread before it has a number."""
         return f"a thread on host {self.host} (pid {self.pid})"
 
-    @property
-    def who(self) -> str:
-        """Description of this thread."""
-        return f"thread {self.me} (host {self.host}, pid {self.pid})"
-
-    def _start(self, prepare: Callable[[TeamComm], Any], deadline: Deadline) -> None:
+    def _start(
+        self, prepare: Callable[[TeamComm], tuple[Table, Machine | None]], deadline: Deadline
+    ) -> None:
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
         self.prepared, self.described = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
-        self.machine = self._find_machine(deadline)
+        machine = self._find_machine(deadline)
         self._agree_segments()
-        self.tree = self._find_tree()
-        self.node = self.tree.node_of(self.me)
+        self.info = self._find_nodes(machine)
         deadline.stage("the joining of machines", unwatched=True)
         self.lifeline = self._join_machines()
         deadline.hear(self.lifeline)
-        self.native = self._agree_engine()
+        self.info = replace(self.info, native=self._agree_engine())
         self.engine = Engine(self)
         self.allocating = Allocating(self)
-        self.agreement = Agreement(self, self.link, range(self.threads))
+        self.agreement = Agreement(self, self.link, range(self.link.size))
         deadline.stage("the making of the control segment", unwatched=True)
         self.control = self._map_control(self.agreement.shared_segment)
-        self.crowded, self.transport, self.pids = self._agree_place()
+        self.info = self._agree_place()
         deadline.hand_over()
         self.guard = FailureDetector(self)
         deadline.stage("the making of the heap")
-        self.node_comm = self.link.split(self.node)
+        self.node_comm = self.link.split(self.info.node)
         self.heap = self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
 
-    def _await_all(self, request: Any) -> None:
+    def _await_all(self, request: Request) -> None:
         """Wait until all threads have called init."""
         since, step = time.monotonic(), time.thread_time_ns()
         while not request.Test():
@@ -210,21 +253,24 @@ class Job(JobState):
     def _find_machine(self, deadline: Deadline) -> list[int]:
         """Return the threads that proved to share memory with this one."""
         record = read_host_record(shm_dir())
-        machine, lookout, self._no_segment = find_neighbours(self.link.comm, record, self.who)
+        machine, lookout, self._no_segment = find_neighbours(
+            self.link.comm, record, self.who, prove_memory
+        )
         if lookout is not None:
             deadline.look_out(lookout)
         return machine
 
     def _agree_segments(self) -> None:
         """Raise HeapError on every thread if some thread cannot create segments."""
-        first = self._of_all(self.me if self._no_segment else self.threads, self.link.mpi.MIN)
-        if first < self.threads:
-            reason = self.link.comm.bcast(self._no_segment, root=first)
+        link = self.link
+        first = self._of_all(link.rank if self._no_segment else link.size, link.mpi.MIN)
+        if first < link.size:
+            reason = link.comm.bcast(self._no_segment, root=first)
             raise HeapError(f"init: {reason} (thread {first})")
 
     def _make_heap(self) -> Heap:
         size = self.settings.heap_size
-        count = len(self.machine)
+        count = len(self.info.machine)
         why = ""
         if self.settings.explicit_heap and size * count > free_space():
             why = (
@@ -235,7 +281,13 @@ class Job(JobState):
         zone = max(size // 4, 4 * TABLE_BYTES)
         lines = SLOTS * OP_SCRATCH_BYTES
         heap = Heap(
-            self.tree, self.me, self._make_heap_segment, size, zone, lines + STAGING_BYTES, size
+            self.info.tree,
+            self.info.me,
+            self._make_heap_segment,
+            size,
+            zone,
+            lines + STAGING_BYTES,
+            size,
         )
         taken = heap.global_end - heap.individual_end + lines
         why = heap.room_for(taken * count, "init") or ""
@@ -248,18 +300,18 @@ class Job(JobState):
         return heap
 
     def _make_heap_segment(self, size: int) -> tuple[Segment, RemoteMemory | None]:
-        count = self.tree.node_size(self.node)
+        count = self.info.tree.node_size(self.info.node)
         segment = self.agreement.shared_segment(self.node_comm, size * count)
-        if self.tree.node_count == 1:
+        if not self.info.spans_nodes:
             return segment, None
         with self.blocking("all_alloc"):
             window = self.link.window(segment.address, size * count)
-        return segment, RemoteMemory(self, window, range(self.threads))
+        return segment, RemoteMemory(self, window, range(self.info.threads))
 
     @contextlib.contextmanager
     def _zone_lock(self) -> Iterator[None]:
         """Hold the global zone's lock: a kernel lock on one node, a ticket lock across nodes."""
-        if self.tree.node_count == 1:
+        if not self.info.spans_nodes:
             fd = self.control.segment.fd
             self.engine.wait_for(lambda: try_lock(fd, ZONE_BYTE), "the global zone's lock")
             try:
@@ -285,7 +337,7 @@ class Job(JobState):
 
     def guarded_access(self, thread: int) -> contextlib.AbstractContextManager[WaitState]:
         """Translate errors of MPI during an access to a thread's memory."""
-        return self.engine.guarded(WaitState(self, None, access_to(thread), (thread,)))
+        return self.engine.guarded(WaitState(None, access_to(thread), (thread,)))
 
     @property
     def heaps(self) -> Iterator[Heap]:
@@ -301,8 +353,7 @@ class Job(JobState):
             return self.heap
         for team in self.teams:
             if team.number == number:
-                heap: Heap = team.heap
-                return heap
+                return team.heap
         raise ValueError(f"offset {offset} is in the memory of a team that this thread is not in")
 
     def sync_windows(self) -> None:
@@ -339,23 +390,23 @@ class Job(JobState):
         invalidate()
 
     # -- posted calls ------------------------------------------------------------------
-    def queued(self, team: Any) -> None:
+    def queued(self, team: OpenTeam) -> None:
         """Note that a team's queue has become empty, or is no longer empty."""
         if team.queue and team not in self.pending:
             self.pending.append(team)
         elif not team.queue and team in self.pending:
             self.pending.remove(team)
         self._update_teams()
-        by_messages = team.spans_nodes or not self.native
+        by_messages = team.spans_nodes or not self.info.native
         if self.pending and by_messages and self.network.threads_multiple:
             self.background.wake()
 
-    def blocks(self, team: Any) -> bool:
+    def blocks(self, team: OpenTeam) -> bool:
         """Return True if calls of a team must not take the cached path."""
         return bool(self.pending) or team.notified is not None
 
     def _update_teams(self) -> None:
-        for team in (self.world, *self.teams):
+        for team in (*filter(None, (self.world,)), *self.teams):
             team.core.blocked = self.blocks(team)
 
     def serve(self, until: float) -> None:
@@ -383,7 +434,7 @@ class Job(JobState):
             self._progressing = before
             self.engine.lock.release()
 
-    def uses(self, allocation: Any = None, memory: Any = None) -> str:
+    def uses(self, allocation: Allocation | None = None, memory: Heap | None = None) -> str:
         """Return the name of a posted call, not waited for, that uses some memory; "" if none.
 
         The memory is an allocation, or all of a heap.

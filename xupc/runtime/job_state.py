@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
 
 from ..errors import (
     NotInitializedError,
@@ -13,9 +12,6 @@ from ..errors import (
 from ..health.control_segment import Control
 from .callback_scope import UserCallbackScope
 from .placement import Placement
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "JobState",
@@ -31,6 +27,8 @@ class JobState(Placement):
         Control segment of the machine.
     broken
         The error after which nothing works.
+    who
+        Description of this thread.
     ended
         True after ``finalize()``.
     agreed
@@ -40,6 +38,7 @@ class JobState(Placement):
     """
 
     control: Control
+    who: str
 
     def __init__(self) -> None:
         self.broken: BaseException | None = None

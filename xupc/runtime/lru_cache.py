@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 __all__ = [
     "LruCache",
@@ -20,9 +20,9 @@ class LruCache(Generic[T]):
     def __init__(self, limit: int, dropped: Callable[[T], object] | None = None) -> None:
         self._limit = limit
         self._dropped = dropped
-        self._kept: OrderedDict[Any, T] = OrderedDict()
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
 
-    def get(self, key: Any, build: Callable[[], T]) -> T:
+    def get(self, key: Hashable, build: Callable[[], T]) -> T:
         """Return the value of a key; ``build()`` makes it if there is none."""
         value = self._kept.get(key)
         if value is not None:

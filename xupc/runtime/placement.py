@@ -1,6 +1,6 @@
-"""Where the threads of a job run: machines, nodes, cores, the engine and the transport.
+"""Find out where the threads of a job run: machines, nodes, cores, the engine and the transport.
 
-The steps of start-up that find this out are collective over all threads.
+The steps are part of `init` and collective over all threads.
 """
 
 from __future__ import annotations
@@ -8,24 +8,29 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..backends.native.native_core import core, why_not
-from ..comm.mpi import MpiContext, TeamComm
-from ..health.control_segment import Control, control_bytes
-from ..health.failure_tree import FailureTree
+from ..comm.mpi import MpiContext
+from ..comm.team_comm import TeamComm
+from ..health.control_layout import control_bytes
+from ..health.control_segment import Control
+from ..health.failure_tree import FailureTree, Identity
 from ..pgas.segment import Segment
+from ..records import replace
 from ..topology import host
+from ..topology.job_info import JobInfo
 from ..topology.levels import NodeLevels, node_levels
 from ..topology.machine import Machine
 from ..topology.node_spec import node_tree
 from ..topology.sysfs import machine_here
-from ..topology.tree import Tree
 from ..tuning.probes import bypass_from, pids_in_reach, reaching
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Op
 
 __all__ = [
     "Placement",
@@ -33,33 +38,22 @@ __all__ = [
 
 
 class Placement:
-    """The threads, machines and nodes of a job, as this thread sees them.
+    """The steps of `init` that find out where the threads of a job run.
 
     Attributes
     ----------
-    me, threads
-        Number of this thread; number of all.
-    tree, node
-        The tree of all threads; the node of this one.
-    machine
-        The threads of this machine; `machines` is the number of machines.
-    native
-        True if the native core runs the plans (agreed by all threads).
-    oversubscribed
-        True if this machine has more threads than cores; `crowded` if any machine has.
-    pids
-        Process ids of the threads of this node. None unless all threads of the job can read and
-        write the private memory of the other threads of their machine.
+    info
+        The result.
     reaching
-        Cost of such an access on this machine.
+        Cost of an access to another thread's private memory on this machine.
     bypass
         Size in bytes from which copies past the cache are faster on this machine; 0: never.
+    sync_address
+        Address of the sync area of the world team.
     masks
         The affinity mask of each thread of this machine.
     described
         The machine of ``XUPC_TOPOLOGY`` for every node; None without that variable.
-    transport
-        ``shm`` on one machine, ``fabric`` with RDMA devices on all, else ``tcp``.
     """
 
     settings: Settings
@@ -68,19 +62,11 @@ class Placement:
     lifeline: FailureTree | None
     host: str
     pid: int
-    me: int
-    threads: int
-    machine: list[int]
-    tree: Tree
-    node: int
-    native: bool
-    crowded: bool
-    transport: str
-    pids: NDArray[np.int32] | None
+    info: JobInfo
     described: Machine | None
     masks: list[frozenset[int]]
 
-    def _of_all(self, value: int, op: Any) -> int:
+    def _of_all(self, value: int, op: Op) -> int:
         """Reduce a value over all threads, in init.
 
         It reduces arrays: for objects mpi4py would hold the interpreter's lock, and the watchdog
@@ -90,19 +76,17 @@ class Placement:
         self.link.comm.Allreduce(np.array([value], np.int64), found, op)
         return int(found[0])
 
-    def _find_tree(self) -> Tree:
-        """Return the node tree: machines, split by the setting ``nodes``."""
-        of = np.empty(self.threads, np.int32)
-        self.link.comm.Allgather(np.array([self.machine[0]], np.int32), of)
-        self._machine_roots, _ = np.unique(of, return_counts=True)  # alone it imports numpy.ma
-        self.machines = len(self._machine_roots)
+    def _find_nodes(self, machine: Sequence[int]) -> JobInfo:
+        """Return where the threads run: on machines, split into nodes by the setting ``nodes``."""
+        me, threads = self.link.rank, self.link.size
+        of = np.empty(threads, np.int32)
+        self.link.comm.Allgather(np.array([machine[0]], np.int32), of)
+        machine_roots, _ = np.unique(of, return_counts=True)  # alone it imports numpy.ma
         tree = node_tree(of, self.settings.nodes)
-        self._machine_of_node = np.searchsorted(self._machine_roots, of[tree.node_roots])
-        return tree
-
-    def machine_of(self, thread: int) -> int:
-        """Return the number of a thread's machine."""
-        return int(self._machine_of_node[self.tree.node_of(thread)])
+        of_node = np.searchsorted(machine_roots, of[tree.node_roots])
+        return JobInfo(
+            me, threads, tuple(machine), len(machine_roots), of_node, tree, tree.node_of(me)
+        )
 
     def _agree_engine(self) -> bool:
         """Return True if all threads want and have the native core and it can call MPI."""
@@ -110,44 +94,42 @@ class Placement:
         can = core is not None and self.network.functions is not None
         found = np.empty(2, np.int32)
         self.link.comm.Allreduce(np.array([wish, can], np.int32), found, self.network.mpi.MIN)
-        if found[0] and not found[1] and self.me == 0:
+        if found[0] and not found[1] and self.link.rank == 0:
             why = why_not or "MPI's C functions cannot be called on all threads"
             warnings.warn(f"init: the Python engine runs, which is slow: {why}", stacklevel=2)
         return bool(found.all())
 
     def _map_control(self, shared_segment: Callable[..., Segment]) -> Control:
         """Map the machine's control segment, which its lowest thread makes."""
-        count = len(self.machine)
-        index = self.machine.index(self.me)
-        comm = self.link.split(self.machine[0])
+        info = self.info
+        tree, count = info.tree, len(info.machine)
+        index = info.machine.index(info.me)
+        comm = self.link.split(info.machine[0])
         unique: dict[frozenset[int], frozenset[int]] = {}  # equal masks take memory once
         self.masks = [unique.setdefault(mask, mask) for mask in comm.allgather(host.affinity())]
-        cores = frozenset().union(*self.masks)
-        self.cores = host.within_limit(len(cores))
-        self.oversubscribed = count > self.cores
-        self.network.wait_with_progress(count / self.cores)
-        nodes = sorted({self.tree.node_of(t) for t in self.machine})
-        sizes = [self._sync_bytes(self.tree.node_size(n)) for n in nodes]
-        total = control_bytes(count, self.machines, sum(sizes) + self.tree.nbytes)
+        usable = host.within_limit(len(frozenset().union(*unique)))
+        self.network.wait_with_progress(count / usable)
+        nodes = sorted({tree.node_of(t) for t in info.machine})
+        sizes = [self._sync_bytes(tree.node_size(n)) for n in nodes]
+        total = control_bytes(count, info.machines, sum(sizes) + tree.nbytes)
         segment = shared_segment(comm, total, whole=True)
-        control = Control(segment, index, count, self.machines)
-        control.introduce(self.me, self.host)
-        number = self.link.comm.bcast(int.from_bytes(os.urandom(8)) >> 1 if self.me == 0 else None)
-        if index == 0:
-            control.describe(number, self.machine_of(self.me), self.threads)
-            rows = self.lifeline.rows if self.lifeline is not None else [self._row]
-            control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in rows])
-        start = control.sync_start + sum(sizes[: nodes.index(self.node)])
+        control = self._open_control(segment, index)
+        start = control.sync_start + sum(sizes[: nodes.index(info.node)])
         self.sync_address = segment.address + start
-        tables = segment.array[control.sync_start + sum(sizes) :][: self.tree.nbytes]
+        tables = segment.array[control.sync_start + sum(sizes) :][: tree.nbytes]
         if index == 0:
-            self.tree.write_tables(tables)
+            tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
-        found = (bypass_from() if self.native else 0, self._levels()) if index == 0 else None
+        found = (bypass_from() if info.native else 0, self._levels()) if index == 0 else None
         self.bypass, levels = comm.bcast(found)
-        self.reaching = reaching(comm, self._in_reach if self.native else None, self.cores)
-        tree = self.tree.with_tables(tables)  # one copy for the machine
-        self.tree = tree.with_levels({self.node: levels[self.node]} if levels else {})
+        self.reaching = reaching(comm, self._in_reach if info.native else None, usable)
+        tree = tree.with_tables(tables)  # one copy for the machine
+        self.info = replace(
+            info,
+            tree=tree.with_levels({info.node: levels[info.node]} if levels else {}),
+            cores=usable,
+            oversubscribed=count > usable,
+        )
         comm.Free()
         return control
 
@@ -156,40 +138,52 @@ class Placement:
 
         The machine is read only if threads are bound, since reading takes milliseconds.
         """
-        nodes = {self.tree.node_of(thread) for thread in self.machine}
+        nodes = sorted({self.info.tree.node_of(thread) for thread in self.info.machine})
         masks = {node: self.masks_of(node) for node in nodes}
         if all(len(set(each)) == 1 for each in masks.values()):
             return {}
         machine = self.described or machine_here()
-        return {node: node_levels(machine, masks[node]) for node in sorted(nodes)}
+        return {node: node_levels(machine, masks[node]) for node in nodes}
 
     def masks_of(self, node: int) -> Sequence[frozenset[int]]:
         """Return the affinity masks of a node's threads; of a described machine, those it gets."""
-        threads = self.tree.members(node).tolist()
+        threads = self.info.tree.members(node).tolist()
         if self.described is not None:
             return self.described.masks(len(threads))
-        return [self.masks[self.machine.index(thread)] for thread in threads]
+        return [self.masks[self.info.machine.index(thread)] for thread in threads]
 
-    def _agree_place(self) -> tuple[bool, str, NDArray[np.int32] | None]:
+    def _open_control(self, segment: Segment, index: int) -> Control:
+        """Return the view of a new control segment, with the identities of threads and job."""
+        info = self.info
+        control = Control(segment, index, len(info.machine), info.machines)
+        control.introduce(info.me, self.host)
+        number = self.link.comm.bcast(int.from_bytes(os.urandom(8)) >> 1 if info.me == 0 else None)
+        if index == 0:
+            control.describe(number, info.machine_of(info.me), info.threads)
+            rows = self.lifeline.rows if self.lifeline is not None else [self._row]
+            control.note_hosts([(r["pid"], r["thread"], r["host"]) for r in rows])
+        return control
+
+    def _agree_place(self) -> JobInfo:
         """Agree on `crowded`, `transport` and whether `pids` exist, since plans depend on them."""
+        info = self.info
         no_fabric = not os.path.isdir("/sys/class/infiniband")
-        mine = np.array([self.oversubscribed, no_fabric, self._in_reach is None], np.int32)
+        mine = np.array([info.oversubscribed, no_fabric, self._in_reach is None], np.int32)
         worst = np.empty_like(mine)
         self.link.comm.Allreduce(mine, worst, self.network.mpi.MAX)
         crowded, no_fabric, shut = (bool(v) for v in worst)
         pids = None
-        if self.native and not shut:
-            places = [self.machine.index(t) for t in self.tree.members(self.node).tolist()]
+        if info.native and not shut:
+            places = [info.machine.index(t) for t in info.tree.members(info.node).tolist()]
             pids = np.array(self._in_reach, np.int32)[places]
-        if self.machines == 1:
-            return crowded, "shm", pids
-        return crowded, "tcp" if no_fabric else "fabric", pids
+        transport = "shm" if info.machines == 1 else "tcp" if no_fabric else "fabric"
+        return replace(info, crowded=crowded, transport=transport, pids=pids)
 
     def _join_machines(self) -> FailureTree | None:
         """Connect the lowest threads of all machines, so that each detects the death of others."""
-        if self.machines == 1:
+        if self.info.machines == 1:
             return None
-        lowest = self.me == self.machine[0]
+        lowest = self.info.me == self.info.machine[0]
         comm = self.link.split(0 if lowest else 1)
         line = None
         if lowest:
@@ -198,9 +192,9 @@ class Placement:
         return line
 
     @property
-    def _row(self) -> dict[str, Any]:
+    def _row(self) -> Identity:
         """Describe this thread for threads of other machines."""
-        return {"thread": self.me, "host": self.host, "pid": self.pid}
+        return {"thread": self.link.rank, "host": self.host, "pid": self.pid}
 
     def _sync_bytes(self, n: int) -> int:
         return int(core.sync_bytes(n)) if core is not None else 0

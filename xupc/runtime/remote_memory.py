@@ -5,13 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.mpi import Window
+from ..backends.protocol import TeamCore
+from ..backends.wait import Executor, WaitState
+from ..comm.team_comm import Window
 from ..health.control_segment import Control
+from ..topology.job_info import JobInfo
+
+if TYPE_CHECKING:
+    from ..comm.mpi_types import Request
+
+Start = Callable[[int, int, int, int, list[int]], None]
+"""Starts an access: (thread, displacement, address, bytes, number of accesses in progress)."""
 
 __all__ = [
     "AccessServices",
@@ -20,23 +29,18 @@ __all__ = [
 ]
 
 
-class Waits(Protocol):
-    """The part of the engine that accesses wait with."""
+class WritingTeam(Protocol):
+    """The part of a team that one-sided writes use."""
 
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while calls make progress."""
-
-    def wait_for(self, done: Callable[[], bool], what: str, *, threads: Sequence[int] = ()) -> None:
-        """Wait until ``done()`` holds."""
+    core: TeamCore
 
 
 class AccessServices(Protocol):
     """The part of the job that one-sided accesses use."""
 
     @property
-    def transport(self) -> str:
-        """Kind of network: "shm", "fabric" or "tcp"."""
+    def info(self) -> JobInfo:
+        """Where the threads of the job run."""
 
     @property
     def control(self) -> Control:
@@ -47,17 +51,17 @@ class AccessServices(Protocol):
         """Values of the selection table."""
 
     @property
-    def spanning(self) -> list[Any]:
+    def spanning(self) -> Sequence[WritingTeam]:
         """Open teams that span nodes."""
 
     @property
-    def engine(self) -> Waits:
+    def engine(self) -> Executor:
         """Executor of the job."""
 
     def settle(self, thread: int) -> None:
         """Wait until a thread of another node has left calls that use its memory."""
 
-    def guarded_access(self, thread: int) -> AbstractContextManager[Any]:
+    def guarded_access(self, thread: int) -> AbstractContextManager[WaitState]:
         """Translate errors of MPI during an access to a thread's memory."""
 
 
@@ -79,7 +83,7 @@ class RemoteMemory:
         self.job = job
         self.window = window
         self.threads = threads
-        self.pinned = job.transport == "fabric"
+        self.pinned = job.info.transport == "fabric"
 
     def get(self, thread: int, displacement: int, out: NDArray[np.uint8]) -> None:
         """Read contiguous bytes into `out`."""
@@ -96,7 +100,7 @@ class RemoteMemory:
         count: int = 1,
         stride: int = 0,
         far_stride: int = 0,
-    ) -> Any:
+    ) -> Request:
         """Start to read `count` blocks with these strides here and there; return the request."""
         target = self.threads.index(thread)
         return self.window.get(target, displacement, address, nbytes, count, stride, far_stride)
@@ -106,7 +110,9 @@ class RemoteMemory:
         with self.job.guarded_access(thread):
             self._pieces(thread, displacement, out, self._get)
 
-    def start_put(self, thread: int, displacement: int, address: int, nbytes: int) -> Any:
+    def start_put(
+        self, thread: int, displacement: int, address: int, nbytes: int
+    ) -> tuple[Request, bytearray]:
         """Start to write; return the request, and what must live until it is complete."""
         for team in self.job.spanning:
             team.core.wrote()
@@ -126,7 +132,9 @@ class RemoteMemory:
         self.job.engine.wait_for(request.Test, access_to(thread), threads=(thread,))
         return int.from_bytes(old, sys.byteorder, signed=True)
 
-    def _pieces(self, thread: int, displacement: int, array: Any, start: Any) -> None:
+    def _pieces(
+        self, thread: int, displacement: int, array: NDArray[np.uint8], start: Start
+    ) -> None:
         piece = self.job.tuning["rma_get_max"]
         address = array.__array_interface__["data"][0]
         left = [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..comm.mpi import TeamComm
+from ..comm.team_comm import TeamComm
 from ..errors import (
     CollectiveMismatchError,
 )

@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import NoReturn
 
+from ..backends.operand_binding import BoundOperand
+from ..backends.wait import Waitable
 from ..errors import HeapError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..plan.plan import Plan, barrier_plan
 from ..tuning.selection import Table
+from .async_queue import AsyncCall
+from .executor import RunningCall
 from .job_state import JobState
 from .team_records import RUN_AHEAD, TeamRecords
 
 _ERROR = fingerprint("error")
 
-__all__ = [
-    "RUN_AHEAD",
-    "TeamMeetings",
-]
+__all__ = ["TeamMeetings"]
 
 
 class TeamMeetings(TeamRecords):
     """A team whose threads meet in barriers to compare calls."""
 
-    queue: deque[Any]
+    queue: deque[AsyncCall]
 
     def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
         super().__init__(job, table, threads, world=world)
-        self._barriers: dict[Any, Any] = {}
+        self._barriers: dict[tuple[str, bool], RunningCall] = {}
 
-    def make(self, plan: Plan, bounds: Sequence[Any], signature: int, record: CallRecord) -> Any:
+    def make(
+        self, plan: Plan, bounds: Sequence[BoundOperand], signature: int, record: CallRecord
+    ) -> RunningCall:
         """Return an instance of a plan bound to operands."""
         raise NotImplementedError
 
-    def _post_instances(self, instances: Iterable[Any], record: CallRecord) -> None:
+    def _post_instances(
+        self, instances: Iterable[RunningCall | Waitable], record: CallRecord
+    ) -> None:
         """Put a call that consists of these instances into the queue."""
         raise NotImplementedError
 
-    def _drive(self, instance: Any) -> None:
+    def _drive(self, instance: RunningCall) -> None:
         """Run an instance, also if calls differ."""
         raise NotImplementedError
 
@@ -54,7 +59,7 @@ class TeamMeetings(TeamRecords):
         self.instances.clear()
         self._barriers.clear()
 
-    def meeting(self, signature: int, record: CallRecord) -> Any:
+    def meeting(self, signature: int, record: CallRecord) -> RunningCall:
         """Return the instance of a barrier in which all threads must have the same signature."""
         plan = self._plans.get("barrier", lambda: barrier_plan(self.rank, self.size))
         return self.make(plan, [], signature, record)
@@ -63,7 +68,7 @@ class TeamMeetings(TeamRecords):
         """Run a barrier in which all threads must have the same signature."""
         self.meeting(signature, record).execute()
 
-    def _barrier(self, name: str, value: Any) -> Any:
+    def _barrier(self, name: str, value: object) -> RunningCall:
         """Return the instance of a barrier, cached by name; its value is sent beside it."""
         instance = self._barriers.get((name, value is None))
         if instance is None or value is not None:
@@ -72,14 +77,14 @@ class TeamMeetings(TeamRecords):
             self._barriers[name, value is None] = instance
         return instance
 
-    def _value_hash(self, value: Any, call: str) -> int:
+    def _value_hash(self, value: object, call: str) -> int:
         """Return the hash of a barrier's value; collective TypeError for other types."""
         try:
             if value is None:
                 return 0
             if isinstance(value, str):
                 return fingerprint("value", repr(str(value))) | 1
-            return fingerprint("value", hex(value)) | 1
+            return fingerprint("value", hex(value)) | 1  # type: ignore[arg-type]  # else a TypeError
         except Exception as e:
             error = TypeError(f"{call}: value: expected an int or a str, got {show(value)}")
             error.__cause__ = e
@@ -87,7 +92,7 @@ class TeamMeetings(TeamRecords):
             raise
 
     @property
-    def plain_barrier(self) -> Any:
+    def plain_barrier(self) -> RunningCall:
         """Instance of a barrier without a value."""
         return self._barriers["barrier", True]
 
@@ -98,7 +103,7 @@ class TeamMeetings(TeamRecords):
         synchronising: bool = True,
         *,
         posted: bool = False,
-    ) -> Any:
+    ) -> NoReturn:
         """Raise the error of a call with a bad argument, so that no other thread hangs.
 
         If the call synchronises, all threads meet. If each has an error, each raises its own,
@@ -125,7 +130,7 @@ class TeamMeetings(TeamRecords):
     def note(self, signature: int, record: CallRecord) -> None:
         """Add the signature of a call that moves nothing, after the posted calls before it."""
 
-        def nothing() -> Iterator[Any]:
+        def nothing() -> Iterator[RunningCall]:
             self.core.mix(signature)
             self._noted.append((self.core.op, self.core.fp, record))
             yield from ()
@@ -139,7 +144,7 @@ class TeamMeetings(TeamRecords):
         """Run a barrier after many calls without one."""
         self._barrier("run-ahead", None).execute()
 
-    def ahead(self) -> Any:
+    def ahead(self) -> RunningCall | None:
         """Return the barrier that must precede the next call, after many without one, or None."""
         return self._barrier("run-ahead", None) if self.core.unsynced >= RUN_AHEAD else None
 

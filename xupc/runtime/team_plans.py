@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any
 
 from ..algorithms import registry
+from ..backends.protocol import Program
 from ..flags import ALGORITHM_MASK
 from ..plan.plan import Plan
 from ..plan.recorder import trace
-from ..reduction.kernels import Kernel
+from ..reduction.kernel_base import Kernel
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Table
+from .executor import RunningCall
 from .lru_cache import LruCache
 from .placement import Placement
 
@@ -51,31 +52,32 @@ class TeamPlans:
         self.table = table
         self.threads = threads
         self.size = len(threads)
-        self.rank = threads.index(job.me)
-        self.rank_tree: Tree = job.tree if world else job.tree.sub(threads)
+        self.rank = threads.index(job.info.me)
+        self.rank_tree: Tree = job.info.tree if world else job.info.tree.sub(threads)
         self.node_number = self.rank_tree.node_of(self.rank)
         self.node_root = self.rank_tree.node_root(self.node_number)
         self.spans_nodes = self.rank_tree.node_count > 1
+        self.native = job.info.native
         self.place = Place.of(
-            self.rank_tree.node_sizes, job.network.family, job.transport, job.crowded
+            self.rank_tree.node_sizes, job.network.family, job.info.transport, job.info.crowded
         )
         self.choices = table.at(self.place)
         self.tuning = table.tuning(self.place)
-        if job.pids is None:
+        if job.info.pids is None:
             self.tuning = {**self.tuning, "direct_min": 0}
         elif self.tuning["tried"] and self.tuning["direct_min"]:
             self.tuning = job.reaching.within(self.tuning, self.size)
-        if job.native:
+        if self.native:
             self.exchange_group: Sequence[int] = [int(t) for t in self.rank_tree.node_roots]
             self.exchange_index = self.node_number
         else:
             self.exchange_group = range(self.size)
             self.exchange_index = self.rank
-        self.exchanges = not job.native or self.rank == self.node_root
-        self._programs: dict[int, Any] = {}
+        self.exchanges = not self.native or self.rank == self.node_root
+        self._programs: dict[int, Program] = {}
         programs = self._programs
         self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
-        self.instances: LruCache[Any] = LruCache(INSTANCES)
+        self.instances: LruCache[RunningCall] = LruCache(INSTANCES)
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
@@ -103,7 +105,7 @@ class TeamPlans:
         flags: int,
         nbytes: int,
         sync: tuple[str, str],
-        key: Any,
+        key: Hashable,
         arguments: Sequence[object],
         kernel: Kernel | None = None,
         *,
@@ -140,7 +142,7 @@ class TeamPlans:
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""
-        crowded = self.job.oversubscribed
+        crowded = self.job.info.oversubscribed
         if not self.spans_nodes:
             n = self.rank_tree.node_size(self.node_number)
             return (0, 2 * n + 2) if crowded else (8000, 20)
@@ -156,5 +158,5 @@ class TeamPlans:
         least = int(self.tuning["nt_store_min"]) if self.job.bypass else 0
         if not (least and self.tuning["tried"]):
             return least
-        cores = min(self.job.cores, self.rank_tree.node_size(self.node_number))
+        cores = min(self.job.info.cores, self.rank_tree.node_size(self.node_number))
         return max(least, self.job.bypass * cores)

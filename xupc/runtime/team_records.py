@@ -6,8 +6,8 @@ import contextlib
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from ..backends.protocol import TeamCore
 from ..errors import XupcError
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
@@ -29,7 +29,7 @@ class TeamRecords(TeamPlans):
     """A team that keeps records of its last calls."""
 
     job: JobState
-    core: Any
+    core: TeamCore
 
     def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
         super().__init__(job, table, threads, world=world)
@@ -62,11 +62,11 @@ class TeamRecords(TeamPlans):
         if self._failure is None:
             place = self.core.unread
             if place is not None:
-                owner = int(self.job.tree.members(self.job.node)[place])
+                owner = int(self.job.info.tree.members(self.job.info.node)[place])
                 record = record.with_more([])
                 record.error = XupcError(
-                    f"thread {self.job.me} can no longer copy between its array and that of thread "
-                    f"{owner}: was one of them unmapped, or mapped anew?"
+                    f"thread {self.job.info.me} can no longer copy between its array and that of "
+                    f"thread {owner}: was one of them unmapped, or mapped anew?"
                 )
                 record.shared_error = True
             return record

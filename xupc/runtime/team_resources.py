@@ -10,20 +10,21 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
-from ..comm.mpi import TeamComm
 from ..comm.setup_collectives import Agreement
+from ..comm.team_comm import TeamComm
 from ..errors import HeapError, XupcError
 from ..pgas.heap import RANGE, Heap
 from ..pgas.segment import Segment
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.tree import Tree
+from .job import Job
 from .remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
-    from .job import Job
+    from ..comm.mpi_types import Intracomm
 
 __all__ = ["TEAMS", "TeamResources"]
 
@@ -54,7 +55,7 @@ class TeamResources:
     number: int
     link: TeamComm
     agreement: Agreement
-    node_comm: Any
+    node_comm: Intracomm
     heap: Heap
     sync_address: int
     left_word: int
@@ -89,7 +90,7 @@ class TeamResources:
             agreement = Agreement(job, link, threads)
             number = _number(job, agreement)
             sync = None
-            if core is not None and job.native:
+            if core is not None and job.info.native:
                 nbytes = int(core.sync_bytes(tree.node_size(node)))
                 sync = agreement.shared_segment(node_comm, nbytes, "split", whole=True)
                 sync.close_fd()
@@ -141,13 +142,13 @@ def _make_heap(
     job: Job,
     link: TeamComm,
     agreement: Agreement,
-    node_comm: Any,
+    node_comm: Intracomm,
     threads: Sequence[int],
     tree: Tree,
     number: int,
 ) -> Heap:
     # as wide as a node is, so that a thread has the same place in all heaps; that costs no memory
-    width = job.tree.node_size(job.node)
+    width = job.info.tree.node_size(job.info.node)
 
     def make_segment(size: int) -> tuple[Segment, RemoteMemory | None]:
         segment = agreement.shared_segment(node_comm, size * width, "split")
@@ -162,8 +163,8 @@ def _make_heap(
         return segment, RemoteMemory(job, window, threads)
 
     heap = Heap(
-        job.tree, job.me, make_segment, 0, LEFT_BYTES, LINES_BYTES + STAGING_BYTES, HEAP_BYTES,
-        base=number << RANGE,
+        job.info.tree, job.info.me, make_segment, 0, LEFT_BYTES, LINES_BYTES + STAGING_BYTES,
+        HEAP_BYTES, base=number << RANGE,
     )
     heap.world = job.heap.world
     heap.alive = job.check
@@ -187,7 +188,7 @@ def _gather(job: Job, threads: Sequence[int]) -> None:
     link, engine, first = job.network.meeting, job.engine, threads[0]
     what = f"{job.control.last_call(job.control.index)}, the opening of a team"
     mine = repr([int(t) for t in threads]).encode()
-    missing = {t for t in threads if t != job.me}
+    missing = {t for t in threads if t != job.info.me}
     odd: list[int] = []
 
     def all_here() -> bool:
@@ -199,7 +200,7 @@ def _gather(job: Job, threads: Sequence[int]) -> None:
                     odd.append(thread)
         return not missing
 
-    if job.me == first:
+    if job.info.me == first:
         engine.wait_for(all_here, what, threads=sorted(missing))
         sends = [link.send_bytes(t, _HERE, mine) for t in threads if t != first]
         engine.wait_for(lambda: link.network.all_done(sends), what)

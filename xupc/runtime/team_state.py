@@ -10,19 +10,23 @@ import weakref
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from ..api.argument_checks import as_integer
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
-from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
-from ..comm.plan_messages import NetContext, rounds_among
+from ..backends.operand_binding import BoundOperand, ScratchOperand
+from ..backends.protocol import Instance, MessageEngine, Program, TeamCore
+from ..backends.wait import HOT_NS, Waitable, WaitState
+from ..comm.net_barrier import rounds_among
+from ..comm.plan_messages import NetContext
 from ..comm.remote_completion import RemoteCompletion
+from ..comm.tags import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..health.mismatch_recovery import Behind, MismatchDetector
+from ..pgas.integer_arguments import as_int64
 from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..topology.parts import ranks_of_part
@@ -30,18 +34,18 @@ from ..topology.tree import ThreadTree, Tree
 from ..tuning.selection import Table
 from .async_queue import AsyncCall
 from .dropped_teams import Hold, Returns
-from .executor import HOT_NS, WaitState
-from .operand_binding import BoundOperand, ScratchOperand
+from .executor import RunningCall
+from .job import Job, OpenTeam
 from .team_meetings import TeamMeetings
 from .team_records import RUN_AHEAD
 from .team_resources import TEAMS, TeamResources
 
-if TYPE_CHECKING:
-    from .job import Job
-
 __all__ = [
     "TeamState",
 ]
+
+
+_Team = TypeVar("_Team", bound=OpenTeam)
 
 
 class TeamState(TeamMeetings):
@@ -70,7 +74,7 @@ class TeamState(TeamMeetings):
         self.parent = parent
         self.handle: Callable[[], Any] = _nothing
         self._hold: Callable[[], Hold | None] = _nothing
-        self.notified: Any = None
+        self.notified: tuple[AsyncCall, object] | None = None
         self.queue: deque[AsyncCall] = deque()
         self.differences = MismatchDetector(self)
         self.behind = Behind(self)
@@ -83,7 +87,7 @@ class TeamState(TeamMeetings):
     @classmethod
     def world(cls, job: Job, table: Table) -> TeamState:
         """Make the team of all threads."""
-        team = cls(job, table, range(job.threads))
+        team = cls(job, table, range(job.info.threads))
         job.tuning = team.tuning
         team._stand_on(TeamResources.of_world(job))
         job.world = team
@@ -110,39 +114,40 @@ class TeamState(TeamMeetings):
         with self.job.whole("the opening of a team"):
             self._stand_on(TeamResources.open(self.job, self.threads, self.rank_tree, here=here))
         if self.job.next_team == TEAMS:  # numbers, and so offsets, are used again
-            for team in (self.job.world, *self.job.teams):
+            for team in (self.root, *self.job.teams):
                 team.forget_plans()
         insort(self.job.teams, self, key=lambda team: team.number)
 
-    def _make_core(self, ground: TeamResources) -> Any:
+    def _make_core(self, ground: TeamResources) -> TeamCore:
         job = self.job
-        if not job.native:
+        if not self.native:
             return python_engine.Team(job.control, ground.number)
         n = self.rank_tree.node_size(self.node_number)
-        return core.Team(
+        made: TeamCore = core.Team(
             ground.sync_address,
             n,
             self.rank_tree.local_index(self.rank),
             job.control.status_address,
             self.size == 1,
             self.spans_nodes,
-            job.oversubscribed or n > 16,
+            job.info.oversubscribed or n > 16,
             *self._waiting(),
             self._past_the_cache(),
             self._left_word(ground),
             ground.number,
-            (job.control, ground.sync, job.pids),
+            (job.control, ground.sync, job.info.pids),
             job.control.ring_address,
-            0 if job.pids is None else job.pids.ctypes.data,
+            0 if job.info.pids is None else job.info.pids.ctypes.data,
         )
+        return made
 
-    def _make_wire(self) -> Any:
+    def _make_wire(self) -> MessageEngine | None:
         """Return the message engine of the core; None if Python sends messages."""
         network = self.job.network
-        if not self.job.native or not self.spans_nodes:
+        if not self.native or not self.spans_nodes:
             return None
         rounds, room = self.exchange_rounds
-        return core.MessageEngine(
+        made: MessageEngine = core.MessageEngine(
             network.functions,
             network.handle_of(self.link.comm),
             (LOW_BITS, network.tag_bits, TURNS, KINDS, BARRIER, AGAIN),
@@ -151,6 +156,7 @@ class TeamState(TeamMeetings):
             network.mpi.Exception,
             HOT_NS,
         )
+        return made
 
     def _left_word(self, ground: TeamResources) -> int:
         """Return the address where this thread notes the last root exchange it has left."""
@@ -193,6 +199,11 @@ class TeamState(TeamMeetings):
         return self.make_handle(self, hold) if handle is None and hold is not None else handle
 
     @property
+    def root(self) -> TeamState:
+        """Team of all threads."""
+        return self if self.parent is None else self.parent.root
+
+    @property
     def is_part(self) -> bool:
         """True for the `node`, the `roots` and the teams of levels of another one."""
         return self.parent is not None and self in self.parent._parts.values()
@@ -216,7 +227,7 @@ class TeamState(TeamMeetings):
         if name not in self._parts:
             ranks = ranks_of_part(self.rank_tree, self.rank, name)
             threads = tuple(self.threads[rank] for rank in ranks)
-            mine = self.job.me in threads
+            mine = self.job.info.me in threads
             self._parts[name] = TeamState(self.job, self.table, threads, self) if mine else None
         return self._parts[name]
 
@@ -228,11 +239,11 @@ class TeamState(TeamMeetings):
         try:
             mine = (
                 int(color is not None),
-                0 if color is None else _int64(color, "split", "color"),
-                _int64(key, "split", "key"),
+                0 if color is None else as_int64(color, "split", "color"),
+                as_int64(key, "split", "key"),
             )
         except Exception as e:
-            return self.fail(e, record)  # type: ignore[no-any-return]
+            self.fail(e, record)
         with self.job.whole("split"):
             self.meet(fingerprint("split"), record)
             returns = Returns(self)
@@ -244,7 +255,7 @@ class TeamState(TeamMeetings):
                 (k, rank) for rank, (is_in, c, k, _) in enumerate(rows) if is_in and c == mine[1]
             )
             threads = tuple(self.threads[rank] for _, rank in alike)
-            team = TeamState(self.job, self.table, threads, self.job.world)
+            team = TeamState(self.job, self.table, threads, self.root)
             team._open(here=True)
             return team
 
@@ -279,7 +290,7 @@ class TeamState(TeamMeetings):
         used = [part for part in self._parts.values() if part is not None and part._ground]
         return [*used, *(inner for part in used for inner in part.opened_parts)]
 
-    def end_together(self, others: Iterable[TeamState], record: CallRecord) -> None:
+    def end_together(self, others: Iterable[OpenTeam], record: CallRecord) -> None:
         """Run the last barriers of this team and of others that end with it.
 
         Nothing is posted on them. Differences between their calls are raised now, on all threads.
@@ -316,47 +327,35 @@ class TeamState(TeamMeetings):
         self._parts.clear()  # so that no reference cycle remains
         del self.differences, self.behind
 
-    @property
-    def usable(self) -> bool:
-        """True if the team can be used in calls."""
-        from ..api import lifecycle
-
-        return not self.freed and self.job is lifecycle.world().job
-
     # -- messages -------------------------------------------------------------------
-    def call_tag(self, instance: Any, kind: int) -> int:
+    def call_tag(self, instance: Instance, kind: int) -> int:
         """Return the tag of a call's data and signals."""
         return self.link.call_tag(instance.op, kind, instance.fp)
 
     # -- plans and instances -------------------------------------------------------------
     def make(
         self, plan: Plan, bounds: Sequence[BoundOperand], signature: int, record: CallRecord
-    ) -> Any:
+    ) -> RunningCall:
         """Return an instance of a plan bound to operands."""
         job = self.job
         if plan.scratch or plan.private:
             bounds = [*bounds, *self._scratch(plan)]
         call = self._call_number(record.title)
-        instance: Any
-        if job.native:
-            key = id(plan)
-            program = self._programs.get(key)
-            if program is None or program.plan is not plan:
-                place = bounds[0].place if bounds else None
-                program = core.Program(lower(plan, self.rank_tree, place))
-                self._programs[key] = program
+        instance: Any  # of the core or the interpreter: made in parts
+        if self.native:
             pairs = [b.pair for b in bounds]
             instance = core.Instance(
-                self.core, program, bounds, pairs, signature, call, record
+                self.core, self._lowered(plan, bounds), bounds, pairs, signature, call, record
             )
         else:
+            assert isinstance(self.core, python_engine.Team)
             program = python_engine.Program(plan)
             instance = python_engine.Instance(
                 self.core, program, list(bounds), signature, call, record
             )
         instance.owner = self
         by_hand = plan.kernel is not None and plan.kernel.code is None
-        if self.spans_nodes or not job.native or by_hand:
+        if self.spans_nodes or not self.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
         if self.wire is not None:
             instance.join(self.wire)
@@ -364,7 +363,16 @@ class TeamState(TeamMeetings):
                 if isinstance(step, Exchange):
                     sends, recvs = map(instance.net.pieces, (step.sends, step.recvs))
                     instance.lead(sends, recvs, step.before)
-        return instance
+        made: RunningCall = instance
+        return made
+
+    def _lowered(self, plan: Plan, bounds: Sequence[BoundOperand]) -> Program:
+        """Return the program of a plan in the core."""
+        program = self._programs.get(id(plan))
+        if program is None or program.plan is not plan:
+            place = bounds[0].place if bounds else None
+            program = self._programs[id(plan)] = core.Program(lower(plan, self.rank_tree, place))
+        return program
 
     def _scratch(self, plan: Plan) -> list[BoundOperand]:
         """Return op_scratch and staging buffer; HeapError if there is no room for the buffer."""
@@ -407,10 +415,12 @@ class TeamState(TeamMeetings):
             self.job.queued(self)
             self.progress()
 
-    def _post_instances(self, instances: Iterable[Any], record: CallRecord) -> None:
+    def _post_instances(
+        self, instances: Iterable[RunningCall | Waitable], record: CallRecord
+    ) -> None:
         self.post(AsyncCall(self, instances, record))
 
-    def _drive(self, instance: Any) -> None:
+    def _drive(self, instance: RunningCall) -> None:
         instance.begin()
         self.job.engine.drive(instance)
 
@@ -447,7 +457,7 @@ class TeamState(TeamMeetings):
         self.core.set_value(number)
         pending = AsyncCall(self, [instance], instance.record)
         engine = self.job.engine
-        with engine.lock, engine.guarded(WaitState(self.job, instance)):
+        with engine.lock, engine.guarded(WaitState(instance)):
             self.notified = pending, value
             if instance.net is None or not self.exchanges:
                 pending.arrive()
@@ -460,7 +470,7 @@ class TeamState(TeamMeetings):
         self.job.check()
         self.job.check_outside("wait")
         if self.notified is None:
-            raise XupcError("wait: there was no notify")
+            raise XupcError("wait: no notify() came before it: call notify() first")
         pending, given = self.notified
         if self.queue:
             self.drain()
@@ -479,17 +489,10 @@ class TeamState(TeamMeetings):
             self.fail(error, CallRecord("wait", [("value", show(value))]), synchronising=False)
 
 
-def _by_number(teams: Iterable[TeamState]) -> list[TeamState]:
+def _by_number(teams: Iterable[_Team]) -> list[_Team]:
     """Return teams in an order that is the same on all threads."""
     return sorted(teams, key=lambda team: team.number)
 
 
 def _nothing() -> None:
     """Stand for a weak reference to nothing."""
-
-
-def _int64(value: Any, call: str, argument: str) -> int:
-    number = as_integer(value, call, argument)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{call}: {argument}: expected 64 bits, got {number}")
-    return number

@@ -1,45 +1,78 @@
-"""Which threads share memory with me: host records are compared, then it is proven.
+"""Find the threads that share memory with this one: compare host records, then prove it.
 
-Threads on one machine can open each other's segments; threads whose records agree but who cannot,
-in containers for instance, are on machines of their own.
+Threads on one machine can open each other's segments. Threads with equal records that cannot, in
+containers for instance, are on machines of their own. The proof itself is passed in, since it
+needs segments (`xupc.runtime.memory_proof`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ..errors import HeapError
-from ..health.init_watchdog import InitDeathWatch
-from ..pgas.segment import attach, create
 from .host_record import HostRecord
 
-__all__ = ["Neighbours", "find_neighbours"]
-
-NONCE = 16
+__all__ = ["Neighbours", "Trial", "Watch", "find_neighbours"]
 
 
-class Neighbours(NamedTuple):
-    """The threads of my machine.
+class Watch(Protocol):
+    """The watch for deaths that a proof of shared memory leaves on each of its threads.
+
+    Attributes
+    ----------
+    names
+        The names of the threads to watch, by index; "" for threads of other machines.
+    """
+
+    names: Sequence[str]
+
+    def settle(self) -> None:
+        """Note that all threads have mapped the segment."""
+
+
+_Watch = TypeVar("_Watch", bound=Watch)
+
+
+class Trial(NamedTuple, Generic[_Watch]):
+    """The result of one proof on one thread.
+
+    Attributes
+    ----------
+    watch
+        The watch over the threads of the proof; None without shared memory.
+    proven
+        Whether this thread shares memory with the lowest one.
+    why_none
+        Why this thread cannot make a segment; "" if it can, or did not have to.
+    """
+
+    watch: _Watch | None
+    proven: bool
+    why_none: str
+
+
+class Neighbours(NamedTuple, Generic[_Watch]):
+    """The threads of this thread's machine.
 
     Attributes
     ----------
     threads
-        Ascending, me among them.
+        Ascending, with this thread.
     lookout
-        Over them, None if no segment can be made.
+        The watch over them; None if no segment can be made.
     why_none
-        Why I could make none, "" if I was not the one to do so or could.
+        Why this thread cannot make a segment; "" if it can, or did not have to.
     """
 
     threads: list[int]
-    lookout: InitDeathWatch | None
+    lookout: _Watch | None
     why_none: str
 
 
-def find_neighbours(comm: Any, record: HostRecord, who: str) -> Neighbours:
-    """Collective over all threads' communicator: those of my machine.
+def find_neighbours(
+    comm: Any, record: HostRecord, who: str, prove: Callable[[Any], Trial[_Watch]]
+) -> Neighbours[_Watch]:
+    """Return the threads of this machine; collective over all threads.
 
     The memory it takes goes by the threads of a machine, not by all: the communicator is split by a
     hash of the record, and whole records are compared inside a part.
@@ -47,11 +80,13 @@ def find_neighbours(comm: Any, record: HostRecord, who: str) -> Neighbours:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Of all threads.
+        Communicator of all threads.
     record : HostRecord
-        Mine.
+        Record of this thread.
     who : str
-        Me in words, for the lookout.
+        Description of this thread, for the watch.
+    prove : callable
+        Test whether the threads of a communicator share memory with its lowest one; collective.
     """
     me, mine = comm.Get_rank(), record.pack()
     part = comm.Split(record.digest() & 0x3FFFFFFF, me)
@@ -60,17 +95,19 @@ def find_neighbours(comm: Any, record: HostRecord, who: str) -> Neighbours:
     color = next(i for i, (_, theirs) in enumerate(rows) if theirs == mine)
     candidates = part.Split(color, me)
     part.Free()
-    return _proven(candidates, alike, who)
+    return _proven(candidates, alike, who, prove)
 
 
-def _proven(comm: Any, threads: list[int], who: str) -> Neighbours:
-    """Map the lowest candidate's nonce; those who cannot try again among themselves."""
+def _proven(
+    comm: Any, threads: list[int], who: str, prove: Callable[[Any], Trial[_Watch]]
+) -> Neighbours[_Watch]:
+    """Repeat the proof among the threads that it left out, until this thread is in one."""
     while True:
-        lookout, proven, why_none = _try(comm)
+        lookout, proven, why_none = prove(comm)
         rows = comm.allgather((proven, who))
         together = [t for t, (ok, _) in zip(threads, rows, strict=True) if ok]
         if lookout is not None:
-            lookout.segment.settle()
+            lookout.settle()
             lookout.names = [words if ok else "" for ok, words in rows]
         rest = comm.Split(0 if proven else 1, comm.Get_rank())
         comm.Free()
@@ -78,31 +115,3 @@ def _proven(comm: Any, threads: list[int], who: str) -> Neighbours:
             rest.Free()
             return Neighbours(together, lookout, why_none)
         comm, threads = rest, [t for t in threads if t not in together]
-
-
-def _try(comm: Any) -> tuple[InitDeathWatch | None, bool, str]:
-    """My lookout, whether I share memory with the lowest, and why there is no segment."""
-    nonce, size = os.urandom(NONCE), InitDeathWatch.bytes_for(comm.Get_size())
-    lookout, why_none = None, ""
-    offer: tuple[str, bytes] | None = None
-    if comm.Get_rank() == 0:
-        try:
-            segment = create(size)
-            segment.reserve(0, size)
-            segment.map[:NONCE] = nonce
-            lookout, offer = InitDeathWatch(segment, 0), (segment.path, nonce)
-        except HeapError as e:
-            why_none, offer = str(e), ("", b"")
-    path, nonce = comm.bcast(offer)
-    if not path:
-        return None, True, why_none  # `Job` raises it as HeapError on every thread
-    if lookout is None:
-        # a peer out of reach, or another file under the same name: not my machine
-        with contextlib.suppress(OSError, ValueError):
-            segment = attach(path, size)
-            if segment.map[:NONCE] == nonce:
-                lookout = InitDeathWatch(segment, comm.Get_rank())
-            else:
-                segment.close_fd()
-    comm.Barrier()
-    return lookout, lookout is not None, ""

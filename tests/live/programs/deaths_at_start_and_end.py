@@ -21,7 +21,7 @@ def error_out_of_init() -> None:
 
     def full(job: Job) -> None:
         place(job)
-        if job.me == 0:
+        if job.info.me == 0:
             time.sleep(1)  # several looks of the thread that watches init, after the others' end
         raise xupc.HeapError("no room")
 

@@ -32,7 +32,7 @@ MOMENTS = {
     "start": ("xupc.runtime.job", "Job", "start"),
     "MPI's start": ("xupc.runtime", "job", "start_mpi"),
     "settings": ("xupc.runtime", "job", "agree_settings"),
-    "proof": ("xupc.topology", "discovery", "_try"),
+    "proof": ("xupc.runtime", "job", "prove_memory"),
     "control segment": ("xupc.runtime.job", "Job", "_map_control"),
     "first heap": ("xupc.runtime.job", "Job", "_make_heap"),
     "growth": ("xupc.pgas.heap", "Heap", "grow"),

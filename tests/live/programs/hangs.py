@@ -42,19 +42,16 @@ def stops_in_init(stage: str) -> None:
     """Thread 1 stops in a stage of init, a function that none watches for as long as usual."""
     from xupc.health import init_watchdog
     from xupc.runtime import job
-    from xupc.topology import discovery
 
     init_watchdog.UNWATCHED = 1.0
-    owner: Any = {"job": job, "discovery": discovery}[stage.partition(".")[0]]
-    name = stage.partition(".")[2]
-    kept = getattr(owner, name)
+    kept = getattr(job, stage)
 
     def stops(*args: Any) -> Any:
         if IS_THREAD_1:
             os.kill(os.getpid(), signal.SIGSTOP)
         return kept(*args)
 
-    setattr(owner, name, stops)
+    setattr(job, stage, stops)
     xupc.init()
 
 

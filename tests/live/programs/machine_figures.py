@@ -16,4 +16,4 @@ with xupc.init() as team:
     assert os.sched_getaffinity(0) == before
     same = set(MPI.COMM_WORLD.allgather(json.dumps(found)))
     if team.rank == 0:
-        print(json.dumps([found, len(same), team.job.native]))
+        print(json.dumps([found, len(same), team.native]))

@@ -45,7 +45,7 @@ def no_functions() -> None:
         module.FUNCTIONS = (*mpi.FUNCTIONS[1:], "MPI_nothing_of_the_kind")
     team = xupc.init()
     total = xupc.allv_reduce_all(team.rank, xupc.ADD)
-    print(team.job.native, total)
+    print(team.native, total)
     xupc.finalize()
 
 

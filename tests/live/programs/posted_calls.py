@@ -353,7 +353,7 @@ def interrupted(world: xupc.Team) -> None:
 
 def stopped(world: xupc.Team) -> None:
     """A thread stops where MPI waits for it: the others' time runs out there, too."""
-    from xupc.comm.mpi import TeamComm
+    from xupc.comm.team_comm import TeamComm
 
     among = TeamComm.among
 

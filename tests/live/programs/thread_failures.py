@@ -31,7 +31,7 @@ from support.handshakes import (
 from support.polling import await_file, job_folder
 
 import xupc
-from xupc.api import lifecycle
+from xupc.runtime import current
 
 scenario, victim, *options = sys.argv[1:]
 VICTIM = int(victim)
@@ -216,7 +216,7 @@ match scenario:
         if (VICTIM + THREADS // 2) % THREADS == ME:
             compute("sleep")
         if IS_VICTIM:
-            lifecycle.world().job.network.progress = progress
+            current.world().job.network.progress = progress
         try:
             xupc.barrier()
         finally:  # it takes its time first, for the death that an error of MPI may come from
@@ -304,7 +304,7 @@ match scenario:
                 case "all_alloc":
                     xupc.all_alloc(8, np.uint8, 1)
                 case "agreement":  # past the barrier of all_alloc, before the agreement
-                    lifecycle.world().agreement.agree([0])
+                    current.world().agreement.agree([0])
                 case "memget":
                     xupc.memget(np.empty(8, np.uint8), src + 256 * absent, 8)
         except KeyboardInterrupt:

@@ -47,7 +47,17 @@ from xupc.algorithms.registry import find
 from xupc.algorithms.transfer_lists import Transfers
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_spec import ReduceSpec
-from xupc.backends.simulator import simulator as sim
+from xupc.backends.simulator import sim_program
+from xupc.backends.simulator.script import (
+    Action,
+    Await,
+    Call,
+    Post,
+    UserBarrier,
+    UserRead,
+    UserWrite,
+)
+from xupc.backends.simulator.simulator import Simulation
 from xupc.flags import ALGORITHM_MASK
 from xupc.ops import Op
 from xupc.pgas.layout import Layout as Dealt
@@ -76,13 +86,13 @@ class Story:
         self.every = tuple(range(program.threads))
         self.tree = Tree(program.labels)
         self.tuning = tuning_of(program.tuning)
-        self.scripts: list[list[sim.Action]] = [[] for _ in self.every]
+        self.scripts: list[list[Action]] = [[] for _ in self.every]
         self.start: dict[str, int] = {}
         self.end = GUARD
         self.memory: dict[str, list[bytearray]] = {}
         self.trees: dict[tuple[int, ...], Tree] = {self.every: self.tree}
         self.numbers: dict[tuple[int, ...], int] = {}
-        self.later: dict[str, list[tuple[int, sim.Action]]] = {}
+        self.later: dict[str, list[tuple[int, Action]]] = {}
         self.private = 0
         for op in program.ops:
             if isinstance(op, Alloc):
@@ -95,7 +105,7 @@ class Story:
 
     def run(self, schedule: int | None) -> None:
         """All bytes, guards included, must be right in the end."""
-        sim.Simulation(self.tree, self.memory, self.scripts, schedule).run()
+        Simulation(self.tree, self.memory, self.scripts, schedule).run()
         for x in self.every:
             wanted = bytearray(self.end)
             for name, rows in self.state.memory.items():
@@ -115,7 +125,7 @@ class Story:
                 self._user(op)
             case Barrier() | Alloc():  # which acts as one
                 for script in self.scripts:
-                    script.append(sim.UserBarrier())
+                    script.append(UserBarrier())
             case Wait():
                 self._wait(op)
             case Values():
@@ -134,25 +144,27 @@ class Story:
             if part.hi == 0:
                 continue
             data = self.state.memory[op.name][part.thread].tobytes()
-            kind = sim.UserWrite if isinstance(op, Fill) else sim.UserRead
+            kind = UserWrite if isinstance(op, Fill) else UserRead
             who = other(array, part.thread, op.by)
             self.scripts[who].append(kind("heap", part.thread, low, data))
 
     def _wait(self, op: Wait) -> None:
         for thread, order in enumerate(op.orders):
             for name in order:
-                self.scripts[thread].append(sim.Await(name.rstrip("!")))
+                self.scripts[thread].append(Await(name.rstrip("!")))
         for name in {n.rstrip("!") for order in op.orders for n in order}:
             for thread, action in self.later.pop(name, []):
                 self.scripts[thread].append(action)
 
-    def _make(self, op: Any, programs: list[sim.Program], operands: Any, kernel: Any) -> None:
+    def _make(
+        self, op: Any, programs: list[sim_program.Program], operands: Any, kernel: Any
+    ) -> None:
         """A call of its team's threads."""
         threads = op.team.threads
         team = None if threads == self.every else threads
-        call = sim.Call(programs, operands, kernel, team)
+        call = Call(programs, operands, kernel, team)
         for thread in threads:
-            self.scripts[thread].append(sim.Post(call, op.handle) if op.handle else call)
+            self.scripts[thread].append(Post(call, op.handle) if op.handle else call)
 
     def _sub(self, team: Team) -> Tree:
         if team.threads not in self.trees:
@@ -173,7 +185,7 @@ class Story:
         return 0 if at is None else self.start[at.array] + at.offset
 
     # -- calls on shared memory --------------------------------------------------------------
-    def _shared(self, op: Any) -> tuple[list[sim.Program], Any, Any]:
+    def _shared(self, op: Any) -> tuple[list[sim_program.Program], Any, Any]:
         """Return the programs of all threads, the operands and the kernel."""
         scratch = self._scratch(op.team)
         bases = [0, 0]
@@ -198,12 +210,12 @@ class Story:
     def _programs(
         self, op: Any, name: str, arguments: list[Any], tuning: dict[str, int], kernel: Any,
         *, private: bool = False,
-    ) -> list[sim.Program]:  # fmt: skip
+    ) -> list[sim_program.Program]:  # fmt: skip
         tree = self._sub(op.team)
         entry = find(name, op.flags & ALGORITHM_MASK)
         sync = ("no", "no") if private else modes(op.flags)
         return [
-            sim.Program(
+            sim_program.Program(
                 trace(entry.function, entry.name, name, me, tree, sync, tuning, arguments, kernel,
                       private=private), tree,
             )
@@ -287,7 +299,7 @@ class Story:
         for rank, result in enumerate(values_after(op)):
             if result is not None:
                 data = bytes(GUARD) + np.ascontiguousarray(result).tobytes() + bytes(GUARD)
-                reads.append((threads[rank], sim.UserRead(dst, threads[rank], 0, data)))
+                reads.append((threads[rank], UserRead(dst, threads[rank], 0, data)))
         if op.handle:
             self.later[op.handle] = list(reads)
             return
@@ -306,7 +318,7 @@ class Story:
                 data = b"" if x is None else np.ascontiguousarray(x).tobytes()
                 self.memory[name][thread] = bytearray(len(data) + 2 * GUARD)
                 if data:
-                    self.scripts[thread].append(sim.UserWrite(name, thread, GUARD, data))
+                    self.scripts[thread].append(UserWrite(name, thread, GUARD, data))
 
 
 def _kernel(dtype: str, op: str, name: str) -> Any:

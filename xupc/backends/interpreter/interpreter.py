@@ -8,9 +8,14 @@ barriers exchange fingerprints between all threads. It is not made for speed.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...comm.mpi import SIGNAL
+import numpy as np
+from numpy.typing import NDArray
+
+from ...comm.plan_messages import NetContext
+from ...comm.tags import SIGNAL
 from ...plan.plan import Plan
 from ...plan.steps import (
     SLOTS,
@@ -26,11 +31,13 @@ from ...plan.steps import (
     Wait,
     WaitTicket,
 )
-from ...runtime.executor import CALL_PYTHON, DONE, MISMATCH, PENDING
-from ...runtime.operand_binding import BoundOperand
+from ..operand_binding import BoundOperand
+from ..protocol import Record
+from ..wait import CALL_PYTHON, DONE, MISMATCH, PENDING
 
 if TYPE_CHECKING:
-    from ...health.control_segment import Control
+    from ...comm.mpi_types import Request
+    from .. import protocol
 
 __all__ = ["CachedArrays", "CachedCall", "CachedPlan", "Instance", "Program", "Team", "mix"]
 
@@ -45,12 +52,25 @@ def mix(a: int, b: int) -> int:
     return a ^ (a >> 32)
 
 
+class ControlLines(Protocol):
+    """The lines of the control segment in which this engine notes its calls."""
+
+    index: int
+    status: NDArray[np.void]
+
+    def begin_call(self, op: int, call: int, team: int) -> int:
+        """Note the begin of a call; return the calls before it."""
+
+    def end_call(self, noted: int) -> None:
+        """Note the end of a call."""
+
+
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
     unread = None  # in this engine no thread reads private memory of another
 
-    def __init__(self, control: Control, number: int) -> None:
+    def __init__(self, control: ControlLines, number: int) -> None:
         self.verified = 0  # the last operation known to be equal on all threads
         self.control = control
         self.number = number
@@ -97,16 +117,19 @@ class Team:
         known = self.since < op <= self.op < op + SLOTS
         return self.history[op % SLOTS] if known else 0
 
-    def record_of(self, op: int) -> Any:
+    def record_of(self, op: int) -> Record | None:
         """Return the record of one of the last operations; None if not known."""
         return self.records[op % SLOTS] if self.fp_after(op) else None
 
     def forget(self) -> None:
         """Keep no record of any call."""
-        self.records: list[Any] = [None] * SLOTS
+        self.records: list[Record | None] = [None] * SLOTS
 
     def give_up(self) -> None:
         """Do nothing: only barriers notice a mismatch in this engine."""
+
+    def release_early(self) -> None:
+        """Do nothing: only the messages of a barrier announce a mismatch in this engine."""
 
     def restart(self, op: int, epoch: int) -> None:
         """Continue after a mismatch from an operation number that all threads agree on."""
@@ -134,8 +157,73 @@ class Program:
         return [Barrier(), *body, Barrier()]
 
 
+class Behind(Protocol):
+    """The part of the recovery from mismatches that a call begins with."""
+
+    def catch_up(self, record: Record) -> None:
+        """Raise the noted error if this is the noted call."""
+
+
+class CallScope(Protocol):
+    """The part of the job that refuses calls inside others."""
+
+    def executing(self, instance: Instance) -> AbstractContextManager[None]:
+        """Note an instance that this engine executes."""
+
+
+class Driver(Protocol):
+    """The part of the executor that runs calls of this engine."""
+
+    def drive(self, instance: Instance) -> None:
+        """Finish a call that has begun."""
+
+    def interrupted(self, instance: Instance, error: BaseException) -> None:
+        """Break the job if a call has not ended."""
+
+
+class CallServices(Protocol):
+    """The part of the job that calls of this engine use."""
+
+    @property
+    def callers(self) -> CallScope:
+        """Calls of the Python threads of this process."""
+
+    @property
+    def engine(self) -> Driver:
+        """Executor of the job."""
+
+
+class CallTeam(Protocol):
+    """The part of a team that calls of this engine use."""
+
+    size: int
+    rank: int
+
+    @property
+    def job(self) -> CallServices:
+        """Job of the team."""
+
+    @property
+    def behind(self) -> Behind:
+        """What this thread has still to raise."""
+
+    def call_tag(self, instance: Instance, kind: int) -> int:
+        """Return the tag of a call's data and signals."""
+
+
 class Instance:
-    """A program bound to operands; the same interface as the native core's."""
+    """A program bound to operands; the same interface as the native core's.
+
+    Attributes
+    ----------
+    net
+        Its messages.
+    owner
+        Its team.
+    """
+
+    net: NetContext
+    owner: CallTeam
 
     def __init__(
         self,
@@ -144,7 +232,7 @@ class Instance:
         bounds: list[BoundOperand],
         signature: int,
         call: int,
-        record: Any,
+        record: Record,
     ) -> None:
         self.team = team
         self.program = program
@@ -153,8 +241,6 @@ class Instance:
         self.hash = signature
         self.call = call
         self.record = record
-        self.net: Any = None
-        self.owner: Any = None
         self.active = False
         self.released = False  # the result of the barrier has arrived: a mismatch
         self.op = 0
@@ -176,7 +262,7 @@ class Instance:
         self.arrived = self.released = False
         self.signals: dict[tuple[int, int], int] = {}
         self.stands: dict[int, int] = {}  # this thread's channels: one lane can wait for the other
-        self.pending: dict[tuple[int, int], Any] = {}
+        self.pending: dict[tuple[int, int], Request] = {}
         self.active = True
         status = team.control.status[team.control.index]
         status["op"], status["call"], status["team"] = self.op, self.call, team.number
@@ -283,7 +369,7 @@ class Instance:
             case Swap():
                 self._swap(step)
             case Fold() | Scan():
-                self.net.compute(step, self)
+                self.net.compute(step, cast("protocol.Instance", self))  # the parts it needs
             case Signal():
                 self._signal(step)
             case Wait():
@@ -344,15 +430,15 @@ class Instance:
 class CachedCall:
     """The same interface as the native call cache, without the cache."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.slow(args, kwargs)
 
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Prepare a call; the collectives override this."""
         raise NotImplementedError
 
     def remember(
-        self, args: tuple[Any, ...], instance: Any, kwargs: dict[str, Any] | None = None
+        self, args: tuple[object, ...], instance: object, kwargs: dict[str, object] | None = None
     ) -> None:
         """Do nothing: this engine caches no calls."""
 
@@ -363,17 +449,17 @@ class CachedCall:
 class CachedArrays(CachedCall):
     """The same interface as the native cache of calls on private arrays, without the cache."""
 
-    def note_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def note_of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Do nothing: this engine caches no calls."""
 
-    def remember(self, *args: Any) -> None:
+    def remember(self, *args: object) -> None:
         """Do nothing: this engine caches no calls."""
 
 
 class CachedPlan:
     """The same interface as the native bound plan."""
 
-    def bind(self, instance: Any) -> None:
+    def bind(self, instance: object) -> None:
         """Do nothing: this engine keeps no calls."""
 
     def __call__(self) -> Any:

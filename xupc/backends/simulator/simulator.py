@@ -44,17 +44,13 @@ from .errors import (
     DeadlockError,
     ProtocolError,
     RaceError,
-    SimulationError,
     WrongBytesError,
 )
 from .messages import check_signals, deliver, get, read, recv, send, signal, wait
 from .race_detector import Head, Where
 from .script import (
     Action,
-    Await,
-    Call,
     Memory,
-    Post,
     UserBarrier,
     UserRead,
     UserWrite,
@@ -72,26 +68,10 @@ from .sim_program import (
     SIGNAL,
     WAIT,
     WORK,
-    Program,
 )
 from .state import Actor, Lane, Reading, Transfer, UserThread, World
 
-__all__ = [
-    "Action",
-    "Await",
-    "Call",
-    "DeadlockError",
-    "Post",
-    "Program",
-    "ProtocolError",
-    "RaceError",
-    "Simulation",
-    "SimulationError",
-    "UserBarrier",
-    "UserRead",
-    "UserWrite",
-    "WrongBytesError",
-]
+__all__ = ["Simulation"]
 
 _STEPS: Final[dict[int, Callable[[World, Lane, Any], bool]]] = {
     COPY: local_step,

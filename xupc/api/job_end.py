@@ -1,0 +1,181 @@
+"""The end of xupc: `finalize`, and the end of a program that has not called it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import traceback
+from types import TracebackType
+
+from ..backends.native.native_core import core, invalidate
+from ..comm.mpi import end_mpi, place_in_mpi
+from ..errors import CollectiveMismatchError, XupcError, show
+from ..health.call_record import CallRecord
+from ..pgas.allocation import set_memory
+from ..runtime import current
+from ..runtime.job import Job
+
+__all__ = ["before_mpi_ends", "finalize", "install_hooks", "leave"]
+
+_hooked = False
+
+
+def finalize() -> None:
+    """End xupc on all threads; collective. Views of shared memory stay readable.
+
+    Raises
+    ------
+    CollectiveMismatchError
+        If calls that do not synchronise differed since the last one that does, on any team.
+    XupcError
+        If another Python thread of this process is inside a call.
+    """
+    _finalize(CallRecord("finalize"))
+
+
+def _finalize(record: CallRecord) -> None:
+    """End xupc by the call of the record."""
+    team = current.world()
+    if any(each.notified is not None for each in (team, *team.job.teams)):
+        raise XupcError("finalize: not allowed between notify and wait")
+    team.enter("finalize")
+    for other in team.job.teams:
+        other.drain()
+    if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
+        text = f"finalize: handles that nobody has waited for: {calls}"
+        team.fail(XupcError(text), record)
+    team.end_together(team.job.teams, record)
+    current.team = None
+    current.halfway = team.job
+    set_memory(None)
+    try:
+        team.job.close()
+    except SystemExit as e:
+        current.failed = e
+        raise
+    current.halfway = None
+    if core is not None:
+        core.set_drive(None, None, None)  # they keep the job alive
+
+
+def leave(
+    kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+) -> None:
+    """The end of ``with xupc.init() as team``; of a nested one, the first ends xupc."""
+    if kind is None or (issubclass(kind, SystemExit) and not _status_of(value)):
+        if current.team is not None:
+            finalize()
+        return
+    _report(value)
+    if current.team is not None:
+        _end_job(current.team.job, value)
+
+
+def _report(error: BaseException | None) -> None:
+    """Print the traceback of an error in one piece.
+
+    Launchers merge what threads write, each piece as it comes, and Python would write a
+    traceback word by word.
+    """
+    rank, size = place_in_mpi() if current.team is None else (current.team.rank, current.team.size)
+    here = f"xupc: thread {rank} of {size}:\n" if size > 1 else ""
+    if isinstance(error, SystemExit):
+        words = f"{error.code}\n"
+        if error.code is None or isinstance(error.code, int):  # Python prints neither
+            words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
+    else:
+        words = "".join(traceback.format_exception(error))
+    with contextlib.suppress(Exception):  # stderr may have no reader
+        sys.stderr.write(here + words if words else "")
+        sys.stderr.flush()
+
+
+def _end_job(job: Job, error: BaseException | None, status: int = 0) -> None:
+    """End the job without waiting for others, with a status, else that of the error."""
+    job.end_job(status or _status_of(error), error)
+
+
+def _status_of(value: BaseException | None) -> int:
+    """The exit status that stands for what ends a program, in 8 bits."""
+    if isinstance(value, SystemExit):
+        code = value.code
+        if not isinstance(code, int):
+            return int(code is not None)
+        return code & 0xFF or int(code != 0)
+    if isinstance(value, CollectiveMismatchError) and value._exit_status:
+        return value._exit_status
+    return 130 if isinstance(value, KeyboardInterrupt) else 1
+
+
+def install_hooks() -> None:
+    """Have xupc end with the program, and note errors that the program does not catch."""
+    global _hooked
+    if _hooked:
+        return
+    _hooked = True
+    previous = sys.excepthook
+
+    def uncaught(
+        kind: type[BaseException], value: BaseException, tb: TracebackType | None
+    ) -> None:
+        current.failed = value
+        if previous is sys.__excepthook__:
+            _report(value)
+        else:
+            previous(kind, value, tb)
+
+    sys.excepthook = uncaught
+    if core is not None:
+        core.note_exits()
+    atexit.register(_at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    invalidate()
+
+
+def _at_exit() -> None:
+    if current.team is not None:
+        _end("the end of the program")
+    elif current.halfway is not None and current.failed is not None:
+        if isinstance(current.failed, SystemExit):
+            _report(current.failed)
+        _end_job(current.halfway, current.failed)
+    end_mpi()
+
+
+def before_mpi_ends() -> None:
+    """End xupc inside the program's own MPI.Finalize()."""
+    _end("MPI.Finalize()")
+
+
+def _exit() -> SystemExit:
+    """What the program ends by; without the core an exit status is not known here, and 0."""
+    code = None if core is None else core.exit_code()
+    return SystemExit(*(code or ()))
+
+
+def _end(words: str) -> None:
+    """End xupc where the program has not; without waiting for others if anything is wrong."""
+    team = current.team
+    if team is None or os.getpid() != team.job.pid:
+        return
+    left = _exit()
+    status = _status_of(left)
+    if current.failed is not None or team.job.broken is not None:
+        if current.failed is None and status:
+            _report(left)
+        _end_job(team.job, current.failed, status)
+    if status:
+        words = f"{words}, by SystemExit({show(left.code)})"
+        team.job.control.leave_with(status)
+    try:
+        _finalize(CallRecord.of_end(words, status))
+    except BaseException as e:
+        _report(e)
+        with contextlib.suppress(Exception):
+            _end_job(team.job, e, status)
