@@ -8,14 +8,14 @@ narrower levels it is a domain of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ..records import record
 from .machine import NAMES, Machine
 
 __all__ = ["Level", "NodeLevels", "flat_levels", "node_levels"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """A partition of a node's threads into domains.
 
@@ -60,7 +60,7 @@ class Level:
         return all(root == i for i, root in enumerate(self.root_of))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeLevels:
     """The levels of a node's threads, from the widest to the narrowest.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from ..records import record
 from .runs import plural
 
 __all__ = ["NAMES", "NOUNS", "Machine", "MachineLevel", "describe", "nest"]
@@ -45,7 +45,7 @@ _SYNTAX = (
 Domains = tuple[frozenset[int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineLevel:
     """One way to divide the processors of a machine: domains that share a name."""
 
@@ -53,7 +53,7 @@ class MachineLevel:
     domains: Domains
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """A machine as its domains.
 
