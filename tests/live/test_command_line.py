@@ -60,6 +60,28 @@ def test_topo() -> None:
 
 
 @pytest.mark.once
+def test_topo_inside_a_job_draws_what_it_draws_without_one() -> None:
+    """The picture of threads that run on a described machine is that of the description."""
+    env = {"XUPC_TOPOLOGY": "2x2x2"}
+    result = launch(8, COMMAND_LINE, args=["topo"], nodes="2,6", env=env)
+    command = [sys.executable, "-m", "xupc", "topo", "--topology", "2x2x2", "--nodes", "2,6"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, done.returncode) == (0, 0), result.report()
+    assert result.stdout == done.stdout
+    assert "L3 domain 2: threads 5-6, root 5" in done.stdout
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+@pytest.mark.parametrize("policy", ["spread", "close"])
+def test_threads_are_bound_on_demand(policy: str) -> None:
+    topo = [sys.executable, "-m", "xupc", "topo", "-n", "2", "--bind", policy]
+    done = subprocess.run(topo, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 threads on 1 node")
+    assert "not bound" not in done.stdout
+
+
+@pytest.mark.once
 def test_topo_inside_a_job_draws_that_job() -> None:
     result = launch(3, COMMAND_LINE, args=["topo", "-n", "8"], nodes="1,2")
     assert result.returncode == 0, result.report()

@@ -15,6 +15,7 @@ from xupc.cli import diagnostics, info
 from xupc.cli.facts import Facts, Heap, Thread
 from xupc.cli.mpi import Mpi, Probe
 from xupc.topology import host
+from xupc.topology.machine import describe
 
 MPICH = Mpi("mpich", "5.0.2", Path("/env/bin/mpiexec"), "package mpich 5.0.2")
 STALE = Mpi("openmpi", "4.1.4", Path("/usr/bin/mpiexec"), "on PATH")
@@ -27,7 +28,11 @@ def thread(cores: str, host: str = "here", **more: Any) -> Thread:
 FOUR = thread("0 1 2 3")
 GOOD = Facts(
     versions={
-        "xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0", "psutil": "6.0.0", "click": "8.2.0",
+        "xupc": "0.1.0",
+        "numpy": "2.1.0",
+        "mpi4py": "4.1.0",
+        "psutil": "6.0.0",
+        "click": "8.2.0",
     },
     probe=Probe("Open MPI v5.0.11", thread_level="multiple"),
     mpi=Mpi("openmpi", "5.0.11", Path("/env/bin/mpiexec"), "package openmpi 5.0.11"),
@@ -133,6 +138,27 @@ def test_threads_that_may_leave_their_memory() -> None:
     assert list(diagnostics.remarks(bound)) == []
     wide = dataclasses.replace(GOOD, threads=(thread("0"), thread("1 2", numa=2)))
     assert len(list(diagnostics.remarks(wide))) == 1
+
+
+@pytest.mark.parametrize(
+    ("threads", "variables", "row"),
+    [
+        (("0", "1", "4"), {}, "node (1 domain), socket (2 domains)"),
+        (("0", "1", "2", "4"), {}, "node (1 domain), socket (2 domains), l3 (3 domains)"),
+        (("0 1", "0 1"), {}, "the node alone: threads are not bound to different cores"),
+        (("0", "4"), {}, "the node alone"),
+        (("0 1",) * 8, {"XUPC_TOPOLOGY": "2x2x2"}, "node (1 domain), socket (2 domains), l3 (4 d"),
+    ],
+)
+def test_levels_of_a_job(threads: tuple[str, ...], variables: dict[str, str], row: str) -> None:
+    machine = describe("2x2x2")
+    job = tuple(map(thread, threads))
+    facts = dataclasses.replace(GOOD, threads=job, machine=machine, variables=variables)
+    lines = info.render(facts).splitlines()
+    (levels,) = (line for line in lines if line.startswith("levels"))
+    assert levels[15:].startswith(row)
+    described = " (XUPC_TOPOLOGY)" if variables else ""
+    assert f"machine        2 sockets, 4 L3 domains, 8 cores{described}" in lines
 
 
 def test_memory_that_nobody_else_may_read(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from ..runtime.dropped_teams import Hold
 from ..runtime.job import Job
 from ..runtime.settings import Settings
 from ..runtime.team_state import TeamState
+from ..topology.machine import Machine
+from ..topology.sysfs import machine_of
 from ..tuning.selection import Table
 from ..tuning.selection_file import find, load
 from .job_end import before_mpi_ends, install_hooks
 from .team import Team
 
-__all__ = ["init", "settings_of"]
+__all__ = ["described_machine", "init", "settings_of"]
 
 _UNITS = {"": 1}
 _UNITS |= {c: 1000**i for i, c in enumerate("kmgt", 1)}
@@ -31,6 +33,7 @@ _UNITS |= {f"{c}i": 1024**i for i, c in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 _HEAP = 1 << 46  # bytes; no heap is larger
+
 
 def init(
     comm: Any = None,
@@ -66,7 +69,7 @@ def init(
     ValueError
         An argument is wrong, or differs from the first call's; or the tuning table in use
         (``XUPC_TUNING``, or ``xupc/tuning.toml`` in the user's config directory) is a bad one,
-        on every thread.
+        or ``XUPC_TOPOLOGY`` describes no machine; on every thread.
     HeapError
         The shared memory directory cannot hold the heap; on every thread.
 
@@ -94,7 +97,7 @@ def _start(settings: Settings, comm: Any) -> TeamState:
     install_hooks()
     job = current.halfway = Job(settings)
     try:
-        job.start(comm, _agree_table)
+        job.start(comm, _agree_files)
     except SystemExit as e:  # from a signal handler; no hook gets it
         current.failed = e
         raise
@@ -118,13 +121,35 @@ def _handle(world: TeamState) -> Team:
     return team
 
 
-def _agree_table(link: TeamComm) -> Table:
-    """The selection table: thread 0 looks for it, and all read what it found."""
-    found = link.comm.bcast(find() if link.rank == 0 else None)
+def _agree_files(link: TeamComm) -> tuple[Table, Machine | None]:
+    """Return the selection table and the machine of ``XUPC_TOPOLOGY``, as thread 0 finds them."""
+    found, machine = link.comm.bcast(_find_files() if link.rank == 0 else None)
     try:
-        return load(found)
+        if isinstance(machine, str):
+            raise ValueError(machine)
+        return load(found), machine
     except ValueError as e:
         raise ValueError(f"init: {e}") from None
+
+
+def _find_files() -> tuple[Any, Machine | str | None]:
+    """Return the table's text, and the machine or what is wrong with its description."""
+    try:
+        return find(), described_machine()
+    except ValueError as e:
+        return find(), str(e)
+
+
+def described_machine() -> Machine | None:
+    """Return the machine of ``XUPC_TOPOLOGY``, None without it.
+
+    Raises
+    ------
+    ValueError
+        The variable describes no machine.
+    """
+    text = os.environ.get("XUPC_TOPOLOGY", "")
+    return machine_of(text) if text.strip() else None
 
 
 def settings_of(

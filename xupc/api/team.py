@@ -14,6 +14,8 @@ from ..errors import show
 from ..runtime import current
 from ..runtime.dropped_teams import Hold
 from ..runtime.team_state import TeamState
+from ..topology.levels import NodeLevels
+from ..topology.parts import level_part
 from ..topology.tree import ThreadTree, Tree
 from .job_end import leave
 
@@ -77,6 +79,51 @@ class Team:
     def roots(self) -> Team | None:
         """All node roots; None elsewhere. Costs nothing until it is used."""
         return self._part("roots")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of the levels of my node's threads, from the widest to the narrowest.
+
+        The first is "node". Others, such as "socket", "numa", "l3" and "core", are there where
+        threads are bound to processors and a domain of that kind holds several of them, but not
+        the same ones as the level before. Nodes may differ.
+        """
+        return self._levels.names
+
+    def level(self, name: str) -> Team:
+        """Return the team of the threads in my domain of a level. Costs nothing until it is used.
+
+        Parameters
+        ----------
+        name : str
+            One of `levels`, or another kind of domain: "node", "socket", "die", "numa", "l3",
+            "cluster", "l2" or "core". What nothing is known of stands for the next wider level.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The name is none of these.
+        """
+        team = self._part(level_part(self._levels, name, roots=False))
+        assert team is not None
+        return team
+
+    def level_roots(self, name: str) -> Team | None:
+        """Return the team of the roots of all domains of a level inside my node.
+
+        None on other threads. The root of a domain is its thread with the lowest rank. Costs
+        nothing until it is used.
+
+        Parameters
+        ----------
+        name : str
+            As for `level`.
+        """
+        return self._part(level_part(self._levels, name, roots=True))
+
+    @property
+    def _levels(self) -> NodeLevels:
+        return self.state.rank_tree.levels(self.state.node_number)
 
     def _part(self, name: str) -> Team | None:
         if name not in self._parts:

@@ -28,7 +28,7 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
                    "Print a Slurm batch script that runs the benchmark and makes its report."),
     "report": ("report", "report_command", "Show what results of `xupc bench` say."),
     "run": ("jobs", "run_command", "Run a Python program as N threads."),
-    "topo": ("jobs", "topo_command", "Draw the node tree: which threads share a machine."),
+    "topo": ("jobs", "topo_command", "Draw where threads are: nodes, sockets, caches, cores."),
     "tune": ("tune", "tune_command",
              "Find the best algorithm for each size on this machine, for the library to follow."),
 }  # fmt: skip

@@ -176,7 +176,7 @@ def _unbound(facts: Facts) -> Iterator[str]:
         yield (
             f"threads are not bound and may move among {spread} NUMA nodes, away from their "
             "memory: long copies then run at the slower rate between nodes; bind them with "
-            "-bind-to core (MPICH) or --bind-to core (Open MPI), for xupc run in --mpiexec-args"
+            "xupc run --bind auto, -bind-to core (MPICH) or --bind-to core (Open MPI)"
         )
 
 

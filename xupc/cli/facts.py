@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from xupc.tuning.host_figures import HostFigures
-
+from ..topology.machine import Machine
+from ..tuning.host_figures import HostFigures
 from .mpi import Mpi, Probe
 
 __all__ = ["SHM_DEFAULT", "Facts", "Heap", "Thread"]
@@ -72,6 +72,8 @@ class Facts:
         The number of processes that the launcher of this job reports.
     figures, figures_source
         The figures of this host that a job would use, and the table that has them.
+    machine
+        This machine's sockets, caches and cores, or those of ``XUPC_TOPOLOGY``; None if unknown.
     measured
         As `Job.bounds` in `xupc.bench.results`; empty if nothing was measured, for the
         reason in `measure_error` if a measurement failed.
@@ -110,5 +112,6 @@ class Facts:
     batch: str = ""
     batch_remark: str = ""
     launched: int | None = None
+    machine: Machine | None = None
     measured: Mapping[str, float] = field(default_factory=dict)
     measure_error: str = ""

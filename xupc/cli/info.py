@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from xupc.api.lifecycle import settings_of
+from xupc.api.lifecycle import described_machine, settings_of
 from xupc.topology.host_record import diagnose, read_host_record
 from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection_file import BUILT_IN
@@ -25,6 +25,10 @@ from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 
 from ..topology import host
+from ..topology.levels import node_levels
+from ..topology.machine import Machine
+from ..topology.runs import plural
+from ..topology.sysfs import machine_here
 from . import batch, diagnostics
 from .common import figures_text
 from .facts import SHM_DEFAULT, Facts, Heap, Thread
@@ -67,6 +71,7 @@ VARIABLES = frozenset(
         "NO_CORE",
         "SHM_DIR",
         "TIMEOUT",
+        "TOPOLOGY",
         "TUNING",
     )
 )
@@ -115,6 +120,7 @@ def collect(
         memory_closed=host.memory_closed(),
         governors=host.governors(),
         load=host.load_average(),
+        machine=_machine(),
         tuning=tuning,
         tuning_error=tuning_error,
         figures=figures,
@@ -176,9 +182,18 @@ def _settings() -> str:
     """Return why `init` would refuse a variable, if it would."""
     try:
         settings_of()
+        described_machine()
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _machine() -> Machine | None:
+    """Return the machine of ``XUPC_TOPOLOGY``, else this one; None if it is not described."""
+    try:
+        return described_machine() or machine_here()
+    except ValueError:
+        return None
 
 
 def _heap(directory: str) -> Heap:
@@ -302,8 +317,11 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.probe.library:
         yield "background", _background_row(facts.probe)
     yield "cores", _cores_row(facts)
+    described = " (XUPC_TOPOLOGY)" if facts.variables.get("XUPC_TOPOLOGY") else ""
+    yield "machine", "unknown" if facts.machine is None else f"{facts.machine}{described}"
     if facts.threads:
         yield "threads", _threads_row(facts.threads)
+        yield "levels", _levels_row(facts)
     yield from _measured_rows(facts)
     yield "host", facts.hostname
     yield "host id", "unknown" if facts.hostid is None else f"0x{facts.hostid:08x}"
@@ -366,6 +384,22 @@ def _threads_row(threads: tuple[Thread, ...]) -> str:
     where = "this machine" if hosts == 1 else f"{hosts} machines"
     room = str(most) if least == most else f"{least} to {most}"
     return f"{len(threads)} on {where}, {'each ' * (len(threads) > 1)}allowed {room} of its cores"
+
+
+def _levels_row(facts: Facts) -> str:
+    """Return the levels of this machine's threads, and whether the threads are bound."""
+    masks = [thread.cores for thread in facts.threads if thread.host == facts.hostname]
+    if facts.machine is not None and facts.variables.get("XUPC_TOPOLOGY"):
+        masks = list(facts.machine.masks(len(masks)))
+    if not masks:
+        return "unknown: no thread is on this machine"
+    levels = node_levels(facts.machine, masks)
+    if levels.is_flat:
+        alike = len(masks) > 1 and len(set(masks)) == 1
+        return "the node alone" + (": threads are not bound to different cores" if alike else "")
+    return ", ".join(
+        f"{level.name} ({plural(len(level.domains), 'domain')})" for level in levels.levels
+    )
 
 
 def _measured_rows(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,9 @@ import click
 from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
+from ..topology.sysfs import machine_here
 from . import options
+from .binding import POLICIES, bind_options, binds
 from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
@@ -43,6 +45,17 @@ def _nodes_option(command: Any) -> Any:
         metavar="SPEC",
         envvar="XUPC_NODES",
         help="Split this machine into several nodes: 4x2 (4 nodes of 2), 3,1,4 or cyclic:3.",
+    )(command)
+
+
+def _bind_option(command: Any) -> Any:
+    return click.option(
+        "--bind",
+        type=click.Choice(POLICIES),
+        default="none",
+        show_default=True,
+        help="Bind each thread to a core: spread over the domains of caches, close to each other, "
+        "or spread where that makes levels (auto).",
     )(command)
 
 
@@ -133,6 +146,7 @@ def measured_by(module: str, threads: int, nodes: str | None = None) -> tuple[di
     metavar="SECONDS",
     help="Kill the job and exit with 3 if it takes longer.",
 )
+@_bind_option
 @click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
 @click.option(
     "--mpi", "drop_in", is_flag=True, help="PROGRAM is written for mpi4py: run its calls on xupc."
@@ -144,6 +158,7 @@ def run_command(
     nodes: str | None,
     timeout: float | None,
     time_limit: float | None,
+    bind: str,
     mpiexec_args: str,
     drop_in: bool,
     verbose: bool,
@@ -168,6 +183,7 @@ def run_command(
         nodes=nodes,
         timeout=timeout,
         time_limit=time_limit,
+        bind=bind,
         extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
         stdin=0,
@@ -199,6 +215,7 @@ def _run(
     nodes: str | None = None,
     timeout: float | None = None,
     time_limit: float | None = None,
+    bind: str = "none",
     extra: Sequence[str] = (),
     verbose: bool = False,
     stdin: int | None = None,
@@ -207,8 +224,11 @@ def _run(
     """Run a job and return its status; what went wrong is said on stderr."""
     check_crowd(threads, extra)
     check_nodes(nodes, threads)
+    if bind in ("spread", "close") and (own := binds(extra)):
+        raise click.UsageError(f"--bind {bind} and {own} in --mpiexec-args: expected one of them")
     try:
         mpi = find_mpi()
+        extra = [*_bound(bind, mpi.family, threads, extra), *extra]
         environment = job_environment(
             os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
         )
@@ -229,6 +249,15 @@ def _run(
     return outcome.status
 
 
+def _bound(bind: str, family: str, threads: int, extra: Sequence[str]) -> list[str]:
+    """Return the launcher's options for a policy, on the part of this machine that we may use."""
+    if bind == "none":
+        return []
+    machine = machine_here()
+    here = None if machine is None else machine.within(host.affinity())
+    return bind_options(bind, family, here, threads, extra)
+
+
 def _die_of_interrupt() -> None:
     """End by SIGINT itself: a shell ends its loop then, and shows the status 128 + SIGINT."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed streams
@@ -245,8 +274,15 @@ def _die_of_interrupt() -> None:
     help="Threads; by default as many as the nodes hold, or the available cores.",
 )
 @_nodes_option
-def topo_command(threads: int | None, nodes: str | None) -> None:
-    """Draw the node tree: which threads share a machine.
+@click.option(
+    "--topology",
+    metavar="SPEC",
+    envvar="XUPC_TOPOLOGY",
+    help="Draw another machine, without a job: 2x4x8 (sockets, L3 domains, cores) or a directory.",
+)
+@_bind_option
+def topo_command(threads: int | None, nodes: str | None, topology: str | None, bind: str) -> None:
+    """Draw where threads are: nodes, sockets, caches, cores.
 
     Started by mpiexec itself, it draws that job's.
     """
@@ -255,6 +291,30 @@ def topo_command(threads: int | None, nodes: str | None) -> None:
 
         draw()
         return
-    count = threads or threads_of_nodes(nodes or "") or host.available_cores()
-    status = _run(count, [sys.executable, "-m", "xupc.cli.topo"], nodes=nodes, time_limit=120)
+    count = threads or threads_of_nodes(nodes or "")
+    if topology:
+        _draw_described(topology, count, nodes)
+        return
+    status = _run(
+        count or host.available_cores(),
+        [sys.executable, "-m", "xupc.cli.topo"],
+        nodes=nodes,
+        time_limit=120,
+        bind=bind,
+    )
     sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
+
+
+def _draw_described(topology: str, threads: int | None, nodes: str | None) -> None:
+    """Draw a machine that is described, as many threads as it has cores by default."""
+    from xupc.topology.sysfs import machine_of
+
+    from .topo import described, show
+
+    try:
+        machine = machine_of(topology)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--topology") from None
+    count = threads or len(machine.cores)
+    check_nodes(nodes, count)
+    show(described(machine, count, nodes))

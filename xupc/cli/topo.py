@@ -1,12 +1,68 @@
-"""What `xupc topo` runs as a job: thread 0 draws the node tree of all threads."""
+"""What `xupc topo` runs as a job: thread 0 draws where all threads are.
+
+`described` draws the threads of a job that does not run, on a machine that is described.
+"""
+
+from __future__ import annotations
+
+import click
+import numpy as np
 
 import xupc
+from xupc.topology.machine import Machine
+from xupc.topology.node_spec import node_tree
+from xupc.topology.picture import NodeView, draw_nodes, legend
+from xupc.topology.sysfs import machine_here
+
+__all__ = ["described", "main"]
 
 
 def main() -> None:
     with xupc.init() as team:
-        if team.rank == 0:
-            print(team.tree)
+        from mpi4py import MPI
+
+        rows = MPI.COMM_WORLD.gather(_mine(team))
+        if rows is not None:
+            show([view for view in rows if view is not None])
+
+
+def _mine(team: xupc.Team) -> NodeView | None:
+    """Return the node of this thread if it is the node root."""
+    threads = tuple(int(thread) for thread in team.node.threads)
+    job = team.state.job
+    if threads[0] != xupc.MYTHREAD:
+        return None
+    machine = job.described or machine_here()
+    return NodeView(threads, machine, tuple(job.masks_of(job.info.node)))
+
+
+def described(machine: Machine, threads: int, nodes: str | None) -> list[NodeView]:
+    """Return the nodes of so many threads, each node being such a machine.
+
+    Parameters
+    ----------
+    nodes : str or None
+        As ``XUPC_NODES``.
+    """
+    tree = node_tree(np.zeros(threads, np.int32), nodes)
+    return [NodeView(node, machine, machine.masks(len(node))) for node in tree.nodes]
+
+
+def show(views: list[NodeView]) -> None:
+    """Print the picture, what its signs mean, and how to bind threads that are not."""
+    click.echo(draw_nodes(views))
+    if text := legend(views):
+        click.echo(f"\n{text}")
+    if any(_is_unbound(view) for view in views):
+        click.echo(
+            "threads are not bound, so there are no levels below the node: add --bind spread, or "
+            "start with --bind-to core (Open MPI), -bind-to core (MPICH)"
+        )
+
+
+def _is_unbound(view: NodeView) -> bool:
+    alike = len(view.masks) > 1 and len(set(view.masks)) == 1
+    return alike and len(view.masks[0]) > 1
 
 
 if __name__ == "__main__":

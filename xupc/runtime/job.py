@@ -43,6 +43,7 @@ from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
 from ..records import replace
 from ..topology.discovery import find_neighbours
 from ..topology.host_record import read_host_record
+from ..topology.machine import Machine
 from ..tuning.selection import Table
 from .async_queue import AsyncCall, Progress
 from .callers import Callers
@@ -123,11 +124,13 @@ class Job(JobState):
         self.host = socket.gethostname()
 
     # -- start-up ----------------------------------------------------------------------
-    def start(self, comm: Intracomm | None, prepare: Callable[[TeamComm], Table]) -> None:
+    def start(
+        self, comm: Intracomm | None, prepare: Callable[[TeamComm], tuple[Table, Machine | None]]
+    ) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
-        `prepare` is called when all threads have arrived and no resource is allocated. `prepared`
-        is what it returned. An error that it raises must be raised on all threads.
+        `prepare` is called when all threads have arrived and no resource is allocated. It returns
+        `prepared` and `described`. An error that it raises must be raised on all threads.
         """
         sweep_stale()
         patience = None if self.timeout is None else max(self.timeout, START_LEAST)
@@ -201,11 +204,13 @@ class Job(JobState):
         """Description of this thread before it has a number."""
         return f"a thread on host {self.host} (pid {self.pid})"
 
-    def _start(self, prepare: Callable[[TeamComm], Table], deadline: Deadline) -> None:
+    def _start(
+        self, prepare: Callable[[TeamComm], tuple[Table, Machine | None]], deadline: Deadline
+    ) -> None:
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
-        self.prepared = prepare(self.link)
+        self.prepared, self.described = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
         machine = self._find_machine(deadline)
         self._agree_segments()
@@ -273,8 +278,13 @@ class Job(JobState):
         zone = max(size // 4, 4 * TABLE_BYTES)
         lines = SLOTS * OP_SCRATCH_BYTES
         heap = Heap(
-            self.info.tree, self.info.me, self._make_heap_segment, size, zone,
-            lines + STAGING_BYTES, size,
+            self.info.tree,
+            self.info.me,
+            self._make_heap_segment,
+            size,
+            zone,
+            lines + STAGING_BYTES,
+            size,
         )
         taken = heap.global_end - heap.individual_end + lines
         why = heap.room_for(taken * count, "init") or ""

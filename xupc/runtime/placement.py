@@ -22,7 +22,10 @@ from ..pgas.segment import Segment
 from ..records import replace
 from ..topology import host
 from ..topology.job_info import JobInfo
+from ..topology.levels import NodeLevels, node_levels
+from ..topology.machine import Machine
 from ..topology.node_spec import node_tree
+from ..topology.sysfs import machine_here
 from ..tuning.probes import pids_in_reach
 from .settings import Settings
 
@@ -43,6 +46,10 @@ class Placement:
         The result.
     sync_address
         Address of the sync area of the world team.
+    masks
+        The affinity mask of each thread of this machine.
+    described
+        The machine of ``XUPC_TOPOLOGY`` for every node; None without that variable.
     """
 
     settings: Settings
@@ -52,6 +59,8 @@ class Placement:
     host: str
     pid: int
     info: JobInfo
+    described: Machine | None
+    masks: list[frozenset[int]]
 
     def _of_all(self, value: int, op: Op) -> int:
         """Reduce a value over all threads, in init.
@@ -93,8 +102,9 @@ class Placement:
         index = info.machine.index(info.me)
         comm = self.link.split(info.machine[0])
         rows = comm.allgather((host.affinity(), self.host))
-        cores = frozenset().union(*(affinity for affinity, _ in rows))
-        usable = host.within_limit(len(cores))
+        unique: dict[frozenset[int], frozenset[int]] = {}  # equal masks take memory once
+        self.masks = [unique.setdefault(mask, mask) for mask, _ in rows]
+        usable = host.within_limit(len(frozenset().union(*unique)))
         self.network.wait_with_progress(count / usable)
         nodes = sorted({tree.node_of(t) for t in info.machine})
         sizes = [self._sync_bytes(tree.node_size(n)) for n in nodes]
@@ -107,15 +117,36 @@ class Placement:
         if index == 0:
             tree.write_tables(tables)
         self._in_reach = pids_in_reach(comm)
+        levels = comm.bcast(self._levels() if index == 0 else None)
+        tree = tree.with_tables(tables)  # one copy for the machine
         self.info = replace(
             info,
-            tree=tree.with_tables(tables),  # one copy for the machine
+            tree=tree.with_levels({info.node: levels[info.node]} if levels else {}),
             cores=usable,
             oversubscribed=count > usable,
             machine_host=rows[0][1],
         )
         comm.Free()
         return control
+
+    def _levels(self) -> dict[int, NodeLevels]:
+        """Return the levels of the nodes of this machine that have any; one thread computes them.
+
+        The machine is read only if threads are bound, since reading takes milliseconds.
+        """
+        nodes = sorted({self.info.tree.node_of(thread) for thread in self.info.machine})
+        masks = {node: self.masks_of(node) for node in nodes}
+        if all(len(set(each)) == 1 for each in masks.values()):
+            return {}
+        machine = self.described or machine_here()
+        return {node: node_levels(machine, masks[node]) for node in nodes}
+
+    def masks_of(self, node: int) -> Sequence[frozenset[int]]:
+        """Return the affinity masks of a node's threads; of a described machine, those it gets."""
+        threads = self.info.tree.members(node).tolist()
+        if self.described is not None:
+            return self.described.masks(len(threads))
+        return [self.masks[self.info.machine.index(thread)] for thread in threads]
 
     def _open_control(self, segment: Segment, index: int) -> Control:
         """Return the view of a new control segment, with the identities of threads and job."""

@@ -29,6 +29,7 @@ from ..health.mismatch_recovery import MismatchDetector
 from ..pgas.integer_arguments import as_int64
 from ..plan.plan import Plan
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
+from ..topology.parts import ranks_of_part
 from ..topology.tree import ThreadTree, Tree
 from ..tuning.selection import Table
 from .async_queue import AsyncCall
@@ -58,8 +59,8 @@ class TeamState(TeamMeetings):
     tree : Tree or ThreadTree
         The nodes of its threads.
     parent : TeamState or None
-        For `node` and `roots` the team that they are part of; for others the world; None for the
-        world itself.
+        For `node`, `roots` and the teams of levels the team that they are part of; for others the
+        world; None for the world itself.
     handle
         Weak reference to the program's `Team`.
     """
@@ -192,7 +193,7 @@ class TeamState(TeamMeetings):
 
     @property
     def is_part(self) -> bool:
-        """True for the `node` and the `roots` of another one."""
+        """True for the `node`, the `roots` and the teams of levels of another one."""
         return self.parent is not None and self in self.parent._parts.values()
 
     @property
@@ -210,11 +211,10 @@ class TeamState(TeamMeetings):
         return self.rank_tree if self.parent is None else ThreadTree(self.rank_tree, self.threads)
 
     def part(self, name: str) -> TeamState | None:
-        """Return the part `node` or `roots`; None if this thread is not in it. Opens nothing."""
+        """Return a part of `ranks_of_part`; None if this thread is not in it. Opens nothing."""
         if name not in self._parts:
-            here = self.rank_tree.members(self.node_number)
-            ranks = here if name == "node" else self.rank_tree.node_roots
-            threads = tuple(self.threads[rank] for rank in ranks.tolist())
+            ranks = ranks_of_part(self.rank_tree, self.rank, name)
+            threads = tuple(self.threads[rank] for rank in ranks)
             mine = self.job.info.me in threads
             self._parts[name] = TeamState(self.job, self.table, threads, self) if mine else None
         return self._parts[name]

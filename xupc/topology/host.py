@@ -7,6 +7,7 @@ file systems they read, so that tests can feed them small trees.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ __all__ = [
     "c_compiler",
     "caches",
     "cpu_limit",
+    "cpu_list",
     "cpus_allowed",
     "free_shared_memory",
     "governors",
@@ -37,6 +39,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _PROC_SELF = Path("/proc/self")
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CAP_SYS_PTRACE = 19
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_MOST_CPUS = 1 << 16  # 8 times what Linux can be built for; a wrong list must not fill the memory
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a huge number of pages
 
 
@@ -119,19 +123,27 @@ def number(text: str | None) -> int | None:
         return None
 
 
-def _numbers(text: str | None) -> frozenset[int]:
-    """Return the numbers of a list as the kernel writes it: "0-3,8"."""
+def cpu_list(text: str | None) -> frozenset[int]:
+    """Return the numbers of a list as the kernel writes it: "0-3,8"; none of None and "".
+
+    Raises
+    ------
+    ValueError
+        If the text is no such list, or holds a number above 65535.
+    """
     found: set[int] = set()
-    for part in (text or "").split(","):
-        first, _, last = part.partition("-")
-        if first.strip():
-            found.update(range(int(first), int(last or first) + 1))
+    for part in (text or "").split(",") if (text or "").strip() else ():
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last >= _MOST_CPUS:
+            raise ValueError(f"expected a list of processors like 0-3,8, got {text!r:.80}")
+        found.update(range(first, last + 1))
     return frozenset(found)
 
 
 def siblings(core: int, cpus: Path = _CPUS) -> frozenset[int]:
     """Return the processors that are hardware threads of the same core, itself included."""
-    return _numbers(read(cpus / f"cpu{core}/topology/thread_siblings_list")) | {core}
+    return cpu_list(read(cpus / f"cpu{core}/topology/thread_siblings_list")) | {core}
 
 
 def two_cores(
@@ -164,13 +176,13 @@ def _cache(index: Path) -> tuple[int, int, frozenset[int]]:
     """Return (level, bytes, the processors that share it)."""
     size = read(index / "size") or "0"  # "32768K"
     unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-    sharers = _numbers(read(index / "shared_cpu_list"))
+    sharers = cpu_list(read(index / "shared_cpu_list"))
     return number(read(index / "level")) or 0, (number(size.rstrip("KM")) or 0) * unit, sharers
 
 
 def numa_nodes(cores: frozenset[int], nodes: Path = _NUMA) -> int:
     """Return over how many NUMA nodes some processors are spread; 1 where there are none."""
-    lists = (_numbers(read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
+    lists = (cpu_list(read(node / "cpulist")) for node in nodes.glob("node[0-9]*"))
     return max(1, sum(bool(cores & node) for node in lists))
 
 

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .levels import NodeLevels, flat_levels
 from .runs import Run, ascending_pieces, name_threads, part_of_run, plural, split_into_runs
 
 __all__ = [
     "ThreadTree",
     "Tree",
+    "branches",
 ]
 
 
@@ -48,6 +50,7 @@ class Tree:
         "_bounds",
         "_kept_runs",
         "_largest",
+        "_levels",
         "_members",
         "_node_index",
         "_nodes",
@@ -87,6 +90,7 @@ class Tree:
         self._bounds = self._starts.data
         self._kept_runs: dict[int, tuple[Run, ...]] = {}
         self._largest = 0
+        self._levels: Mapping[int, NodeLevels] = {}
 
     def write_tables(self, room: NDArray[np.uint8]) -> None:
         """Copy the tables into `room`, for `with_tables`."""
@@ -104,6 +108,21 @@ class Tree:
         tree = Tree.__new__(Tree)
         starts, node_index, members = self._views(room)
         tree._keep(node_index, members, starts)
+        return tree
+
+    def with_levels(self, levels: Mapping[int, NodeLevels]) -> Tree:
+        """Return the same tree with the levels below some of its nodes.
+
+        Parameters
+        ----------
+        levels : mapping
+            Node: the levels of its threads, which count inside the node. A live job has those of
+            its own node only.
+        """
+        tree = Tree.__new__(Tree)
+        tree._keep(self._node_index, self._members, self._starts)
+        tree._places = self._places
+        tree._levels = dict(levels)
         return tree
 
     @property
@@ -177,6 +196,10 @@ class Tree:
             self._largest = int(self.node_sizes.max())
         return self._largest
 
+    def levels(self, node: int) -> NodeLevels:
+        """Return the levels of the threads of `node`: the node alone where nothing is known."""
+        return self._levels.get(self._check_node(node)) or flat_levels(self.node_size(node))
+
     def node_root(self, node: int) -> int:
         """Return the lowest thread of `node`."""
         return self._threads[self._bounds[self._check_node(node)]]
@@ -246,7 +269,16 @@ class Tree:
             raise ValueError("a team must not hold a thread twice")
         tree = Tree(self._node_index[chosen])
         tree._places = np.array([self.place(thread) for thread in chosen.tolist()], np.int64)
+        if self._levels:
+            tree._levels = dict(self._levels_of_team(chosen, tree))
         return tree
+
+    def _levels_of_team(self, chosen: NDArray[Any], tree: Tree) -> Iterator[tuple[int, NodeLevels]]:
+        """Yield what `self` has of levels for the nodes of a team's tree."""
+        for node in range(tree.node_count):
+            threads = chosen[tree.members(node)].tolist()
+            if levels := self._levels.get(self.node_of(threads[0])):
+                yield node, levels.sub([self.local_index(thread) for thread in threads])
 
     def _check_thread(self, thread: int) -> int:
         if not 0 <= thread < len(self._nodes):
@@ -261,7 +293,7 @@ class Tree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tree):
             return NotImplemented
-        return np.array_equal(self._node_index, other._node_index)
+        return np.array_equal(self._node_index, other._node_index) and self._levels == other._levels
 
     def __hash__(self) -> int:
         return hash(self._node_index.tobytes())
@@ -328,6 +360,10 @@ class ThreadTree:
         """Return the threads of `node`, by rank."""
         return np.asarray(self._threads[self._ranks.members(node)])
 
+    def levels(self, node: int) -> NodeLevels:
+        """Return the levels of the threads of `node`, as `members` lists them."""
+        return self._ranks.levels(node)
+
     def node_of(self, thread: int) -> int:
         """Return the node of `thread`; IndexError if it is not in the team."""
         return self._ranks.node_of(self._rank(thread))
@@ -354,7 +390,7 @@ def _headline(tree: Tree | ThreadTree) -> str:
 
 
 def _draw(tree: Tree | ThreadTree, members: Callable[[int], NDArray[Any]]) -> str:
-    """Return a tree as text: the counts, then a line for each node with its node root."""
+    """Return a tree as text: the counts, then a line for each node and each domain in it."""
     count = tree.node_count
     shown = count if count <= _MAX_NODE_LINES else _MAX_NODE_LINES - 1
     nodes = [members(node) for node in range(shown)]
@@ -362,10 +398,48 @@ def _draw(tree: Tree | ThreadTree, members: Callable[[int], NDArray[Any]]) -> st
         f"node {i}: {name_threads(np.sort(threads))}, node root {threads[0]}"
         for i, threads in enumerate(nodes)
     ]
+    below = [
+        _draw_domains(tree.levels(i), threads, 1, range(len(threads)))
+        for i, threads in enumerate(nodes)
+    ]
     if hidden := count - shown:
         lines.append(f"… and {hidden} more nodes")
-    stems = ["├─ "] * (len(lines) - 1) + ["└─ "]
-    return "\n".join([_headline(tree), *map(str.__add__, stems, lines)])
+        below.append([])
+    return "\n".join([_headline(tree), *branches(lines, below)])
+
+
+def _draw_domains(
+    levels: NodeLevels, threads: NDArray[Any], depth: int, chosen: Sequence[int]
+) -> list[str]:
+    """Return a line for each domain of a level that holds several of the chosen threads.
+
+    Parameters
+    ----------
+    threads : ndarray of int
+        The names of all threads of the node.
+    depth : int
+        The number of the level.
+    chosen : sequence of int
+        Threads of one domain of the level above.
+    """
+    if depth == len(levels.levels):
+        return []
+    level = levels.levels[depth]
+    domains = [d for d in level.domains if len(d) > 1 and d[0] in chosen]
+    lines = [
+        f"{level.name}: {name_threads(np.sort(threads[list(d)]))}, root {threads[d[0]]}"
+        for d in domains
+    ]
+    below = [_draw_domains(levels, threads, depth + 1, domain) for domain in domains]
+    return list(branches(lines, below))
+
+
+def branches(lines: Sequence[str], below: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a tree's children, each with its own children's lines below it."""
+    for number, (line, inner) in enumerate(zip(lines, below, strict=True)):
+        last = number == len(lines) - 1
+        yield ("└─ " if last else "├─ ") + line
+        yield from (("   " if last else "│  ") + text for text in inner)
 
 
 def _read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:

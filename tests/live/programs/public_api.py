@@ -232,6 +232,8 @@ _OF_CLASSES: dict[str, Makers] = {
         for name in ("lt", "le", "gt", "ge", "eq")
     },
     "Team.split": {"color": lambda w: 0, "key": lambda w: 0},
+    "Team.level": {"name": lambda w: "l3"},
+    "Team.level_roots": {"name": lambda w: "socket"},
     "Team.barrier": {"value": lambda w: None},
     "Team.notify": {"value": lambda w: None},
     "Team.wait": {"value": lambda w: None},
