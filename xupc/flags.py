@@ -69,7 +69,7 @@ ALGORITHM_NAMES: Final = {PULL: "pull", PUSH: "push", MULTICORE: "multicore"}
 
 # Above the flags there is room for a variant of an algorithm: a hash of its label, the same on all
 # threads. So a call that names one differs from all others wherever flags are compared.
-VARIANT_SHIFT: Final = 12
+VARIANT_SHIFT: Final = ALL_BITS.bit_length()
 _LABELS: dict[int, str] = {}
 
 

@@ -17,7 +17,7 @@ from simulated.reductions import FORMS, Job, Symbols
 from simulated.values import JOINS, MOVES, One, given
 from support.soak import amount
 
-from xupc.algorithms.registry import Entry, find
+from xupc.algorithms.registry import Entry, Variant, find
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL
 from xupc.plan.draw import step_text
 from xupc.plan.plan import Plan
@@ -231,7 +231,7 @@ def test_the_measure_sees_a_large_plan(capsys: pytest.CaptureFixture[str]) -> No
         t.wait(0, [Ranks(i) for i in range(count)])
 
     def measure(count: int) -> None:
-        entry = Entry("all_test", PULL, waits)
+        entry = Entry("all_test", PULL, (Variant("all_test", PULL, "", "Wait.", waits),))
         _measure(entry, f"{count} waits", tree, lambda: [count], capsys)
 
     measure(100)

@@ -43,4 +43,6 @@ def test_both_forms_move_alike() -> None:
     assert {f"{name}_{form}" for name in COLLECTIVES for form in "vx"} == NAMES
     for name in COLLECTIVES:
         for flag in ALGORITHM_NAMES:
-            assert find(f"{name}_v", flag).function is find(f"{name}_x", flag).function
+            both = [find(f"{name}_{form}", flag).variants for form in "vx"]
+            forms = [[(v.label, v.function) for v in variants] for variants in both]
+            assert forms[0] == forms[1]

@@ -19,7 +19,15 @@ from xupc.api.argument_checks import named_flags
 from xupc.bench.settings import algorithm_named, flags_of
 from xupc.bench.tuning_file import TuningFile
 from xupc.errors import FlagError
-from xupc.flags import MULTICORE, PULL, check_flags, flag_names, variant_label, with_variant
+from xupc.flags import (
+    MULTICORE,
+    PULL,
+    VARIANT_SHIFT,
+    check_flags,
+    flag_names,
+    variant_label,
+    with_variant,
+)
 from xupc.plan.recorder import Operand
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place
@@ -57,7 +65,7 @@ def test_flags_carry_a_variant() -> None:
     assert flag_names(full) == "IN_ALLSYNC|OUT_ALLSYNC|MULTICORE:ring"
     assert variant_label(MULTICORE) == ""
     assert with_variant(MULTICORE, "") == MULTICORE
-    for bad in (1 << 12, 1 << 40, -1):
+    for bad in (1 << VARIANT_SHIFT, 1 << 40, -1):
         with pytest.raises(FlagError, match="bits that are no xupc flag"):
             check_flags(bad, "call")
 
