@@ -21,5 +21,5 @@ ONCE = pytest.mark.once
     ],
 )
 def test_every_bad_argument(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    result = live(threads, "tests/live/programs/bad_input.py", nodes=nodes, timeout=90)
+    result = live(threads, "tests/live/programs/bad_input.py", nodes=nodes, timeout=150)
     assert "done: " in result.stdout

@@ -193,7 +193,7 @@ class Bad:
         ]
         cases += [
             (f"flags {x!r}", FlagError, (call, "flags"), lambda x=x: f(B, A, 8, x))
-            for x in (1 << 12, 1 << 40, 1 << 70)
+            for x in (1 << 13, 1 << 40, 1 << 70)
         ]
         cases += [
             (f"flags {x!r}", TypeError, (call, "flags"), lambda x=x: f(B, A, 8, x))
