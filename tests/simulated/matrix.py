@@ -572,7 +572,7 @@ class Case:
 
 
 def can_run(variant: Variant, case: Case) -> bool:
-    """Whether a variant can carry out all calls of a case."""
+    """Return whether a variant can carry out all calls of a case."""
     tree = Tree(case.labels)
     return all(
         variant.can_run(

@@ -181,7 +181,7 @@ def _has_one_value(call: CallFacts) -> bool:
 
 
 def _by_nodes(call: CallFacts, r: Reduction) -> bool:
-    """Return whether nodes can combine their values in the order that the call asks for."""
+    """Return whether nodes can combine their values in the order of the call."""
     if call.one_node or r.by_row:
         return False
     if not r.element_wise:

@@ -34,7 +34,7 @@ class AccessServices(Protocol):
 
     @property
     def info(self) -> JobInfo:
-        """Where the threads of the job run."""
+        """The places of the job's threads."""
 
     @property
     def control(self) -> Control:

@@ -27,7 +27,7 @@ def _arrays(nbytes: int) -> tuple[Any, Any]:
 
 
 def _expected(name: str, nbytes: int) -> Any:
-    """What is in my dst; 255: nothing was written there."""
+    """Return the bytes of my dst; 255: nothing was written there."""
     threads, me = xupc.THREADS, xupc.MYTHREAD
     size = nbytes * threads
     every = [(np.arange(size) % 251 + i).astype(np.uint8) for i in range(threads)]
