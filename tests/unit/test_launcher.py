@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -432,7 +433,8 @@ def test_a_signal_is_passed_on_once_a_second_and_then_kills() -> None:
     threads = LocalThreads(uuid.uuid4().hex, 0)
     child = subprocess.Popen(["sleep", "600"])
     try:
-        control = JobControl(child, threads, active=True)
+        control = JobControl(threads, active=True)
+        control.started(child)
         control._end(signal.SIGCONT, None)
         control._end(signal.SIGCONT, None)  # timeout(1) sends each signal twice
         assert (control.received, control.hurry) == (signal.SIGCONT, False)
@@ -443,6 +445,41 @@ def test_a_signal_is_passed_on_once_a_second_and_then_kills() -> None:
         child.kill()
         child.wait()
         threads.close()
+
+
+def test_a_signal_before_the_launcher_is_passed_on() -> None:
+    threads = LocalThreads(uuid.uuid4().hex, 0)
+    with JobControl(threads, active=True) as control:
+        os.kill(os.getpid(), signal.SIGTERM)
+        child = subprocess.Popen(["sleep", "600"])
+        control.started(child)
+        assert child.wait(60) == -signal.SIGTERM
+    threads.close()
+
+
+@pytest.mark.parametrize("when", ["begin", "end"])
+def test_a_signal_while_the_folder_comes_or_goes(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the job, or finds none, and leaves no folder."""
+
+    class Folder(tempfile.TemporaryDirectory[str]):
+        def __enter__(self) -> str:
+            if when == "begin":
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            if when == "end":
+                os.kill(os.getpid(), signal.SIGINT)
+            super().__exit__(*error)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("xupc.cli.launcher.tempfile.TemporaryDirectory", Folder)
+    program = "600" if when == "begin" else "0"
+    environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex, "TMPDIR": str(tmp_path)}
+    outcome = run_job(["sleep", program], environment, forward=True)
+    assert (outcome.status, outcome.interrupted) == (128 + signal.SIGINT, signal.SIGINT)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_messages_of_threads() -> None:

@@ -309,6 +309,8 @@ def _run(
         stack.callback(source.close)
         threads = LocalThreads(job.tag if watched else uuid.uuid4().hex, source.descriptor)
         stack.callback(threads.close)
+        # Until the folder is removed: a signal that comes again while that happens must not end it.
+        control = stack.enter_context(JobControl(threads, forward))
         folder, environment = stack.enter_context(_with_sessions(command, environment))
         keeper = stack.enter_context(Keeper(job.tag_name, job.tag, folder, environment))
         launcher = _start(
@@ -319,9 +321,9 @@ def _run(
             stderr=streams.stderr,
             cwd=streams.cwd,
         )
-        with JobControl(launcher, threads, forward) as control:
-            timed_out = not _wait(launcher, threads, source, control, job)
-            survivors = _end(launcher, job, 0.0 if timed_out else job.grace)
+        control.started(launcher)
+        timed_out = not _wait(launcher, threads, source, control, job)
+        survivors = _end(launcher, job, 0.0 if timed_out else job.grace)
         threads.drain()
         keeper.done()
     timed_out = timed_out and not control.received and not threads.failures

@@ -172,10 +172,8 @@ class JobControl:
         Seconds that this process and the job were stopped by Ctrl-Z.
     """
 
-    def __init__(
-        self, launcher: subprocess.Popen[bytes], threads: LocalThreads, active: bool
-    ) -> None:
-        self.launcher = launcher
+    def __init__(self, threads: LocalThreads, active: bool) -> None:
+        self.launcher: subprocess.Popen[bytes] | None = None
         self.threads = threads
         self.active = active and threading.current_thread() is threading.main_thread()
         self.received = 0
@@ -201,6 +199,12 @@ class JobControl:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def started(self, launcher: subprocess.Popen[bytes]) -> None:
+        """Pass signals on to this launcher and its threads, also one that has come already."""
+        self.launcher = launcher
+        if self.received:
+            self._send(self.received)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -231,8 +235,9 @@ class JobControl:
             return
         # hydra dies of SIGQUIT without ending its threads.
         sent = signal.SIGTERM if number == signal.SIGQUIT else number
-        with contextlib.suppress(ProcessLookupError):
-            self.launcher.send_signal(sent)
+        if self.launcher is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.launcher.send_signal(sent)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         """Stop the threads, then this process, until SIGCONT."""

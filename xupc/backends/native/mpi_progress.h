@@ -8,8 +8,10 @@
  * Whether MPI had something to do cannot be asked. But a step of progress that moved something takes
  * longer than one that found nothing, so steps are timed: after a long one the thread stays awake and
  * looks again at once, as a thread inside MPI would, until MPI has had nothing to do for XP_AWAKE_NS.
- * That time doubles each time MPI had something to do again, up to XP_LONG_AWAKE_NS. What an idle
- * step takes is measured when the job starts. With fewer cores than threads it is the processor time
+ * That time doubles each time MPI had something to do again, up to XP_LONG_AWAKE_NS. On a busy machine
+ * the system takes the core away in the middle of idle steps so often that they look like the traffic
+ * of 20,000 sends, one burst in ten: so a wait that lasts is awake for one part in XP_SHARE of it and
+ * XP_CREDIT_NS at most. What an idle step takes is measured when the job starts. With fewer cores than threads it is the processor time
  * that counts, since Open MPI yields inside a step then.
  *
  * What an idle look costs a sleeping thread: some 6 us, of which 3 are the wake-up and 3 the first
@@ -25,6 +27,8 @@
 
 #define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
 #define XP_LONG_AWAKE_NS 3200000u /* the most that this time becomes */
+#define XP_CREDIT_NS 50000000u    /* so long a wait may be awake at once */
+#define XP_SHARE 4          /* and for this part of its time beside that */
 #define XP_COLD_NS 30000u   /* the first step after a sleep has moved something if it takes longer */
 #define XP_COOL_NS 1500u    /* what the steps after that may take longer than in warm caches */
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
@@ -42,10 +46,12 @@ typedef struct { /* of the process */
 
 typedef struct { /* of one wait; all in ns of the monotonic clock */
     const xp_policy *policy; /* NULL: no looks */
+    uint64_t begin;
     uint64_t since;          /* the wait's beginning, or when MPI last had something to do */
     uint64_t next;           /* the next look */
     uint64_t awake_ns;       /* so long it stays awake now */
-    uint64_t awake_until;
+    uint64_t awake_from, awake_until;
+    uint64_t awake_before;   /* so long it was awake, up to awake_from */
 } xp_wait;
 
 static inline uint64_t xp_clock_ns(clockid_t clock) {
@@ -65,8 +71,9 @@ static inline void xp_go_on(xp_wait *w, const xp_policy *policy) {
     w->policy = policy;
     w->since = xp_now_ns();
     w->next = w->since + policy->soon_ns;
+    w->begin = w->since;
     w->awake_ns = XP_AWAKE_NS;
-    w->awake_until = 0;
+    w->awake_before = w->awake_until = 0;
 }
 
 /* For a thread that spins: enter MPI if it is time to. */
@@ -113,20 +120,34 @@ static inline void xp_try(xp_policy *policy) {
     policy->step_ns = 2 * took[XP_TRIED / 2] + 200;
 }
 
+/* MPI had something to do: stay awake, unless the wait has been awake for too much of its time. */
+static inline void xp_found(xp_wait *w, int cold) {
+    w->since = xp_now_ns();
+    if (cold)
+        w->awake_from = w->since;
+    else if (w->awake_ns < XP_LONG_AWAKE_NS)
+        w->awake_ns *= 2;
+    uint64_t awake = w->awake_before + (w->since - w->awake_from);
+    if (awake < XP_CREDIT_NS + (w->since - w->begin) / XP_SHARE)
+        w->awake_until = w->since + w->awake_ns;
+}
+
 /* For a thread that is about to sleep: enter MPI if it is time to, and return for how many ns the
  * thread may sleep then; 0: it should only yield. */
 static inline uint64_t xp_rest(xp_wait *w, uint64_t now) {
     if (!w->policy) return UINT64_MAX;
     if (now < w->next) return w->next - now;
-    int cold = now >= w->awake_until;
-    if (cold ? xp_cold_step(w->policy) : xp_warm_steps(w->policy)) {
-        if (!cold && w->awake_ns < XP_LONG_AWAKE_NS) w->awake_ns *= 2;
-        w->since = xp_now_ns();
-        w->awake_until = w->since + w->awake_ns;
-    } else if (cold)
+    int cold = !w->awake_until;
+    if (cold ? xp_cold_step(w->policy) : xp_warm_steps(w->policy))
+        xp_found(w, cold);
+    else if (cold)
         w->awake_ns = XP_AWAKE_NS;
     if (now < w->awake_until) return 0;
-    uint64_t rest = (now - w->since) / w->policy->part;
+    if (!cold) {
+        w->awake_before += now - w->awake_from;
+        w->awake_until = 0;
+    }
+    uint64_t rest = now > w->since ? (now - w->since) / w->policy->part : 0;
     if (rest < w->policy->soon_ns) rest = w->policy->soon_ns;
     if (rest > w->policy->most_ns) rest = w->policy->most_ns;
     w->next = now + rest;
