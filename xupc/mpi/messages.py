@@ -60,11 +60,13 @@ def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:
     return _packed(_all_blocks(described, blocks), writes)
 
 
-def as_elements(described: Any, *, writes: bool) -> tuple[Message, np.dtype[Any] | None]:
+def as_elements(
+    described: Any, *, writes: bool, blocks: int = 1
+) -> tuple[Message, np.dtype[Any] | None]:
     """Return a message and the type of its elements; None if xupc does not compute with it."""
     datatype = _datatype(described)
     dtype = _dtypes().get(MPI._handleof(datatype))
-    message = as_bytes(described, writes=writes)
+    message = as_bytes(described, writes=writes, blocks=blocks)
     if dtype is not None:
         message.array = message.array.view(dtype)
     return message, dtype
