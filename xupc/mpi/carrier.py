@@ -34,10 +34,9 @@ def team_for(comm: Any, record: Record) -> Any:
 
 
 def _usable(team: Any) -> bool:
-    try:
-        return current.usable(team.state)
-    except NotInitializedError:
-        return False
+    """Return True unless xupc was finalized since; a call on a broken job raises its own error."""
+    world = current.team
+    return world is not None and team.state.job is world.job and not team.state.freed
 
 
 def _open(comm: Any, record: Record) -> None:

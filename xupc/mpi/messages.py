@@ -9,7 +9,7 @@ to itself.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,7 @@ def as_elements(
 def _memory(described: Any, blocks: int) -> Array | None:
     """Return the bytes of a plain contiguous array, as a view; None for anything else."""
     if type(described) is np.ndarray:
-        plain = described.dtype.char in CODES and described.dtype.isnative
-        return _bytes(described) if plain else None
+        return _bytes(described) if _plain(described.dtype) else None
     if not isinstance(described, list | tuple) or not 2 <= len(described) <= 3:
         return None
     array, datatype = described[0], described[-1]
@@ -97,8 +96,15 @@ def _memory(described: Any, blocks: int) -> Array | None:
     return view[:wanted] if 0 <= wanted <= view.size else None
 
 
+@lru_cache(256)
+def _plain(dtype: np.dtype[Any]) -> bool:
+    return dtype.char in CODES and dtype.isnative
+
+
 def _bytes(array: Array) -> Array | None:
-    return array.reshape(-1).view(_BYTE) if array.flags.c_contiguous else None
+    if not array.flags.c_contiguous:
+        return None
+    return (array if array.ndim == 1 else array.reshape(-1)).view(_BYTE)
 
 
 def _size(handle: int, datatype: MPI.Datatype) -> int:
