@@ -121,6 +121,8 @@ def _reduce_scatter(name: str, run: Run) -> Run:
     ) -> Any:
         try:
             counts, why = _counts(recvcounts, self.size)
+            if why:  # a wrong description of a message meets no other thread, as below
+                as_elements(recvbuf, writes=True)
         except Exception:
             return run(self, sendbuf, recvbuf, recvcounts, op)
         if why:

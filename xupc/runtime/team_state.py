@@ -247,6 +247,23 @@ class TeamState(TeamMeetings):
             team._open(here=True)
             return team
 
+    def new_team(self, threads: Sequence[int]) -> TeamState:
+        """Return a team of these threads of the world, in this order; collective over them alone.
+
+        They also give back what they have dropped together. Each of them is in this call already,
+        or about to be: no timeout covers its begin.
+        """
+        self.job.check()
+        self.job.check_outside("split")
+        self.job.callers.check("split", self)
+        self.job.dropped.relieve()
+        with self.job.whole("split"):
+            team = TeamState(self.job, self.table, tuple(threads), self.root)
+            team._open(here=True)
+            returns = Returns(team)
+            returns.carry_out(team.agreement.agree([returns.count])[0])
+            return team
+
     def free(self) -> None:
         """Implement `Team.free`."""
         if self.parent is None:
