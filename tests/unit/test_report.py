@@ -269,7 +269,7 @@ def test_exit_status(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--plan", "all_broadcast"), "expected COLLECTIVE/NBYTES"),
+        (("--plan", "all_broadcast"), "expected COLLECTIVE/SIZE"),
         (("--plan", "all_broadcast/9"), "no result has measured"),
         (("--plan", "all_broadcast/8/WARP"), "no result has measured"),
         (("--tolerance", "-1"), "--tolerance"),

@@ -376,7 +376,7 @@ def test_the_figures_of_the_host_are_kept_in_a_section(
     for _ in range(2):  # the second time the section is replaced
         done = CliRunner().invoke(cli.main, words)
         assert done.exit_code == 0, done.output
-    assert probed == [("xupc.bench.host_probe", 4, "1x4")] * 2
+    assert probed == [("xupc.bench.host_probe", 4, "1x4", 120.0)] * 2
     assert "host here: direct access from 32 KiB on, from 128 KiB where two" in done.output
     assert "reductions of any length; copies past the cache never" in done.output
     table = load(read(path))
