@@ -29,7 +29,7 @@ ENOUGH = stats.LEAST
 LEAST = 0.5  # seconds of measuring in a launch
 ROOM = 2.0  # times their least time that cells should have in a launch
 TRIED = 6  # collectives in a trial
-RESERVE = 1.1  # times the estimate of a trial: the time that an error demands
+RESERVE = 1.1  # times the estimate of a trial: the time that launches must have
 
 
 class TooShort(ValueError):
@@ -103,7 +103,7 @@ def fitting(
     """
     tight = sum(cost.of_launch(settings) for cost in costs)
     easy = sum(cost.of_launch(settings, ROOM) for cost in costs)
-    fit = _count(seconds, tight)
+    fit = _count(seconds, RESERVE * tight)
     if fit < least:
         return 0
     return max(1, min(most, max(min(fit, enough), _count(seconds, easy))))

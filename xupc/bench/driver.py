@@ -13,17 +13,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median as middle
 from types import FrameType
-from typing import Protocol
 
 from . import budget
 from .budget import LEAST, Cost, TooShort
 from .collect import Collector, lines_of
+from .launch_plan import Ended, Launch, Plan
 from .results import Job, Result
-from .settings import Settings, Shape
+from .settings import Shape
 
 __all__ = ["SAVE", "Ended", "Launch", "Plan", "measure"]
 
@@ -34,90 +33,6 @@ SLACK = 120.0  # so many seconds more
 CUT = 0.05  # of a budget: a launch that runs over it by so much is killed
 HANG = 60.0  # seconds after which xupc itself reports a hang
 TIMED_OUT, FAILED = 3, 4  # exit statuses, as those of `xupc run`
-
-
-class Ended(Protocol):
-    """The end of a job."""
-
-    @property
-    def status(self) -> int:
-        """Exit status."""
-
-    @property
-    def timed_out(self) -> bool:
-        """True if the time limit ended it."""
-
-    @property
-    def interrupted(self) -> int:
-        """Signal that ended it, or 0."""
-
-    @property
-    def seconds(self) -> float:
-        """Run time."""
-
-    def explain(self, time_limit: float | None = None) -> str:
-        """Return one line about what went wrong, or "" if nothing did."""
-
-
-class Launch(Protocol):
-    """Starts one job of a shape and waits for its end.
-
-    `program` is what each thread runs, `extra` are more arguments of the launcher. `timeout` is
-    that of xupc; `time_limit` is when to kill the job. Both are in seconds.
-    """
-
-    def __call__(
-        self,
-        program: Sequence[str],
-        shape: Shape,
-        extra: Sequence[str],
-        timeout: float,
-        time_limit: float | None,
-    ) -> Ended: ...
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The jobs to launch.
-
-    Attributes
-    ----------
-    shapes
-        The shape of each job; jobs run one after the other.
-    launches
-        Number of launches of each job; with a budget the most.
-    seconds
-        Time for all launches together.
-    least
-        Launches of each job that the least sensible measurement has: `seconds` is a budget then,
-        start-up included. A launch that would not end in time is not begun, one that runs over is
-        cut. None: `seconds` is no budget.
-    enough
-        With a budget: so many launches come before longer ones.
-    thin
-        With a budget: sizes may be left out.
-    began
-        The time of `time.monotonic` from which `seconds` counts; None: from now on.
-    after
-        A result of the same command, to which the launches are added.
-    mpiexec_args
-        Extra arguments of the launcher for every launch.
-    time_limit
-        Seconds after which the driver kills a launch. None: a multiple of its share of the time, or
-        never if the number of repetitions is given.
-    """
-
-    shapes: tuple[Shape, ...]
-    settings: Settings
-    launches: int = 1
-    seconds: float = 60.0
-    least: int | None = None
-    enough: int = budget.ENOUGH
-    thin: bool = False
-    began: float | None = None
-    after: Result | None = None
-    mpiexec_args: tuple[str, ...] = ()
-    time_limit: float | None = None
 
 
 def measure(
@@ -261,13 +176,13 @@ class _Run:
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines)]
         words.append(budget.trial(self.settings).to_json())
-        left = self.left
-        outcome = self.start(words, shape, self.plan.mpiexec_args, HANG, max(LEAST, left))
+        limit = max(LEAST, self.left * (1 - 2 * CUT))
+        outcome = self.start(words, shape, self.plan.mpiexec_args, HANG, limit)
         self.ended = self.ended or outcome.interrupted
         if outcome.timed_out:
             raise TooShort(
-                f"--budget {budget.in_words(self.plan.seconds)}: a trial launch of {shape} was not "
-                f"at its end after {left:.0f} s: give it more time"
+                f"--budget {budget.in_words(self.plan.seconds)}: expected more: a trial launch of "
+                f"{shape} alone takes more than {limit:.1f} s"
             )
         if outcome.status and not outcome.interrupted:
             self._note(f"trial launch, {shape}: {outcome.explain()}")
@@ -357,6 +272,14 @@ class _Run:
         """Return the same for a shape with a budget: not less than in its trial."""
         return max(self.costs[shape].start, self.around)
 
+    @property
+    def limit(self) -> float:
+        """Seconds after which a launch visits no further cell: later launches need their time."""
+        shapes = (self.plan.shapes * self.launches)[self.done :]
+        around = sum(map(self.around_of, shapes))
+        later = sum(max(LEAST, self.costs[s].of_cells(self.settings)) for s in shapes[1:])
+        return max(LEAST, self.left - around - later)
+
     def time_limit(self, share: float) -> float | None:
         """Return after how many seconds a launch is killed."""
         plan = self.plan
@@ -374,7 +297,7 @@ class _Run:
         before = 0 if collector.job is None else len(collector.job.launches)
         settings = self.settings.but(
             seconds=share, seed=plan.settings.seed + before, widths=collector.widths(),
-            limit=max(LEAST, self.left - self.around_of(shape)) if self.costs else None,
+            limit=self.limit if self.costs else None,
         )  # fmt: skip
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]
