@@ -34,6 +34,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def time(self) -> float:
+        return self.now
+
 
 class Jobs:
     """Stands in for `run_job`: launches that take the time of `cost`, or their share if longer.
@@ -50,12 +53,15 @@ class Jobs:
         settings = Settings.from_json(command[at + 2])
         cost = self.costs[bool(self.settings)]
         self.settings.append(settings)
+        if settings.until is not None:
+            left = max(0.0, settings.until - self.clock.now - cost.start)
+            settings = settings.but(seconds=left, limit=left)
         every = list(cases(settings))
         spent, done = 0.0, 0
         for case in every:
             next_one = cost.base + cost.per_byte * case.nbytes
             longest = next_one if done else 0.0  # as far as the worker knows
-            if settings.limit is not None and spent + longest > settings.limit and not self.deaf:
+            if settings.limit is not None and spent + longest >= settings.limit and not self.deaf:
                 break
             spent += next_one
             done += 1
@@ -177,6 +183,21 @@ def test_a_launch_that_runs_over_is_cut(monkeypatch: pytest.MonkeyPatch, clock: 
         assert status == (3 if deaf else 0)
         assert any("cut" in note for note in result.notes), result.notes
         assert result.complete is not deaf
+
+
+def test_a_single_launch_ends_in_time_without_a_trial(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    for start, cells in ((0.5, 8), (1.5, 8), (3.0, 3), (4.0, 0)):
+        began = clock.now
+        jobs = Jobs(clock, Cost(start, 0.2))
+        result, status = measured(monkeypatch, jobs, seconds=4.0, launches=1)
+        assert status == (0 if cells else 3)
+        assert 3.0 <= clock.now - began <= 4.2
+        assert len(jobs.settings) == 1
+        found = [c.measured for cell in result.jobs[0].cells for c in cell.candidates]
+        assert sum(found) == cells
+        assert ("nothing was measured: the budget is too short" in result.notes) == (not cells)
 
 
 def test_sizes_are_left_out_where_they_may_be(

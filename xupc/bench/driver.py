@@ -30,6 +30,7 @@ START = 3.5  # seconds that a launch takes besides the measuring, until that is 
 SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more
+END = 0.4  # seconds from the last cell of a launch to its end
 CUT = 0.05  # of a budget: a launch that runs over it by so much is killed
 HANG = 60.0  # seconds after which xupc itself reports a hang
 TIMED_OUT, FAILED = 3, 4  # exit statuses, as those of `xupc run`
@@ -133,6 +134,9 @@ class _Run:
                 self.fit(self.plan.least, Path(at) / "trial")
             self.in_turn(Path(at) / "lines")
             self._note_fewer()
+            if self.costs and not any(collector.measured for collector in self.collectors):
+                self.status = self.status or TIMED_OUT
+                self._note("nothing was measured: the budget is too short")
             if self.ended:
                 self.status = 128 + self.ended
                 self._note(f"ended by {signal.Signals(self.ended).name}")
@@ -148,12 +152,17 @@ class _Run:
     def fit(self, least: int, lines: Path) -> None:
         """Measure what launches cost, and choose how many fit into the budget.
 
+        A single launch needs no trial: it ends at a time.
+
         Raises
         ------
         TooShort
             Fewer than `least` of each job.
         """
         plan = self.plan
+        if self.is_single:
+            self.costs[plan.shapes[0]] = Cost(END)
+            return
         for shape in plan.shapes:
             if self.ended:
                 return
@@ -170,6 +179,11 @@ class _Run:
             spent = plan.seconds - self.left
             raise budget.too_short(costs, self.settings, plan.seconds, spent, least)
         self._note_left_out()
+
+    @property
+    def is_single(self) -> bool:
+        """Return whether there is one launch in all."""
+        return self.plan.launches * len(self.plan.shapes) == 1
 
     def trial(self, shape: Shape, lines: Path) -> Cost:
         """Launch a few cells of a job, and return what its launches cost; a guess if it fails."""
@@ -298,6 +312,7 @@ class _Run:
         settings = self.settings.but(
             seconds=share, seed=plan.settings.seed + before, widths=collector.widths(),
             limit=self.limit if self.costs else None,
+            until=time.time() + self.left - END if self.costs and self.is_single else None,
         )  # fmt: skip
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]

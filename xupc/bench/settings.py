@@ -76,6 +76,9 @@ class Settings:
         True if `seconds` also limits a given number of repetitions: with less time there are fewer.
     limit
         Seconds after which a launch visits no further cell, even one without a visit. None: never.
+    until
+        The time of the system's clock when a launch must end: it gives `seconds` and `limit`, with
+        the start subtracted. None: they are as they are.
     check
         Check results before every visit of a cell, not only before its first and last one.
     seed
@@ -103,6 +106,7 @@ class Settings:
     seconds: float = 10.0
     limited: bool = False
     limit: float | None = None
+    until: float | None = None
     check: bool = False
     seed: int = 1
     widths: tuple[float, ...] = field(default=())

@@ -48,6 +48,7 @@ SLICES = 8  # checks of the time in one visit
 OVERRUN = 1.5  # the most that a visit may take, in shares
 FIRST = 0.5  # the part of the time for the first visits of all cells
 SHORTEST = 0.02  # s, of a visit
+IN_TIME = 0.9  # of the time to its end: what a launch aims at
 TRIALS = 3
 QUICK_NS = 2_000_000  # a call that takes less is tried several times
 LOOP_NS = 1_000_000  # the time of calls back to back
@@ -92,11 +93,12 @@ class Worker:
         self, team: Any, settings: Settings, note: Callable[[dict[str, Any]], None]
     ) -> None:
         self.began = time.monotonic()
-        self.closing = 0.0  # seconds that the last checks will take, as the first ones did
+        # seconds of first checks and trials: of all so far, of the longest; and of the checks alone
+        self.opening, self.longest, self.closing = 0.0, SHORTEST, 0.0
         self.world = team
-        self.settings = settings
         self.note = note
         self.comm = MPI.COMM_WORLD
+        self.settings = settings = self._within(settings)
         self.random = random.Random(settings.seed)  # the same on every thread
         self.team, self.team_comm = self._part()
         self.member = self.team is not None
@@ -121,6 +123,14 @@ class Worker:
         self._share_bytes()
         gc.collect()
         gc.freeze()  # existing objects stay, so that collections need not examine them
+
+    def _within(self, settings: Settings) -> Settings:
+        """Return settings with the time that is left, where a launch must end at a time."""
+        if settings.until is None:
+            return settings
+        left = max(0.0, self.comm.bcast(settings.until - time.time()))
+        left = min(left, settings.seconds)  # clocks of two machines may differ
+        return settings.but(seconds=IN_TIME * left, limit=left)
 
     def _part(self) -> tuple[Any, Any]:
         """Return the team that measures and a communicator of its threads; None off it."""
@@ -170,6 +180,8 @@ class Worker:
         if fresh:
             self.closing += time.monotonic() - began
             self.try_out(measured)
+            self.opening += time.monotonic() - began
+            self.longest = max(self.longest, time.monotonic() - began)
         iterations = self.settings.iterations
         free = iterations is not None and not self.settings.limited
         counts = [0] * len(measured.timed) if free else self.counts(measured, seconds)
@@ -368,8 +380,8 @@ class Worker:
         for k in range(cells):
             if self.is_spent():
                 return
-            passed = xupc.allv_broadcast(self.passed, 0)
-            self.visit(k, max(SHORTEST, (seconds * first - passed) / (cells - k)))
+            share = (seconds * first - self.passed) / (cells - k) - self.opening / max(1, k)
+            self.visit(k, max(SHORTEST, xupc.allv_broadcast(share, 0)))
         share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
         while settings.iterations is None:
             over = self.passed + share / 2 > seconds
@@ -383,8 +395,7 @@ class Worker:
         limit = self.settings.limit
         if limit is None:
             return False
-        longest = max((one.spent for one in self.cells if one.visits), default=0.0)
-        return bool(xupc.allv_broadcast(self.passed + longest > limit, 0))
+        return bool(xupc.allv_broadcast(self.passed + self.longest > limit, 0))
 
     def close(self) -> None:
         """Check the results of all visited cells once more; collective."""
@@ -466,17 +477,13 @@ class Worker:
         }
 
 
-def _nothing(*_: Any) -> None:
-    """Ignore results: only thread 0 writes them."""
-
-
 def main(arguments: Sequence[str]) -> None:
     """Measure what the settings ask for and write it to a file."""
     out, text = Path(arguments[0]), arguments[1]
     with xupc.init() as team:
         facts = provenance(team)
         lines = Lines(out) if team.rank == 0 else None
-        note = lines.write if lines is not None else _nothing
+        note = lines.write if lines is not None else (lambda _: None)
         for line in facts:
             note(line)
         try:
