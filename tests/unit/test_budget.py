@@ -13,6 +13,7 @@ import pytest
 
 from xupc.bench import budget, driver
 from xupc.bench.budget import Cost, TooShort
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import Result
 from xupc.bench.settings import Case, Settings, Shape, cases
 from xupc.cli import bench_jobs
@@ -105,7 +106,7 @@ def measured(
     patch.setattr(bench_jobs, "run_job", jobs)
     shapes = tuple(Shape(n) for n in threads or (2,))
     plan = {"settings": SETTINGS, "launches": 12, "least": 1, **plan}
-    return driver.measure(driver.Plan(shapes, seconds=seconds, **plan), ["x"], find_launcher)
+    return driver.measure(Plan(shapes, seconds=seconds, **plan), ["x"], find_launcher)
 
 
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 60.0, 600.0])

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from xupc import cli
 from xupc.bench import driver
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Candidate, Cell, Job, Launch, Result
 from xupc.bench.settings import Shape
 from xupc.bench.tuner import tuned
@@ -322,9 +323,9 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
 
 
 def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[driver.Plan] = []
+    asked: list[Plan] = []
 
-    def measure(plan: driver.Plan, *_: Any, **__: Any) -> tuple[Result, int]:
+    def measure(plan: Plan, *_: Any, **__: Any) -> tuple[Result, int]:
         asked.append(plan)
         return result(series(1, lambda n: PUSH)), 0
 

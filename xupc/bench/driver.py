@@ -20,11 +20,11 @@ from types import FrameType
 from . import budget
 from .budget import LEAST, Cost, TooShort
 from .collect import Collector, lines_of
-from .launch_plan import Ended, Launch, Plan
+from .launch_plan import Launch, Plan
 from .results import Job, Result
 from .settings import Shape
 
-__all__ = ["SAVE", "Ended", "Launch", "Plan", "measure"]
+__all__ = ["SAVE", "measure"]
 
 START = 3.5  # seconds that a launch takes besides the measuring, until that is known
 SAVE = 5.0  # seconds between two savings of what there is

@@ -22,6 +22,7 @@ import click
 from xupc.bench import driver, osu_text, suites
 from xupc.bench.budget import ENOUGH, LAUNCHES, TooShort
 from xupc.bench.collect import Collector, wrong_results
+from xupc.bench.launch_plan import Plan
 from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
@@ -236,7 +237,7 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
 def _plan(
     given: dict[str, Any], suite: suites.Suite | None, shapes: Sequence[Shape], launches: int = 0,
     began: float | None = None,
-) -> driver.Plan:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Return what the options request; UsageError if that is nothing."""
     settings = suite.settings if suite is not None else Settings(collectives=DEFAULT)
     changes = {
@@ -274,7 +275,7 @@ def _plan(
     if seconds is None:
         count = sum(1 for _ in cases(settings))
         seconds = min(MOST, max(LEAST, PER_CELL * count)) * launches * len(shapes)
-    return driver.Plan(
+    return Plan(
         tuple(shapes), settings, launches, seconds,
         least=None if given["budget"] is None else 1,
         enough=given["launches"] or ENOUGH, began=began, after=_earlier(given),
@@ -434,7 +435,7 @@ def measure_in_job(given: dict[str, Any], output: Output, began: float) -> None:
     sys.exit(status)
 
 
-def _settings_in_job(plan: driver.Plan, began: float) -> Settings:
+def _settings_in_job(plan: Plan, began: float) -> Settings:
     """Return the settings of the only launch; a budget counts from the start of the command."""
     if plan.least is None:
         return plan.settings.but(seconds=plan.seconds)

@@ -22,6 +22,7 @@ from xupc.algorithms.registry import collectives
 from xupc.bench import driver
 from xupc.bench.budget import ENOUGH, LAUNCHES
 from xupc.bench.columns import aligned
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Job, Result
 from xupc.bench.settings import Settings, Shape, named
 from xupc.bench.stats import geometric_mean
@@ -167,11 +168,11 @@ def tune_command(
 
 def _plan(
     settings: Settings, shapes: tuple[Shape, ...], budget: float, launches: int | None, began: float
-) -> driver.Plan:
+) -> Plan:
     """Return the launches; UsageError if there are too many threads for this machine."""
     check_crowd(max(shape.threads for shape in shapes), ())
     most = launches or LAUNCHES
-    return driver.Plan(
+    return Plan(
         shapes, settings, most, budget, least=min(LEAST_LAUNCHES, most),
         enough=launches or ENOUGH, thin=not _is_given("sizes"), began=began,
     )  # fmt: skip
@@ -202,7 +203,7 @@ def _is_given(name: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-def add_host(file: TuningFile, plan: driver.Plan, *, needed: bool = False) -> str:
+def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
     """Measure the figures of this host in a job of its own, and put them into a table.
 
     Returns what to print. If nothing could be measured, this is the reason, unless the figures are
@@ -270,7 +271,7 @@ def _chosen(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in found if name not in without)
 
 
-def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
+def _measure(plan: Plan, json_file: Path | None) -> tuple[Result, int]:
     """Launch the jobs; an interrupted measurement decides nothing."""
     with Progress("xupc tune") as progress:
         try:
