@@ -466,19 +466,19 @@ def test_a_signal_while_the_folder_comes_or_goes(
     class Folder(tempfile.TemporaryDirectory[str]):
         def __enter__(self) -> str:
             if when == "begin":
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
             return super().__enter__()
 
         def __exit__(self, *error: object) -> None:
             if when == "end":
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
             super().__exit__(*error)  # type: ignore[arg-type]
 
     monkeypatch.setattr("xupc.cli.launcher.tempfile.TemporaryDirectory", Folder)
     program = "600" if when == "begin" else "0"
     environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex, "TMPDIR": str(tmp_path)}
     outcome = run_job(["sleep", program], environment, forward=True)
-    assert (outcome.status, outcome.interrupted) == (128 + signal.SIGINT, signal.SIGINT)
+    assert (outcome.status, outcome.interrupted) == (128 + signal.SIGTERM, signal.SIGTERM)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -54,9 +54,10 @@ ANY = {
 MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.host_probe",
     "bench.machine", "bench.network_probe", "bench.peer_calls",
-    "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier", "mpi.collectives",
+    "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators",
-    "mpi.constants", "mpi.install", "mpi.message_size", "mpi.messages", "mpi.record",
+    "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
+    "mpi.mismatch", "mpi.record", "mpi.reductions",
 }  # fmt: skip
 
 

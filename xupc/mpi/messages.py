@@ -9,7 +9,7 @@ to itself.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,11 +60,13 @@ def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:
     return _packed(_all_blocks(described, blocks), writes)
 
 
-def as_elements(described: Any, *, writes: bool) -> tuple[Message, np.dtype[Any] | None]:
+def as_elements(
+    described: Any, *, writes: bool, blocks: int = 1
+) -> tuple[Message, np.dtype[Any] | None]:
     """Return a message and the type of its elements; None if xupc does not compute with it."""
     datatype = _datatype(described)
     dtype = _dtypes().get(MPI._handleof(datatype))
-    message = as_bytes(described, writes=writes)
+    message = as_bytes(described, writes=writes, blocks=blocks)
     if dtype is not None:
         message.array = message.array.view(dtype)
     return message, dtype
@@ -76,8 +78,7 @@ def as_elements(described: Any, *, writes: bool) -> tuple[Message, np.dtype[Any]
 def _memory(described: Any, blocks: int) -> Array | None:
     """Return the bytes of a plain contiguous array, as a view; None for anything else."""
     if type(described) is np.ndarray:
-        plain = described.dtype.char in CODES and described.dtype.isnative
-        return _bytes(described) if plain else None
+        return _bytes(described) if _plain(described.dtype) else None
     if not isinstance(described, list | tuple) or not 2 <= len(described) <= 3:
         return None
     array, datatype = described[0], described[-1]
@@ -95,8 +96,15 @@ def _memory(described: Any, blocks: int) -> Array | None:
     return view[:wanted] if 0 <= wanted <= view.size else None
 
 
+@lru_cache(256)
+def _plain(dtype: np.dtype[Any]) -> bool:
+    return dtype.char in CODES and dtype.isnative
+
+
 def _bytes(array: Array) -> Array | None:
-    return array.reshape(-1).view(_BYTE) if array.flags.c_contiguous else None
+    if not array.flags.c_contiguous:
+        return None
+    return (array if array.ndim == 1 else array.reshape(-1)).view(_BYTE)
 
 
 def _size(handle: int, datatype: MPI.Datatype) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import mmap
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -206,6 +207,103 @@ def allreduce() -> None:
             assert (read() == sum(values(n, i) for i in range(size))).all(), (spell.__name__, n)
 
 
+def gather_and_scatter() -> None:
+    """Every description, every root, in place on the root or not."""
+    calls = 0
+    for spell in spellings(SPELLINGS):
+        for to in spellings(WITH_BLOCKS):
+            for n in LENGTHS[:4]:
+                root, in_place = n % size, n % 2
+                want = np.concatenate([values(n, i) for i in range(size)])
+                whole, read = to(want.copy() if in_place else np.full(n * size, -1.0))
+                mine, _ = spell(values(n, me))
+                at = me == root
+                comm.Gather(
+                    MPI.IN_PLACE if at and in_place else mine, whole if at else None, root=root
+                )
+                assert not at or (read() == want).all(), (spell.__name__, to.__name__, n)
+                out, read = spell(np.full(n, -1.0))
+                source, _ = to(want.copy())
+                comm.Scatter(
+                    source if at else None, MPI.IN_PLACE if at and in_place else out, root
+                )
+                assert (at and in_place) or (read() == values(n, me)).all(), (spell.__name__, n)
+                calls += n > 0
+    if size > 1:
+        assert carried(comm, "Gather")["xupc"] == carried(comm, "Scatter")["xupc"] == calls
+    if size > 1:  # the root's own block is part of the source, which MPICH alone would refuse
+        shared = np.arange(size * 4.0)
+        comm.Scatter(shared, shared[4:8].copy() if me else shared[4:8], 0)
+        assert me or (shared[4:8] == np.arange(4.0)).all()
+
+
+def alltoall() -> None:
+    """Every description of blocks, in place on all threads or on none."""
+    for spell in spellings(WITH_BLOCKS):
+        for to in spellings(WITH_BLOCKS):
+            for n in LENGTHS[:4]:
+                give = np.concatenate([values(n, 10 * me + i) for i in range(size)])
+                want = np.concatenate([values(n, 10 * i + me) for i in range(size)])
+                out, read = to(give.copy() if n % 2 else np.full(n * size, -1.0))
+                source, _ = spell(give)
+                comm.Alltoall(MPI.IN_PLACE if n % 2 else source, out)
+                assert (read() == want).all(), (spell.__name__, to.__name__, n)
+    if size > 1:
+        assert set(carried(comm, "Alltoall")) == {"xupc", "MPI"}
+
+
+def reduce_and_scan() -> None:
+    """Every description; in place on some threads where MPI allows it."""
+    for spell in spellings(BASIC):
+        for n in LENGTHS:
+            root = n % size
+            operands = [values(n, i) for i in range(size)]
+            mine, _ = spell(values(n, me))
+            result, read = spell(values(n, me))
+            at, place = me == root, n % 2
+            comm.Reduce(
+                MPI.IN_PLACE if at and place else mine, result if at else None, MPI.SUM, root
+            )
+            assert not at or (read() == sum(operands)).all(), (spell.__name__, n)
+            for method, upto in ((comm.Scan, me + 1), (comm.Exscan, me)):
+                result, read = spell(values(n, me))
+                method(MPI.IN_PLACE if place else mine, result, MPI.MAX)
+                want = np.max(operands[:upto], axis=0) if upto else values(n, me)
+                assert (read() == want).all(), (spell.__name__, n, method)
+    if size > 1:
+        for name in ("Reduce", "Scan", "Exscan"):
+            assert carried(comm, name)["xupc"] == len(BASIC) * (len(LENGTHS) - 1), name
+
+
+def reduce_scatter() -> None:
+    """Both methods, in place or not; unequal blocks go to MPI."""
+    for spell in spellings(WITH_BLOCKS):
+        for n in LENGTHS[:4]:
+            operands = [values(n * size, i) for i in range(size)]
+            want = sum(operands)[n * me : n * (me + 1)]
+            for call in (comm.Reduce_scatter_block, comm.Reduce_scatter):
+                counts: list[Any] = [[n] * size] if call == comm.Reduce_scatter else []
+                if n % 2:
+                    result, read = spell(operands[me].copy())
+                    call(MPI.IN_PLACE, result, *counts, op=MPI.SUM)
+                else:
+                    result, read = spell(np.full(n, -1.0))
+                    call(spell(operands[me])[0], result, *counts, op=MPI.SUM)
+                assert (read()[:n] == want).all(), (spell.__name__, n, call)
+    block, room = np.zeros(3), np.full(3 * size + 1, 1.0)
+    comm.Reduce_scatter_block([room, 3, MPI.DOUBLE], block)  # the count is that of one block
+    assert (block == size).all()
+    counts = list(range(1, size + 1))
+    block = np.zeros(me + 1)
+    comm.Reduce_scatter(np.ones(sum(counts)), block, counts)
+    comm.Reduce_scatter(np.ones(size * 2), np.zeros(2))
+    assert (block == size).all()
+    if size > 1:
+        why = comm.explain(as_dict=True)["Reduce_scatter"]["why"]
+        assert why["blocks of different sizes"] == 1
+        assert why["mpi4py itself has to exchange the counts"] == 1
+
+
 def operations() -> None:
     """Every pair of operation and type that MPI has, and pairs that only MPI carries out."""
     taken = 0
@@ -247,6 +345,11 @@ def errors() -> None:
         ("Bcast", (np.zeros(4)[::2],)), ("Allgather", (np.zeros(1), None)),
         ("Allreduce", (np.zeros(2), np.zeros(3))), ("Allreduce", (np.zeros(2), np.zeros(2), 5)),
         ("Allreduce", (np.zeros(2), np.zeros(2, int))),
+        ("Gather", (object(), np.zeros(1))), ("Scatter", (object(), np.zeros(1))),
+        ("Alltoall", (np.zeros(1), None)), ("Reduce", (np.zeros(2), np.zeros(3))),
+        ("Reduce", (np.zeros(2), np.zeros(2), 5, size - 1)), ("Scan", (np.zeros(2), np.zeros(3))),
+        ("Exscan", (np.zeros(2), np.zeros(2, int))), ("Reduce_scatter", (np.zeros(2), None, [3])),
+        ("Reduce_scatter_block", (np.zeros(2 * size), np.zeros(3))),
     ]  # fmt: skip
     if me == 0:  # the others are in no call
         for method, arguments in wrong:
@@ -277,21 +380,25 @@ def errors() -> None:
 
 
 def communicators() -> None:
-    """A communicator of all threads has a team of its own; others go to MPI; freed ones end."""
+    """Every communicator has a team of its own threads in its order; freed ones end."""
     x = np.zeros(3)
+    by = {"xupc": 1} if size > 1 else {"MPI": 1}
+    comm.Barrier()
     for _ in range(30):
         new = comm.Dup()
         new.Bcast(x)
-        if size > 1:
-            assert carried(new, "Bcast") == {"xupc": 1}
-        other = comm.Split(me % 2)
-        other.Bcast(x)
-        if size > 1:
-            assert carried(other, "Bcast") == {"MPI": 1}
+        assert carried(new, "Bcast") == by
+        part = comm.Split(me % 2)
+        y = np.array([float(me), part.rank])
+        part.Bcast(y, part.size - 1)
+        assert (y == [(size - 1 - me) // 2 * 2 + me, part.size - 1]).all()
+        assert carried(part, "Bcast") == {"xupc" if part.size > 1 else "MPI": 1}
         backwards = comm.Split(0, -me)
-        backwards.Barrier()
-        assert carried(backwards, "Barrier") == {"MPI": 1}
-        for each in (new, other, backwards)[:: 1 if me % 2 else -1]:
+        z = np.full(size, -1.0)
+        backwards.Allgather(np.array([float(me)]), z)
+        assert (z == range(size)[::-1]).all()
+        assert carried(backwards, "Allgather") == by
+        for each in (new, part, backwards)[:: 1 if me % 2 else -1]:
             each.Free()
         try:
             new.Barrier()
@@ -300,8 +407,8 @@ def communicators() -> None:
             pass
     grid = comm.Create_cart([size])
     grid.Barrier()
+    assert carried(grid, "Barrier") == by
     if size > 1:
-        assert carried(grid, "Barrier") == {"xupc": 1}
         assert len(xupc.init().state.job.teams) < 12  # dropped teams are closed
     comm.Bcast(x)
     xupc.init()
@@ -313,6 +420,37 @@ def communicators() -> None:
         assert "xupc was finalized" in comm.explain()
 
 
+def parts() -> None:
+    """Threads of a part meet without the others; xupc is started by the world alone."""
+    part, apart = comm.Split(min(me, 1)), comm.Split(min(me, 1))
+    members = part.size > 1
+    x = np.zeros(1)
+    for _ in range(7):
+        part.Barrier()
+    assert carried(part, "Barrier") == {"MPI": 7}
+    assert not members or "xupc does not run yet" in part.explain()
+    comm.Barrier()
+    for k in range(100):  # a team is tried again at some call
+        x[0] = k if part.rank == 0 else -1
+        part.Bcast(x)
+        assert x[0] == k
+    if members:
+        assert carried(part, "Bcast") == {"MPI": 1, "xupc": 99}
+    if me:  # thread 0 is in no call meanwhile
+        for _ in range(20):
+            smaller = apart.Dup()
+            y = np.array([float(me)])
+            smaller.Allreduce(MPI.IN_PLACE, y)
+            assert y == sum(range(1, size))
+            smaller.Free()
+        if members:
+            assert len(xupc.init().state.job.teams) < 8  # given back by these threads alone
+        PLAIN.send(0, 0) if me == 1 else None
+    elif size > 1:
+        PLAIN.recv(source=1)
+    comm.Barrier()
+
+
 def other_job() -> None:
     """If the program has started xupc on other threads, MPI carries the calls."""
     half = PLAIN.Split(me % 2)
@@ -322,7 +460,10 @@ def other_job() -> None:
 
 
 def differing() -> None:
-    """Threads in different calls get an error, where MPI would hang or give wrong data."""
+    """Threads in different calls get an error, where MPI would hang or give wrong data.
+
+    It is an error of MPI's, too: programs catch those.
+    """
     comm.Barrier()
     try:
         if me:
@@ -331,12 +472,17 @@ def differing() -> None:
             comm.Allreduce(MPI.IN_PLACE, np.zeros(3))
             comm.Barrier()
         raise AssertionError("no error")
-    except xupc.CollectiveMismatchError as error:
-        assert "allav_reduce_all" in str(error)
+    except MPI.Exception as error:
+        assert isinstance(error, xupc.CollectiveMismatchError)
+        assert error.Get_error_class() == MPI.ERR_OTHER
+        again = pickle.loads(pickle.dumps(error))
+        for text in (str(error), str(again), repr(error)):
+            assert "allav_reduce_all" in text
 
 
 CHECKS = [
-    barrier, bcast, allgather, allreduce, operations, errors, communicators, other_job, differing,
+    barrier, bcast, allgather, gather_and_scatter, alltoall, allreduce, reduce_and_scan,
+    reduce_scatter, operations, errors, communicators, parts, other_job, differing,
 ]  # fmt: skip
 
 if __name__ == "__main__":
