@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,30 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
     path.write_text("version = 1\n# >>> xupc tune: a\n# >>> xupc tune: b\n# <<< xupc tune\n")
     with pytest.raises(ValueError, match="has no end"):
         TuningFile(path)
+
+
+def test_where_nothing_was_decided_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    said = tune(path, result(series(1, lambda n: PUSH, launches=2)))
+    assert "none of 9 sizes could be judged (not judged: 9 too few launches)" in said
+    assert f"nothing was decided: {path} is not written" in said
+    said = tune(path, result(series(1, lambda n: MULTICORE)))
+    assert "9 of 9 sizes judged: none is faster" in said
+    assert not path.exists()
+    tune(path, result(series(1, lambda n: PUSH)))
+    before = path.read_text()
+    said = tune(path, result(series(1, lambda n: PUSH)))
+    assert "is not written" in said
+    assert path.read_text() == before
+
+
+def test_the_outline_is_short_and_v_has_every_size(tmp_path: Path) -> None:
+    found = result(series(1, lambda n: PUSH if n < 1000 else PULL))
+    short = tune(tmp_path / "a", found, "--dry-run").partition("# What xupc")[0]
+    long = tune(tmp_path / "b", found, "--dry-run", "-v").partition("# What xupc")[0]
+    assert len(short.splitlines()) <= 10
+    assert re.search(r"all_gather  8 B to 512 B +multicore -> push", short), short
+    assert long.count("multicore -> ") == 9 > short.count("multicore -> ")
 
 
 def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
