@@ -56,7 +56,8 @@ class _Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in sorted(COMMANDS)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
+        """Run a command; its time begins before its module is imported."""
+        ctx.meta["xupc.began"] = time.monotonic()
         try:
             return super().invoke(ctx)
         except click.UsageError as e:

@@ -27,7 +27,7 @@ from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
-from . import options
+from . import common, options
 from .bench_jobs import find_launcher
 from .common import EnvironmentProblem, check_crowd, check_writable, examples, in_job
 from .launcher import EXIT_WRONG
@@ -158,7 +158,7 @@ def bench_command(**given: Any) -> None:
     Exits with 1 if a result was wrong, 2 if the budget is too short for any measurement, 3 if a
     launch took too long.
     """
-    began = time.monotonic()
+    began = common.began()
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
     if given["compact"] and given["json_file"] is None:

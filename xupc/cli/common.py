@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from .launcher import EXIT_ENVIRONMENT
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "examples",
+    "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable", "examples",
     "figures_text", "in_job", "plain",
 ]  # fmt: skip
 
@@ -49,6 +50,12 @@ def plain(value: Any) -> Any:
         return value
     names = getattr(value, "__match_args__", ())  # of a dataclass, and of a record
     return {name: plain(getattr(value, name)) for name in names} if names else str(value)
+
+
+def began() -> float:
+    """Return the time of the monotonic clock at which the command began, its imports included."""
+    found: float = click.get_current_context().meta.get("xupc.began", time.monotonic())
+    return found
 
 
 def in_job() -> bool:

@@ -33,7 +33,7 @@ from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
 from ..report import formatting
-from . import options
+from . import common, options
 from .bench_jobs import find_launcher
 from .common import (
     EnvironmentProblem,
@@ -133,7 +133,7 @@ def tune_command(
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
-    began = time.monotonic()
+    began = common.began()
     if in_job():
         raise click.UsageError(INSIDE)
     path = _table_path(output)
