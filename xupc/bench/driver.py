@@ -31,7 +31,7 @@ SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more
 END = 0.4  # seconds from the last cell of a launch to its end
-CUT = 0.05  # of a budget: a launch that runs over it by so much is killed
+CUT = 0.02  # of a budget: a launch that runs over it by so much is killed
 HANG = 60.0  # seconds after which xupc itself reports a hang
 TIMED_OUT, FAILED = 3, 4  # exit statuses, as those of `xupc run`
 
