@@ -7,6 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from ..algorithms import registry
+from ..backends.native.lowering import lower
+from ..backends.native.native_core import core
+from ..comm.message_layout import MessageLayout, PlacedOperand, UnboundOperand
 from ..flags import ALGORITHM_MASK
 from ..plan.plan import Plan
 from ..plan.recorder import trace
@@ -43,6 +46,8 @@ class TeamPlans:
     """
 
     job: Placement
+    wire: Any
+    """The message engine of the core; None if Python sends messages."""
 
     def __init__(
         self, job: Placement, table: Table, threads: Sequence[int], *, world: bool
@@ -72,7 +77,7 @@ class TeamPlans:
             self.exchange_group = range(self.size)
             self.exchange_index = self.rank
         self.exchanges = not job.native or self.rank == self.node_root
-        self._programs: dict[int, Any] = {}
+        self._programs: dict[int, tuple[Plan, dict[tuple[int, ...], Any]]] = {}
         programs = self._programs
         self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
         self.instances: LruCache[Any] = LruCache(INSTANCES)
@@ -137,6 +142,27 @@ class TeamPlans:
 
         computes = None if kernel is None else kernel.key
         return self._plans.get((collective, flag, sync, computes, key), build)
+
+    def program_of(self, plan: Plan, bounds: Sequence[PlacedOperand]) -> Any:
+        """Return the lowered plan, which holds for all addresses of its operands.
+
+        The types of its messages depend on the bytes from thread to thread.
+        """
+        strides = tuple([b.stride for b in bounds]) if self.wire is not None else ()
+        known, programs = self._programs.get(id(plan), (None, {}))
+        if known is not plan:
+            programs = {}
+            self._programs[id(plan)] = plan, programs
+        program = programs.get(strides)
+        if program is None:
+            program = programs[strides] = self._lower(plan, bounds)
+        return program
+
+    def _lower(self, plan: Plan, bounds: Sequence[PlacedOperand]) -> Any:
+        place, source = bounds[0].place if bounds else None, None
+        if self.wire is not None:
+            source = MessageLayout(self.job.network, self, [UnboundOperand(b) for b in bounds])
+        return core.Program(lower(plan, self.rank_tree, place, source), self.wire)
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.argument_checks import as_integer
 from ..backends.interpreter import interpreter as python_engine
-from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
 from ..comm.plan_messages import NetContext, rounds_among
@@ -339,16 +338,13 @@ class TeamState(TeamMeetings):
         call = self._call_number(record.title)
         instance: Any
         if job.native:
-            key = id(plan)
-            program = self._programs.get(key)
-            if program is None or program.plan is not plan:
-                place = bounds[0].place if bounds else None
-                program = core.Program(lower(plan, self.rank_tree, place))
-                self._programs[key] = program
+            program = self.program_of(plan, bounds)
             pairs = [b.pair for b in bounds]
             instance = core.Instance(
                 self.core, program, bounds, pairs, signature, call, record
             )
+            if self.wire is not None:
+                instance.join(self.wire)
         else:
             program = python_engine.Program(plan)
             instance = python_engine.Instance(
@@ -358,12 +354,6 @@ class TeamState(TeamMeetings):
         by_hand = plan.kernel is not None and plan.kernel.code is None
         if self.spans_nodes or not job.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
-        if self.wire is not None:
-            instance.join(self.wire)
-            for step in instance.program.python_steps:
-                if isinstance(step, Exchange):
-                    sends, recvs = map(instance.net.pieces, (step.sends, step.recvs))
-                    instance.lead(sends, recvs, step.before)
         return instance
 
     def _scratch(self, plan: Plan) -> list[BoundOperand]:
