@@ -139,7 +139,7 @@ def test_the_commands_write_them(tmp_path: Path) -> None:
     for words, said in (
         (["report", str(full), str(full), "--compact", str(small)], "expected one result, got 2"),
         (["report", str(full), "--compact", "/none/r.json"], "not written"),
-        (["bench", "--compact"], "--compact: of which file? It needs --json"),
+        (["bench", "--compact"], "--compact needs --json FILE"),
     ):
         done = CliRunner().invoke(main, words)
         assert done.exit_code == 2

@@ -138,9 +138,9 @@ def test_a_misspelt_option_is_an_error() -> None:
         (["nosuch"], "'nosuch' is no collective"),
         (["--flgs", "PULL"], "No such option"),
         (["--root", "8"], "no thread 8 among 8"),
-        (["--append", "--json", "x"], "--append, --json: the script's own business"),
-        (["-n", "2", "--launches", "3"], "-n, --launches: the script's own business"),
-        (["--nodes", "2x4", "--nodes", "1x8"], "--nodes: the script's own business"),
+        (["--append", "--json", "x"], "--append, --json: options of the job script"),
+        (["-n", "2", "--launches", "3"], "-n, --launches: options of the job script"),
+        (["--nodes", "2x4", "--nodes", "1x8"], "--nodes: options of the job script"),
         (["--time-limit", "9", "--mpiexec-args", "-x"], "--time-limit, --mpiexec-args"),
     ],
 )

@@ -228,7 +228,7 @@ def test_tuning_again_keeps_what_was_not_measured_or_cannot_be_judged() -> None:
 def test_a_result_that_does_not_say_where_it_ran() -> None:
     bad = result(series(1, lambda n: PUSH))
     del bad.jobs[0].about["transport"]
-    with pytest.raises(ValueError, match="does not say of 8 threads on 2 nodes: transport"):
+    with pytest.raises(ValueError, match="does not have 'transport' of the job on 8 threads on 2 nodes"):
         tuned(bad)
 
 

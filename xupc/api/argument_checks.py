@@ -45,7 +45,7 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     if isinstance(value, Flags) and argument != "flags":
         raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
     if isinstance(value, Op):
-        raise TypeError(f"{call}: {argument}: got {value.name}, an operation")
+        raise TypeError(f"{call}: {argument}: expected an int, got {value.name}, an operation")
     try:
         if not isinstance(value, bool | np.bool_):
             number = operator.index(value)

@@ -232,12 +232,19 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         call = self.__name__
         full = check_flags(as_integer(given.flags, call, "flags"), call)
         if full & ASYNC and self.scalar:
-            raise FlagError(f"{call}: flags: ASYNC is for arrays: a value has to be returned")
+            raise FlagError(
+                f"{call}: flags: ASYNC: a call that returns a value cannot be asynchronous: use "
+                "the allav_ form with arrays"
+            )
         if full & IN_PLACE:
             if not self.spec.transforms:
-                raise FlagError(f"{call}: flags: IN_PLACE is not for this call")
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
+                )
             if given.src is not None and given.src is not given.dst:
-                raise FlagError(f"{call}: flags: IN_PLACE, but src is neither None nor dst")
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: src: expected None or the array dst, got another"
+                )
         return full
 
     def _rank(self, value: Any, team: TeamState, argument: str) -> int:
@@ -284,7 +291,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         if not isinstance(x, np.ndarray):
             raise TypeError(f"{call}: {name}: expected an ndarray, got {show(x)}")
         if x.dtype.hasobject:
-            raise TypeError(f"{call}: {name}: objects cannot travel, dtype {x.dtype}")
+            raise TypeError(
+                f"{call}: {name}: expected numbers, bytes or records, got dtype {x.dtype}: an "
+                "array of Python objects cannot be sent"
+            )
         return x
 
     def _block(self, team: TeamState, dst: Array | None, src: Array | None) -> int:

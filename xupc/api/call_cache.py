@@ -196,7 +196,7 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         """Post the call; collective, under the plan's flags, one at a time."""
         started = self._started
         if started in self.team.job.unfinished and not started.abandoned:
-            raise XupcError(f"{self.name}.start: it has been started: wait for that")
+            raise XupcError(f"{self.name}.start: the call is started already: wait for its handle")
         self._enter(posted=True)
         self._started = self._pending()
         return post(self._started)

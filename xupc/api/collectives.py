@@ -406,7 +406,9 @@ class InPlace(Collective):
 
     def _in_place(self, operands: Sequence[RawOperand], full: int, team: TeamState) -> bool:
         if full & IN_PLACE:
-            raise FlagError(f"{self.__name__}: flags: IN_PLACE is what it always does")
+            raise FlagError(
+                f"{self.__name__}: flags: IN_PLACE: this call always works in place: leave it out"
+            )
         return False
 
     def _operands(self, call: ValidatedCall) -> list[Operand]:

@@ -96,7 +96,7 @@ def place_of(job: Job) -> Place:
     about = job.about
     for key in ("mpi family", "transport", "oversubscribed"):
         if key not in about:
-            raise ValueError(f"the result does not say of {job.shape}: {key}")
+            raise ValueError(f"the result does not have {key!r} of the job on {job.shape}")
     return Place.of(
         (len(node) for node in job.nodes),
         str(about["mpi family"]), str(about["transport"]), bool(about["oversubscribed"]),

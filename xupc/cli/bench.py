@@ -119,7 +119,7 @@ def bench_command(**given: Any) -> None:
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
     if given["compact"] and given["json_file"] is None:
-        raise click.UsageError("--compact: of which file? It needs --json")
+        raise click.UsageError("--compact needs --json FILE: the file to write in compact form")
     output = Output(given)
     if in_job():
         measure_in_job(given, output)
@@ -176,7 +176,9 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
         "mpiexec_args": "--mpiexec-args",
     }  # fmt: skip
     if named_ := [option for name, option in theirs.items() if given[name]]:
-        raise click.UsageError(f"{', '.join(named_)}: the script's own business, not BENCH's")
+        raise click.UsageError(
+            f"{', '.join(named_)}: options of the job script itself: put them before BENCH"
+        )
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
     seconds: float | None = given["budget"] or (suite.seconds if suite is not None else None)
     _plan(given, suite, [shape], launches=1)
@@ -240,7 +242,7 @@ def _earlier(given: dict[str, Any]) -> Result | None:
     if not given["append"]:
         return None
     if given["json_file"] is None:
-        raise click.UsageError("--append: to which file? It needs --json")
+        raise click.UsageError("--append needs --json FILE: the file to add launches to")
     if not given["json_file"].exists():
         return None
     try:

@@ -28,7 +28,7 @@ EXIT_REGRESSION = 1
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
     """Every comparison with nan is false: no limit refuses it."""
     if math.isnan(value):
-        raise click.BadParameter("nan is no number")
+        raise click.BadParameter("expected a number, got nan")
     return value
 
 

@@ -88,7 +88,8 @@ def tune_command(
     """
     if in_job():
         raise click.UsageError(
-            "inside a job measure with xupc bench --json, then use xupc tune --from RESULT.json"
+            "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run "
+            "xupc tune --from RESULT.json"
         )
     path = output or user_path()
     if path is None:
@@ -97,7 +98,7 @@ def tune_command(
         context = click.get_current_context()
         for name, option in MEASURING.items():
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{option} says what to measure: not with --from")
+                raise click.UsageError(f"{option} has no effect with --from: it measures nothing")
     check_writable(json_file)
     if not dry_run:
         check_writable(path, make=True)

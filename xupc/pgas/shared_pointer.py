@@ -251,7 +251,7 @@ def _distance(p: PointerFields, q: PointerFields) -> int:
     if p._dtype != q._dtype or blocksize != q._blocksize:
         raise TypeError(f"p - q: p is {p!r}, q is {q!r}: expected equal dtype and blocksize")
     if blocksize and mine is not others and mine != others:
-        raise TypeError(f"p - q: p is {p!r}, q is {q!r}: dealt over different teams")
+        raise TypeError(f"p - q: p is {p!r}, q is {q!r}: expected one team")
     to = (p._rank, p._phase, p._addr)
     start = (q._rank, q._phase, q._addr)
     if not blocksize:  # ranks of two teams: compare the threads

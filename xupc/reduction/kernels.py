@@ -89,7 +89,7 @@ def _of_records(dtype: np.dtype[Any], op: Op, func: Binary | None, call: str) ->
     """Return the kernel on a structured dtype, as `find` does."""
     what = f"{call}: op: {op.name} on dtype {dtype}"
     if dtype.hasobject:
-        raise TypeError(f"{what}: expected records without objects: they cannot travel")
+        raise TypeError(f"{what}: expected records without Python objects")
     if not dtype.isnative:
         raise TypeError(f"{what}: expected fields in native byte order")
     if not 0 < dtype.itemsize <= longest:

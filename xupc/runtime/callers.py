@@ -86,8 +86,8 @@ class Callers:
             ident, record, on = executed
             if ident == threading.get_ident():
                 raise XupcError(
-                    f"{call}: not allowed inside {record.call}, which goes on: a handler of a "
-                    "signal, or a finalizer, may not make calls in which threads wait"
+                    f"{call}: not allowed while {record.call} is running: a signal handler or a "
+                    "finalizer may not make calls in which threads wait"
                 )
             self._refuse(call, team, ident, record.call, on)
         elif self._engaged is not None and self._engaged[0] != threading.get_ident():

@@ -450,7 +450,7 @@ class TeamState(TeamMeetings):
         self.job.check()
         self.job.check_outside("wait")
         if self.notified is None:
-            raise XupcError("wait: there was no notify")
+            raise XupcError("wait: no notify() came before it: call notify() first")
         pending, given = self.notified
         if self.queue:
             self.drain()

@@ -23,7 +23,7 @@ cdef extern from "shm_protocol.h" nogil:
         void (*enter)() noexcept
         int clock
         uint64_t soon_ns, most_ns, part
-    int xp_step(const xp_policy *, bint)
+    int xp_cold_step(const xp_policy *)
     void xp_try(xp_policy *)
     int CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC
     ctypedef struct xu_function_row:

@@ -108,7 +108,7 @@ def step_of_progress():
     cdef bint found = False
     if _progress.enter != NULL:
         with nogil:
-            found = xp_step(&_progress, 1)
+            found = xp_cold_step(&_progress)
     return found
 
 

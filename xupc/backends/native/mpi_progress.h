@@ -8,8 +8,9 @@
  * Whether MPI had something to do cannot be asked. But a step of progress that moved something takes
  * longer than one that found nothing, so steps are timed: after a long one the thread stays awake and
  * looks again at once, as a thread inside MPI would, until MPI has had nothing to do for XP_AWAKE_NS.
- * What an idle step takes is measured when the job starts. With fewer cores than threads it is the
- * processor time that counts, since Open MPI yields inside a step then.
+ * That time doubles each time MPI had something to do again, up to XP_LONG_AWAKE_NS. What an idle
+ * step takes is measured when the job starts. With fewer cores than threads it is the processor time
+ * that counts, since Open MPI yields inside a step then.
  *
  * What an idle look costs a sleeping thread: some 6 us, of which 3 are the wake-up and 3 the first
  * step in cold caches [2 cores, MPICH 5.0.2 and Open MPI 5.0.11].
@@ -23,9 +24,11 @@
 #include <time.h>
 
 #define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
+#define XP_LONG_AWAKE_NS 3200000u /* the most that this time becomes */
 #define XP_COLD_NS 30000u   /* the first step after a sleep has moved something if it takes longer */
 #define XP_COOL_NS 1500u    /* what the steps after that may take longer than in warm caches */
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
+#define XP_BURST 16         /* steps in a row while the thread is awake: some 5 us */
 #define XP_TRIED 65         /* steps of which the median is what an idle one takes */
 
 typedef struct { /* of the process */
@@ -41,6 +44,7 @@ typedef struct { /* of one wait; all in ns of the monotonic clock */
     const xp_policy *policy; /* NULL: no looks */
     uint64_t since;          /* the wait's beginning, or when MPI last had something to do */
     uint64_t next;           /* the next look */
+    uint64_t awake_ns;       /* so long it stays awake now */
     uint64_t awake_until;
 } xp_wait;
 
@@ -61,6 +65,7 @@ static inline void xp_go_on(xp_wait *w, const xp_policy *policy) {
     w->policy = policy;
     w->since = xp_now_ns();
     w->next = w->since + policy->soon_ns;
+    w->awake_ns = XP_AWAKE_NS;
     w->awake_until = 0;
 }
 
@@ -80,12 +85,20 @@ static inline uint64_t xp_timed(const xp_policy *policy) {
     return xp_clock_ns(policy->clock) - begin;
 }
 
-/* Enter MPI; whether it had something to do. `cold`: the thread has slept. */
-static inline int xp_step(const xp_policy *policy, int cold) {
-    int found = cold && xp_timed(policy) > XP_COLD_NS;
-    uint64_t idle = policy->step_ns + (cold ? XP_COOL_NS : 0);
-    for (int i = 0; i < (cold ? XP_WARM_STEPS : 1); i++) found |= xp_timed(policy) > idle;
+/* Enter MPI after a sleep; whether it had something to do. */
+static inline int xp_cold_step(const xp_policy *policy) {
+    int found = xp_timed(policy) > XP_COLD_NS;
+    uint64_t idle = policy->step_ns + XP_COOL_NS;
+    for (int i = 0; i < XP_WARM_STEPS; i++) found |= xp_timed(policy) > idle;
     return found;
+}
+
+/* Enter MPI some times in a row while the thread is awake, since the other side needs the steps at
+ * once; whether MPI had something to do. One long step may be the system's doing. */
+static inline int xp_warm_steps(const xp_policy *policy) {
+    int found = 0;
+    for (int i = 0; i < XP_BURST; i++) found += xp_timed(policy) > policy->step_ns;
+    return found > 1;
 }
 
 /* Find out what an idle step takes. */
@@ -106,10 +119,12 @@ static inline uint64_t xp_rest(xp_wait *w, uint64_t now) {
     if (!w->policy) return UINT64_MAX;
     if (now < w->next) return w->next - now;
     int cold = now >= w->awake_until;
-    if (xp_step(w->policy, cold)) {
+    if (cold ? xp_cold_step(w->policy) : xp_warm_steps(w->policy)) {
+        if (!cold && w->awake_ns < XP_LONG_AWAKE_NS) w->awake_ns *= 2;
         w->since = xp_now_ns();
-        w->awake_until = w->since + XP_AWAKE_NS;
-    }
+        w->awake_until = w->since + w->awake_ns;
+    } else if (cold)
+        w->awake_ns = XP_AWAKE_NS;
     if (now < w->awake_until) return 0;
     uint64_t rest = (now - w->since) / w->policy->part;
     if (rest < w->policy->soon_ns) rest = w->policy->soon_ns;

@@ -174,7 +174,7 @@ class _Clock:
             _, _, (do, *arguments) = heapq.heappop(self.heap)
             do(*arguments)
         if self.running:
-            raise ProtocolError(f"{self.running} lanes wait for what never comes")
+            raise ProtocolError(f"{self.running} lanes wait for what no step sends")
         return Timeline(self.acts, self.end)
 
     def _push(self, time: float, lane: _Lane) -> None:
