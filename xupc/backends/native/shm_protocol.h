@@ -467,8 +467,8 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
     const char *stack[XU_DEPTH];
     const xk_kernel *k = in->kernel;
     int depth = 0;
-    for (int32_t l = 1; l <= fold->operands; l++) {
-        const xu_fold_operand_row *leaf = &s[l].fold_operand;
+    for (const xu_step *at = s + 1, *end = s + fold->operands; at <= end; at++) {
+        const xu_fold_operand_row *leaf = &at->fold_operand;
         const char *p = xu_block_at(in, &leaf->src) + row * leaf->row_step + from * k->size;
         if (leaf->times > 1) {
             char *out = room[depth];
@@ -484,7 +484,7 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
         stack[depth++] = p;
         for (int32_t j = 0; j < leaf->joins; j++) {
             depth--;
-            char *out = l == fold->operands && depth == 1 ? dst : room[depth - 1];
+            char *out = at == end && depth == 1 ? dst : room[depth - 1];
             k->combine(k, out, stack[depth - 1], stack[depth], m);
             stack[depth - 1] = out;
         }
