@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +36,10 @@ def test_the_example(live: Callable[..., Result], via: str, n: int, nodes: str |
 def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     program = tmp_path / "program.py"
-    program.write_text(readme.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    assert len(blocks) == 3
+    inside = textwrap.indent("".join(blocks[1:]), "    ")  # of the first one's `with`
+    program.write_text(blocks[0] + inside, encoding="utf-8")
     result = live(4, program, via="xupc run", nodes="2x2")
     assert result.stdout.startswith("4 threads on 2 nodes\n")
 

@@ -164,11 +164,7 @@ class Team:
             If MPI has no more communicators.
         """
         state = self.state.split(color, key)
-        if state is None:
-            return None
-        hold = Hold()
-        state.held_by(hold)
-        return Team(state, hold)
+        return None if state is None else held(state)
 
     def free(self) -> None:
         """Give the team's memory back; collective. Views stay readable.
@@ -216,6 +212,13 @@ class Team:
             leave(kind, value, traceback)
         elif kind is None and not self.state.freed:
             self.free()
+
+
+def held(state: TeamState) -> Team:
+    """Return the program's `Team` of a team that was opened now."""
+    hold = Hold()
+    state.held_by(hold)
+    return Team(state, hold)
 
 
 TeamState.make_handle = staticmethod(Team)

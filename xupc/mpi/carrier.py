@@ -17,16 +17,17 @@ from .record import Record
 
 __all__ = ["team_for"]
 
-_NONE, _SAME, _OTHER = 0, 1, 2  # jobs of xupc: there is none; of the same threads; of others
+_NONE, _SAME, _OTHER = 0, 1, 2  # jobs of xupc: there is none; one of all these threads; others
+_NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
 
 def team_for(comm: Any, record: Record) -> Any:
     """Return the team that carries the calls on a communicator.
 
-    The first call opens it; all threads of the communicator make that call together. None if MPI
-    carries the calls: `record.refused` is then the reason.
+    The first call opens it; all threads of the communicator make that call together, and no others.
+    None if MPI carries the calls: `record.refused` is then the reason.
     """
-    if record.team is None and not record.refused:
+    if record.due():
         _open(comm, record)
     elif record.team is not None and not _usable(record.team):
         record.team, record.refused = None, "xupc was finalized"
@@ -44,6 +45,8 @@ def _open(comm: Any, record: Record) -> None:
     plain = MPI.Intracomm(comm)
     record.refused = _unfit(plain)
     if record.refused:
+        if record.refused == _NOT_STARTED:
+            record.try_later()
         return
     try:
         team, why = _new_team(plain), ""
@@ -59,23 +62,36 @@ def _unfit(plain: MPI.Intracomm) -> str:
     """Return why a communicator cannot have a team, in the same words on all its threads."""
     if plain.Get_size() == 1:
         return "one thread"
-    if plain.Compare(constants.plain()) not in (MPI.IDENT, MPI.CONGRUENT):
-        return "not the threads of COMM_WORLD in their order"
     jobs = set(plain.allgather(_job(plain)))
-    return "" if jobs in ({_NONE}, {_SAME}) else "xupc runs with other threads"
+    if jobs == {_NONE}:
+        of_all = (MPI.IDENT, MPI.CONGRUENT, MPI.SIMILAR)
+        return "" if plain.Compare(constants.plain()) in of_all else _NOT_STARTED
+    return "" if jobs == {_SAME} else "xupc runs with other threads"
 
 
 def _job(plain: MPI.Intracomm) -> int:
     try:
-        job = current.world().job
+        current.world()
     except NotInitializedError:
         return _NONE
-    alike = plain.Compare(job.network.link.comm) == MPI.CONGRUENT
-    return _SAME if alike else _OTHER
+    return _OTHER if MPI.UNDEFINED in _threads(plain) else _SAME
+
+
+def _threads(plain: MPI.Intracomm) -> list[int]:
+    """Return the numbers of a communicator's threads in xupc's world, in their order."""
+    mine, whole = plain.Get_group(), current.world().job.network.link.comm.Get_group()
+    try:
+        return list(mine.Translate_ranks(None, whole))
+    finally:
+        mine.Free()
+        whole.Free()
 
 
 def _new_team(plain: MPI.Intracomm) -> Any:
-    """Return a new team of all threads, after the start of xupc if it does not run yet."""
+    """Return a new team of these threads, after the start of xupc if it does not run yet."""
     from .. import init  # loads all that calls need
+    from ..api.team import held
 
-    return init().split(0, plain.Get_rank())
+    if current.team is None:
+        init()
+    return held(current.world().new_team(_threads(plain)))

@@ -22,6 +22,7 @@ from ..api.private_arrays import (
 from . import reductions
 from .decision import apart, check_blocks, in_place, root_of, team_of
 from .messages import as_bytes
+from .mismatch import carry
 
 __all__ = ["CALLS"]
 
@@ -35,7 +36,7 @@ def _barrier(name: str, run: Run) -> Run:
         if team is None:
             run(self)
         else:
-            team.barrier()
+            carry(team.barrier)
 
     return method
 
@@ -51,7 +52,7 @@ def _bcast(name: str, run: Run) -> Run:
         team = team_of(self, name, message.array.nbytes)
         if team is None:
             return run(self, buf, root)
-        allav_broadcast(message.array, at, 0, team)
+        carry(allav_broadcast, message.array, at, 0, team)
         return message.unpack()
 
     return method
@@ -75,7 +76,7 @@ def _gather(name: str, run: Run) -> Run:
         team = team_of(self, name, src.nbytes)
         if team is None:
             return run(self, sendbuf, recvbuf, root)
-        allav_gather(None if dst is None else dst.array, src, at, 0, team)
+        carry(allav_gather, None if dst is None else dst.array, src, at, 0, team)
         return None if dst is None else dst.unpack()
 
     return method
@@ -100,7 +101,7 @@ def _scatter(name: str, run: Run) -> Run:
         team = team_of(self, name, out.nbytes)
         if team is None:
             return run(self, sendbuf, recvbuf, root)
-        allav_scatter(out, None if src is None else apart(src.array, out), at, 0, team)
+        carry(allav_scatter, out, None if src is None else apart(src.array, out), at, 0, team)
         return None if dst is None else dst.unpack()
 
     return method
@@ -126,7 +127,7 @@ def _allgather(name: str, run: Run) -> Run:
         team = team_of(self, name, dst.array.nbytes)
         if team is None:
             return run(self, sendbuf, recvbuf)
-        allav_gather_all(dst.array, apart(src, dst.array), 0, team)
+        carry(allav_gather_all, dst.array, apart(src, dst.array), 0, team)
         return dst.unpack()
 
     return method
@@ -147,7 +148,7 @@ def _alltoall(name: str, run: Run) -> Run:
         team = team_of(self, name, dst.array.nbytes)
         if team is None:
             return run(self, sendbuf, recvbuf)
-        allav_exchange(dst.array, apart(src, dst.array), 0, team)
+        carry(allav_exchange, dst.array, apart(src, dst.array), 0, team)
         return dst.unpack()
 
     return method

@@ -74,8 +74,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on buffers that xupc carries", TAKEN,
-        "under `XUPC_COMM=force`, on communicators with the threads of COMM_WORLD in their order; "
-        "else MPI",
+        "under `XUPC_COMM=force`, after the first such call on all threads of COMM_WORLD, which "
+        "starts xupc; else MPI",
         "Allgather Allreduce Alltoall Barrier Bcast Exscan Gather Reduce Reduce_scatter "
         "Reduce_scatter_block Scan Scatter barrier",
         moves=True,

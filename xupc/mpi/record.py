@@ -32,12 +32,28 @@ class Record:
         The reason why there is no team; "" if none was tried yet.
     """
 
-    __slots__ = ("counts", "refused", "team")
+    __slots__ = ("_patience", "_wait", "counts", "refused", "team")
 
     def __init__(self) -> None:
         self.counts: Counts = {}
         self.team: Any = None
         self.refused = ""
+        self._patience = 1
+        self._wait = 0  # calls until a team is tried again; 0 or less: it is not
+
+    def due(self) -> bool:
+        """Return whether this call has to open a team. It is the same call on all threads."""
+        if self.team is not None:
+            return False
+        if not self.refused:
+            return True
+        self._wait -= 1
+        return self._wait == 0
+
+    def try_later(self) -> None:
+        """Try again to open a team: after 8 calls, then 64, and so on."""
+        self._patience *= 8
+        self._wait = self._patience
 
     def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
         """Count one call."""

@@ -20,6 +20,7 @@ from ..flags import EXCLUSIVE
 from ..ops import Op
 from .decision import apart, check_blocks, in_place, root_of, team_of
 from .messages import Message, as_elements
+from .mismatch import carry
 
 __all__ = ["CALLS"]
 
@@ -42,7 +43,7 @@ def _allreduce(name: str, run: Run) -> Run:
         team = team_of(self, name, dst.array.nbytes, _why(combine))
         if team is None or combine is None:
             return run(self, sendbuf, recvbuf, op)
-        allav_reduce_all(dst.array, src, combine, None, 0, team)
+        carry(allav_reduce_all, dst.array, src, combine, None, 0, team)
         return dst.unpack()
 
     return method
@@ -66,7 +67,7 @@ def _reduce(name: str, run: Run) -> Run:
         team = team_of(self, name, src.nbytes, _why(combine))
         if team is None or combine is None:
             return run(self, sendbuf, recvbuf, op, root)
-        allav_reduce(None if dst is None else dst.array, src, combine, at, None, 0, team)
+        carry(allav_reduce, None if dst is None else dst.array, src, combine, at, None, 0, team)
         return None if dst is None else dst.unpack()
 
     return method
@@ -86,9 +87,9 @@ def _scan(name: str, run: Run, flags: int = 0) -> Run:
             return run(self, sendbuf, recvbuf, op)
         if flags and self.rank == 0:  # MPI leaves its result as it was
             src = dst.array if src is None else src
-            allav_prefix_reduce(np.empty_like(dst.array), src, combine, None, flags, team)
+            carry(allav_prefix_reduce, np.empty_like(dst.array), src, combine, None, flags, team)
             return None
-        allav_prefix_reduce(dst.array, src, combine, None, flags, team)
+        carry(allav_prefix_reduce, dst.array, src, combine, None, flags, team)
         return dst.unpack()
 
     return method
@@ -121,6 +122,8 @@ def _reduce_scatter(name: str, run: Run) -> Run:
     ) -> Any:
         try:
             counts, why = _counts(recvcounts, self.size)
+            if why:  # a wrong description of a message meets no other thread, as below
+                as_elements(recvbuf, writes=True)
         except Exception:
             return run(self, sendbuf, recvbuf, recvcounts, op)
         if why:
@@ -187,7 +190,7 @@ def _blocks(sendbuf: Any, recvbuf: Any, blocks: int, *, counted: bool) -> tuple[
 def _scattered(dst: Message, src: Any, combine: Op, team: Any) -> None:
     """Reduce, and put this thread's block at the beginning of the result."""
     out = dst.array[: src.size // team.size]
-    allav_reduce_scatter(out, src, combine, None, 0, team)
+    carry(allav_reduce_scatter, out, src, combine, None, 0, team)
     dst.unpack()
 
 

@@ -178,6 +178,12 @@ class Job(JobState):
             except self.network.mpi.Exception as e:
                 raise self.guard.mpi_refused(e, WaitState(None, call)) from e
 
+    def check_call(self, call: str, team: object) -> None:
+        """Raise if a call on a team cannot begin: the job is over, or it is inside another call."""
+        self.check()
+        self.check_outside(call)
+        self.callers.check(call, team)
+
     @contextlib.contextmanager
     def whole(self, call: str, *, collective: bool = True) -> Iterator[None]:
         """Mark a sequence of steps that an interrupt would leave incomplete.

@@ -241,9 +241,25 @@ class TeamState(TeamMeetings):
             alike = sorted(
                 (k, rank) for rank, (is_in, c, k, _) in enumerate(rows) if is_in and c == mine[1]
             )
-            threads = tuple(self.threads[rank] for _, rank in alike)
-            team = TeamState(self.job, self.table, threads, self.root)
-            team._open(here=True)
+            return self._opened([self.threads[rank] for _, rank in alike])
+
+    def _opened(self, threads: Sequence[int]) -> TeamState:
+        team = TeamState(self.job, self.table, tuple(threads), self.root)
+        team._open(here=True)
+        return team
+
+    def new_team(self, threads: Sequence[int]) -> TeamState:
+        """Return a team of these threads of the world, in this order; collective over them alone.
+
+        They also give back what they have dropped together. Each of them is in this call already,
+        or about to be: no timeout covers its begin.
+        """
+        self.job.check_call("split", self)
+        self.job.dropped.relieve()
+        with self.job.whole("split"):
+            team = self._opened(threads)
+            returns = Returns(team)
+            returns.carry_out(team.agreement.agree([returns.count])[0])
             return team
 
     def free(self) -> None:
@@ -365,9 +381,7 @@ class TeamState(TeamMeetings):
         A call that is not `posted` first waits for posted calls, and for other threads after many
         calls without a barrier.
         """
-        self.job.check()
-        self.job.check_outside(call)
-        self.job.callers.check(call, self)
+        self.job.check_call(call, self)
         if self.freed:
             raise ValueError(f"{call}: team: it was freed")
         if self._ground is None:

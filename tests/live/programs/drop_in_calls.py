@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import mmap
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -379,21 +380,25 @@ def errors() -> None:
 
 
 def communicators() -> None:
-    """A communicator of all threads has a team of its own; others go to MPI; freed ones end."""
+    """Every communicator has a team of its own threads in its order; freed ones end."""
     x = np.zeros(3)
+    by = {"xupc": 1} if size > 1 else {"MPI": 1}
+    comm.Barrier()
     for _ in range(30):
         new = comm.Dup()
         new.Bcast(x)
-        if size > 1:
-            assert carried(new, "Bcast") == {"xupc": 1}
-        other = comm.Split(me % 2)
-        other.Bcast(x)
-        if size > 1:
-            assert carried(other, "Bcast") == {"MPI": 1}
+        assert carried(new, "Bcast") == by
+        part = comm.Split(me % 2)
+        y = np.array([float(me), part.rank])
+        part.Bcast(y, part.size - 1)
+        assert (y == [(size - 1 - me) // 2 * 2 + me, part.size - 1]).all()
+        assert carried(part, "Bcast") == {"xupc" if part.size > 1 else "MPI": 1}
         backwards = comm.Split(0, -me)
-        backwards.Barrier()
-        assert carried(backwards, "Barrier") == {"MPI": 1}
-        for each in (new, other, backwards)[:: 1 if me % 2 else -1]:
+        z = np.full(size, -1.0)
+        backwards.Allgather(np.array([float(me)]), z)
+        assert (z == range(size)[::-1]).all()
+        assert carried(backwards, "Allgather") == by
+        for each in (new, part, backwards)[:: 1 if me % 2 else -1]:
             each.Free()
         try:
             new.Barrier()
@@ -402,8 +407,8 @@ def communicators() -> None:
             pass
     grid = comm.Create_cart([size])
     grid.Barrier()
+    assert carried(grid, "Barrier") == by
     if size > 1:
-        assert carried(grid, "Barrier") == {"xupc": 1}
         assert len(xupc.init().state.job.teams) < 12  # dropped teams are closed
     comm.Bcast(x)
     xupc.init()
@@ -415,6 +420,37 @@ def communicators() -> None:
         assert "xupc was finalized" in comm.explain()
 
 
+def parts() -> None:
+    """Threads of a part meet without the others; xupc is started by the world alone."""
+    part, apart = comm.Split(min(me, 1)), comm.Split(min(me, 1))
+    members = part.size > 1
+    x = np.zeros(1)
+    for _ in range(7):
+        part.Barrier()
+    assert carried(part, "Barrier") == {"MPI": 7}
+    assert not members or "xupc does not run yet" in part.explain()
+    comm.Barrier()
+    for k in range(100):  # a team is tried again at some call
+        x[0] = k if part.rank == 0 else -1
+        part.Bcast(x)
+        assert x[0] == k
+    if members:
+        assert carried(part, "Bcast") == {"MPI": 1, "xupc": 99}
+    if me:  # thread 0 is in no call meanwhile
+        for _ in range(20):
+            smaller = apart.Dup()
+            y = np.array([float(me)])
+            smaller.Allreduce(MPI.IN_PLACE, y)
+            assert y == sum(range(1, size))
+            smaller.Free()
+        if members:
+            assert len(xupc.init().state.job.teams) < 8  # given back by these threads alone
+        PLAIN.send(0, 0) if me == 1 else None
+    elif size > 1:
+        PLAIN.recv(source=1)
+    comm.Barrier()
+
+
 def other_job() -> None:
     """If the program has started xupc on other threads, MPI carries the calls."""
     half = PLAIN.Split(me % 2)
@@ -424,7 +460,10 @@ def other_job() -> None:
 
 
 def differing() -> None:
-    """Threads in different calls get an error, where MPI would hang or give wrong data."""
+    """Threads in different calls get an error, where MPI would hang or give wrong data.
+
+    It is an error of MPI's, too: programs catch those.
+    """
     comm.Barrier()
     try:
         if me:
@@ -433,13 +472,17 @@ def differing() -> None:
             comm.Allreduce(MPI.IN_PLACE, np.zeros(3))
             comm.Barrier()
         raise AssertionError("no error")
-    except xupc.CollectiveMismatchError as error:
-        assert "allav_reduce_all" in str(error)
+    except MPI.Exception as error:
+        assert isinstance(error, xupc.CollectiveMismatchError)
+        assert error.Get_error_class() == MPI.ERR_OTHER
+        again = pickle.loads(pickle.dumps(error))
+        for text in (str(error), str(again), repr(error)):
+            assert "allav_reduce_all" in text
 
 
 CHECKS = [
     barrier, bcast, allgather, gather_and_scatter, alltoall, allreduce, reduce_and_scan,
-    reduce_scatter, operations, errors, communicators, other_job, differing,
+    reduce_scatter, operations, errors, communicators, parts, other_job, differing,
 ]  # fmt: skip
 
 if __name__ == "__main__":

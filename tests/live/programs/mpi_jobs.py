@@ -82,11 +82,11 @@ def leaves_a_daemon() -> None:
 
 @case
 def exits_one_after_the_other() -> None:
-    """Each thread has a status of its own; thread 1 ends when thread 0 has ended."""
+    """Each thread has a status of its own; thread 1 ends when that of thread 0 is known."""
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
-    first = MPI.COMM_WORLD.bcast(os.getpid(), root=0)
+    first = MPI.COMM_WORLD.bcast(os.getppid(), root=0)  # it reports the status, then ends
     MPI.Finalize()
     if rank == 1:
         await_end(first)
