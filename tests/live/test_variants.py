@@ -46,6 +46,15 @@ def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str
 
 
 @PLACES
+def test_single_values(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["single"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    ways = {"star", "chain", "binomial", "binary"} if nodes else {"staged"}
+    assert {f"broadcast multicore:{way}" for way in ways} <= ran
+    assert {"exchange push:staged", "reduce_scatter pull", "scatter pull:staged"} <= ran
+
+
+@PLACES
 def test_lists(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["lists"], nodes=nodes, env={"XUPC_ENGINE": engine})
     ways = {"routes", "led"} if nodes else {"fused", "shared"}

@@ -137,6 +137,14 @@ class Scalars:
             self.calls[kind] = call
         return call
 
+    def run(self, kind: str, *arguments: Any, algorithm: str | None) -> None:
+        """Make the call on arrays for one type."""
+        call = self.array_call(kind)
+        if algorithm is None:
+            call(*arguments)
+        else:
+            call(*arguments, algorithm=algorithm)
+
     def fail(self, error: Exception, team: Team | None) -> Any:
         """Raise the error of a bad argument, so that no other thread hangs."""
         on, _ = resolve(team, self.__name__)
@@ -229,7 +237,14 @@ def _size(team: Team | None) -> int:
     return resolve(team, "allv")[0].size
 
 
-def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+def allv_broadcast(
+    value: Any,
+    root: int,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
+) -> Any:
     """Return the root's value on all threads (XUPC paper, III.C).
 
     Parameters
@@ -242,6 +257,8 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
         As in the call on arrays, `allav_broadcast`, but for ASYNC.
     team : Team, optional
         The team of the call; default all threads.
+    algorithm : str, optional
+        A variant by name, as in the call on arrays.
 
     Returns
     -------
@@ -260,18 +277,25 @@ def allv_broadcast(value: Any, root: int, flags: int = 0, team: Team | None = No
         row = _BROADCAST.in_envelopes([value], team)
     elif value is not None:
         _BROADCAST.kind_of([value], team)  # good at all?
-    _BROADCAST.array_call("")(row, root, flags, team)
+    _BROADCAST.run("", row, root, flags, team, algorithm=algorithm)
     return value if me else _BROADCAST.out_of_envelope(row, value, team)
 
 
-def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = None) -> Any:
+def allv_scatter(
+    values: Any,
+    root: int,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
+) -> Any:
     """Return the root's i-th value on thread i (XUPC paper, III.C).
 
     Parameters
     ----------
     values : sequence
         The root's: one for each thread, all of one type. Elsewhere ignored, None as a rule.
-    root, flags, team
+    root, flags, team, algorithm
         As in `allv_broadcast`; so are the errors.
 
     Returns
@@ -281,12 +305,17 @@ def allv_scatter(values: Any, root: int, flags: int = 0, team: Team | None = Non
     row, rows = np.zeros(2 * _ENVELOPE, np.uint8), None
     if _SCATTER.at_root(root, team):
         rows = _SCATTER.in_envelopes(_SCATTER.values_of(values, team), team)
-    _SCATTER.array_call("")(row, rows, root, flags, team)
+    _SCATTER.run("", row, rows, root, flags, team, algorithm=algorithm)
     return _SCATTER.out_of_envelope(row, None, team)
 
 
 def allv_gather(
-    value: Any, root: int, flags: int = 0, team: Team | None = None
+    value: Any,
+    root: int,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> list[Any] | None:
     """Return all threads' values on the root (XUPC paper, III.C).
 
@@ -294,7 +323,7 @@ def allv_gather(
     ----------
     value
         As in `allv_broadcast`, of the same type on all threads.
-    root, flags, team
+    root, flags, team, algorithm
         As there; so are the errors.
 
     Returns
@@ -304,16 +333,22 @@ def allv_gather(
     """
     kind, src = _GATHER.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype) if _GATHER.at_root(root, team) else None
-    _GATHER.array_call(kind)(dst, src, root, flags, team)
+    _GATHER.run(kind, dst, src, root, flags, team, algorithm=algorithm)
     return None if dst is None else _unpacked(dst, kind)
 
 
-def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+def allv_gather_all(
+    value: Any,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
+) -> list[Any]:
     """Return all threads' values on all threads (XUPC paper, III.C).
 
     Parameters
     ----------
-    value, flags, team
+    value, flags, team, algorithm
         As in `allv_gather`; errors as in `allv_broadcast`.
 
     Returns
@@ -323,18 +358,24 @@ def allv_gather_all(value: Any, flags: int = 0, team: Team | None = None) -> lis
     """
     kind, src = _GATHER_ALL.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype)
-    _GATHER_ALL.array_call(kind)(dst, src, flags, team)
+    _GATHER_ALL.run(kind, dst, src, flags, team, algorithm=algorithm)
     return _unpacked(dst, kind)
 
 
-def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list[Any]:
+def allv_exchange(
+    values: Any,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
+) -> list[Any]:
     """Send the i-th value to thread i, and return what each thread sent (XUPC paper, III.C).
 
     Parameters
     ----------
     values : sequence
         One for each thread, all of one type, the same on all threads.
-    flags, team
+    flags, team, algorithm
         As in `allv_broadcast`; so are the errors.
 
     Returns
@@ -344,11 +385,18 @@ def allv_exchange(values: Any, flags: int = 0, team: Team | None = None) -> list
     """
     kind, src = _EXCHANGE.kind_of(_EXCHANGE.values_of(values, team), team)
     dst = np.empty_like(src)
-    _EXCHANGE.array_call(kind)(dst, src, flags, team)
+    _EXCHANGE.run(kind, dst, src, flags, team, algorithm=algorithm)
     return _unpacked(dst, kind)
 
 
-def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) -> Any:
+def allv_permute(
+    value: Any,
+    to: int,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
+) -> Any:
     """Send the value to thread `to`, and return what this thread was sent (XUPC paper, III.C).
 
     Parameters
@@ -357,7 +405,7 @@ def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) 
         As in `allv_broadcast`, of the same type on all threads.
     to : int
         The thread that gets it; all together a permutation.
-    flags, team
+    flags, team, algorithm
         As there; so are the errors.
 
     Returns
@@ -366,12 +414,19 @@ def allv_permute(value: Any, to: int, flags: int = 0, team: Team | None = None) 
     """
     kind, src = _PERMUTE.kind_of([value], team)
     dst = np.empty_like(src)
-    _PERMUTE.array_call(kind)(dst, src, to, flags, team)
+    _PERMUTE.run(kind, dst, src, to, flags, team, algorithm=algorithm)
     return _unpacked(dst, kind)[0]
 
 
 def allv_reduce(
-    value: Any, op: Op, root: int, func: Func = None, flags: int = 0, team: Team | None = None
+    value: Any,
+    op: Op,
+    root: int,
+    func: Func = None,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> Any:
     """Return all threads' values joined by `op`, on the root (XUPC paper, III.C).
 
@@ -387,7 +442,7 @@ def allv_reduce(
         A thread, by its rank in the team.
     func : callable, optional
         Of two scalars or records; a numpy ufunc, or what `xupc.vectorized` marks, of two arrays.
-    flags, team
+    flags, team, algorithm
         As in `allv_broadcast`; so are the errors.
 
     Returns
@@ -396,16 +451,22 @@ def allv_reduce(
     """
     kind, src = _REDUCE.kind_of([value], team)
     dst = np.empty_like(src) if _REDUCE.at_root(root, team) else None
-    _REDUCE.array_call(kind)(dst, src, op, root, func, flags, team)
+    _REDUCE.run(kind, dst, src, op, root, func, flags, team, algorithm=algorithm)
     return None if dst is None else _unpacked(dst, kind)[0]
 
 
 def _joined(
-    form: Scalars, value: Any, op: Op, func: Func, flags: int, team: Team | None
+    form: Scalars,
+    value: Any,
+    op: Op,
+    func: Func,
+    flags: int,
+    team: Team | None,
+    algorithm: str | None,
 ) -> Any:
     kind, src = form.kind_of([value], team)
     dst = np.empty_like(src)
-    form.array_call(kind)(dst, src, op, func, flags, team)
+    form.run(kind, dst, src, op, func, flags, team, algorithm=algorithm)
     if operator.index(flags) & EXCLUSIVE and func is not None:
         on, _ = resolve(team, "allv")
         if on.rank == (on.size - 1 if form.spec.backward else 0):
@@ -414,17 +475,29 @@ def _joined(
 
 
 def allv_reduce_all(
-    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+    value: Any,
+    op: Op,
+    func: Func = None,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> Any:
     """Return all threads' values joined by `op`, on all threads (XUPC paper, III.C).
 
     Parameters, types and errors are those of `allv_reduce`, without a root.
     """
-    return _joined(_REDUCE_ALL, value, op, func, flags, team)
+    return _joined(_REDUCE_ALL, value, op, func, flags, team, algorithm)
 
 
 def allv_reduce_scatter(
-    values: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+    values: Any,
+    op: Op,
+    func: Func = None,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> Any:
     """Return the i-th values of all threads joined by `op`, on thread i (MPI 4.1, 6.10.1).
 
@@ -432,7 +505,7 @@ def allv_reduce_scatter(
     ----------
     values : sequence
         One for each thread, all of one type, the same on all threads.
-    op, func, flags, team
+    op, func, flags, team, algorithm
         As in `allv_reduce`; so are the errors.
 
     Returns
@@ -441,12 +514,18 @@ def allv_reduce_scatter(
     """
     kind, src = _REDUCE_SCATTER.kind_of(_REDUCE_SCATTER.values_of(values, team), team)
     dst = np.empty(1, src.dtype)
-    _REDUCE_SCATTER.array_call(kind)(dst, src, op, func, flags, team)
+    _REDUCE_SCATTER.run(kind, dst, src, op, func, flags, team, algorithm=algorithm)
     return _unpacked(dst, kind)[0]
 
 
 def allv_prefix_reduce(
-    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+    value: Any,
+    op: Op,
+    func: Func = None,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> Any:
     """Return the values of all threads up to and with this one, joined by `op` (XUPC paper, III.C).
 
@@ -454,11 +533,17 @@ def allv_prefix_reduce(
     this thread's value is left out; the first thread gets the operation's identity, or None with a
     function.
     """
-    return _joined(_PREFIX, value, op, func, flags, team)
+    return _joined(_PREFIX, value, op, func, flags, team, algorithm)
 
 
 def allv_suffix_reduce(
-    value: Any, op: Op, func: Func = None, flags: int = 0, team: Team | None = None
+    value: Any,
+    op: Op,
+    func: Func = None,
+    flags: int = 0,
+    team: Team | None = None,
+    *,
+    algorithm: str | None = None,
 ) -> Any:
     """Return the values of all threads from this one on, joined by `op` (XUPC paper, III.C).
 
@@ -466,4 +551,4 @@ def allv_suffix_reduce(
     this thread's value is left out; the last thread gets the operation's identity, or None with a
     function.
     """
-    return _joined(_SUFFIX, value, op, func, flags, team)
+    return _joined(_SUFFIX, value, op, func, flags, team, algorithm)

@@ -123,6 +123,37 @@ def private() -> None:
     _print(ran)
 
 
+@case
+def single() -> None:
+    """The variants of collectives on single values, of which each has no more than one element."""
+    xupc.init()
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    calls: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
+        "broadcast": (xupc.allv_broadcast, (None if me else 7, 0), 7),
+        "scatter": (xupc.allv_scatter, (None if me else list(range(threads)), 0), me),
+        "gather": (xupc.allv_gather, (me, 0), None if me else list(range(threads))),
+        "gather_all": (xupc.allv_gather_all, (me,), list(range(threads))),
+        "exchange": (xupc.allv_exchange, ([me] * threads,), list(range(threads))),
+        "permute": (xupc.allv_permute, (me, (me + 1) % threads), (me - 1) % threads),
+        "reduce_all": (xupc.allv_reduce_all, (me, xupc.MAX), threads - 1),
+        "reduce": (xupc.allv_reduce, (me, xupc.MAX, 0), None if me else threads - 1),
+        "prefix_reduce": (xupc.allv_prefix_reduce, (me, xupc.MAX), me),
+        "suffix_reduce": (xupc.allv_suffix_reduce, (me, xupc.MAX), threads - 1),
+        "reduce_scatter": (xupc.allv_reduce_scatter, ([me] * threads, xupc.MAX), threads - 1),
+    }
+    ran = set()
+    for name, (call, arguments, expected) in calls.items():
+        assert call(*arguments) == expected
+        for variant in _variants(f"allav_{name}"):
+            try:
+                assert call(*arguments, algorithm=variant.name) == expected, variant
+                ran.add(f"{name} {variant.name}")
+            except ValueError as e:
+                assert "cannot run here: expected" in str(e), e
+        _raises(xupc.FlagError, "algorithm: expected one of", call, *arguments, algorithm="none")
+    _print(ran)
+
+
 def _print(ran: set[str]) -> None:
     if not xupc.MYTHREAD:
         sys.stdout.write("".join(f"{line}\n" for line in sorted(ran)))
