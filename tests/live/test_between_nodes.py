@@ -9,12 +9,25 @@ pytestmark = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
 PROGRAM = "tests/live/programs/native_messages.py"
 
 
-@pytest.mark.parametrize(("nodes", "roots"), [("2,2", 2), ("1,3", 1)])
-def test_types_that_were_given_back_are_made_again(nodes: str, roots: int) -> None:
+@pytest.mark.parametrize(
+    ("types", "nodes", "roots"),
+    [("few_types", "2,2", 2), ("few_types", "1,3", 1), ("one_type", "2,2", 2)],
+)
+def test_types_that_were_given_back_are_made_again(types: str, nodes: str, roots: int) -> None:
     """`roots`: nodes of several threads, whose blocks are apart."""
-    result = launch(4, PROGRAM, args=["few_types"], nodes=nodes)
+    result = launch(4, PROGRAM, args=[types], nodes=nodes)
     assert result.returncode == 0, result.report()
     assert result.stdout.split().count("freed") == roots, result.report()
+
+
+def test_calls_at_new_addresses_describe_no_messages() -> None:
+    """And a plan in memory whose threads are farther apart has its own datatypes."""
+    result = launch(4, PROGRAM, args=["new_addresses"], nodes="2,2")
+    assert result.returncode == 0, result.report()
+    lines = result.stdout.splitlines()
+    assert len(lines) == 4, result.report()
+    assert all("distances differ" in line for line in lines), result.report()
+    assert any("described 0 " not in line for line in lines), result.report()
 
 
 def test_without_functions_of_mpi_on_one_thread_all_take_the_python_engine() -> None:

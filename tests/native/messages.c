@@ -158,6 +158,8 @@ typedef struct {
     char memory[4096];
     uint8_t tickets[4];
     xm_piece pieces[2 * MOST];
+    xm_message_of messages[16];
+    xm_plan plan;
 } node_root;
 
 static node_root job[MOST];
@@ -188,18 +190,16 @@ static void make(node_root *r, int rank, int n, int flat) {
     r->call.in = &r->in, r->call.wire = w;
     r->in.team = &r->team, r->in.prog = &r->prog, r->in.base[0] = r->memory;
     r->in.tickets = r->tickets;
-    r->rows[0] = (xu_step){.kind = XS_PYTHON, .src = XM_MEETS};
+    r->rows[0] = (xu_step){.kind = XS_EXCHANGE};
     r->prog.steps = r->rows, r->prog.end[0] = 1;
-    r->call.mail.steps = calloc(2, sizeof(xm_step));
+    r->call.plan = &r->plan, r->plan.messages = r->messages;
     r->call.mail.left = calloc(4, sizeof(int32_t));
-    r->call.mail.messages = calloc(16, sizeof(xm_message_of));
-    r->call.mail.steps[0].count = -1;
     if (flat) { /* what each other one gets is of its own length */
         for (int i = 0; i < slots; i++) {
             r->pieces[2 * i] = (xm_piece){i, 0, 64 * to[i], 8 + to[i]};
             r->pieces[2 * i + 1] = (xm_piece){i, 0, 64 * to[i] + 32, 3};
         }
-        r->call.sends = r->pieces, r->call.sent = 2 * slots;
+        r->plan.sends = r->pieces, r->rows[0].exchange.sends = 2 * slots;
     }
 }
 
@@ -219,7 +219,7 @@ static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wro
         me = (int)draw((unsigned)n);
         if (over_for[me]) continue;
         xm_call *c = &job[me].call;
-        int state = xm_meet(c);
+        int state = xm_meet(c, &job[me].rows[0].exchange);
         CHECK(state != XM_FAILED);
         if (state != XM_OVER || c->in->pc[0] < 1) continue;
         over_for[me] = 1, left--;
@@ -292,7 +292,7 @@ int main(int argc, char **argv) {
         }
         if (led && draw(3) == 0) wrote = 1 + draw((1u << n) - 1);
         for (int k = 0; k < n; k++) {
-            job[k].call.led = led;
+            job[k].rows[0].exchange.led = led;
             for (int i = 0; i < (int)sizeof job[k].memory; i++)
                 job[k].memory[i] = (char)(k * 31 + i + step);
         }
@@ -334,14 +334,15 @@ int main(int argc, char **argv) {
             xm_call *c = &job[me].call;
             xm_begin(c);
             c->in->fp = 4095 & (unsigned)step;
-            c->mail.messages[0] = (xm_message_of){(me + 1) % n, 0, 0, 10, BYTE};
-            c->mail.messages[1] = (xm_message_of){(me + 1) % n, -1, 0, 0, BYTE};
-            c->mail.messages[2] = (xm_message_of){(me + n - 1) % n, 0, 2000, 10, BYTE};
-            c->mail.messages[3] = (xm_message_of){(me + n - 1) % n, -1, 0, 1, BYTE};
-            c->mail.messages[4] = (xm_message_of){(me + n - 1) % n, 0, 3000, 10, BYTE};
+            job[me].messages[0] = (xm_message_of){(me + 1) % n, 0, 0, 10, BYTE};
+            job[me].messages[1] = (xm_message_of){(me + 1) % n, -1, 0, 0, BYTE};
+            job[me].messages[2] = (xm_message_of){(me + n - 1) % n, 0, 2000, 10, BYTE};
+            job[me].messages[3] = (xm_message_of){(me + n - 1) % n, -1, 0, 1, BYTE};
+            job[me].messages[4] = (xm_message_of){(me + n - 1) % n, 0, 3000, 10, BYTE};
             memset(c->in->tickets, 0, 4);
-            xm_step send = {0, 2, 0, 1, 1, 0}, receive = {2, 2, 1, 1, 0, 0};
-            xm_step never = {4, 1, 2, 2, 0, 0};
+            xu_messages_row send = {XS_SEND, 0, .first = 0, .count = 2, .ticket = 0, .tag = 1};
+            xu_messages_row receive = {XS_RECV, 0, .first = 2, .count = 2, .ticket = 1, .tag = 1};
+            xu_messages_row never = {XS_RECV, 0, .first = 4, .count = 1, .ticket = 2, .tag = 2};
             CHECK(xm_send_off(c, &send) == XM_OVER);
             CHECK(xm_send_off(c, &receive) == XM_OVER);
             if (late) CHECK(xm_send_off(c, &never) == XM_OVER);

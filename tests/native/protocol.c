@@ -75,7 +75,7 @@ static void dawdle(worker *w) {
 
 /* ---- steps ------------------------------------------------------------------ */
 static xu_step *add(worker *w, int kind) {
-    if (next(&w->random) % 8 == 0 && kind != XS_LEAF && kind != XS_FUSE_END) {
+    if (next(&w->random) % 8 == 0 && kind != XS_FOLD_OPERAND && kind != XS_FUSE_END) {
         w->steps[w->count++] = (xu_step){.kind = XS_PYTHON}; /* where Python would be called */
     }
     w->steps[w->count] = (xu_step){.kind = kind};
@@ -83,25 +83,26 @@ static xu_step *add(worker *w, int kind) {
 }
 
 static void copy(worker *w, int to, int to_t, int of, int of_t, int64_t off, int64_t n) {
-    xu_step *s = add(w, XS_COPY);
-    s->dst = to, s->dst_local = to_t, s->dst_off = to == XU_SLOT ? 0 : off;
-    s->src = of, s->src_local = of_t, s->src_off = of == XU_SLOT ? 0 : off;
+    xu_copy_row *s = &add(w, XS_COPY)->copy;
+    s->dst.operand = to, s->dst.thread = to_t, s->dst.offset = to == XU_SLOT ? 0 : off;
+    s->src.operand = of, s->src.thread = of_t, s->src.offset = of == XU_SLOT ? 0 : off;
     s->count = 1, s->nbytes = n;
 }
 
 static void signal_(worker *w, int channel, int value) {
-    xu_step *s = add(w, XS_SIGNAL);
-    s->dst = channel, s->nbytes = value;
+    xu_signal_row *s = &add(w, XS_SIGNAL)->signal;
+    s->channel = channel, s->value = value;
 }
 
 static void wait_(worker *w, int channel, int value, int first, int count) {
-    xu_step *s = add(w, XS_WAIT);
-    s->dst = channel, s->nbytes = value, s->src_local = first, s->src_lstep = 1, s->count = count;
+    xu_wait_row *s = &add(w, XS_WAIT)->wait;
+    s->channel = channel, s->value = value, s->first = first, s->count = count;
 }
 
 static void to_all(worker *w, const call *c) { /* the root's block to all, one row */
-    xu_step *s = add(w, XS_COPY);
-    s->src = 1, s->src_local = c->root, s->dst_lstep = 1, s->count = threads, s->nbytes = c->n;
+    xu_copy_row *s = &add(w, XS_COPY)->copy;
+    s->src.operand = 1, s->src.thread = c->root, s->dst.thread_step = 1, s->count = threads;
+    s->nbytes = c->n;
 }
 
 static int plan(worker *w, const call *c) { /* this thread's steps; how many full barriers */
@@ -137,13 +138,13 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
         wait_(w, 3, 1, 0, threads);
         for (int j = 0; j < threads; j++) {
             copy(w, 0, me, XU_SLOT, j, 0, 8);
-            w->steps[w->count - 1].dst_off = 8 * j;
+            w->steps[w->count - 1].copy.dst.offset = 8 * j;
         }
         return 0;
     case NOTHING: /* operand 3 is the whole memory: its offsets are addresses */
         copy(w, 0, me, 1, me, 0, c->n);
         s = &w->steps[w->count - 1];
-        if (c->way % 2) s->src = 3, s->src_local = 0, s->src_off = (intptr_t)(src + ROOM * me);
+        if (c->way % 2) s->copy.src = (xu_blocks){(intptr_t)(src + ROOM * me), 3, 0, 0, 0};
         return 0;
     case BARRIERS:
         add(w, XS_BARRIER);
@@ -154,52 +155,54 @@ static int plan(worker *w, const call *c) { /* this thread's steps; how many ful
         return 2;
     case FUSED:
         s = add(w, XS_FUSE);
-        s->dst_local = c->way % 2 ? c->root : -1;
+        s->fuse.executor = c->way % 2 ? c->root : -1;
         int at = w->count;
         to_all(w, c);
         if (w->steps[at].kind == XS_PYTHON) { /* no Python in a fused body */
             w->steps[at] = w->steps[at + 1];
             w->count--;
         }
-        w->steps[at - 1].count = 1;
+        w->steps[at - 1].fuse.body = 1;
         add(w, XS_FUSE_END);
         w->steps[w->count++] = (xu_step){.kind = XS_AWAIT};
         return 1;
     case LED: /* thread 0 is the node root */
         w->steps[w->count++] = (xu_step){.kind = XS_ARRIVE};
         if (me) {
-            add(w, XS_AWAIT)->count = 1;
+            add(w, XS_AWAIT)->release.led = 1;
             return 1;
         }
         add(w, XS_GATHER);
-        w->steps[w->count++] = (xu_step){.kind = XS_PYTHON, .count = 1}; /* the nodes' verdict */
+        w->steps[w->count++] = (xu_step){.kind = XS_EXCHANGE}; /* the nodes' verdict */
         to_all(w, c);
         add(w, XS_CHECK);
-        add(w, XS_RELEASE)->count = 1;
+        add(w, XS_RELEASE)->release.led = 1;
         return 1;
     case FOLDED:
         add(w, XS_BARRIER);
         s = add(w, XS_FOLD);
-        s->count = threads, s->dst_local = me, s->src_local = 1, s->nbytes = c->n / 8;
-        s->src_lstep = 1;
+        s->fold.operands = threads, s->fold.copies = s->fold.rows = 1, s->fold.nelems = c->n / 8;
+        s->fold.dst.thread = me;
         for (int j = 0; j < threads; j++) {
-            s = add(w, XS_LEAF);
-            s->src = 1, s->src_local = j, s->nbytes = 1, s->dst_local = j > 0;
+            s = add(w, XS_FOLD_OPERAND);
+            s->fold_operand.src = (xu_block){0, 1, j};
+            s->fold_operand.times = 1, s->fold_operand.joins = j > 0;
         }
         add(w, XS_BARRIER);
         return 2;
     case SCANNED:
         add(w, XS_BARRIER);
         s = add(w, XS_SCAN);
-        s->count = 1, s->nbytes = c->n / 8, s->dst_local = me, s->src = 1, s->src_local = behind;
+        s->scan.rows = 1, s->scan.nelems = c->n / 8;
+        s->scan.dst.thread = me, s->scan.src = (xu_block){0, 1, behind};
         add(w, XS_BARRIER);
         return 2;
     case SWAPPED: /* pairs of neighbours; an odd one out keeps its own */
         add(w, XS_BARRIER);
         if (me % 2 == 0 && me + 1 < threads) {
             s = add(w, XS_SWAP);
-            s->dst = 1, s->dst_local = me, s->src = 1, s->src_local = me + 1, s->count = 1;
-            s->nbytes = c->n;
+            s->swap.a = (xu_blocks){0, 1, me, 0, 0}, s->swap.b = (xu_blocks){0, 1, me + 1, 0, 0};
+            s->swap.count = 1, s->swap.nbytes = c->n;
         }
         add(w, XS_BARRIER);
         return 2;
@@ -223,12 +226,12 @@ static int run(worker *w, const call *c, int barriers, uint64_t hash) {
         if (r == XU_PENDING) {
             /* whose call differs is not woken: a waiter looks up now and then */
             r = xu_run(in, c->kind == DIFFER ? 1000000 : 2 * STALL_S * SECOND);
-        } else if (w->steps[in->pc[0]].kind != XS_PYTHON) {
+        } else if (w->steps[in->pc[0]].kind != XS_PYTHON && w->steps[in->pc[0]].kind != XS_EXCHANGE) {
             fail(w, c, "unknown step");
         } else {
             dawdle(w);
             xu_team *t = &w->team; /* of one node: its own is that of all */
-            if (w->steps[in->pc[0]].count)
+            if (w->steps[in->pc[0]].kind == XS_EXCHANGE)
                 t->verdict = t->node_min != t->node_max || t->node_conflict;
             in->pc[0]++;
             r = xu_run(in, 0);

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xupc.backends import wait
-from xupc.backends.native import lowering
+from xupc.backends.native import lowering, rows
 from xupc.comm import mpi, plan_messages
 from xupc.health import control_layout
 from xupc.plan import lanes, steps
@@ -48,9 +48,6 @@ def test_sizes(name: str, value: int) -> None:
 def test_what_messages_are() -> None:
     assert written(r"#define XM_STATUS (\d+)", MESSAGES) == mpi.STATUS
     assert written(r"#define XM_SERIES (\d+)", MESSAGES) == plan_messages.SERIES
-    (kinds,) = re.findall(r"enum { (XM_OTHER.*) };", MESSAGES)
-    names = [name.strip()[3:] for name in kinds.split(",")]
-    assert [getattr(lowering, name) for name in names] == list(range(len(names)))
 
 
 def test_functions() -> None:
@@ -65,11 +62,52 @@ def test_calls_without_a_barrier() -> None:
     assert written(r"\bRUN_AHEAD = (\d+)", CYTHON) == team_records.RUN_AHEAD == steps.SLOTS // 2
 
 
-@pytest.mark.parametrize(("first", "module"), [("XS_COPY", lowering), ("XU_DONE", wait)])
-def test_kinds_and_outcomes(first: str, module: object) -> None:
-    (body,) = re.findall(rf"({first} = 0[^}}]*)}}", CORE)
+def test_outcomes() -> None:
+    (body,) = re.findall(r"(XU_DONE = 0[^}]*)}", CORE)
     names = [name.split("=")[0].strip()[3:] for name in body.split(",")]
-    assert [getattr(module, name) for name in names] == list(range(len(names)))
+    assert [getattr(wait, name) for name in names] == list(range(len(names)))
+
+
+def test_rows() -> None:
+    """After a change of rows.py its docstring says how to write rows.h again."""
+    assert (NATIVE / "rows.h").read_text() == rows.header()
+    for kind in rows.KINDS:
+        assert getattr(rows, kind.name.upper()) is kind
+
+
+def test_a_row_has_exactly_the_fields_of_its_kind() -> None:
+    with pytest.raises(TypeError, match="row wait: expected the fields channel, first, count"):
+        rows.WAIT(channel=0, value=1)
+    with pytest.raises(TypeError, match="row barrier: expected the fields none, got led"):
+        rows.BARRIER(led=1)
+    assert rows.shown(rows.RELEASE(led=1)) == ("release", {"led": 1})
+
+
+@pytest.mark.parametrize("kind", rows.KINDS, ids=lambda kind: kind.name)
+def test_numbers_of_rows(kind: rows.Kind) -> None:
+    """What is put into a row is found there, each number in its own bytes."""
+    given, count = {}, 1
+    for name, field in kind.fields.items():
+        values = tuple(range(count, count + max(1, len(field.fields))))
+        given[name] = values if field.fields else values[0]
+        count += len(values)
+    row = kind(**given)
+    assert len(row) == rows.ROW_BYTES
+    name, numbers = rows.shown(row)
+    assert (name, list(numbers.values())) == (kind.name, list(range(1, count)))
+
+
+def test_a_table_of_steps_lacks_no_kind() -> None:
+    records = [x for x in vars(steps).values() if isinstance(x, type) and x is not steps.Step]
+    assert set(steps.KINDS) == {x for x in records if issubclass(x, steps.Step)}
+    table = dict.fromkeys(steps.KINDS, 0)
+    assert steps.by_kind("a backend", table) == table
+    del table[steps.Swap]
+    with pytest.raises(TypeError, match=r"a backend: expected an entry .* missing: Swap; "):
+        steps.by_kind("a backend", table)
+    table[steps.Step] = table[steps.Swap] = 0
+    with pytest.raises(TypeError, match="missing: none; not in KINDS: Step"):
+        steps.by_kind("a backend", table)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,43 @@ from typing import Any, Protocol
 
 from ..plan.plan import Plan
 from ..plan.steps import Step
+from ..records import record
 from ..topology.tree import Tree
 
-__all__ = ["Instance", "MessageEngine", "Messages", "Owner", "Program", "Record", "TeamCore"]
+__all__ = [
+    "Instance",
+    "Message",
+    "MessageEngine",
+    "Messages",
+    "Owner",
+    "Piece",
+    "Program",
+    "Record",
+    "StepMessages",
+    "TeamCore",
+]
+
+Message = tuple[int, int, int, int, int]
+"""The peer, the operand (-1: no data), bytes from its address, and how many of which MPI type."""
+Piece = tuple[int, int, int, int]
+"""A piece of a message: the peer, the operand, bytes from its address, and how many."""
+
+
+@record
+class StepMessages:
+    """The messages of a step, as the core posts them.
+
+    Attributes
+    ----------
+    tag
+        The kind in their tags.
+    types
+        ``core.types()``, if MPI may free a type of theirs later; else 0.
+    """
+
+    tag: int
+    types: int
+    each: list[Message]
 
 
 class Program(Protocol):
@@ -22,10 +56,6 @@ class Program(Protocol):
     @property
     def plan(self) -> Plan:
         """The plan."""
-
-    @property
-    def python_steps(self) -> tuple[object, ...]:
-        """The steps that the core leaves to Python."""
 
 
 class Record(Protocol):
@@ -283,16 +313,11 @@ class Instance(Protocol):
     def set_ticket(self, ticket: int) -> None:
         """Note that the messages of a step are complete."""
 
-    def learn(
-        self,
-        lane: int,
-        sends: bool,
-        ticket: int,
-        kind: int,
-        messages: list[tuple[int, int, int, int, int]],
-        typed: bool,
-    ) -> None:
-        """Set the messages of the step that a lane is at, for the core."""
+    def outdated(self, lane: int) -> bool:
+        """Return True if MPI may have freed a type of the messages that a lane is at."""
+
+    def renew(self, lane: int, found: StepMessages) -> None:
+        """Set the messages that a lane is at again."""
 
     def call_off(self) -> None:
         """Give its messages in the core up."""

@@ -1,7 +1,7 @@
 """The messages and one-sided reads of an instance.
 
-The core sends and receives messages itself (mpi_messages.h). This module describes them to the
-core at their first run, and does what the core does not.
+The core sends and receives messages itself (mpi_messages.h), as `message_layout` described them
+when the plan was lowered. This module does what the core does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ..plan.plan import Plan
 from ..plan.steps import (
     Barrier,
     BlockRef,
-    Blocks,
     Fold,
     Get,
     NetSignal,
@@ -33,7 +32,7 @@ from ..plan.steps import (
 )
 from ..reduction.kernel_base import Kernel
 from ..reduction.reduce_steps import Action, actions, room
-from .datatypes import Grid
+from .message_layout import MessageLayout, other_ends
 from .mpi import MpiContext
 from .net_barrier import NetBarrier, Rounds
 from .remote_completion import RemoteCompletion, RemoteCompletions, incomplete
@@ -48,7 +47,6 @@ __all__ = ["NetContext"]
 SERIES = 4  # messages posted between two calls of MPI's progress: XM_SERIES
 VIEWS = 512  # views of operands that an instance keeps: several per line of op_scratch (64)
 KEPT_ROOM = 1 << 18  # bytes: a Fold whose actions need more memory makes them again each time
-MOST_COUNT = 0x7FFFFFFF  # elements of a message that the core posts: a C int
 MpiStep = Send | Recv | Get | NetSignal | NetWait
 KEPT = 4096  # messages of an instance whose buffer descriptions are kept
 
@@ -108,17 +106,16 @@ class PythonCore(Protocol):
         """Set the result of the barrier in progress."""
 
 
-class NetContext:
+class NetContext(MessageLayout):
     """The MPI side of one instance: the operations that it has posted, and those still open."""
 
     def __init__(
         self, job: MessageServices, team: MessageTeam, bounds: Sequence[BoundOperand]
     ) -> None:
+        super().__init__(job.network, team, bounds)
         self.job = job
-        self.network = job.network
         self.team = team
         self.link = team.link
-        self.tree = team.rank_tree
         self.bounds = bounds
         self.open = 0
         self.awaits: list[RemoteCompletion] = []  # before a one-sided read
@@ -144,46 +141,7 @@ class NetContext:
         self.barrier = None
         self.posted.clear()
 
-    # -- addresses -------------------------------------------------------------------
-    def address(self, part: BlockRef) -> int:
-        """Return the address of a block on this node."""
-        bound = self.bounds[part.operand]
-        if bound.place is not None:
-            return bound.place(part.thread, part.offset)
-        place = self.team.places[part.thread]
-        return int(bound.address + bound.stride * place + part.offset)
-
-    def row(self, part: BlockRef, count: int) -> tuple[int, int]:
-        """Return the address of a row on this node, and the bytes from block to block."""
-        stride = part.offset_step
-        if part.thread_step and count > 1:
-            stride += self._apart(part, part.thread_step)
-        return self.address(part), stride
-
-    def _apart(self, part: BlockRef, threads: int) -> int:
-        """Return the bytes from a thread's memory to that of the thread `threads` ranks higher."""
-        places, stride = self.team.places, self.bounds[part.operand].stride
-        return int(stride * (places[part.thread + threads] - places[part.thread]))
-
-    def grids(self, blocks: Sequence[Blocks]) -> list[Grid]:
-        """Return the grids of a message's blocks on this node."""
-        out = []
-        for part, nbytes, columns, rows, (threads, row_stride) in blocks:
-            address, stride = self.row(part, columns)
-            if threads and rows > 1:
-                row_stride += self._apart(part, threads)
-            out.append(Grid.of(address, nbytes, columns, stride, rows, row_stride))
-        return out
-
     # -- steps -----------------------------------------------------------------------
-    def far(self, ranks: Ranks) -> list[tuple[int, int]]:
-        """Return the (position, rank) of each rank on another node."""
-        tree, node = self.tree, self.team.node_number
-        if ranks.count == 1:
-            return [] if tree.node_of(ranks.first) == node else [(0, ranks.first)]
-        index = tree.node_index
-        return [(i, r) for i, r in enumerate(ranks) if index[r] != node]
-
     def messages(self, step: Send | Recv) -> list[tuple[int, BufferSpec]]:
         """Return the (peer, buffer description) of each message."""
         network = self.network
@@ -192,7 +150,7 @@ class NetContext:
             self._forget_messages()
         found = self._messages.get(step.ticket)
         if found is None:
-            grids, ends = self.grids(step.blocks), self.far(_other_ends(step))
+            grids, ends = self.grids(step.blocks), self.far(other_ends(step))
             found = [(rank, network.spec(grids, i * step.peer_step)) for i, rank in ends]
             if self._kept < KEPT and self._types_freed == network.types_freed:
                 self._messages[step.ticket] = found
@@ -308,7 +266,7 @@ class NetContext:
             if isinstance(step, Get):
                 ranks = _sources(step)
             elif isinstance(step, Send | NetSignal | Recv | NetWait):
-                ranks = _other_ends(step)
+                ranks = other_ends(step)
             else:
                 continue
             found.update(self.team.threads[rank] for _, rank in self.far(ranks))
@@ -330,11 +288,7 @@ class NetContext:
                         break
                 elif isinstance(step, Fold | Scan):
                     self.compute(step, instance, instance.computed(lane))
-                elif (
-                    self.wire is not None
-                    and isinstance(step, Send | Recv | NetSignal | NetWait)
-                    and self.learn(step, lane, instance)
-                ):
+                elif self.wire is not None and self.renew(step, lane, instance):
                     moved = True
                     break
                 elif isinstance(step, Get) and not self._readable():
@@ -403,56 +357,20 @@ class NetContext:
         self.barrier = None
         return True
 
-    def pieces(self, steps: Sequence[Send | Recv]) -> list[tuple[int, int, int, int]]:
-        """Return the pieces of messages, in order.
-
-        Each is (peer, operand, offset from the operand's address, bytes).
-        """
-        found = []
-        for step in steps:
-            peers = self.far(_other_ends(step))
-            for blocks in step.blocks:
-                operand = blocks.part.operand
-                places = [p for grid in self.grids([blocks]) for p in grid.each()]
-                for i, rank in peers:
-                    shift = i * step.peer_step - self.bounds[operand].address
-                    found += [(rank, operand, at + shift, n) for at, n in places]
-        return found
-
-    def learn(self, step: Send | Recv | NetSignal | NetWait, lane: int, instance: Instance) -> bool:
-        """Describe the messages of a step to the core; return False if Python must post them."""
-        network, typed = self.network, False
-        ends = self.far(_other_ends(step))
-        if isinstance(step, NetSignal | NetWait):
-            kind = SIGNAL + step.channel
-            byte = network.handle_of(network.mpi.BYTE)
-            n = int(isinstance(step, NetWait))
-            messages = [(rank, -1, 0, n, byte) for _, rank in ends]
-        else:
-            operands = {blocks.part.operand for blocks in step.blocks}
-            if len(operands) > 1:  # another call may bind them to other addresses
-                return False
-            kind, operand = DATA, operands.pop()
-            address, _, n, datatype = network.shape(self.grids(step.blocks))
-            if n > MOST_COUNT:
-                return False
-            typed = datatype is not network.mpi.BYTE
-            handle = network.handle_of(datatype)
-            at = address - self.bounds[operand].address
-            messages = [(rank, operand, at + i * step.peer_step, n, handle) for i, rank in ends]
-        sends = isinstance(step, Send | NetSignal)
-        instance.learn(lane, sends, step.ticket, kind, messages, typed)
+    def renew(self, step: Step, lane: int, instance: Instance) -> bool:
+        """Describe messages again if MPI has freed their type; return False if it has not."""
+        if not instance.outdated(lane):
+            return False
+        assert isinstance(step, Send | Recv)
+        found = self.describe(step)
+        assert found is not None
+        instance.renew(lane, found)
         return True
 
 
 def _do(acts: Iterable[Action]) -> None:
     for act in acts:
         act()
-
-
-def _other_ends(step: Send | NetSignal | Recv | NetWait) -> Ranks:
-    """Return the ranks that a step sends to, or receives from."""
-    return step.to if isinstance(step, Send | NetSignal) else step.of
 
 
 def _sources(step: Get) -> Ranks:

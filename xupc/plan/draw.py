@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from .steps import (
     LANES,
@@ -28,6 +29,7 @@ from .steps import (
     Swap,
     Wait,
     WaitTicket,
+    by_kind,
 )
 
 __all__ = ["drawn", "step_text"]
@@ -48,8 +50,7 @@ def _part(p: BlockRef, count: int, nbytes: int) -> str:
 
 
 def _row(a: BlockRef, b: BlockRef, nbytes: int, count: int) -> str:
-    times = f"{count} x " if count > 1 else ""
-    return f"{times}{nbytes} B  {_part(a, count, nbytes)} <- {_part(b, count, nbytes)}"
+    return f"{_times(count)}{nbytes} B  {_part(a, count, nbytes)} <- {_part(b, count, nbytes)}"
 
 
 def _message(blocks: tuple[Blocks, ...]) -> str:
@@ -65,60 +66,7 @@ def _message(blocks: tuple[Blocks, ...]) -> str:
 
 def step_text(step: Step) -> str:
     """Return one line that describes what the step does."""
-    match step:
-        case Copy():
-            return "copy     " + _row(step.dst, step.src, step.nbytes, step.count)
-        case Swap():
-            text = _row(step.a, step.b, step.nbytes, step.count)
-            return "swap     " + text.replace("<-", "<->")
-        case Expose():
-            return f"offer    {step.nbytes} B from {_at(step.part)} on to my node"
-        case DirectGet():
-            into = _part(step.dst, step.of.count, step.nbytes)
-            count = f"{step.of.count} x " if step.of.count > 1 else ""
-            return f"reach    {count}{step.nbytes} B {into} <- offer of {step.of}[{step.offset}]"
-        case DirectPut():
-            of = _part(step.src, step.to.count, step.nbytes)
-            count = f"{step.to.count} x " if step.to.count > 1 else ""
-            return f"deposit  {count}{step.nbytes} B {of} -> offer of {step.to}[{step.offset}]"
-        case CopyBack():
-            into = _part(step.part, step.count, step.nbytes)
-            count = f"{step.count} x " if step.count > 1 else ""
-            return f"reclaim  {count}{step.nbytes} B {into} <- my offer[{step.offset}]"
-        case Get():
-            text = _row(step.dst, step.src, step.nbytes, step.count)
-            return f"get      {text}  => t{step.ticket}"
-        case Send():
-            return f"send     {_message(step.blocks)} -> thread {step.to}  => t{step.ticket}"
-        case Recv():
-            return f"recv     {_message(step.blocks)} <- thread {step.of}  => t{step.ticket}"
-        case Signal():
-            return f"signal   channel {step.channel} = {step.value} for {step.to}"
-        case Wait():
-            return f"wait     channel {step.channel} >= {step.value} of {step.of}"
-        case NetSignal():
-            return f"notify   {step.to} off my node (channel {step.channel})  => t{step.ticket}"
-        case NetWait():
-            return f"await    {step.of} off my node (channel {step.channel})  => t{step.ticket}"
-        case WaitTicket():
-            return f"need     t{step.ticket}"
-        case SetTicket():
-            return f"post     t{step.ticket}"
-        case Fold():
-            return _fold(step)
-        case Scan():
-            times = f"{step.rows} x " if step.rows > 1 else ""
-            way = "back" if step.reverse else "on"
-            carry = "" if step.carry is None else f" after {_at(step.carry)}"
-            into, out_of = _at(step.dst), _at(step.src)
-            return f"scan     {times}{step.nelems} el {into} <- {out_of} {way}{carry}"
-        case Barrier():
-            return "barrier  all threads of the team, same call"
-        case FusedBarrier():
-            by = "the last to arrive" if step.by is None else f"thread {step.by}"
-            inside = "; ".join(step_text(s) for s in step.body)
-            return f"fused    all arrive, {by} does [{inside}], all are released"
-    return repr(step)
+    return _TEXTS[type(step)](step)
 
 
 def _at(p: BlockRef) -> str:
@@ -133,10 +81,120 @@ def _fold(step: Fold) -> str:
         for _ in range(leaf.joins):
             right = stack.pop()
             stack[-1] = f"({stack[-1]} {right})"
-    times = f"{step.rows} x " if step.rows > 1 else ""
     places = f" and {step.copies - 1} more" if step.copies > 1 else ""
+    times, into = _times(step.rows), _at(step.dst)
     value = " ".join(stack) or "identity"
-    return f"fold     {times}{step.nelems} el {_at(step.dst)}{places} <- {value}"
+    return f"fold     {times}{step.nelems} el {into}{places} <- {value}"
+
+
+def _copy(step: Copy) -> str:
+    return "copy     " + _row(step.dst, step.src, step.nbytes, step.count)
+
+
+def _swap(step: Swap) -> str:
+    return "swap     " + _row(step.a, step.b, step.nbytes, step.count).replace("<-", "<->")
+
+
+def _times(count: int) -> str:
+    return f"{count} x " if count > 1 else ""
+
+
+def _expose(step: Expose) -> str:
+    return f"offer    {step.nbytes} B from {_at(step.part)} on to my node"
+
+
+def _direct_get(step: DirectGet) -> str:
+    into, times = _part(step.dst, step.of.count, step.nbytes), _times(step.of.count)
+    return f"reach    {times}{step.nbytes} B {into} <- offer of {step.of}[{step.offset}]"
+
+
+def _direct_put(step: DirectPut) -> str:
+    of, times = _part(step.src, step.to.count, step.nbytes), _times(step.to.count)
+    return f"deposit  {times}{step.nbytes} B {of} -> offer of {step.to}[{step.offset}]"
+
+
+def _copy_back(step: CopyBack) -> str:
+    into, times = _part(step.part, step.count, step.nbytes), _times(step.count)
+    return f"reclaim  {times}{step.nbytes} B {into} <- my offer[{step.offset}]"
+
+
+def _get(step: Get) -> str:
+    return f"get      {_row(step.dst, step.src, step.nbytes, step.count)}  => t{step.ticket}"
+
+
+def _send(step: Send) -> str:
+    return f"send     {_message(step.blocks)} -> thread {step.to}  => t{step.ticket}"
+
+
+def _recv(step: Recv) -> str:
+    return f"recv     {_message(step.blocks)} <- thread {step.of}  => t{step.ticket}"
+
+
+def _signal(step: Signal) -> str:
+    return f"signal   channel {step.channel} = {step.value} for {step.to}"
+
+
+def _wait(step: Wait) -> str:
+    return f"wait     channel {step.channel} >= {step.value} of {step.of}"
+
+
+def _net_signal(step: NetSignal) -> str:
+    return f"notify   {step.to} off my node (channel {step.channel})  => t{step.ticket}"
+
+
+def _net_wait(step: NetWait) -> str:
+    return f"await    {step.of} off my node (channel {step.channel})  => t{step.ticket}"
+
+
+def _wait_ticket(step: WaitTicket) -> str:
+    return f"need     t{step.ticket}"
+
+
+def _set_ticket(step: SetTicket) -> str:
+    return f"post     t{step.ticket}"
+
+
+def _scan(step: Scan) -> str:
+    way = "back" if step.reverse else "on"
+    carry = "" if step.carry is None else f" after {_at(step.carry)}"
+    into, out_of = _at(step.dst), _at(step.src)
+    return f"scan     {_times(step.rows)}{step.nelems} el {into} <- {out_of} {way}{carry}"
+
+
+def _barrier(step: Barrier) -> str:
+    return "barrier  all threads of the team, same call"
+
+
+def _fused(step: FusedBarrier) -> str:
+    by = "the last to arrive" if step.by is None else f"thread {step.by}"
+    inside = "; ".join(step_text(s) for s in step.body)
+    return f"fused    all arrive, {by} does [{inside}], all are released"
+
+
+_TEXTS: Final[Mapping[type[Step], Callable[[Any], str]]] = by_kind(
+    "drawing",
+    {
+        Copy: _copy,
+        Swap: _swap,
+        Expose: _expose,
+        DirectGet: _direct_get,
+        DirectPut: _direct_put,
+        CopyBack: _copy_back,
+        Signal: _signal,
+        Wait: _wait,
+        NetSignal: _net_signal,
+        NetWait: _net_wait,
+        Send: _send,
+        Recv: _recv,
+        Get: _get,
+        WaitTicket: _wait_ticket,
+        SetTicket: _set_ticket,
+        Barrier: _barrier,
+        FusedBarrier: _fused,
+        Fold: _fold,
+        Scan: _scan,
+    },
+)
 
 
 def drawn(lanes: Sequence[Sequence[Step]]) -> list[str]:

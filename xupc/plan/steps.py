@@ -4,29 +4,9 @@ A plan has two lanes, ``node`` and ``net``, each a straight list of steps that a
 out in order. Tickets order steps of different lanes. Steps name operands and offsets, never
 addresses: those are bound at the call. Threads are ranks in the team.
 
-Each step means the same to every backend (native, Python, simulated) and in a drawing:
-
-============  ==================================================================
-Copy          Copy a block between two threads of my node by load and store.
-Swap          Exchange the contents of two threads' blocks on my node.
-Expose        Let my node's threads access my private memory from this place on.
-DirectGet     Copy a block from the exposed memory of each of `of` on my node.
-DirectPut     Copy a block to the exposed memory of each of `to` on my node.
-CopyBack      Copy data that others put into my exposed memory to its place, if that is elsewhere.
-Signal        Increase the count of my channel; threads in `to` on my node may wait for it.
-Wait          Wait until each of `of` on my node has increased its channel's count to `value`.
-NetSignal     Send an empty message to each of `to` that is not on my node.
-NetWait       Wait for an empty message from each of `of` that is not on my node.
-Send, Recv    Post one message per peer off my node; do not block. Set `ticket` when its memory
-              is free (Send) or filled (Recv).
-Get           Read from a thread off my node one-sided; set `ticket` when the data is here.
-WaitTicket    Wait until `ticket` is set.
-SetTicket     Set `ticket` (from one lane to the other).
-Barrier       Wait until all threads of the team are in the same barrier.
-FusedBarrier  Run steps inside a barrier: all arrive, one thread runs `body`, all are released.
-Fold          Combine values of threads of my node to fewer values, with the plan's kernel.
-Scan          Compute running results along a block, with the plan's kernel.
-============  ==================================================================
+Each kind of step is a record below; `KINDS` lists them. A kind means the same to every backend
+(native, interpreter, simulator) and in a drawing. Each of these has a table with an entry for each
+kind, made by `by_kind`, which refuses a table that lacks one.
 
 A Get, Send or Recv over several peers sets its ticket when all of them are done. A message is any
 number of blocks, in the order in which the step lists them. Only the bytes count, so sender and
@@ -43,8 +23,8 @@ An operation is over when both lanes are at their end and every ticket is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from ..records import record
 
@@ -52,6 +32,7 @@ __all__ = [
     "STAGING",
     "STAGING_BYTES",
     "FOLD_DEPTH",
+    "KINDS",
     "LANES",
     "OP_SCRATCH",
     "SLOTS",
@@ -80,6 +61,7 @@ __all__ = [
     "Step",
     "Swap",
     "Wait",
+    "by_kind",
     "parts_of",
 ]
 
@@ -204,7 +186,7 @@ class Step:
 
 @record
 class Copy(Step):
-    """Copy `count` blocks of `nbytes` from row to row."""
+    """Copy `count` blocks of `nbytes` between threads of my node by load and store."""
 
     dst: BlockRef
     src: BlockRef
@@ -214,7 +196,7 @@ class Copy(Step):
 
 @record
 class Swap(Step):
-    """Swap `count` blocks of `nbytes` of one row with those of the other."""
+    """Swap `count` blocks of `nbytes` of one row with those of another one on my node."""
 
     a: BlockRef
     b: BlockRef
@@ -224,7 +206,10 @@ class Swap(Step):
 
 @record
 class Expose(Step):
-    """Let others read or write `nbytes` at `part`; the address is at the start of my op_scratch."""
+    """Let my node's threads read or write `nbytes` of my private memory from `part` on.
+
+    The address is at the start of my op_scratch.
+    """
 
     part: BlockRef
     nbytes: int
@@ -232,7 +217,10 @@ class Expose(Step):
 
 @record
 class DirectGet(Step):
-    """Fill a row of blocks, one from each of `of`, from `offset` bytes behind its Expose."""
+    """Fill a row of blocks, one from the exposed memory of each of `of` on my node.
+
+    A block begins `offset` bytes behind its Expose.
+    """
 
     dst: BlockRef
     of: Ranks
@@ -242,7 +230,10 @@ class DirectGet(Step):
 
 @record
 class DirectPut(Step):
-    """Put a row of blocks, one to each of `to`, at `offset` bytes behind its Expose."""
+    """Copy a row of blocks, one to the exposed memory of each of `to` on my node.
+
+    A block begins `offset` bytes behind its Expose.
+    """
 
     src: BlockRef
     to: Ranks
@@ -252,7 +243,10 @@ class DirectPut(Step):
 
 @record
 class CopyBack(Step):
-    """Take over a row of blocks that others put; it begins `offset` bytes behind my Expose."""
+    """Copy a row of blocks that others put into my exposed memory to its place, if it is elsewhere.
+
+    The row begins `offset` bytes behind my Expose.
+    """
 
     part: BlockRef
     offset: int
@@ -262,7 +256,7 @@ class CopyBack(Step):
 
 @record
 class Signal(Step):
-    """Raise my channel to `value`."""
+    """Raise my channel to `value`; the threads in `to` on my node may wait for it."""
 
     channel: int
     to: Ranks
@@ -280,7 +274,7 @@ class Wait(Step):
 
 @record
 class NetSignal(Step):
-    """Send an empty message to each of `to` that is off my node."""
+    """Send an empty message to each of `to` that is not on my node."""
 
     channel: int
     to: Ranks
@@ -289,7 +283,7 @@ class NetSignal(Step):
 
 @record
 class NetWait(Step):
-    """Receive an empty message from each of `of` that is off my node."""
+    """Receive an empty message from each of `of` that is not on my node."""
 
     channel: int
     of: Ranks
@@ -298,8 +292,9 @@ class NetWait(Step):
 
 @record
 class Send(Step):
-    """Send one message to each of `to` off my node: `rows` rows of `count` blocks, then `more`.
+    """Post one message to each of `to` off my node: `rows` rows of `count` blocks, then `more`.
 
+    The ticket is set when the memory of the messages is free.
     The i-th peer's message starts `i * peer_step` bytes behind the first one's.
     """
 
@@ -321,7 +316,10 @@ class Send(Step):
 
 @record
 class Recv(Step):
-    """Receive one message from each of `of` off my node, laid out as in Send."""
+    """Post the receive of one message from each of `of` off my node, laid out as in Send.
+
+    The ticket is set when the memory of the messages is filled.
+    """
 
     of: Ranks
     dst: BlockRef
@@ -341,7 +339,10 @@ class Recv(Step):
 
 @record
 class Get(Step):
-    """Read `count` blocks one-sided into my node's memory; skip blocks on my node."""
+    """Read `count` blocks one-sided into my node's memory; skip blocks on my node.
+
+    The ticket is set when the data has arrived.
+    """
 
     dst: BlockRef
     src: BlockRef
@@ -359,7 +360,7 @@ class WaitTicket(Step):
 
 @record
 class SetTicket(Step):
-    """Set the ticket."""
+    """Set the ticket, for the other lane."""
 
     ticket: int
 
@@ -385,7 +386,7 @@ class FoldOperand(NamedTuple):
 
 @record
 class Fold(Step):
-    """Fold `nelems` results, each over the same element of all leaves' blocks.
+    """Fold `nelems` results with the plan's kernel, each over one element of all leaves' blocks.
 
     They go to `copies` places (a row from `dst` on). With one element, a leaf whose blocks are
     adjacent is folded in the kernel's order of runs, else block after block. All this happens
@@ -423,7 +424,7 @@ class Scan(Step):
 
 @record
 class FusedBarrier(Step):
-    """Wait for all threads, let one of them do `body`, release all.
+    """Wait until all threads have arrived, let one of them run `body`, release all.
 
     `by` None: any thread may do it (all have the body). It is for teams inside one node only.
     """
@@ -432,28 +433,59 @@ class FusedBarrier(Step):
     body: tuple[Copy | Swap | Fold | Scan, ...]
 
 
+KINDS: Final[tuple[type[Step], ...]] = (
+    Copy,
+    Swap,
+    Expose,
+    DirectGet,
+    DirectPut,
+    CopyBack,
+    Signal,
+    Wait,
+    NetSignal,
+    NetWait,
+    Send,
+    Recv,
+    Get,
+    WaitTicket,
+    SetTicket,
+    Barrier,
+    FusedBarrier,
+    Fold,
+    Scan,
+)
+"""All kinds of steps."""
+
+T = TypeVar("T")
+
+
+def by_kind(user: str, entries: dict[type[Step], T]) -> Mapping[type[Step], T]:
+    """Return a table with an entry for each kind of step; TypeError if one is missing."""
+    missing = [kind.__name__ for kind in KINDS if kind not in entries]
+    unknown = [kind.__name__ for kind in entries if kind not in KINDS]
+    if missing or unknown:
+        raise TypeError(
+            f"{user}: expected an entry for each kind of step in plan.steps.KINDS; "
+            f"missing: {', '.join(missing) or 'none'}; not in KINDS: {', '.join(unknown) or 'none'}"
+        )
+    return entries
+
+
 def parts_of(step: Step) -> Iterator[BlockRef]:
     """Yield the places that a step reads and writes; of rows, where they begin."""
-    match step:
-        case Fold():
-            yield step.dst
-            yield from (leaf.part for leaf in step.leaves)
-        case Scan():
-            yield step.dst
-            yield step.src
-            if step.carry is not None:
-                yield step.carry
-        case Copy() | Get():
-            yield step.dst
-            yield step.src
-        case Expose() | CopyBack():
-            yield step.part
-        case DirectPut():
-            yield step.src
-        case DirectGet():
-            yield step.dst
-        case Send() | Recv():
-            yield from (blocks.part for blocks in step.blocks)
-        case FusedBarrier():
-            for part in step.body:
-                yield from parts_of(part)
+    kind: type = type(step)
+    for name in getattr(kind, "__match_args__", ()):
+        yield from _parts(getattr(step, name))
+
+
+def _parts(value: object) -> Iterator[BlockRef]:
+    """Yield the places in the value of a field."""
+    if isinstance(value, BlockRef):
+        yield value
+    elif isinstance(value, FoldOperand | Blocks):
+        yield value.part
+    elif isinstance(value, Step):
+        yield from parts_of(value)
+    elif isinstance(value, tuple):
+        for inner in value:
+            yield from _parts(inner)

@@ -1,10 +1,9 @@
 """The executor: run plans with real threads, memory and messages.
 
 A call is an *instance*: a lowered plan bound to addresses (`bounds`). The native core runs its
-node-local steps and, after the first run, its messages. `net` describes the messages to the core
-and runs the remaining steps. This module advances instances, waits, and detects failures. There is
-one wait, `Engine.reach_end` (`wait_for` for conditions that are no call). It is the only place that
-handles the errors of a wait.
+node-local steps and its messages. `net` runs the remaining steps. This module advances instances,
+waits, and detects failures. There is one wait, `Engine.reach_end` (`wait_for` for conditions that
+are no call). It is the only place that handles the errors of a wait.
 
 After some milliseconds in the core, a waiting thread spends its time as follows:
 

@@ -8,7 +8,10 @@ from functools import cached_property
 from ..algorithms import registry
 from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Variant
-from ..backends.protocol import Program
+from ..backends.native.lowering import lower
+from ..backends.native.native_core import core
+from ..backends.protocol import MessageEngine, Program
+from ..comm.message_layout import MessageLayout, PlacedOperand, UnboundOperand
 from ..flags import ALGORITHM_MASK, variant_label
 from ..plan.plan import Plan
 from ..plan.recorder import trace
@@ -46,6 +49,8 @@ class TeamPlans:
     """
 
     job: Placement
+    wire: MessageEngine | None
+    """The message engine of the core; None if Python sends messages."""
 
     def __init__(
         self, job: Placement, table: Table, threads: Sequence[int], *, world: bool
@@ -77,7 +82,7 @@ class TeamPlans:
             self.exchange_group = range(self.size)
             self.exchange_index = self.rank
         self.exchanges = not self.native or self.rank == self.node_root
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, tuple[Plan, dict[tuple[int, ...], Program]]] = {}
         programs = self._programs
         self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
         self.instances: LruCache[RunningCall] = LruCache(INSTANCES)
@@ -179,6 +184,28 @@ class TeamPlans:
 
         computes = None if kernel is None else kernel.key
         return self._plans.get((collective, way, sync, computes, key), build)
+
+    def program_of(self, plan: Plan, bounds: Sequence[PlacedOperand]) -> Program:
+        """Return the lowered plan, which holds for all addresses of its operands.
+
+        The types of its messages depend on the bytes from thread to thread.
+        """
+        strides = tuple([b.stride for b in bounds]) if self.wire is not None else ()
+        known, programs = self._programs.get(id(plan), (None, {}))
+        if known is not plan:
+            programs = {}
+            self._programs[id(plan)] = plan, programs
+        program = programs.get(strides)
+        if program is None:
+            program = programs[strides] = self._lower(plan, bounds)
+        return program
+
+    def _lower(self, plan: Plan, bounds: Sequence[PlacedOperand]) -> Program:
+        place, source = bounds[0].place if bounds else None, None
+        if self.wire is not None:
+            source = MessageLayout(self.job.network, self, [UnboundOperand(b) for b in bounds])
+        made: Program = core.Program(lower(plan, self.rank_tree, place, source), self.wire)
+        return made
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""

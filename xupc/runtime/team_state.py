@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ..backends.interpreter import interpreter as python_engine
-from ..backends.native.lowering import Exchange, lower
 from ..backends.native.native_core import core, invalidate
 from ..backends.operand_binding import BoundOperand, ScratchOperand
-from ..backends.protocol import Instance, MessageEngine, Program, TeamCore
+from ..backends.protocol import Instance, MessageEngine, TeamCore
 from ..backends.wait import HOT_NS, Waitable, WaitState
 from ..comm.net_barrier import rounds_among
 from ..comm.plan_messages import NetContext
@@ -349,8 +348,10 @@ class TeamState(TeamMeetings):
         if self.native:
             pairs = [b.pair for b in bounds]
             instance = core.Instance(
-                self.core, self._lowered(plan, bounds), bounds, pairs, signature, call, record
+                self.core, self.program_of(plan, bounds), bounds, pairs, signature, call, record
             )
+            if self.wire is not None:
+                instance.join(self.wire)
         else:
             assert isinstance(self.core, python_engine.Team)
             program = python_engine.Program(plan)
@@ -361,22 +362,8 @@ class TeamState(TeamMeetings):
         by_hand = plan.kernel is not None and plan.kernel.code is None
         if self.spans_nodes or not self.native or by_hand:
             instance.net = NetContext(job, self, list(bounds))
-        if self.wire is not None:
-            instance.join(self.wire)
-            for step in instance.program.python_steps:
-                if isinstance(step, Exchange):
-                    sends, recvs = map(instance.net.pieces, (step.sends, step.recvs))
-                    instance.lead(sends, recvs, step.before)
         made: RunningCall = instance
         return made
-
-    def _lowered(self, plan: Plan, bounds: Sequence[BoundOperand]) -> Program:
-        """Return the program of a plan in the core."""
-        program = self._programs.get(id(plan))
-        if program is None or program.plan is not plan:
-            place = bounds[0].place if bounds else None
-            program = self._programs[id(plan)] = core.Program(lower(plan, self.rank_tree, place))
-        return program
 
     def _scratch(self, plan: Plan) -> list[BoundOperand]:
         """Return op_scratch and staging buffer; HeapError if there is no room for the buffer."""

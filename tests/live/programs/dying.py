@@ -40,7 +40,7 @@ MOMENTS = {
     "word": ("xupc.comm.setup_collectives", "Agreement", "agree_room"),
     "team": ("xupc.runtime.team_resources", "TeamResources", "open"),
     "one-sided": ("xupc.runtime.remote_memory", "RemoteMemory", "get"),
-    "MPI step": ("xupc.comm.plan_messages", "NetContext", "learn"),
+    "MPI step": ("xupc.comm.message_layout", "MessageLayout", "describe"),
     "MPI's turn": ("xupc.comm.mpi", "MpiContext", "progress"),
     "mismatch": ("xupc.health.mismatch_recovery", "_Talk", "round"),
     "posted": ("xupc.runtime.async_queue", "AsyncCall", "advance"),

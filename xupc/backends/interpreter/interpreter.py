@@ -8,8 +8,10 @@ barriers exchange fingerprints between all threads. It is not made for speed.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +23,25 @@ from ...plan.steps import (
     SLOTS,
     Barrier,
     Copy,
+    CopyBack,
+    DirectGet,
+    DirectPut,
+    Expose,
     Fold,
     FusedBarrier,
+    Get,
+    NetSignal,
+    NetWait,
+    Recv,
     Scan,
+    Send,
     SetTicket,
     Signal,
     Step,
     Swap,
     Wait,
     WaitTicket,
+    by_kind,
 )
 from ..operand_binding import BoundOperand
 from ..protocol import Record
@@ -42,7 +54,6 @@ if TYPE_CHECKING:
 __all__ = ["CachedArrays", "CachedCall", "CachedPlan", "Instance", "Program", "Team", "mix"]
 
 _MASK = (1 << 64) - 1
-_LOCAL = (Copy, Swap, Fold, Scan, Signal, Wait, WaitTicket, SetTicket)
 
 
 def mix(a: int, b: int) -> int:
@@ -295,7 +306,7 @@ class Instance:
         while moved:
             moved = False
             for lane in (1, 0):
-                while (step := self._step(lane)) is not None and self._try(step):
+                while (run := self._local(lane)) is not None and run():
                     self.pc[lane] += 1
                     moved = True
         if any(self.python_step(lane) is not None for lane in (0, 1)):
@@ -313,7 +324,7 @@ class Instance:
         step = self._step(lane)
         if self.team.verdict:  # a mismatch: the call ends at this barrier
             return None
-        if step is None or isinstance(step, _LOCAL):
+        if step is None or _RUN[type(step)] is not None:
             return None
         if isinstance(step, Barrier) and not self.arrived:
             self.arrived = True
@@ -349,47 +360,48 @@ class Instance:
         """Set a ticket."""
         self.tickets.add(ticket)
 
-    def _try(self, step: Step) -> bool:
-        match step:
-            case Copy():
-                self._copy(step)
-            case Swap():
-                self._swap(step)
-            case Fold() | Scan():
-                self.net.compute(step, cast("protocol.Instance", self))  # the parts it needs
-            case Signal():
-                self._signal(step)
-            case Wait():
-                return self._wait(step)
-            case WaitTicket():
-                return step.ticket in self.tickets
-            case SetTicket():
-                self.tickets.add(step.ticket)
-            case _:
-                return False
-        return True
+    def _local(self, lane: int) -> Callable[[], bool] | None:
+        """Return what runs the step that a lane is at; None if it is not one of this module's."""
+        step = self._step(lane)
+        run = None if step is None else _RUN[type(step)]
+        return None if run is None else partial(run, self, cast("Never", step))
 
-    def _copy(self, step: Copy) -> None:
+    # -- steps; they return True when they are done ------------------------------------
+    def _copy(self, step: Copy) -> bool:
         dst, dst_step = self.net.row(step.dst, step.count)
         src, src_step = self.net.row(step.src, step.count)
         for i in range(step.count):
             ctypes.memmove(dst + i * dst_step, src + i * src_step, step.nbytes)
+        return True
 
-    def _swap(self, step: Swap) -> None:
+    def _swap(self, step: Swap) -> bool:
         a, a_step = self.net.row(step.a, step.count)
         b, b_step = self.net.row(step.b, step.count)
         for i in range(step.count):
             kept = ctypes.string_at(a + i * a_step, step.nbytes)
             ctypes.memmove(a + i * a_step, b + i * b_step, step.nbytes)
             ctypes.memmove(b + i * b_step, kept, step.nbytes)
+        return True
 
-    def _signal(self, step: Signal) -> None:
+    def _compute(self, step: Fold | Scan) -> bool:
+        self.net.compute(step, cast("protocol.Instance", self))  # the parts it needs
+        return True
+
+    def _wait_ticket(self, step: WaitTicket) -> bool:
+        return step.ticket in self.tickets
+
+    def _set_ticket(self, step: SetTicket) -> bool:
+        self.tickets.add(step.ticket)
+        return True
+
+    def _signal(self, step: Signal) -> bool:
         link, owner = self.net.link, self.owner
         tag = owner.call_tag(self, SIGNAL + step.channel)
         self.stands[step.channel] = step.value
         for rank in step.to:
             if rank != owner.rank:
                 link.track(link.send_bytes(rank, tag, b""), lambda: None)
+        return True
 
     def _wait(self, step: Wait) -> bool:
         here = True
@@ -412,6 +424,36 @@ class Instance:
             del self.pending[key]
             self.signals[key] = self.signals.get(key, 0) + 1
         return True
+
+
+_RUN: Final[Mapping[type[Step], Callable[[Instance, Never], bool] | None]] = by_kind(
+    "interpreter",
+    {
+        Copy: Instance._copy,
+        Swap: Instance._swap,
+        Fold: Instance._compute,
+        Scan: Instance._compute,
+        Signal: Instance._signal,
+        Wait: Instance._wait,
+        WaitTicket: Instance._wait_ticket,
+        SetTicket: Instance._set_ticket,
+        # `NetContext` runs these
+        Barrier: None,
+        Send: None,
+        Recv: None,
+        Get: None,
+        NetSignal: None,
+        NetWait: None,
+        # `Program` takes fused barriers apart
+        FusedBarrier: None,
+        # no plan of this engine has these: its threads do not access memory of each other
+        Expose: None,
+        DirectGet: None,
+        DirectPut: None,
+        CopyBack: None,
+    },
+)
+"""What runs each kind of step; None if it is not run in this module."""
 
 
 class CachedCall:

@@ -29,20 +29,21 @@ cdef extern from "shm_protocol.h" nogil:
     int xp_cold_step(const xp_policy *)
     void xp_try(xp_policy *)
     int CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC
+    ctypedef struct xu_function_row:
+        int32_t step, rows
+    ctypedef struct xu_exchange_row:
+        int32_t step
+    ctypedef struct xu_messages_row:
+        int32_t step, first, count
+        uint32_t types
+    ctypedef struct xu_python_row:
+        int32_t step
     ctypedef struct xu_step:
         int32_t kind
-        int32_t count
-        int32_t dst
-        int32_t src
-        int32_t dst_local
-        int32_t src_local
-        int32_t dst_lstep
-        int32_t src_lstep
-        int64_t dst_off
-        int64_t src_off
-        int64_t dst_ostep
-        int64_t src_ostep
-        int64_t nbytes
+        xu_function_row function
+        xu_exchange_row exchange
+        xu_messages_row messages
+        xu_python_row python
     ctypedef struct xu_status:
         uint64_t op
         uint64_t call
@@ -114,6 +115,7 @@ cdef extern from "shm_protocol.h" nogil:
     int XU_SLOTS, XU_SLOT
     int XU_DONE, XU_PENDING, XU_CALL_PYTHON, XU_MISMATCH
     int XS_PYTHON, XS_FUNCTION, XS_BARRIER, XS_GATHER, XS_RELEASE, XS_AWAIT, XS_FUSE, XS_CHECK
+    int XS_EXCHANGE, XS_SEND, XS_RECV
     const xk_kernel *xk_find(int32_t, int32_t)
     int xk_locate(xk_located *, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
@@ -160,11 +162,6 @@ DONE = XU_DONE
 PENDING = XU_PENDING
 CALL_PYTHON = XU_CALL_PYTHON
 MISMATCH = XU_MISMATCH
-
-STEP_FIELDS = (
-    "kind", "count", "dst", "src", "dst_local", "src_local", "dst_lstep", "src_lstep",
-    "dst_off", "src_off", "dst_ostep", "src_ostep", "nbytes",
-)
 
 cdef enum:
     BUCKETS = 256
@@ -473,25 +470,20 @@ cdef class Program:
     cdef int traces  # how often it was traced
     cdef readonly object plan
     cdef readonly tuple python_steps
+    cdef xm_plan messages
 
-    def __cinit__(self, lowered):
+    def __cinit__(self, lowered, MessageEngine wire=None):
         plan = lowered.plan
         lanes = lowered.lanes
-        cdef int total = len(lanes[0]) + len(lanes[1])
-        cdef int i = 0
-        cdef int lane
-        cdef xu_step *s
-        self.steps = <xu_step *>calloc(max(total, 1), sizeof(xu_step))
+        cdef bytes first = b"".join(lanes[0]), both = first + b"".join(lanes[1])
+        cdef Py_ssize_t size = sizeof(xu_step)
+        self.steps = <xu_step *>calloc(len(both) // size + 1, size)
         if not self.steps:
             raise MemoryError
-        for lane in range(2):
-            self.p.first[lane] = i
-            for row in lanes[lane]:
-                s = &self.steps[i]
-                (s.kind, s.count, s.dst, s.src, s.dst_local, s.src_local, s.dst_lstep,
-                 s.src_lstep, s.dst_off, s.src_off, s.dst_ostep, s.src_ostep, s.nbytes) = row
-                i += 1
-            self.p.end[lane] = i
+        memcpy(self.steps, <const char *>both, len(both))
+        self.p.first[0] = 0
+        self.p.end[0] = self.p.first[1] = len(first) // size
+        self.p.end[1] = len(both) // size
         self.plan = plan
         if lowered.functions:
             self.trace()
@@ -503,6 +495,8 @@ cdef class Program:
         self.p.written = lowered.written
         self.tickets = plan.tickets
         self.python_steps = lowered.python_steps
+        if wire is not None:
+            _describe(&self.messages, wire, lowered)
         self.large = lowered.large
         self.alone = not self.python_steps and not plan.one_sided
         self.alone_if_traced = (len(self.python_steps) == lowered.functions > 0
@@ -510,9 +504,10 @@ cdef class Program:
 
     def __dealloc__(self):
         free(self.steps)
+        xm_end_plan(&self.messages)
 
     cdef int find(self, tuple code) except -1:
-        """Take the kernel with a code of `kernels.Kernel`."""
+        """Take the kernel with a code of `kernel_base.Kernel`."""
         self.p.kernel = NULL
         if len(code) == 2:
             type_, op = code
@@ -575,7 +570,6 @@ cdef class Instance:
     def __dealloc__(self):
         free(self.i.tickets)
         free(self.i.offered)
-        free(<void *>self.c.sends)
         xm_end_mail(&self.c.mail)
 
     @property
@@ -641,12 +635,20 @@ cdef class Instance:
         if self.i.pc[lane] >= self.program.p.end[lane]:
             return None
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
+        cdef tuple steps = self.program.python_steps
         if s.kind == XS_FUNCTION:
             if self.i.kernel != NULL and not self.i.sub[lane]:
                 return None  # the core has not reached it yet
-        elif s.kind != XS_PYTHON or xm_knows(&self.c, s):
+            return steps[s.function.step]
+        if s.kind == XS_PYTHON:
+            return steps[s.python.step]
+        if xm_knows(&self.c, s):
             return None
-        return self.program.python_steps[s.dst]
+        if s.kind == XS_EXCHANGE:
+            return steps[s.exchange.step]
+        if s.kind == XS_SEND or s.kind == XS_RECV:
+            return steps[s.messages.step]
+        return None
 
     def computed(self, int lane):
         """Return whether the core has run the step of a lane and only a report is left."""
@@ -673,11 +675,7 @@ cdef class Instance:
         cdef int kind = self.program.steps[self.i.pc[0]].kind
         if kind == XS_BARRIER or kind == XS_FUSE:
             return self.i.sub[0] > 0
-        if kind in (XS_GATHER, XS_RELEASE, XS_AWAIT, XS_CHECK):
-            return True
-        if kind != XS_PYTHON or self.i.pc[0] + 1 >= self.program.p.end[0]:
-            return False
-        return self.program.steps[self.i.pc[0] + 1].kind in (XS_RELEASE, XS_CHECK)
+        return kind in (XS_GATHER, XS_EXCHANGE, XS_RELEASE, XS_AWAIT, XS_CHECK)
 
     def suspect(self):
         """Return whether the shared memory of this node shows a mismatch."""
@@ -697,51 +695,25 @@ cdef class Instance:
 
     def join(self, MessageEngine wire):
         """Set the message engine of the call."""
-        cdef Py_ssize_t k, n = len(self.program.python_steps)
-        self.c.mail.steps = <xm_step *>calloc(n + 1, sizeof(xm_step))
         self.c.mail.left = <int32_t *>calloc(self.program.tickets + 1, sizeof(int32_t))
-        if not self.c.mail.steps or not self.c.mail.left:
+        if not self.c.mail.left:
             raise MemoryError
-        for k in range(n):
-            self.c.mail.steps[k].count = -1
         self.wire = wire
         self.c.wire = &wire.w
+        self.c.plan = &self.program.messages
 
-    def lead(self, list sends, list recvs, int before):
-        """Set the data of the exchange: pieces of (rank, operand, offset, bytes).
+    def outdated(self, int lane):
+        """Return whether MPI has freed a type of the messages that a lane is at."""
+        cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
+        return (s.kind == XS_SEND or s.kind == XS_RECV) and not xm_knows(&self.c, s)
 
-        `before`: rows that make the data, done again if it is sent again.
-        """
-        self.wire.fits(sends)
-        self.wire.fits(recvs)
-        self.c.sends = _pieces(self.wire, sends + recvs)
-        self.c.recvs = self.c.sends + len(sends)
-        self.c.sent, self.c.received = len(sends), len(recvs)
-        self.c.led, self.c.before = 1, before
-
-    def learn(self, int lane, bint sends, int ticket, int kind, list messages, bint typed):
-        """Set the messages of the step that a lane is at.
-
-        Each is (rank, operand, bytes from where that is bound, how many, of what type); operand -1
-        is nothing at all. `typed`: some are of types that may be given back.
-        """
-        cdef xm_mail *m = &self.c.mail
-        cdef xm_step *step = &m.steps[self.program.steps[self.i.pc[lane]].dst]
-        cdef xm_message_of *room
-        if step.count < 0:  # else it was learnt with a type that was freed
-            room = <xm_message_of *>realloc(
-                m.messages, (m.known + len(messages) + 1) * sizeof(xm_message_of))
-            if not room:
-                raise MemoryError
-            m.messages = room
-            step.first, step.count = m.known, len(messages)
-            m.known += len(messages)
-        step.sends, step.ticket, step.kind = sends, ticket, kind
-        step.types = xm_types if typed else 0
-        room = m.messages + step.first
-        for k, (rank, operand, at, count, type_) in enumerate(messages):
-            room[k].rank, room[k].operand = rank, operand
-            room[k].at, room[k].n, room[k].type = at, count, type_
+    def renew(self, int lane, messages):
+        """Set the messages that a lane is at: `protocol.StepMessages`, as many as before."""
+        cdef xu_messages_row *row = &self.program.steps[self.i.pc[lane]].messages
+        if len(messages.each) != row.count:
+            raise ValueError(f"expected {row.count} messages, got {len(messages.each)}")
+        _put(self.program.messages.messages + row.first, messages.each)
+        row.types = messages.types
 
     @property
     def open(self):
@@ -771,7 +743,7 @@ cdef class Instance:
 
     def advance(self, int lane):
         cdef const xu_step *s = &self.program.steps[self.i.pc[lane]]
-        self.i.pc[lane] += 1 + s.count * (s.kind == XS_FUNCTION)
+        self.i.pc[lane] += 1 + (s.function.rows if s.kind == XS_FUNCTION else 0)
         self.i.sub[lane] = 0
 
     def set_ticket(self, int ticket):

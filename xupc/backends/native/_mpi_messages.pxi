@@ -28,13 +28,12 @@ cdef extern from "mpi_messages.h" nogil:
         int32_t rank, operand
         int64_t at, n
         uintptr_t type
-    ctypedef struct xm_step:
-        int32_t first, count, ticket, kind, sends
-        uint32_t types
-    ctypedef struct xm_mail:
-        xm_step *steps
+    ctypedef struct xm_plan:
         xm_message_of *messages
-        int32_t known, open
+        xm_piece *sends
+        xm_piece *recvs
+    ctypedef struct xm_mail:
+        int32_t open
         int32_t *left
         int32_t *ranks
         int32_t error
@@ -47,10 +46,9 @@ cdef extern from "mpi_messages.h" nogil:
     ctypedef struct xm_call:
         xu_inst *in_ "in"
         xm_wire *wire
+        const xm_plan *plan
         xm_mail mail
-        const xm_piece *sends
-        const xm_piece *recvs
-        int32_t sent, received, led, before, moved
+        int32_t moved
     ctypedef struct xm_progress:
         uintptr_t testall
         char request[8]
@@ -69,6 +67,7 @@ cdef extern from "mpi_messages.h" nogil:
     void xm_call_off(xm_call *)
     int xm_run(xm_call *, uint64_t, int64_t)
     void xm_begin(xm_call *)
+    void xm_end_plan(xm_plan *)
     void xm_end_mail(xm_mail *)
 
 cdef xp_policy _progress
@@ -122,8 +121,13 @@ def expose(bint exposed):
     _exposed = exposed
 
 
+def types():
+    """Return 1 + the number of datatypes freed so far."""
+    return xm_types
+
+
 def type_freed():
-    """Note that a datatype was freed which learnt steps may name."""
+    """Note that a datatype was freed which messages may name."""
     global xm_types
     xm_types += 1
 
@@ -131,7 +135,7 @@ def type_freed():
 cdef class MessageEngine:
     """The message engine of a team that spans nodes.
 
-    `functions`: see `MpiContext.functions`. `tags`: see `mpi.tag_of`; the kinds are those of an
+    `functions`: see `MpiContext.functions`. `tags`: see `tags.tag_of`; the kinds are those of an
     exchange and of its repetition. `rounds`: of a node root's exchange, each the ranks to whom and
     from whom messages go. `room`: bytes of the longest one that any call exchanges. `failed` makes
     an exception of an error of MPI's. `patience`: nanoseconds to test for before Python looks round.
@@ -236,3 +240,25 @@ cdef xm_piece *_pieces(MessageEngine wire, list rows) except NULL:
         found[k].operand, found[k].at, found[k].n = operand, at, n
     return found
 
+
+
+cdef int _put(xm_message_of *room, messages) except -1:
+    """Write descriptions of messages, as in `protocol.StepMessages`."""
+    cdef xm_message_of *m = room
+    for rank, operand, at, count, type_ in messages:
+        m.rank, m.operand, m.at, m.n, m.type = rank, operand, at, count, type_
+        m += 1
+    return 0
+
+
+cdef int _describe(xm_plan *p, MessageEngine wire, lowered) except -1:
+    """Set the messages of a lowered plan, and the data that goes along with its exchange."""
+    p.messages = <xm_message_of *>calloc(len(lowered.messages) + 1, sizeof(xm_message_of))
+    if not p.messages:
+        raise MemoryError
+    _put(p.messages, lowered.messages)
+    wire.fits(lowered.led_sends)
+    wire.fits(lowered.led_recvs)
+    p.sends = _pieces(wire, lowered.led_sends)
+    p.recvs = _pieces(wire, lowered.led_recvs)
+    return 0

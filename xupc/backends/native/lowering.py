@@ -1,13 +1,14 @@
 """Translate the steps of a plan to the rows that the native core runs.
 
-Steps that need MPI become PYTHON rows. The executor runs them the first time, later the core
-itself. A barrier of a team that spans nodes becomes these rows: arrive; on the node root gather,
-exchange between node roots, and release; on other threads await.
+`rows` has the kinds of rows. Most steps become one row. Steps that only Python can run become
+PYTHON rows. A barrier of a team that spans nodes becomes these rows: arrive; on the node root
+gather, exchange between node roots, and release; on other threads await.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Never, Protocol, cast
 
 from ...plan.plan import Plan
 from ...plan.steps import (
@@ -35,53 +36,31 @@ from ...plan.steps import (
     Swap,
     Wait,
     WaitTicket,
+    by_kind,
 )
 from ...records import record
 from ...topology.tree import Tree
+from ..protocol import Message, Piece, StepMessages
+from . import rows
 
-__all__ = ["LARGE", "Exchange", "Lowered", "lower"]
+__all__ = ["LARGE", "Lowered", "MessageSource", "lower"]
 
-(COPY, SIGNAL, WAIT, BARRIER, ARRIVE, GATHER, RELEASE, AWAIT, FUSE, FUSE_END, NEED, POST,
- CHECK, PYTHON, FOLD, SCAN, LEAF, SWAP, OFFER, REACH, DEPOSIT, RECLAIM, FUNCTION) = range(23)
-OTHER, MEETS, MAILS = range(3)  # Python-side steps by what the core may do itself: mpi_messages.h
 LARGE = 65536
 """A plan that copies at least so many bytes runs without the GIL."""
 
 Place = Callable[[int, int], int]
 """``(rank, offset) -> address`` on this node."""
-Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+Rows = list[bytes]
 
 
-def _row(
-    kind: int,
-    *,
-    count: int = 0,
-    dst: int = 0,
-    src: int = 0,
-    dst_local: int = 0,
-    src_local: int = 0,
-    dst_lstep: int = 0,
-    src_lstep: int = 0,
-    dst_off: int = 0,
-    src_off: int = 0,
-    dst_ostep: int = 0,
-    src_ostep: int = 0,
-    nbytes: int = 0,
-) -> Row:
-    return (
-        kind, count, dst, src, dst_local, src_local, dst_lstep, src_lstep,
-        dst_off, src_off, dst_ostep, src_ostep, nbytes,
-    )
+class MessageSource(Protocol):
+    """Find the messages of steps; `xupc.comm.message_layout.MessageLayout` does."""
 
+    def describe(self, step: Send | Recv | NetSignal | NetWait) -> StepMessages | None:
+        """Return the messages of a step; None if Python must post them."""
 
-@record
-class Exchange(Barrier):
-    """The barrier of a led plan: its messages also carry the data."""
-
-    sends: tuple[Send, ...]
-    recvs: tuple[Recv, ...]
-    before: int = 0
-    """The rows before it that make the data; they run again if the data is sent again."""
+    def pieces(self, steps: Iterable[Send | Recv]) -> list[Piece]:
+        """Return the pieces of memory that the messages of a root exchange carry."""
 
 
 @record
@@ -93,7 +72,11 @@ class Lowered:
     lanes
         The rows of each lane.
     python_steps
-        The steps of PYTHON rows, by their numbers.
+        The steps that Python runs, or describes again, by their numbers in rows.
+    messages
+        The messages of all steps that the core sends or receives.
+    led_sends, led_recvs
+        The pieces of memory that the exchange of a led plan carries.
     large
         Whether the plan copies so much that it runs without the GIL.
     functions
@@ -105,8 +88,11 @@ class Lowered:
     """
 
     plan: Plan
-    lanes: tuple[list[Row], list[Row]]
+    lanes: tuple[Rows, Rows]
     python_steps: tuple[Step, ...]
+    messages: list[Message]
+    led_sends: list[Piece]
+    led_recvs: list[Piece]
     large: bool
     functions: int
     written: int
@@ -115,23 +101,30 @@ class Lowered:
 class Lowering:
     """The rows of one plan's lanes."""
 
-    def __init__(self, plan: Plan, tree: Tree, place: Place | None) -> None:
+    def __init__(
+        self, plan: Plan, tree: Tree, place: Place | None, source: MessageSource | None
+    ) -> None:
         self.tree = tree
         self.place = place
+        self.source = source
         self.me = plan.rank
         self.node_root = tree.root_of(plan.rank)
         self.one_node = tree.node_count == 1
         self.kernel = plan.kernel
         self.private = plan.private
         self.python: list[Step] = []
+        self.messages: list[Message] = []
+        self.led_sends: list[Piece] = []
+        self.led_recvs: list[Piece] = []
         self.functions = 0
         self.copied = 0
 
-    def lane(self, steps: tuple[Step, ...]) -> list[Row]:
+    # -- lanes -----------------------------------------------------------------------
+    def lane(self, steps: Iterable[Step]) -> Rows:
         """Return all rows of a lane."""
-        return [row for step in steps for row in self.step(step)]
+        return [row for step in steps for row in _LOWER[type(step)](self, cast("Never", step))]
 
-    def between_barriers(self, steps: tuple[Step, ...]) -> list[Row]:
+    def between_barriers(self, steps: tuple[Step, ...]) -> Rows:
         """Return all rows of a node lane whose last barrier joins only this node.
 
         The first barrier compared all calls. A thread that reads data of other nodes checks
@@ -139,66 +132,12 @@ class Lowering:
         """
         *body, last = steps
         assert isinstance(last, Barrier)
-        rows = [*self.lane(tuple(body)), _row(ARRIVE)]
+        begin = [*self.lane(body), rows.ARRIVE()]
         if self.me != self.node_root:
-            return [*rows, _row(AWAIT, count=1)]
-        return [*rows, _row(GATHER), _row(RELEASE, count=1)]
+            return [*begin, rows.AWAIT(led=1)]
+        return [*begin, rows.GATHER(), rows.RELEASE(led=1)]
 
-    def step(self, step: Step) -> list[Row]:
-        """Return the rows of one step."""
-        match step:
-            case Copy():
-                return [self.copy(step)]
-            case Swap():
-                self.copied += step.nbytes * step.count
-                return [self.row(SWAP, step.a, step.b, step.nbytes, step.count)]
-            case Expose():
-                at, slot = step.part, BlockRef(OP_SCRATCH, self.me)
-                return [self.row(OFFER, slot, at, step.nbytes, 1)]
-            case DirectGet():
-                of, count = step.of, step.of.count
-                self.copied += step.nbytes * count
-                slots = BlockRef(OP_SCRATCH, of.first, step.offset, of.step)
-                return [self.row(REACH, step.dst, slots, step.nbytes, count)]
-            case DirectPut():
-                to, count = step.to, step.to.count
-                self.copied += step.nbytes * count
-                slots = BlockRef(OP_SCRATCH, to.first, step.offset, to.step)
-                return [self.row(DEPOSIT, slots, step.src, step.nbytes, count)]
-            case CopyBack():
-                mine = BlockRef(OP_SCRATCH, self.me, step.offset, 0, step.part.offset_step)
-                return [self.row(RECLAIM, step.part, mine, step.nbytes, step.count)]
-            case Signal():
-                return [_row(SIGNAL, dst=step.channel, nbytes=step.value)]
-            case Wait():
-                first, lstep = self.members(step.of)
-                return [
-                    _row(
-                        WAIT, dst=step.channel, src_local=first, src_lstep=lstep,
-                        count=step.of.count, nbytes=step.value,
-                    )
-                ]
-            case Barrier():
-                return self.barrier()
-            case FusedBarrier():
-                return self.fused(step)
-            case Fold() | Scan() if self.kernel.whole:
-                return self.by_function(step)
-            case Fold() | Scan() if self.kernel.code is None:
-                return [self.to_python(step)]
-            case Fold():
-                return self.fold(step)
-            case Scan():
-                return self.scan(step)
-            case WaitTicket():
-                return [_row(NEED, dst=step.ticket)]
-            case SetTicket():
-                return [_row(POST, dst=step.ticket)]
-            case Send() | Recv() | Get() | NetSignal() | NetWait():
-                return [self.to_python(step)]
-        raise TypeError(f"no lowering for {step!r}")
-
-    def led(self, steps: tuple[Step, ...]) -> list[Row]:
+    def led(self, steps: tuple[Step, ...]) -> Rows:
         """Return all rows of a led plan.
 
         Its two barriers become one: threads arrive and are released when their node root has
@@ -212,136 +151,221 @@ class Lowering:
         begin, end = self.lane(prologue), self.lane(epilogue)
         if self.me != self.node_root:
             assert not body
-            return [*begin, _row(ARRIVE), _row(AWAIT, count=1), *end]
-        sends = tuple(step for step in body if isinstance(step, Send))
-        recvs = tuple(step for step in body if isinstance(step, Recv))
-        assert all(
-            isinstance(s, Send | Recv | Copy | Swap | Fold | Scan | WaitTicket) for s in body
-        )
+            return [*begin, rows.ARRIVE(), rows.AWAIT(led=1), *end]
+        own, others = (Copy, Swap, Fold, Scan), (Send, Recv, WaitTicket)
+        assert all(isinstance(step, own + others) for step in body)
         cut = max((i for i, step in enumerate(body) if isinstance(step, Send)), default=0)
-        own = (Copy, Swap, Fold, Scan)
-        before = [row for s in body[:cut] if isinstance(s, own) for row in self.step(s)]
-        after = [row for s in body[cut:] if isinstance(s, own) for row in self.step(s)]
-        exchange = self.to_python(Exchange(sends, recvs, len(before)))
+        before = self.lane(step for step in body[:cut] if isinstance(step, own))
+        after = self.lane(step for step in body[cut:] if isinstance(step, own))
+        if self.source is not None:
+            self.led_sends = self.source.pieces(s for s in body if isinstance(s, Send))
+            self.led_recvs = self.source.pieces(s for s in body if isinstance(s, Recv))
         return [
-            *begin, _row(ARRIVE), _row(GATHER), *before, exchange, _row(CHECK), *after,
-            _row(RELEASE, count=1), *end,
+            *begin, rows.ARRIVE(), rows.GATHER(), *before, self.exchange(1, len(before)),
+            rows.CHECK(), *after, rows.RELEASE(led=1), *end,
         ]  # fmt: skip
 
-    def to_python(self, step: Step) -> Row:
-        self.python.append(step)
-        kind = OTHER
-        if isinstance(step, Barrier):
-            kind = MEETS
-        elif isinstance(step, Send | Recv | NetSignal | NetWait):
-            kind = MAILS
-        return _row(PYTHON, dst=len(self.python) - 1, src=kind)
-
-    def members(self, ranks: Ranks) -> tuple[int, int]:
-        """Return the local index of the first rank and the step, for evenly spaced ranks here."""
-        first = self.tree.local_index(ranks.first)
-        if ranks.count > 1:
-            last = ranks.first + (ranks.count - 1) * ranks.step
-            assert self.tree.local_index(last) == first + ranks.count - 1, ranks
-        return first, 1
-
-    def part(self, part: BlockRef, count: int) -> tuple[int, int]:
-        """Return the place of a row of blocks on this node, and the step between places."""
+    # -- blocks ----------------------------------------------------------------------
+    def block(self, part: BlockRef) -> tuple[int, ...]:
+        """Return a block as rows have it."""
         assert not self.private or part.operand >= OP_SCRATCH or part.thread == self.me, part
-        place = self.tree.place(part.thread)
-        if count == 1 or part.thread_step == 0:
+        return part.offset, part.operand, self.tree.place(part.thread)
+
+    def blocks(self, part: BlockRef, count: int) -> tuple[int, ...]:
+        """Return a row of blocks on this node as rows have it."""
+        place, step = self.threads(part.thread, count, part.thread_step)
+        offset, operand, _ = self.block(part)
+        return offset, operand, place, part.offset_step, step
+
+    def threads(self, first: int, count: int, step: int) -> tuple[int, int]:
+        """Return the place of a rank on this node, and the step between places of several."""
+        place = self.tree.place(first)
+        if count == 1 or step == 0:
             return place, 0
-        step = self.tree.place(part.thread + part.thread_step) - place
-        last = part.thread + (count - 1) * part.thread_step
-        assert self.tree.place(last) == place + (count - 1) * step, part
-        return place, step
+        apart = self.tree.place(first + step) - place
+        last = first + (count - 1) * step
+        assert self.tree.place(last) == place + (count - 1) * apart, (first, count, step)
+        return place, apart
 
-    def copy(self, step: Copy) -> Row:
+    def member(self, ranks: Ranks) -> int:
+        """Return the local index of the first of ranks that follow each other on this node."""
+        first = self.tree.local_index(ranks.first)
+        last = ranks.first + (ranks.count - 1) * ranks.step
+        assert self.tree.local_index(last) == first + ranks.count - 1, ranks
+        return first
+
+    # -- each kind of step -----------------------------------------------------------
+    def copy(self, step: Copy) -> Rows:
         self.copied += step.nbytes * step.count
-        if self.place is not None:
-            return self.copy_anywhere(step, self.place)
-        return self.row(COPY, step.dst, step.src, step.nbytes, step.count)
+        if self.place is None:
+            dst, src = self.blocks(step.dst, step.count), self.blocks(step.src, step.count)
+        else:
+            assert step.count == 1
+            dst, src = (self.anywhere(part, self.place) for part in (step.dst, step.src))
+        return [rows.COPY(count=step.count, nbytes=step.nbytes, dst=dst, src=src)]
 
-    def row(self, kind: int, dst: BlockRef, src: BlockRef, nbytes: int, count: int) -> Row:
-        """Return the core's row for two rows of blocks."""
-        dst_local, dst_lstep = self.part(dst, count)
-        src_local, src_lstep = self.part(src, count)
-        return _row(
-            kind,
-            count=count,
-            dst=dst.operand,
-            src=src.operand,
-            dst_local=dst_local,
-            src_local=src_local,
-            dst_lstep=dst_lstep,
-            src_lstep=src_lstep,
-            dst_off=dst.offset,
-            src_off=src.offset,
-            dst_ostep=dst.offset_step,
-            src_ostep=src.offset_step,
-            nbytes=nbytes,
-        )
+    def anywhere(self, part: BlockRef, place: Place) -> tuple[int, ...]:
+        """Return a block inside the heap, whose address is known already."""
+        return place(part.thread, part.offset), part.operand, 0, 0, 0
 
-    def copy_anywhere(self, step: Copy, place: Place) -> Row:
-        """Return the row of a copy inside the heap, whose addresses are already known."""
-        assert step.count == 1
-        (dst, src), nbytes = (step.dst, step.src), step.nbytes
-        to, of = place(dst.thread, dst.offset), place(src.thread, src.offset)
-        return _row(
-            COPY, count=1, dst=dst.operand, src=src.operand, dst_off=to, src_off=of, nbytes=nbytes
-        )
+    def swap(self, step: Swap) -> Rows:
+        self.copied += step.nbytes * step.count
+        a, b = self.blocks(step.a, step.count), self.blocks(step.b, step.count)
+        return [rows.SWAP(count=step.count, nbytes=step.nbytes, a=a, b=b)]
 
-    def by_function(self, step: Fold | Scan) -> list[Row]:
-        """Return a row for Python, and the rows with which the core can replace it."""
-        rows = self.fold(step) if isinstance(step, Fold) else self.scan(step)
-        self.python.append(step)
+    def expose(self, step: Expose) -> Rows:
+        mine, block = self.tree.place(self.me), self.block(step.part)
+        return [rows.EXPOSE(thread=mine, nbytes=step.nbytes, src=block)]
+
+    def direct_get(self, step: DirectGet) -> Rows:
+        return self.direct(rows.DIRECT_GET, step, step.dst, step.of)
+
+    def direct_put(self, step: DirectPut) -> Rows:
+        return self.direct(rows.DIRECT_PUT, step, step.src, step.to)
+
+    def direct(
+        self, kind: rows.Kind, step: DirectGet | DirectPut, part: BlockRef, ranks: Ranks
+    ) -> Rows:
+        self.copied += step.nbytes * ranks.count
+        thread, thread_step = self.threads(ranks.first, ranks.count, ranks.step)
+        return [
+            kind(
+                count=ranks.count, nbytes=step.nbytes, mine=self.blocks(part, ranks.count),
+                offset=step.offset, thread=thread, thread_step=thread_step,
+            )
+        ]  # fmt: skip
+
+    def copy_back(self, step: CopyBack) -> Rows:
+        dst, mine = self.blocks(step.part, step.count), self.tree.place(self.me)
+        return [
+            rows.COPY_BACK(
+                count=step.count, nbytes=step.nbytes, dst=dst, offset=step.offset, thread=mine
+            )
+        ]
+
+    def signal(self, step: Signal) -> Rows:
+        return [rows.SIGNAL(channel=step.channel, value=step.value)]
+
+    def wait(self, step: Wait) -> Rows:
+        first = self.member(step.of)
+        return [
+            rows.WAIT(channel=step.channel, first=first, count=step.of.count, value=step.value)
+        ]
+
+    def wait_ticket(self, step: WaitTicket) -> Rows:
+        return [rows.WAIT_TICKET(ticket=step.ticket)]
+
+    def set_ticket(self, step: SetTicket) -> Rows:
+        return [rows.SET_TICKET(ticket=step.ticket)]
+
+    def barrier(self, step: Barrier) -> Rows:
+        if self.one_node:
+            return [rows.BARRIER()]
+        if self.me != self.node_root:
+            return [rows.ARRIVE(), rows.AWAIT(led=0)]
+        return [rows.ARRIVE(), rows.GATHER(), self.exchange(0, 0), rows.RELEASE(led=0)]
+
+    def exchange(self, led: int, before: int) -> bytes:
+        """Return the row of an exchange between node roots."""
+        sends, recvs = len(self.led_sends), len(self.led_recvs)
+        number = self.number(Barrier())
+        return rows.EXCHANGE(step=number, led=led, before=before, sends=sends, recvs=recvs)
+
+    def fused(self, step: FusedBarrier) -> Rows:
+        body = self.lane(step.body)
+        by = -1 if step.by is None else self.tree.local_index(step.by)
+        return [
+            rows.FUSE(executor=by, body=len(body)), *body, rows.FUSE_END(), rows.AWAIT(led=0)
+        ]  # fmt: skip
+
+    # -- reductions ------------------------------------------------------------------
+    def reduction(self, step: Fold | Scan) -> Rows:
+        """Return the rows of a Fold or Scan: with a function of the user's Python may run it."""
+        if self.kernel.code is None and not self.kernel.whole:
+            return self.to_python(step)
+        done = self.fold(step) if isinstance(step, Fold) else self.scan(step)
+        if not self.kernel.whole:
+            return done
         self.functions += 1
-        return [_row(FUNCTION, dst=len(self.python) - 1, count=len(rows)), *rows]
+        return [rows.FUNCTION(step=self.number(step), rows=len(done)), *done]
 
-    def fold(self, step: Fold) -> list[Row]:
+    def fold(self, step: Fold) -> Rows:
         """Return a row for the result of a Fold, and one for each leaf."""
-        local, lstep = self.part(step.dst, step.copies)
         blocks = sum(leaf.times for leaf in step.leaves)
         self.copied += blocks * step.nelems * step.rows * int(self.kernel.dtype.itemsize)
-        head = _row(
-            FOLD, count=len(step.leaves), dst=step.dst.operand, dst_local=local,
-            dst_lstep=lstep, dst_off=step.dst.offset, dst_ostep=step.dst.offset_step,
-            nbytes=step.nelems, src_local=step.copies, src_lstep=step.rows, src_off=step.dst_step,
+        head = rows.FOLD(
+            operands=len(step.leaves), copies=step.copies, rows=step.rows, nelems=step.nelems,
+            row_step=step.dst_step, dst=self.blocks(step.dst, step.copies),
         )  # fmt: skip
         return [head, *(self.leaf(leaf) for leaf in step.leaves)]
 
-    def leaf(self, leaf: FoldOperand) -> Row:
-        return _row(
-            LEAF, src=leaf.part.operand, src_local=self.tree.place(leaf.part.thread),
-            src_off=leaf.part.offset, src_ostep=leaf.part.offset_step, nbytes=leaf.times,
-            dst_local=leaf.joins, dst_off=leaf.step,
+    def leaf(self, leaf: FoldOperand) -> bytes:
+        return rows.FOLD_OPERAND(
+            joins=leaf.joins, times=leaf.times, src=self.block(leaf.part),
+            offset_step=leaf.part.offset_step, row_step=leaf.step,
         )  # fmt: skip
 
-    def scan(self, step: Scan) -> list[Row]:
+    def scan(self, step: Scan) -> Rows:
         """Return a row for a Scan, and one for its carry."""
         self.copied += step.nelems * step.rows * int(self.kernel.dtype.itemsize)
-        head = _row(
-            SCAN, count=step.rows, nbytes=step.nelems,
-            dst=step.dst.operand, dst_local=self.tree.place(step.dst.thread),
-            dst_off=step.dst.offset, dst_ostep=step.dst_step, dst_lstep=step.reverse,
-            src=step.src.operand, src_local=self.tree.place(step.src.thread),
-            src_off=step.src.offset, src_ostep=step.src_step, src_lstep=step.carry is not None,
+        head = rows.SCAN(
+            rows=step.rows, reverse=step.reverse, carry=step.carry is not None,
+            nelems=step.nelems, dst=self.block(step.dst), src=self.block(step.src),
+            dst_step=step.dst_step, src_step=step.src_step,
         )  # fmt: skip
         if step.carry is None:
             return [head]
         return [head, self.leaf(FoldOperand(step.carry, 1, 0, step.carry_step))]
 
-    def barrier(self) -> list[Row]:
-        if self.one_node:
-            return [_row(BARRIER)]
-        if self.me != self.node_root:
-            return [_row(ARRIVE), _row(AWAIT)]
-        return [_row(ARRIVE), _row(GATHER), self.to_python(Barrier()), _row(RELEASE)]
+    # -- steps outside of the node -----------------------------------------------------
+    def number(self, step: Step) -> int:
+        """Return the number of a step that Python may have to run."""
+        self.python.append(step)
+        return len(self.python) - 1
 
-    def fused(self, step: FusedBarrier) -> list[Row]:
-        body = [row for part in step.body for row in self.step(part)]
-        by = -1 if step.by is None else self.tree.local_index(step.by)
-        return [_row(FUSE, dst_local=by, count=len(body)), *body, _row(FUSE_END), _row(AWAIT)]
+    def to_python(self, step: Step) -> Rows:
+        return [rows.PYTHON(step=self.number(step))]
+
+    def message(self, step: Send | Recv | NetSignal | NetWait) -> Rows:
+        """Return the row of messages; Python posts those that the core cannot."""
+        found = None if self.source is None else self.source.describe(step)
+        if found is None:
+            return self.to_python(step)
+        kind = rows.SEND if isinstance(step, Send | NetSignal) else rows.RECV
+        first = len(self.messages)
+        self.messages += found.each
+        return [
+            kind(
+                step=self.number(step), first=first, count=len(found.each), ticket=step.ticket,
+                tag=found.tag, types=found.types,
+            )
+        ]  # fmt: skip
+
+
+_LOWER: Final[Mapping[type[Step], Callable[[Lowering, Never], Rows]]] = by_kind(
+    "lowering",
+    {
+        Copy: Lowering.copy,
+        Swap: Lowering.swap,
+        Expose: Lowering.expose,
+        DirectGet: Lowering.direct_get,
+        DirectPut: Lowering.direct_put,
+        CopyBack: Lowering.copy_back,
+        Signal: Lowering.signal,
+        Wait: Lowering.wait,
+        NetSignal: Lowering.message,
+        NetWait: Lowering.message,
+        Send: Lowering.message,
+        Recv: Lowering.message,
+        Get: Lowering.to_python,
+        WaitTicket: Lowering.wait_ticket,
+        SetTicket: Lowering.set_ticket,
+        Barrier: Lowering.barrier,
+        FusedBarrier: Lowering.fused,
+        Fold: Lowering.reduction,
+        Scan: Lowering.reduction,
+    },
+)
 
 
 def _written(plan: Plan, mates: int) -> int:
@@ -358,26 +382,34 @@ def _written(plan: Plan, mates: int) -> int:
     return fused + mates * by(steps)
 
 
-def lower(plan: Plan, tree: Tree, place: Place | None = None) -> Lowered:
+def lower(
+    plan: Plan, tree: Tree, place: Place | None = None, source: MessageSource | None = None
+) -> Lowered:
     """Make a plan ready for the native core.
 
-    `place` finds the addresses of operands that are the whole heap.
+    `place` finds the addresses of operands that are the whole heap, `source` the messages that
+    the core sends itself.
     """
-    lowering = Lowering(plan, tree, place)
+    lowering = Lowering(plan, tree, place, source)
+    lanes = _lanes(lowering, plan)
+    written = _written(plan, tree.node_size(tree.node_of(plan.rank)))
+    return Lowered(
+        plan, lanes, tuple(lowering.python), lowering.messages, lowering.led_sends,
+        lowering.led_recvs, lowering.copied >= LARGE, lowering.functions, written,
+    )  # fmt: skip
+
+
+def _lanes(lowering: Lowering, plan: Plan) -> tuple[Rows, Rows]:
     node, net = plan.lanes
     if plan.led:
         assert not net
-        lanes: tuple[list[Row], list[Row]] = lowering.led(node), []
-    elif (
-        tree.node_count > 1
+        return lowering.led(node), []
+    if (
+        not lowering.one_node
         and plan.sync == ("all", "all")
         and len(node) > 1  # one step alone is a barrier
         and not plan.one_sided
         and (plan.kernel is None or plan.kernel.func is None)  # a function may raise
     ):
-        lanes = lowering.between_barriers(node), lowering.lane(net)
-    else:
-        lanes = lowering.lane(node), lowering.lane(net)
-    written = _written(plan, tree.node_size(tree.node_of(plan.rank)))
-    large = lowering.copied >= LARGE
-    return Lowered(plan, lanes, tuple(lowering.python), large, lowering.functions, written)
+        return lowering.between_barriers(node), lowering.lane(net)
+    return lowering.lane(node), lowering.lane(net)

@@ -3,9 +3,9 @@
  * It includes no MPI header, since one core serves any MPI that the process has loaded. `xm_mpi` holds
  * the addresses of MPI's functions and the size of its handles (an int or a pointer).
  *
- * Mail.  The messages of a call. Python computes the messages of a step at its first run
- * (`xm_learn`), relative to the addresses of its operands. From then on the core posts them. The
- * ticket of a step is set when all its messages are complete.
+ * Mail.  The messages of a call. Python describes them when it lowers the plan, relative to the
+ * addresses of its operands, so that they are the same for all calls of the plan. The ticket of a
+ * step is set when all its messages are complete.
  *
  * Exchanges.  The messages between node roots at a barrier. They go in rounds; a round has slots, each
  * with the rank to send to and the rank to receive from.
@@ -257,18 +257,13 @@ typedef struct {
     uintptr_t type;
 } xm_message_of;
 
-typedef struct {
-    int32_t first, count; /* its messages; count -1: not known */
-    int32_t ticket, kind; /* kind: of its tag */
-    int32_t sends;
-    uint32_t types;       /* how many types had been freed when it was learnt; 0: bytes alone */
-} xm_step;
-
-typedef struct {
-    xm_step *steps;         /* by number of the Python-side step */
+typedef struct { /* what a plan sends and receives, for all its calls */
     xm_message_of *messages;
-    int32_t known;
-    int32_t open, capacity; /* of the requests in flight: */
+    xm_piece *sends, *recvs; /* the data of a led call's exchange */
+} xm_plan;
+
+typedef struct { /* the messages of a call in flight */
+    int32_t open, capacity;
     char *requests, *statuses;
     int32_t *indices, *tickets, *ranks, *sends;
     int32_t *left;          /* by ticket: messages that are not complete */
@@ -288,27 +283,39 @@ typedef struct { /* of a team: its communicator, and what all its calls share */
 typedef struct {
     xu_inst *in;
     xm_wire *wire; /* NULL: one node */
+    const xm_plan *plan;
     xm_mail mail;
-    const xm_piece *sends, *recvs; /* the data of a led call's exchange */
-    int32_t sent, received;
-    int32_t led, before; /* before: rows that make the data, run again if it is sent again */
-    int32_t moved;       /* there was progress since Python checked */
+    int32_t moved; /* there was progress since Python checked */
 } xm_call;
-
-enum { XM_OTHER, XM_MEETS, XM_MAILS }; /* a PYTHON row's src: kind of step; as in lowering.py */
 
 static uint32_t xm_types = 1; /* 1 + how many types were freed */
 
-static inline xm_step *xm_step_of(const xm_call *c, const xu_step *s) {
-    return &c->mail.steps[s->dst];
+/* Return whether a row is not run inside the node: by MPI here, or by Python. */
+static inline int xm_leaves_node(const xu_step *s) {
+    switch (s->kind) {
+    case XS_EXCHANGE:
+    case XS_SEND:
+    case XS_RECV:
+    case XS_FUNCTION:
+    case XS_PYTHON:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
-/* Return whether the core can run a row. */
+/* Return whether the core can run a row by MPI. */
 static inline int xm_knows(const xm_call *c, const xu_step *s) {
-    if (s->kind != XS_PYTHON || !c->wire) return 0;
-    if (s->src == XM_MEETS) return c->wire->x.rounds > 0 && !c->wire->early;
-    const xm_step *step = xm_step_of(c, s);
-    return s->src == XM_MAILS && step->count >= 0 && (!step->types || step->types == xm_types);
+    if (!c->wire) return 0;
+    switch (s->kind) {
+    case XS_EXCHANGE:
+        return c->wire->x.rounds > 0 && !c->wire->early;
+    case XS_SEND:
+    case XS_RECV:
+        return !s->messages.types || s->messages.types == xm_types;
+    default:
+        return 0;
+    }
 }
 
 /* Room for `n` more. */
@@ -335,28 +342,29 @@ static inline int32_t xm_tag(const xm_wire *w, uint64_t number, int32_t kind) {
     return (int32_t)(number % (uint64_t)w->turns) * w->kinds + kind;
 }
 
-/* Post the messages of a step. */
-static inline int xm_send_off(xm_call *c, const xm_step *step) {
+/* Post the messages of a row. */
+static inline int xm_send_off(xm_call *c, const xu_messages_row *row) {
     xm_mail *m = &c->mail;
     const xm_wire *w = c->wire;
+    int sends = row->kind == XS_SEND;
     uint64_t high = c->in->fp & (((uint64_t)1 << w->tag_bits) - 1);
-    int32_t tag = (int32_t)(high << w->low_bits) | xm_tag(w, c->in->op, step->kind);
-    if (!xm_room(c, step->count)) {
+    int32_t tag = (int32_t)(high << w->low_bits) | xm_tag(w, c->in->op, row->tag);
+    if (!xm_room(c, row->count)) {
         m->error = XM_NO_MEMORY;
         return XM_FAILED;
     }
-    m->left[step->ticket] = step->count;
-    if (!step->count) c->in->tickets[step->ticket] = 1;
-    for (int32_t i = 0; i < step->count; i++) {
-        const xm_message_of *p = &m->messages[step->first + i];
+    m->left[row->ticket] = row->count;
+    if (!row->count) c->in->tickets[row->ticket] = 1;
+    for (int32_t i = 0; i < row->count; i++) {
+        const xm_message_of *p = &c->plan->messages[row->first + i];
         char *data = p->operand < 0 ? m->nothing : c->in->base[p->operand] + p->at;
-        m->error = xm_message(&w->mpi, step->sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
+        m->error = xm_message(&w->mpi, sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
                               p->type, p->rank, tag,
                               m->requests + m->open * w->mpi.handle);
         if (m->error) return XM_FAILED;
-        m->tickets[m->open] = step->ticket;
+        m->tickets[m->open] = row->ticket;
         m->ranks[m->open] = p->rank;
-        m->sends[m->open++] = step->sends;
+        m->sends[m->open++] = sends;
     }
     return XM_OVER;
 }
@@ -400,7 +408,7 @@ static inline void xm_call_off(xm_call *c) {
 
 /* ---- a call ----------------------------------------------------------------------------- */
 /* Continue the exchange that the node lane is at; XM_OVER: the lane has advanced. */
-static inline int xm_meet(xm_call *c) {
+static inline int xm_meet(xm_call *c, const xu_exchange_row *row) {
     xm_wire *w = c->wire;
     xm_exchange *x = &w->x;
     xu_team *t = c->in->team;
@@ -408,19 +416,19 @@ static inline int xm_meet(xm_call *c) {
     if (x->round < 0) {
         xm_head mine = {t->node_min, t->node_max, t->node_value,
                         (t->node_conflict ? XM_CONFLICT : 0) | (t->node_wrote ? XM_WROTE : 0)};
-        if (c->led) xm_load(x, c->sends, c->sent, c->in->base);
+        if (row->led) xm_load(x, c->plan->sends, row->sends, c->in->base);
         state = xm_start(x, xm_tag(w, t->epoch, x->again ? w->again : w->barrier), mine);
     }
     if (state == XM_OPEN) state = xm_test(x);
     if (state != XM_OVER) return state;
     int differs = x->head.low != x->head.high || (x->head.flags & XM_CONFLICT);
-    if (c->led && !differs) {
+    if (row->led && !differs) {
         if (x->head.flags & XM_WROTE && !x->again) {
             x->again = 1; /* a thread wrote to another node's memory before it arrived: repeat */
-            c->in->pc[0] -= c->before;
+            c->in->pc[0] -= row->before;
             return XM_OVER;
         }
-        xm_deliver(x, c->recvs, c->received, c->in->base);
+        xm_deliver(x, c->plan->recvs, row->recvs, c->in->base);
     }
     x->again = 0;
     t->verdict = differs;
@@ -458,17 +466,18 @@ static inline xm_turn xm_turn_of(xm_call *c) {
     for (int lane = XU_LANES - 1; lane >= 0; lane--) {
         while (in->pc[lane] < in->prog->end[lane]) {
             const xu_step *s = &in->prog->steps[in->pc[lane]];
-            if (s->kind != XS_PYTHON && s->kind != XS_FUNCTION) break;
+            if (!xm_leaves_node(s)) break;
             if (!xm_knows(c, s)) {
                 turn.stuck = 1;
                 break;
             }
-            int state = s->src == XM_MEETS ? xm_meet(c) : xm_send_off(c, xm_step_of(c, s));
+            int state = s->kind == XS_EXCHANGE ? xm_meet(c, &s->exchange)
+                                               : xm_send_off(c, &s->messages);
             if (state == XM_FAILED) turn.failed = 1;
             if (state != XM_OVER) break;
             turn.moved = 1;
-            if (s->src == XM_MEETS) continue;
-            turn.sent |= xm_step_of(c, s)->sends;
+            if (s->kind == XS_EXCHANGE) continue;
+            turn.sent |= s->kind == XS_SEND;
             in->pc[lane]++;
             /* progress for the messages posted before */
             if (++posted % XM_SERIES == 0 && xm_look(c) == XM_FAILED) turn.failed = 1;
@@ -522,8 +531,12 @@ static inline void xm_begin(xm_call *c) {
     c->moved = 0;
 }
 
+static inline void xm_end_plan(xm_plan *p) {
+    free(p->messages), free(p->sends), free(p->recvs);
+}
+
 static inline void xm_end_mail(xm_mail *m) {
-    free(m->steps), free(m->messages), free(m->left);
+    free(m->left);
     if (m->open) return; /* MPI still writes there: it stays */
     free(m->requests), free(m->statuses);
     free(m->indices), free(m->tickets), free(m->ranks), free(m->sends);

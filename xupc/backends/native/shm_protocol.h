@@ -66,6 +66,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "rows.h"
 #include "user_functions.h"
 #include "kernels.h"
 #include "mpi_progress.h"
@@ -174,38 +175,7 @@ typedef struct {
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
 
-enum { /* steps; must agree with lowering.py */
-    XS_COPY = 0, XS_SIGNAL, XS_WAIT, XS_BARRIER, XS_ARRIVE, XS_GATHER, XS_RELEASE,
-    XS_AWAIT, XS_FUSE, XS_FUSE_END, XS_NEED, XS_POST, XS_CHECK, XS_PYTHON,
-    XS_FOLD, XS_SCAN, XS_LEAF, XS_SWAP, XS_OFFER, XS_REACH, XS_DEPOSIT,
-    XS_RECLAIM, XS_FUNCTION
-};
 enum { XU_DONE = 0, XU_PENDING = 1, XU_CALL_PYTHON = 2, XU_MISMATCH = 3 };
-
-typedef struct {
-    int32_t kind;
-    int32_t count;
-    int32_t dst, src;             /* operands */
-    int32_t dst_local, src_local; /* thread on this node */
-    int32_t dst_lstep, src_lstep;
-    int64_t dst_off, src_off;
-    int64_t dst_ostep, src_ostep;
-    int64_t nbytes;
-} xu_step;
-/* SIGNAL: dst channel, nbytes value.  WAIT: dst channel, src_local first, src_lstep
- * step, count, nbytes value.  FUSE: dst_local executor or -1, count body length.
- * SWAP: as COPY, the blocks change places.
- * OFFER: src what others may read or write, dst my op_scratch.  REACH: as COPY, but src_local are
- * the threads whose op_scratch say where their offers begin, src_off bytes from there.  DEPOSIT:
- * the same with dst.  RECLAIM: as COPY, src_off bytes into my own offer.
- * RELEASE, AWAIT: count 1 in a led call.  NEED, POST: dst ticket.  PYTHON: dst index into the Python-side steps.
- * FOLD: count LEAF rows follow; dst the first of src_local places dst_ostep apart (and dst_lstep
- * threads), nbytes elements, src_lstep rows, src_off bytes from one row's dst to the next; with no
- * LEAF the identity.
- * SCAN: count rows of nbytes elements, ostep bytes apart; dst_lstep backward; src_lstep 1: a LEAF
- * row follows, the carry.  FUNCTION: Python's step dst, or, if the call has a kernel, the count
- * rows behind it, a FOLD or SCAN.  LEAF: src, nbytes blocks src_ostep apart, dst_local joins, dst_off bytes
- * to the next row's. */
 
 typedef struct {
     const xu_step *steps;
@@ -233,7 +203,7 @@ typedef struct {
     xp_wait others; /* MPI's progress while it waits */
     int32_t slept;  /* the last run came to the end of its time asleep */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
-    const xu_step *unprobed; /* my offer of which I do not know yet whether they can read it */
+    const xu_expose_row *unprobed; /* my offer of which I do not know yet whether they can read it */
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -320,16 +290,31 @@ static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, int past
     memcpy(dst, src, (size_t)n);
 }
 
-static inline void xu_copy(const xu_inst *in, const xu_step *s) {
-    int64_t ds = in->stride[s->dst], ss = in->stride[s->src];
-    char *d = in->base[s->dst] + ds * s->dst_local + s->dst_off;
-    const char *p = in->base[s->src] + ss * s->src_local + s->src_off;
-    ds = ds * s->dst_lstep + s->dst_ostep;
-    ss = ss * s->src_lstep + s->src_ostep;
+static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t thread, int64_t offset) {
+    return in->base[operand] + in->stride[operand] * thread + offset;
+}
+
+static inline char *xu_block_at(const xu_inst *in, const xu_block *b) {
+    return xu_place(in, b->operand, b->thread, b->offset);
+}
+
+static inline char *xu_first_of(const xu_inst *in, const xu_blocks *b) {
+    return xu_place(in, b->operand, b->thread, b->offset);
+}
+
+/* Bytes from each block of a row to the next. */
+static inline int64_t xu_apart(const xu_inst *in, const xu_blocks *b) {
+    return in->stride[b->operand] * b->thread_step + b->offset_step;
+}
+
+static inline void xu_copy(const xu_inst *in, const xu_copy_row *s) {
+    char *d = xu_first_of(in, &s->dst);
+    const char *p = xu_first_of(in, &s->src);
+    int64_t ds = xu_apart(in, &s->dst), ss = xu_apart(in, &s->src);
     /* so long that its beginning has left the cache before a thread reads it, so stores bypass the
      * cache, unlike those to scratch */
     uint64_t least = in->team->nt_min;
-    int past = least && s->dst < XU_SLOT && (uint64_t)in->prog->written >= least;
+    int past = least && s->dst.operand < XU_SLOT && (uint64_t)in->prog->written >= least;
     for (int32_t i = 0; i < s->count; i++, d += ds, p += ss)
         xu_copy_bytes(d, p, s->nbytes, past);
 }
@@ -344,17 +329,10 @@ static inline void xu_swap_bytes(char *a, char *b, int64_t n) {
     memcpy(a, &y, (size_t)n), memcpy(b, &x, (size_t)n);
 }
 
-static inline void xu_swap(const xu_inst *in, const xu_step *s) {
-    int64_t as = in->stride[s->dst], bs = in->stride[s->src];
-    char *a = in->base[s->dst] + as * s->dst_local + s->dst_off;
-    char *b = in->base[s->src] + bs * s->src_local + s->src_off;
-    as = as * s->dst_lstep + s->dst_ostep;
-    bs = bs * s->src_lstep + s->src_ostep;
+static inline void xu_swap(const xu_inst *in, const xu_swap_row *s) {
+    char *a = xu_first_of(in, &s->a), *b = xu_first_of(in, &s->b);
+    int64_t as = xu_apart(in, &s->a), bs = xu_apart(in, &s->b);
     for (int32_t i = 0; i < s->count; i++, a += as, b += bs) xu_swap_bytes(a, b, s->nbytes);
-}
-
-static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t local, int64_t off) {
-    return in->base[operand] + in->stride[operand] * local + off;
 }
 
 /* ---- other threads' private memory ------------------------------------------ */
@@ -397,14 +375,14 @@ typedef struct {
 } xu_offered;
 enum { XU_NOT_KNOWN, XU_OPEN, XU_COPIED };
 
-static inline xu_offered *xu_offer_at(const xu_inst *in, int32_t operand, int32_t local) {
-    return (xu_offered *)xu_place(in, operand, local, 0);
+static inline xu_offered *xu_offer_of(const xu_inst *in, int32_t thread) {
+    return (xu_offered *)xu_place(in, XU_SLOT, thread, 0);
 }
 
-static inline void xu_offer(xu_inst *in, const xu_step *s) {
-    xu_offered *mine = xu_offer_at(in, s->dst, s->dst_local);
+static inline void xu_offer(xu_inst *in, const xu_expose_row *s) {
+    xu_offered *mine = xu_offer_of(in, s->thread);
     __atomic_store_n(&mine->verdict, XU_NOT_KNOWN, __ATOMIC_RELAXED);
-    __atomic_store_n(&mine->start, xu_place(in, s->src, 0, s->src_off), __ATOMIC_RELEASE);
+    __atomic_store_n(&mine->start, xu_block_at(in, &s->src), __ATOMIC_RELEASE);
     in->unprobed = s;
 }
 
@@ -412,13 +390,13 @@ static inline void xu_offer(xu_inst *in, const xu_step *s) {
  * copy. An address may have held other memory in an earlier call, so every call checks, but only when
  * it has nothing else to do: a reader that is denied access waits until the owner has checked. */
 static inline void xu_probe(xu_inst *in) {
-    const xu_step *s = in->unprobed;
+    const xu_expose_row *s = in->unprobed;
     if (!s) return;
     in->unprobed = NULL;
-    char *start = xu_place(in, s->src, 0, s->src_off);
-    xu_offered *mine = xu_offer_at(in, s->dst, s->dst_local);
+    char *start = xu_block_at(in, &s->src);
+    xu_offered *mine = xu_offer_of(in, s->thread);
     int64_t verdict = XU_OPEN;
-    if (!xu_open(in->team->pids[s->dst_local], start, s->nbytes)) {
+    if (!xu_open(in->team->pids[s->thread], start, s->nbytes)) {
         /* a plan exposes one block, always of the same size */
         if (!in->offered) in->offered = malloc((size_t)s->nbytes);
         if (in->offered) {
@@ -436,31 +414,25 @@ static inline void xu_withdraw(xu_inst *in) {
     in->unprobed = NULL;
     for (int32_t i = in->prog->first[0]; i < in->pc[0]; i++) {
         const xu_step *s = &in->prog->steps[i];
-        if (s->kind == XS_OFFER)
-            __atomic_store_n(&xu_offer_at(in, s->dst, s->dst_local)->start, NULL, __ATOMIC_SEQ_CST);
+        if (s->kind == XS_EXPOSE)
+            __atomic_store_n(&xu_offer_of(in, s->expose.thread)->start, NULL, __ATOMIC_SEQ_CST);
     }
 }
 
-/* REACH or DEPOSIT: whether all blocks are over. If not, a process is gone or has given up, which
+/* DIRECT_GET or DIRECT_PUT: whether all blocks are over. If not, a process is gone or has given up, which
  * others notice, or memory is closed and will be offered as a copy.
  * What cannot be read or written for another reason could be when its giver looked, at its ends: the
  * call goes on, since others wait for what is to come, and fails where threads next meet. */
-static inline int xu_trade(xu_inst *in, const xu_step *s, int32_t *sub) {
+static inline int xu_trade(xu_inst *in, const xu_direct_row *s, int32_t *sub) {
     xu_team *t = in->team;
-    int out = s->kind == XS_DEPOSIT;
+    int out = s->kind == XS_DIRECT_PUT;
     for (; *sub < s->count; ++*sub) {
-        int32_t dst_local = s->dst_local + *sub * s->dst_lstep;
-        int32_t src_local = s->src_local + *sub * s->src_lstep;
-        int64_t dst_off = s->dst_off + *sub * s->dst_ostep;
-        int64_t src_off = s->src_off + *sub * s->src_ostep;
-        int32_t place = out ? dst_local : src_local;
-        char *here = out ? xu_place(in, s->src, src_local, src_off)
-                         : xu_place(in, s->dst, dst_local, dst_off);
-        xu_offered *offer = xu_offer_at(in, out ? s->dst : s->src, place);
+        int32_t thread = s->thread + *sub * s->thread_step;
+        char *here = xu_first_of(in, &s->mine) + *sub * xu_apart(in, &s->mine);
+        xu_offered *offer = xu_offer_of(in, thread);
         char *start = __atomic_load_n(&offer->start, __ATOMIC_ACQUIRE);
         if (!start) return 0;
-        char *there = start + (out ? dst_off : src_off);
-        int error = xu_across(t->pids[place], here, there, s->nbytes, out);
+        int error = xu_across(t->pids[thread], here, start + s->offset, s->nbytes, out);
         if (error == ESRCH) return 0;
         if (error) {
             xu_probe(in); /* whose memory I cannot read may be waiting for me */
@@ -468,7 +440,7 @@ static inline int xu_trade(xu_inst *in, const xu_step *s, int32_t *sub) {
             if (__atomic_load_n(&offer->start, __ATOMIC_RELAXED) != start) return 0; /* again */
         }
         if (error && !t->unread) {
-            t->unread = place + 1;
+            t->unread = thread + 1;
             t->poison = ~(uint64_t)t->me; /* another one on each thread */
         }
     }
@@ -476,11 +448,11 @@ static inline int xu_trade(xu_inst *in, const xu_step *s, int32_t *sub) {
 }
 
 /* What others wrote to a copy of my memory, because they cannot write to that. */
-static inline void xu_reclaim(const xu_inst *in, const xu_step *s) {
-    char *offer = xu_offer_at(in, s->src, s->src_local)->start;
+static inline void xu_reclaim(const xu_inst *in, const xu_copy_back_row *s) {
+    char *offer = xu_offer_of(in, s->thread)->start;
     for (int32_t i = 0; i < s->count; i++) {
-        char *to = xu_place(in, s->dst, s->dst_local, s->dst_off + i * s->dst_ostep);
-        char *from = offer + s->src_off + i * s->src_ostep;
+        char *to = xu_first_of(in, &s->dst) + i * s->dst.offset_step;
+        char *from = offer + s->offset + i * s->dst.offset_step;
         if (to != from) memcpy(to, from, (size_t)s->nbytes);
     }
 }
@@ -490,32 +462,33 @@ static inline void xu_reclaim(const xu_inst *in, const xu_step *s) {
  * Polish notation; what is not yet combined is on a stack of pointers. */
 static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t row, int64_t from,
                                  int64_t m, char *dst) {
+    const xu_fold_row *fold = &s->fold;
     _Alignas(64) char room[XU_DEPTH][XU_FOLD_BYTES];
     const char *stack[XU_DEPTH];
     const xk_kernel *k = in->kernel;
     int depth = 0;
-    if (!s->count) {
+    if (!fold->operands) {
         k->fill(k, dst, m);
         return;
     }
-    for (const xu_step *leaf = s + 1, *end = s + s->count; leaf <= end; leaf++) {
-        const char *p = xu_place(in, leaf->src, leaf->src_local,
-                                 leaf->src_off + row * leaf->dst_off + from * k->size);
-        if (leaf->nbytes > 1) {
+    for (const xu_step *at = s + 1, *end = s + fold->operands; at <= end; at++) {
+        const xu_fold_operand_row *leaf = &at->fold_operand;
+        const char *p = xu_block_at(in, &leaf->src) + row * leaf->row_step + from * k->size;
+        if (leaf->times > 1) {
             char *out = room[depth];
-            if (s->nbytes == 1 && leaf->src_ostep == k->size) {
-                k->fold(k, out, p, leaf->nbytes);
+            if (fold->nelems == 1 && leaf->offset_step == k->size) {
+                k->fold(k, out, p, leaf->times);
             } else {
-                k->combine(k, out, p, p + leaf->src_ostep, m);
-                for (int64_t b = 2; b < leaf->nbytes; b++)
-                    k->combine(k, out, out, p + b * leaf->src_ostep, m);
+                k->combine(k, out, p, p + leaf->offset_step, m);
+                for (int64_t b = 2; b < leaf->times; b++)
+                    k->combine(k, out, out, p + b * leaf->offset_step, m);
             }
             p = out;
         }
         stack[depth++] = p;
-        for (int32_t j = 0; j < leaf->dst_local; j++) {
+        for (int32_t j = 0; j < leaf->joins; j++) {
             depth--;
-            char *out = leaf == end && depth == 1 ? dst : room[depth - 1];
+            char *out = at == end && depth == 1 ? dst : room[depth - 1];
             k->combine(k, out, stack[depth - 1], stack[depth], m);
             stack[depth - 1] = out;
         }
@@ -524,34 +497,35 @@ static inline void xu_fold_piece(const xu_inst *in, const xu_step *s, int64_t ro
 }
 
 static inline void xu_fold(const xu_inst *in, const xu_step *s) {
-    int64_t size = in->kernel->size, n = s->nbytes, most = XU_FOLD_BYTES / size;
-    int64_t step = in->stride[s->dst] * s->dst_lstep + s->dst_ostep;
-    for (int64_t row = 0; row < s->src_lstep; row++) {
-        char *dst = xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->src_off);
+    const xu_fold_row *fold = &s->fold;
+    int64_t size = in->kernel->size, n = fold->nelems, most = XU_FOLD_BYTES / size;
+    int64_t step = xu_apart(in, &fold->dst);
+    for (int64_t row = 0; row < fold->rows; row++) {
+        char *dst = xu_first_of(in, &fold->dst) + row * fold->row_step;
         for (int64_t from = 0; from < n; from += most) {
             int64_t m = n - from < most ? n - from : most;
             char *here = dst + from * size;
             xu_fold_piece(in, s, row, from, m, here);
-            for (int32_t c = 1; c < s->src_local; c++)
+            for (int32_t c = 1; c < fold->copies; c++)
                 memcpy(here + c * step, here, (size_t)(m * size));
         }
     }
 }
 
 static inline void xu_scan(const xu_inst *in, const xu_step *s) {
-    const xu_step *leaf = s + 1;
+    const xu_scan_row *scan = &s->scan;
+    const xu_fold_operand_row *leaf = &s[1].fold_operand;
     const xk_kernel *k = in->kernel;
-    for (int64_t row = 0; row < s->count; row++) {
+    for (int64_t row = 0; row < scan->rows; row++) {
         const char *carry = NULL;
-        if (s->src_lstep)
-            carry = xu_place(in, leaf->src, leaf->src_local, leaf->src_off + row * leaf->dst_off);
-        char *dst = xu_place(in, s->dst, s->dst_local, s->dst_off + row * s->dst_ostep);
-        const char *src = xu_place(in, s->src, s->src_local, s->src_off + row * s->src_ostep);
+        if (scan->carry) carry = xu_block_at(in, &leaf->src) + row * leaf->row_step;
+        char *dst = xu_block_at(in, &scan->dst) + row * scan->dst_step;
+        const char *src = xu_block_at(in, &scan->src) + row * scan->src_step;
         if (dst == src + k->size || dst + k->size == src) { /* the kernel takes them in one place */
-            memmove(dst, src, (size_t)(s->nbytes * k->size));
+            memmove(dst, src, (size_t)(scan->nelems * k->size));
             src = dst;
         }
-        k->scan(k, dst, src, s->nbytes, carry, s->dst_lstep);
+        k->scan(k, dst, src, scan->nelems, carry, scan->reverse);
     }
 }
 
@@ -645,28 +619,28 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
     b->word = NULL;
     switch (s->kind) {
     case XS_COPY:
-        xu_copy(in, s);
+        xu_copy(in, &s->copy);
         break;
     case XS_SWAP:
-        xu_swap(in, s);
+        xu_swap(in, &s->swap);
         break;
-    case XS_OFFER:
-        xu_offer(in, s);
+    case XS_EXPOSE:
+        xu_offer(in, &s->expose);
         break;
-    case XS_REACH:
-    case XS_DEPOSIT:
-        if (!xu_trade(in, s, sub)) return XT_BLOCKED;
+    case XS_DIRECT_GET:
+    case XS_DIRECT_PUT:
+        if (!xu_trade(in, &s->direct, sub)) return XT_BLOCKED;
         break;
-    case XS_RECLAIM:
-        xu_reclaim(in, s);
+    case XS_COPY_BACK:
+        xu_reclaim(in, &s->copy_back);
         break;
     case XS_FOLD:
         xu_fold(in, s);
-        in->pc[lane] += s->count;
+        in->pc[lane] += s->fold.operands;
         break;
     case XS_SCAN:
         xu_scan(in, s);
-        in->pc[lane] += s->src_lstep;
+        in->pc[lane] += s->scan.carry;
         break;
     case XS_FUNCTION: /* *sub: computed here, but there is something for Python to report */
         if (!xf_room()) in->kernel = NULL; /* no memory: Python may find some, or say so */
@@ -676,20 +650,21 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
             *sub = 1;
             return XT_PYTHON;
         }
-        in->pc[lane] += s->count;
+        in->pc[lane] += s->function.rows;
         break;
     case XS_SIGNAL: {
         xu_slot *mine = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n + t->me;
-        xu_publish(&mine->chan[s->dst], &mine->sleepers,
-                   in->op << XU_COUNT_BITS | (uint64_t)s->nbytes);
+        xu_publish(&mine->chan[s->signal.channel], &mine->sleepers,
+                   in->op << XU_COUNT_BITS | (uint64_t)s->signal.value);
         break;
     }
     case XS_WAIT: {
+        const xu_wait_row *w = &s->wait;
         xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
-        uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
-        for (; *sub < s->count; ++*sub) {
-            xu_slot *who = row + s->src_local + *sub * s->src_lstep;
-            if (!xu_ready(&who->chan[s->dst], &who->sleepers, target, b)) return XT_BLOCKED;
+        uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)w->value;
+        for (; *sub < w->count; ++*sub) {
+            xu_slot *who = row + w->first + *sub;
+            if (!xu_ready(&who->chan[w->channel], &who->sleepers, target, b)) return XT_BLOCKED;
             /* the fingerprint beside the signal: same operation, but is it the same call? */
             if (atomic_load_explicit(&who->fp, memory_order_relaxed) != in->fp &&
                 atomic_load_explicit(&who->entered, memory_order_relaxed) == in->op + 1 &&
@@ -737,7 +712,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_release(t, t->verdict);
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
-        if (s->count) xu_left(t);
+        if (s->release.led) xu_left(t);
         break;
     case XS_CHECK: /* like RELEASE if the verdict is bad; a good one waits for the end */
         if (!t->verdict) break;
@@ -748,17 +723,17 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         if (!xu_released(t, b)) return XT_BLOCKED;
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
-        if (s->count) xu_left(t);
+        if (s->release.led) xu_left(t);
         break;
     case XS_FUSE: /* FUSE body... FUSE_END AWAIT */
         if (*sub == 0) {
             int last = xu_arrive(t, in->fp);
-            in->executor = s->dst_local >= 0 ? s->dst_local == t->me
-                           : t->counter_mode ? last : t->me == 0;
+            int executor = s->fuse.executor;
+            in->executor = executor >= 0 ? executor == t->me : t->counter_mode ? last : t->me == 0;
             *sub = 1;
         }
         if (!in->executor) {
-            in->pc[lane] += s->count + 1;
+            in->pc[lane] += s->fuse.body + 1;
             break;
         }
         {
@@ -778,13 +753,13 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_synced(t);
         in->pc[lane]++; /* past the AWAIT */
         break;
-    case XS_NEED:
-        if (!in->tickets[s->dst]) return XT_BLOCKED;
+    case XS_WAIT_TICKET:
+        if (!in->tickets[s->ticket.ticket]) return XT_BLOCKED;
         break;
-    case XS_POST:
-        in->tickets[s->dst] = 1;
+    case XS_SET_TICKET:
+        in->tickets[s->ticket.ticket] = 1;
         break;
-    default:
+    default: /* messages: mpi_messages.h or Python runs them */
         return XT_PYTHON;
     }
     in->pc[lane]++;
@@ -866,8 +841,8 @@ static inline int xu_suspect(const xu_inst *in) {
         } else if (s->kind == XS_WAIT) {
             xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
             xu_arrival *next = t->arrival + ((t->epoch + 1) & 1) * (uint64_t)t->n;
-            int32_t j = s->src_local + in->sub[lane] * s->src_lstep;
-            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
+            int32_t j = s->wait.first + in->sub[lane];
+            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->wait.value;
             /* read before the word: the writer signals, then goes on */
             xu_slot *later = t->slot + ((in->op + 1) % XU_SLOTS) * (uint64_t)t->n;
             int gone = atomic_load_explicit(&later[j].entered, memory_order_acquire) > in->op + 1;
@@ -875,7 +850,8 @@ static inline int xu_suspect(const xu_inst *in) {
             if (atomic_load_explicit(&next[j].seq, memory_order_acquire) == t->epoch + 1 &&
                 atomic_load_explicit(&next[j].fp, memory_order_relaxed) != in->fp)
                 gone = 1;
-            if (gone && atomic_load_explicit(&row[j].chan[s->dst], memory_order_acquire) < target)
+            if (gone && atomic_load_explicit(&row[j].chan[s->wait.channel],
+                                             memory_order_acquire) < target)
                 return 1;
         }
     }
@@ -891,10 +867,10 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
         const xu_step *s = &in->prog->steps[in->pc[lane]];
         if (s->kind == XS_WAIT) {
             const xu_slot *row = t->slot + (in->op % XU_SLOTS) * (uint64_t)t->n;
-            int32_t j = s->src_local + in->sub[lane] * s->src_lstep;
-            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->nbytes;
+            int32_t j = s->wait.first + in->sub[lane];
+            uint64_t target = in->op << XU_COUNT_BITS | (uint64_t)s->wait.value;
             if (n < most && j != t->me &&
-                atomic_load_explicit(&row[j].chan[s->dst], memory_order_acquire) < target)
+                atomic_load_explicit(&row[j].chan[s->wait.channel], memory_order_acquire) < target)
                 out[n++] = j;
         } else if (s->kind == XS_AWAIT || s->kind == XS_GATHER ||
                    ((s->kind == XS_FUSE || s->kind == XS_BARRIER) && in->sub[lane])) {

@@ -6,7 +6,7 @@ the errors of single steps, such as a copy from a thread that is not on the node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...plan.draw import step_text
@@ -36,6 +36,7 @@ from ...plan.steps import (
     Swap,
     Wait,
     WaitTicket,
+    by_kind,
 )
 from ...reduction.reduce_steps import reads, writes
 from ...topology.tree import Tree
@@ -363,27 +364,30 @@ class Program:
         return Exchange(channel, self._ticket(ticket), messages, ())
 
 
-_COMPILE: Final[dict[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]] = {
-    Copy: Program._copy,
-    Swap: Program._swap,
-    Signal: Program._signal,
-    Wait: Program._wait,
-    NetSignal: Program._net_signal,
-    NetWait: Program._net_wait,
-    Send: Program._send,
-    Recv: Program._recv,
-    Expose: Program._offer,
-    DirectGet: Program._reach,
-    DirectPut: Program._deposit,
-    CopyBack: Program._reclaim,
-    Get: Program._get,
-    WaitTicket: Program._need,
-    SetTicket: Program._post,
-    Barrier: Program._barrier,
-    FusedBarrier: Program._fused,
-    Fold: Program._work,
-    Scan: Program._work,
-}
+_COMPILE: Final[Mapping[type[Step], Callable[[Program, Any, int], tuple[int, Any]]]] = by_kind(
+    "simulator",
+    {
+        Copy: Program._copy,
+        Swap: Program._swap,
+        Signal: Program._signal,
+        Wait: Program._wait,
+        NetSignal: Program._net_signal,
+        NetWait: Program._net_wait,
+        Send: Program._send,
+        Recv: Program._recv,
+        Expose: Program._offer,
+        DirectGet: Program._reach,
+        DirectPut: Program._deposit,
+        CopyBack: Program._reclaim,
+        Get: Program._get,
+        WaitTicket: Program._need,
+        SetTicket: Program._post,
+        Barrier: Program._barrier,
+        FusedBarrier: Program._fused,
+        Fold: Program._work,
+        Scan: Program._work,
+    },
+)
 
 
 class _Wrong(Exception):
