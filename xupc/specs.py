@@ -24,8 +24,8 @@ from typing import Literal
 from .records import record
 
 __all__ = [
-    "FORMS", "SPECS", "CollectiveSpec", "ListSpec", "OperandSpec", "call_name", "calls",
-    "exclusive_of", "function_name", "parse_name",
+    "FORMS", "MPI_CALLS", "SPECS", "CollectiveSpec", "ListSpec", "OperandSpec", "call_name",
+    "calls", "exclusive_of", "function_name", "mpi_name", "of_mpi", "parse_name",
 ]  # fmt: skip
 
 FORMS = ("all", "v", "x", "allav", "allv")
@@ -169,6 +169,16 @@ class CollectiveSpec:
         """True if a call in place changes all of the data, since every thread has dst and src."""
         everywhere = self.dst.everywhere and self.src.everywhere and not self.one_buffer
         return everywhere and not (self.computes and self.src.blocks != self.dst.blocks)
+
+    def data_blocks(self, threads: int) -> int:
+        """Return the blocks that nccl-tests count as the size of one call."""
+        return threads if "T" in (self.dst.blocks, self.src.blocks) else 1
+
+    def bus_factor(self, threads: int) -> float:
+        """Return busbw / algbw of nccl-tests: what a link carries of each byte of the call."""
+        if self.folds_to_all:
+            return 2 * (threads - 1) / threads
+        return (threads - 1) / threads if self.data_blocks(threads) > 1 else 1.0
 
     def crossing(self, sizes: Sequence[int], root_node: int, nbytes: int) -> int:
         """Return the bytes that at least one node must send or receive, whatever the algorithm.
@@ -435,6 +445,34 @@ def parse_name(call: str) -> tuple[str, CollectiveSpec]:
         return _BY_CALL[call]
     except KeyError:
         raise ValueError(f"expected the name of a collective, got {call!r}") from None
+
+
+def _mpi_calls() -> dict[str, str]:
+    """Return the call on private arrays for each of MPI's names, in lower case."""
+    found = {"barrier": "barrier"}
+    for spec in _SPECS:
+        if spec.peer and "allav" in spec.forms:
+            found[spec.peer.lower()] = call_name(spec, "allav")
+        if spec.peer_v:
+            found[spec.peer_v.lower()] = call_name(spec, "v")
+    return found
+
+
+MPI_CALLS = _mpi_calls()
+"""By MPI's name in lower case: the call that does the same, on private arrays if there is one."""
+
+
+def of_mpi(name: str) -> str:
+    """Return the call of one of MPI's names, like ``Bcast`` or ``allreduce``; "" if none is."""
+    return MPI_CALLS.get(name.lower().removeprefix("mpi_"), "")
+
+
+def mpi_name(call: str) -> str:
+    """Return mpi4py's method of the same meaning as a call; "" if MPI has none."""
+    if call == "barrier":
+        return "Barrier"
+    form, spec = parse_name(call)
+    return spec.peer_v if form in ("v", "x") and spec.peer_v else spec.peer
 
 
 def calls() -> tuple[str, ...]:

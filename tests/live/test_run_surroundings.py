@@ -97,11 +97,20 @@ def test_the_inner_job_ends_with_the_outer_one(job: Running) -> None:
     assert job.left(10.0) == []  # one after the other
 
 
-def test_xupc_run_under_mpiexec(job: Running) -> None:
-    words_of_run = [sys.executable, "-m", "xupc", "run", "-n", "2", PROGRAM, HELLO]
-    command = job_command(find_mpi(), 2, words_of_run, environment=job.environment, recover=False)
-    subprocess.run(command, env=job.environment, cwd=PROJECT, check=True, timeout=120)
-    assert words(job.notes(), "hello") == sorted(TWO * 2)
+@pytest.mark.parametrize("by", ["launcher", "shell"])
+def test_xupc_run_under_mpiexec(job: Running, by: str) -> None:
+    """Copies that a launcher starts are refused; one in a shell of a thread is its own job."""
+    run = [sys.executable, "-m", "xupc", "run", "-n", "2", PROGRAM, HELLO]
+    inner = run if by == "launcher" else ["sh", "-c", '"$@"; exit $?', "sh", *run]
+    command = job_command(find_mpi(), 2, inner, environment=job.environment, recover=False)
+    done = subprocess.run(
+        command, env=job.environment, cwd=PROJECT, check=False, timeout=120, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    refused = by == "launcher"
+    assert bool(done.returncode) == refused, done.stderr
+    assert done.stderr.count("expected one copy of it, got 2") == refused
+    assert words(job.notes(), "hello") == ([] if refused else sorted(TWO * 2))
 
 
 def test_mpiexec_within_a_thread(job: Running) -> None:

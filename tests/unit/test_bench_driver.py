@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from xupc.bench import driver
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import Result
 from xupc.bench.settings import Settings, Shape
 from xupc.cli import bench_jobs
@@ -54,7 +55,7 @@ def measured(
     settings = plan.pop("settings", Settings(collectives=("all_gather",), sizes=(8,)))
     shapes = tuple(Shape(n) for n in threads)
     result, status = driver.measure(
-        driver.Plan(shapes, settings, **plan), ["x"], find_launcher, save=file
+        Plan(shapes, settings, **plan), ["x"], find_launcher, save=file
     )
     assert status == 0
     return result
@@ -105,7 +106,7 @@ def test_a_result_that_is_there_stays_until_there_is_another(
 
     monkeypatch.setattr(bench_jobs, "run_job", fails)
     settings = Settings(collectives=("all_gather",), sizes=(8,))
-    plan = driver.Plan((Shape(2),), settings, launches=1)
+    plan = Plan((Shape(2),), settings, launches=1)
     driver.measure(plan, ["x"], find_launcher, save=file)
     assert file.read_bytes() == before
 
@@ -144,7 +145,7 @@ def test_a_job_that_fails_twice_alike_is_not_started_again(
 
     monkeypatch.setattr(bench_jobs, "run_job", run)
     settings = Settings(collectives=("all_gather",), sizes=(8,))
-    plan = driver.Plan((Shape(2), Shape(3)), settings, launches=5)
+    plan = Plan((Shape(2), Shape(3)), settings, launches=5)
     found, status = driver.measure(plan, ["x"], find_launcher)
     assert (status, started.count(2), started.count(3)) == (4, 5, 2)
     assert found.is_empty

@@ -153,7 +153,7 @@ def test_what_the_benchmark_would_refuse(words: list[str], said: str) -> None:
 
 
 def test_the_example_is_what_the_command_prints() -> None:
-    words = "--threads-per-node 16 --environment .venv -- all_broadcast all_gather_all all_reduce"
+    words = "--threads-per-node 16 --environment .venv all_broadcast all_gather_all all_reduce"
     assert EXAMPLE.read_text() == job_script_text(*words.split(), "--budget", "20m")
 
 

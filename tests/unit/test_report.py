@@ -113,7 +113,7 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
         candidate.algorithm = candidate.call = evil
         candidate.wrong = [[1]]
     whole = Result([evil], evil, False, [evil], [found])
-    assert report(tmp_path, whole, whole).exit_code == 1  # of one launch each nothing can be said
+    assert report(tmp_path, whole, whole).exit_code == 1  # it has a wrong result
     page, text = texts(tmp_path)
     assert "<script" not in page
     assert "<script" not in text.replace("\\<script", "")
@@ -254,7 +254,7 @@ def test_a_large_job_is_drawn_by_examples(tmp_path: Path) -> None:
 
 
 def test_exit_status(tmp_path: Path) -> None:
-    """1 for a regression beyond the tolerance, else 0."""
+    """1 for a regression beyond the tolerance, 5 where nothing can be compared, else 0."""
     old = result(job(sizes=[8, 512], seed=1))
     new = result(job(sizes=[8, 512], seed=2, factor=lambda name, *_: 1.2 if name == "PULL" else 1))
     assert report(tmp_path, old, old).exit_code == 0
@@ -264,12 +264,17 @@ def test_exit_status(tmp_path: Path) -> None:
     page, text = texts(tmp_path)
     assert page.count("▼ REGRESSION</b>") == 6 == text.count("▼ REGRESSION,")
     assert report(tmp_path, old, new, options=("--tolerance", "0.5")).exit_code == 0
+    once = result(job(sizes=[8, 512], seed=1, launches=1))
+    assert report(tmp_path, once, once).exit_code == 5
+    elsewhere = result(job("1x4", sizes=[8, 512], seed=1))
+    assert report(tmp_path, old, elsewhere).exit_code == 5
+    assert report(tmp_path, old, elsewhere, new).exit_code == 1
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--plan", "all_broadcast"), "expected COLLECTIVE/NBYTES"),
+        (("--plan", "all_broadcast"), "expected COLLECTIVE/SIZE"),
         (("--plan", "all_broadcast/9"), "no result has measured"),
         (("--plan", "all_broadcast/8/WARP"), "no result has measured"),
         (("--tolerance", "-1"), "--tolerance"),

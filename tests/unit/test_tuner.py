@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from xupc import cli
 from xupc.bench import driver
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Candidate, Cell, Job, Launch, Result
 from xupc.bench.settings import Shape
 from xupc.bench.tuner import tuned
@@ -321,10 +323,34 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
         TuningFile(path)
 
 
-def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[driver.Plan] = []
+def test_where_nothing_was_decided_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    said = tune(path, result(series(1, lambda n: PUSH, launches=2)))
+    assert "none of 9 sizes could be judged (not judged: 9 too few launches)" in said
+    assert f"nothing was decided: {path} is not written" in said
+    said = tune(path, result(series(1, lambda n: MULTICORE)))
+    assert "9 of 9 sizes judged: none is faster" in said
+    assert not path.exists()
+    tune(path, result(series(1, lambda n: PUSH)))
+    before = path.read_text()
+    said = tune(path, result(series(1, lambda n: PUSH)))
+    assert "is not written" in said
+    assert path.read_text() == before
 
-    def measure(plan: driver.Plan, *_: Any, **__: Any) -> tuple[Result, int]:
+
+def test_the_outline_is_short_and_v_has_every_size(tmp_path: Path) -> None:
+    found = result(series(1, lambda n: PUSH if n < 1000 else PULL))
+    short = tune(tmp_path / "a", found, "--dry-run").partition("# What xupc")[0]
+    long = tune(tmp_path / "b", found, "--dry-run", "-v").partition("# What xupc")[0]
+    assert len(short.splitlines()) <= 10
+    assert re.search(r"all_gather  8 B to 512 B +multicore -> push", short), short
+    assert long.count("multicore -> ") == 9 > short.count("multicore -> ")
+
+
+def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Plan] = []
+
+    def measure(plan: Plan, *_: Any, **__: Any) -> tuple[Result, int]:
         asked.append(plan)
         return result(series(1, lambda n: PUSH)), 0
 
@@ -376,7 +402,7 @@ def test_the_figures_of_the_host_are_kept_in_a_section(
     for _ in range(2):  # the second time the section is replaced
         done = CliRunner().invoke(cli.main, words)
         assert done.exit_code == 0, done.output
-    assert probed == [("xupc.bench.host_probe", 4, "1x4")] * 2
+    assert probed == [("xupc.bench.host_probe", 4, "1x4", 120.0)] * 2
     assert "host here: direct access from 32 KiB on, from 128 KiB where two" in done.output
     assert "reductions of any length; copies past the cache never" in done.output
     table = load(read(path))

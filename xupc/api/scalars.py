@@ -9,7 +9,6 @@ it travels in an envelope of a fixed size that says what it holds.
 from __future__ import annotations
 
 import operator
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,11 +20,11 @@ from ..flags import EXCLUSIVE
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
-from ..pgas.shared_pointer import SharedPointer
 from ..specs import SPECS, call_name
 from .array_call import ArrayCall
 from .array_permute import Permute
 from .team import Team, resolve
+from .value_types import ENVELOPE, header, kind_of, of_header, packed, unpacked
 
 __all__ = [
     "allv_broadcast",
@@ -43,81 +42,6 @@ __all__ = [
 
 Array = NDArray[Any]
 Func = Callable[..., Any] | None
-
-_PYTHON: dict[type, np.dtype[Any]] = {
-    bool: np.dtype(np.bool_),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(np.complex128),
-}
-_POINTER = "SharedPointer"
-_ENVELOPE = 512  # bytes: a pointer pickles to some 250
-
-
-def _kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
-    """The name of a value's type, and how it travels."""
-    dtype = _PYTHON.get(type(value))
-    if dtype is not None:
-        return type(value).__name__, dtype
-    if isinstance(value, SharedPointer):
-        return _POINTER, np.dtype((np.void, _ENVELOPE))
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
-        return f"numpy {value.dtype}", value.dtype
-    for kind, dtype in _PYTHON.items():  # of a class of the user's: it comes back as a plain one
-        if isinstance(value, kind):
-            return kind.__name__, dtype
-    raise TypeError(
-        f"{call}: value: expected an int, float, complex, bool, numpy scalar or "
-        f"SharedPointer, got {show(value)}"
-    )
-
-
-def _packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -> Array:
-    """Values of one type as an array."""
-    if kind != _POINTER:
-        try:
-            return np.array(values, dtype).reshape(-1)
-        except OverflowError:
-            given = values if len(values) > 1 else values[0]
-            raise OverflowError(
-                f"{call}: value: expected an int of at most 64 bits, got {show(given)}"
-            ) from None
-    out = np.zeros((len(values), _ENVELOPE), np.uint8)
-    for row, value in zip(out, values, strict=True):
-        data = pickle.dumps(value)
-        if 4 + len(data) > _ENVELOPE:
-            raise ValueError(
-                f"{call}: value: a pointer of this dtype or team takes {len(data)} bytes, expected "
-                f"{_ENVELOPE - 4} at most: {show(value)}"
-            )
-        row[:4].view(np.uint32)[0] = len(data)
-        row[4 : 4 + len(data)] = np.frombuffer(data, np.uint8)
-    return out.reshape(-1).view(dtype)
-
-
-def _unpacked(array: Array, kind: str) -> list[Any]:
-    """Return the values of an array that `_packed` made."""
-    if kind == _POINTER:
-        rows = array.view(np.uint8).reshape(-1, _ENVELOPE)
-        sizes = [int(row[:4].view(np.uint32)[0]) for row in rows]
-        return [pickle.loads(row[4 : 4 + n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
-    return list(array) if kind.startswith("numpy") else list(array.tolist())
-
-
-def _header(kind: str, dtype: np.dtype[Any]) -> bytes:
-    """Return the header of an envelope: the kind and the dtype of its value."""
-    if dtype.fields is not None:  # all others are their `str`
-        return pickle.dumps(dtype)
-    return f"{kind}\n{dtype.str}\n".encode()
-
-
-def _of_header(data: bytes) -> tuple[str, np.dtype[Any]]:
-    """The other end of `_header`, of more bytes."""
-    if data[:1] == pickle.PROTO:
-        dtype = pickle.loads(data)
-        return f"numpy {dtype}", dtype
-    kind, name, _ = data.split(b"\n", 2)
-    return kind.decode(), np.dtype(name.decode())
 
 
 class Scalars:
@@ -154,11 +78,11 @@ class Scalars:
     def kind_of(self, values: Sequence[Any], team: Team | None) -> tuple[str, Array]:
         """Return the common type of some values, and the values as an array."""
         try:
-            kinds = [_kind_of(value, self.__name__) for value in values]
+            kinds = [kind_of(value, self.__name__) for value in values]
             if len({kind for kind, _ in kinds}) > 1:
                 names = ", ".join(sorted({kind for kind, _ in kinds}))
                 raise TypeError(f"{self.__name__}: values: expected one type, got {names}")
-            return kinds[0][0], _packed(values, *kinds[0], self.__name__)
+            return kinds[0][0], packed(values, *kinds[0], self.__name__)
         except Exception as e:
             self.fail(e, team)
             raise
@@ -199,28 +123,28 @@ class Scalars:
     def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
         """Return values in envelopes that hold their types, for threads that do not know them."""
         kind, packed = self.kind_of(values, team)
-        out = np.zeros((len(values), 2 * _ENVELOPE), np.uint8)
-        head = _header(kind, packed.dtype)
-        if len(head) > _ENVELOPE or packed.itemsize > _ENVELOPE:
+        out = np.zeros((len(values), 2 * ENVELOPE), np.uint8)
+        head = header(kind, packed.dtype)
+        if len(head) > ENVELOPE or packed.itemsize > ENVELOPE:
             text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
             self.fail(ValueError(text), team)
         for row, value in zip(out, packed, strict=True):
             data = np.asarray(value).tobytes()
             row[: len(head)] = np.frombuffer(head, np.uint8)
-            row[_ENVELOPE : _ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
+            row[ENVELOPE : ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
         return out.reshape(-1)
 
     def out_of_envelope(self, row: Array, own: Any, team: Team | None) -> Any:
         """The value that came; `own`: what this thread gave, which must be of the same type."""
-        kind, dtype = _of_header(row[:_ENVELOPE].tobytes())
-        if own is not None and _kind_of(own, self.__name__)[0] != kind:
-            mine = _kind_of(own, self.__name__)[0]
+        kind, dtype = of_header(row[:ENVELOPE].tobytes())
+        if own is not None and kind_of(own, self.__name__)[0] != kind:
+            mine = kind_of(own, self.__name__)[0]
             error = CollectiveMismatchError(
                 f"{self.__name__}: type differs: {kind} on the root, {mine} here"
             )
             self.fail(error, team)
-        value = row[_ENVELOPE : _ENVELOPE + dtype.itemsize]
-        return _unpacked(value.copy().view(dtype), kind)[0]
+        value = row[ENVELOPE : ENVELOPE + dtype.itemsize]
+        return unpacked(value.copy().view(dtype), kind)[0]
 
 
 _BROADCAST, _SCATTER, _GATHER, _GATHER_ALL, _EXCHANGE, _PERMUTE = (
@@ -271,7 +195,7 @@ def allv_broadcast(
     CollectiveMismatchError
         If the threads' calls differ, types included.
     """
-    row = np.zeros(2 * _ENVELOPE, np.uint8)
+    row = np.zeros(2 * ENVELOPE, np.uint8)
     me = _BROADCAST.at_root(root, team)
     if me:
         row = _BROADCAST.in_envelopes([value], team)
@@ -302,7 +226,7 @@ def allv_scatter(
     -------
     The value for this thread.
     """
-    row, rows = np.zeros(2 * _ENVELOPE, np.uint8), None
+    row, rows = np.zeros(2 * ENVELOPE, np.uint8), None
     if _SCATTER.at_root(root, team):
         rows = _SCATTER.in_envelopes(_SCATTER.values_of(values, team), team)
     _SCATTER.run("", row, rows, root, flags, team, algorithm=algorithm)
@@ -334,7 +258,7 @@ def allv_gather(
     kind, src = _GATHER.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype) if _GATHER.at_root(root, team) else None
     _GATHER.run(kind, dst, src, root, flags, team, algorithm=algorithm)
-    return None if dst is None else _unpacked(dst, kind)
+    return None if dst is None else unpacked(dst, kind)
 
 
 def allv_gather_all(
@@ -359,7 +283,7 @@ def allv_gather_all(
     kind, src = _GATHER_ALL.kind_of([value], team)
     dst = np.empty(_size(team), src.dtype)
     _GATHER_ALL.run(kind, dst, src, flags, team, algorithm=algorithm)
-    return _unpacked(dst, kind)
+    return unpacked(dst, kind)
 
 
 def allv_exchange(
@@ -386,7 +310,7 @@ def allv_exchange(
     kind, src = _EXCHANGE.kind_of(_EXCHANGE.values_of(values, team), team)
     dst = np.empty_like(src)
     _EXCHANGE.run(kind, dst, src, flags, team, algorithm=algorithm)
-    return _unpacked(dst, kind)
+    return unpacked(dst, kind)
 
 
 def allv_permute(
@@ -415,7 +339,7 @@ def allv_permute(
     kind, src = _PERMUTE.kind_of([value], team)
     dst = np.empty_like(src)
     _PERMUTE.run(kind, dst, src, to, flags, team, algorithm=algorithm)
-    return _unpacked(dst, kind)[0]
+    return unpacked(dst, kind)[0]
 
 
 def allv_reduce(
@@ -452,7 +376,7 @@ def allv_reduce(
     kind, src = _REDUCE.kind_of([value], team)
     dst = np.empty_like(src) if _REDUCE.at_root(root, team) else None
     _REDUCE.run(kind, dst, src, op, root, func, flags, team, algorithm=algorithm)
-    return None if dst is None else _unpacked(dst, kind)[0]
+    return None if dst is None else unpacked(dst, kind)[0]
 
 
 def _joined(
@@ -471,7 +395,7 @@ def _joined(
         on, _ = resolve(team, "allv")
         if on.rank == (on.size - 1 if form.spec.backward else 0):
             return None
-    return _unpacked(dst, kind)[0]
+    return unpacked(dst, kind)[0]
 
 
 def allv_reduce_all(
@@ -515,7 +439,7 @@ def allv_reduce_scatter(
     kind, src = _REDUCE_SCATTER.kind_of(_REDUCE_SCATTER.values_of(values, team), team)
     dst = np.empty(1, src.dtype)
     _REDUCE_SCATTER.run(kind, dst, src, op, func, flags, team, algorithm=algorithm)
-    return _unpacked(dst, kind)[0]
+    return unpacked(dst, kind)[0]
 
 
 def allv_prefix_reduce(

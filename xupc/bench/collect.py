@@ -110,6 +110,12 @@ class Collector:
             self._uncertainty = max(self._uncertainty, line["uncertainty ns"])
             self.job.clock["uncertainty ns"] = self._uncertainty
 
+    @property
+    def measured(self) -> bool:
+        """Return whether a cell has a repetition."""
+        cells = self.job.cells if self.job is not None else []
+        return any(candidate.measured for cell in cells for candidate in cell.candidates)
+
     def widths(self) -> tuple[float, ...]:
         """How uncertain every cell is: its widest interval as a share of the median."""
         if self.job is None or len(self.job.launches) < 2:

@@ -13,95 +13,27 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median as middle
 from types import FrameType
-from typing import Protocol
 
+from . import budget
+from .budget import LEAST, Cost, TooShort
 from .collect import Collector, lines_of
+from .launch_plan import Launch, Plan
 from .results import Job, Result
-from .settings import Settings, Shape
+from .settings import Shape
 
-__all__ = ["SAVE", "Ended", "Launch", "Plan", "measure"]
+__all__ = ["SAVE", "measure"]
 
 START = 3.5  # seconds that a launch takes besides the measuring, until that is known
-LEAST = 0.5  # seconds of measuring
 SAVE = 5.0  # seconds between two savings of what there is
 PATIENCE = 5.0  # a launch may take so many times its share, and
 SLACK = 120.0  # so many seconds more
+END = 0.4  # seconds from the last cell of a launch to its end
+CUT = 0.02  # of a budget: a launch that runs over it by so much is killed
 HANG = 60.0  # seconds after which xupc itself reports a hang
 TIMED_OUT, FAILED = 3, 4  # exit statuses, as those of `xupc run`
-
-
-class Ended(Protocol):
-    """The end of a job."""
-
-    @property
-    def status(self) -> int:
-        """Exit status."""
-
-    @property
-    def timed_out(self) -> bool:
-        """True if the time limit ended it."""
-
-    @property
-    def interrupted(self) -> int:
-        """Signal that ended it, or 0."""
-
-    @property
-    def seconds(self) -> float:
-        """Run time."""
-
-    def explain(self, time_limit: float | None = None) -> str:
-        """Return one line about what went wrong, or "" if nothing did."""
-
-
-class Launch(Protocol):
-    """Starts one job of a shape and waits for its end.
-
-    `program` is what each thread runs, `extra` are more arguments of the launcher. `timeout` is
-    that of xupc; `time_limit` is when to kill the job. Both are in seconds.
-    """
-
-    def __call__(
-        self,
-        program: Sequence[str],
-        shape: Shape,
-        extra: Sequence[str],
-        timeout: float,
-        time_limit: float | None,
-    ) -> Ended: ...
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The jobs to launch.
-
-    Attributes
-    ----------
-    shapes
-        The shape of each job; jobs run one after the other.
-    launches
-        Number of launches of each job.
-    seconds
-        Time for all launches together.
-    after
-        A result of the same command, to which the launches are added.
-    mpiexec_args
-        Extra arguments of the launcher for every launch.
-    time_limit
-        Seconds after which the driver kills a launch. None: a multiple of its share of the time, or
-        never if the number of repetitions is given.
-    """
-
-    shapes: tuple[Shape, ...]
-    settings: Settings
-    launches: int = 1
-    seconds: float = 60.0
-    after: Result | None = None
-    mpiexec_args: tuple[str, ...] = ()
-    time_limit: float | None = None
 
 
 def measure(
@@ -138,6 +70,8 @@ def measure(
         There is no launcher, or it does not start.
     OSError
         The result cannot be saved; raised before the first launch.
+    TooShort
+        The budget is shorter than the least sensible measurement.
     ValueError
         The launches cannot be added to the given result, which measured something else.
     """
@@ -167,6 +101,9 @@ class _Run:
         progress: Callable[[float, str], None] | None,
     ) -> None:
         self.plan = plan
+        self.settings = plan.settings
+        self.launches = plan.launches
+        self.costs: dict[Shape, Cost] = {}  # where there is a budget
         self.start = start
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.result = Result(list(command), created, complete=False)
@@ -179,7 +116,7 @@ class _Run:
         self.path = save
         self.progress = progress
         self.status = 0
-        self.began = time.monotonic()
+        self.began = time.monotonic() if plan.began is None else plan.began
         self.done = 0  # launches
         self.failed: dict[Shape, str] = {}  # what the last launch ended with, if that was a failure
         self.given_up: set[Shape] = set()  # those of which two launches in a row failed alike
@@ -193,14 +130,13 @@ class _Run:
         """In turn, until the last one or a signal."""
         beside = self.path.parent if self.path is not None else None
         with self._heeding(), tempfile.TemporaryDirectory(prefix=".xupc-bench-", dir=beside) as at:
-            for number in range(self.plan.launches):
-                if number and self.late:
-                    self._note(f"the time was up after {number} of {self.plan.launches} launches")
-                    break
-                for shape, collector in zip(self.plan.shapes, self.collectors, strict=True):
-                    if not (self.ended or shape in self.given_up):
-                        self.launch(number, shape, collector, Path(at) / "lines")
+            if self.plan.least is not None:
+                self.fit(self.plan.least, Path(at) / "trial")
+            self.in_turn(Path(at) / "lines")
             self._note_fewer()
+            if self.costs and not any(collector.measured for collector in self.collectors):
+                self.status = self.status or TIMED_OUT
+                self._note("nothing was measured: the budget is too short")
             if self.ended:
                 self.status = 128 + self.ended
                 self._note(f"ended by {signal.Signals(self.ended).name}")
@@ -212,6 +148,87 @@ class _Run:
             self._note(f"{self.path}: not saved: {e.strerror}")
             self.status = self.status or FAILED
         return self.result, self.status
+
+    def fit(self, least: int, lines: Path) -> None:
+        """Measure what launches cost, and choose how many fit into the budget.
+
+        A single launch needs no trial: it ends at a time.
+
+        Raises
+        ------
+        TooShort
+            Fewer than `least` of each job.
+        """
+        plan = self.plan
+        if self.is_single:
+            self.costs[plan.shapes[0]] = Cost(END)
+            return
+        for shape in plan.shapes:
+            if self.ended:
+                return
+            self.costs[shape] = self.trial(shape, lines)
+        costs = list(self.costs.values())
+        for sizes in budget.thinned(plan.settings.sizes) if plan.thin else [plan.settings.sizes]:
+            self.settings = plan.settings.but(sizes=sizes)
+            self.launches = budget.fitting(
+                costs, self.settings, self.left, most=plan.launches, least=least, enough=plan.enough
+            )
+            if self.launches:
+                break
+        else:
+            spent = plan.seconds - self.left
+            raise budget.too_short(costs, self.settings, plan.seconds, spent, least)
+        self._note_left_out()
+
+    @property
+    def is_single(self) -> bool:
+        """Return whether there is one launch in all."""
+        return self.plan.launches * len(self.plan.shapes) == 1
+
+    def trial(self, shape: Shape, lines: Path) -> Cost:
+        """Launch a few cells of a job, and return what its launches cost; a guess if it fails."""
+        lines.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "xupc.bench.worker", str(lines)]
+        words.append(budget.trial(self.settings).to_json())
+        limit = max(LEAST, self.left * (1 - 2 * CUT))
+        outcome = self.start(words, shape, self.plan.mpiexec_args, HANG, limit)
+        self.ended = self.ended or outcome.interrupted
+        if outcome.timed_out:
+            raise TooShort(
+                f"--budget {budget.in_words(self.plan.seconds)}: expected more: a trial launch of "
+                f"{shape} alone takes more than {limit:.1f} s"
+            )
+        if outcome.status and not outcome.interrupted:
+            self._note(f"trial launch, {shape}: {outcome.explain()}")
+        found = budget.cost_of((line for line, _ in lines_of(lines)), outcome.seconds)
+        return Cost(START) if found is None else found
+
+    def _note_left_out(self) -> None:
+        """Note what the budget has no time for."""
+        plan, sizes = self.plan, self.settings.sizes
+        if len(sizes) < len(plan.settings.sizes):
+            self._note(f"the budget is enough for {len(sizes)} of {len(plan.settings.sizes)} sizes")
+        if self.launches < min(plan.enough, plan.launches):
+            wanted = min(plan.enough, plan.launches)
+            self._note(f"the budget is enough for {self.launches} of {wanted} launches")
+
+    def in_turn(self, lines: Path) -> None:
+        """Launch the jobs in turn, until the last launch, the end of the time or a signal."""
+        for number in range(self.launches):
+            for shape, collector in zip(self.plan.shapes, self.collectors, strict=True):
+                if self.ended or shape in self.given_up:
+                    continue
+                if self._is_late(number, shape):
+                    self._note(f"the time was up after {number} of {self.launches} launches")
+                    return
+                self.launch(number, shape, collector, lines)
+
+    def _is_late(self, number: int, shape: Shape) -> bool:
+        """Return whether a launch would not end in time; without a budget, whether time is up."""
+        if self.costs:
+            cells = max(LEAST, self.costs[shape].of_cells(self.settings))
+            return self.left < self.around_of(shape) + cells
+        return bool(number) and shape is self.plan.shapes[0] and self.late
 
     @contextlib.contextmanager
     def _heeding(self) -> Iterator[None]:
@@ -231,7 +248,7 @@ class _Run:
     def weights(self) -> list[int]:
         """Of all launches in turn: so many repetitions take longer where threads are many."""
         fixed = self.plan.settings.iterations is not None
-        return [s.threads if fixed else 1 for s in self.plan.shapes] * self.plan.launches
+        return [s.threads if fixed else 1 for s in self.plan.shapes] * self.launches
 
     def far(self, share: float) -> float:
         """The share of everything that is done, with so much of the launch under way."""
@@ -244,42 +261,83 @@ class _Run:
         """Whether all the time is spent, where time counts."""
         settings = self.plan.settings
         counts = settings.iterations is None or settings.limited
-        return counts and time.monotonic() - self.began > self.plan.seconds
+        return counts and self.left < 0
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of the time."""
+        return self.plan.seconds - (time.monotonic() - self.began)
 
     @property
     def share(self) -> float:
         """Seconds of measuring in the next launch: a part of what is left."""
-        left = self.plan.seconds - (time.monotonic() - self.began)
-        around = middle(self.overhead) if self.overhead else START
         weights = self.weights[self.done :]
-        return max(LEAST, (left - around * len(weights)) * weights[0] / sum(weights))
+        left = self.left - self.around * len(weights)
+        return max(LEAST, left * weights[0] / sum(weights))
+
+    @property
+    def around(self) -> float:
+        """Seconds of a launch besides its share."""
+        if self.overhead:
+            return middle(self.overhead)
+        return middle(cost.start for cost in self.costs.values()) if self.costs else START
+
+    def around_of(self, shape: Shape) -> float:
+        """Return the same for a shape with a budget: not less than in its trial."""
+        return max(self.costs[shape].start, self.around)
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which a launch visits no further cell: later launches need their time."""
+        shapes = (self.plan.shapes * self.launches)[self.done :]
+        around = sum(map(self.around_of, shapes))
+        later = sum(max(LEAST, self.costs[s].of_cells(self.settings)) for s in shapes[1:])
+        return max(LEAST, self.left - around - later)
+
+    def time_limit(self, share: float) -> float | None:
+        """Return after how many seconds a launch is killed."""
+        plan = self.plan
+        if plan.time_limit is not None:
+            return plan.time_limit
+        if self.costs:
+            return max(LEAST, self.left + CUT * plan.seconds)
+        if plan.settings.iterations is None or plan.settings.limited:
+            return PATIENCE * share + SLACK
+        return None
 
     def launch(self, number: int, shape: Shape, collector: Collector, lines: Path) -> None:
         """One job; what it wrote is in the collector afterwards."""
         plan, share = self.plan, self.share
         before = 0 if collector.job is None else len(collector.job.launches)
-        settings = plan.settings.but(
-            seconds=share, seed=plan.settings.seed + before, widths=collector.widths()
-        )
+        settings = self.settings.but(
+            seconds=share, seed=plan.settings.seed + before, widths=collector.widths(),
+            limit=self.limit if self.costs else None,
+            until=time.time() + self.left - END if self.costs and self.is_single else None,
+        )  # fmt: skip
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines), settings.to_json()]
-        limit = plan.time_limit
-        if limit is None and (settings.iterations is None or settings.limited):
-            limit = PATIENCE * share + SLACK
-        what = f"launch {number + 1} of {plan.launches}, {shape}"
+        limit = self.time_limit(share)
+        what = f"launch {number + 1} of {self.launches}, {shape}"
         with _Watch(self, lines, collector, share + START, what):
             outcome = self.start(words, shape, plan.mpiexec_args, HANG, limit)
         self.done += 1
         self.overhead.append(max(0.0, outcome.seconds - share))
         self.ended = self.ended or outcome.interrupted
+        cells = len(collector.job.cells) if collector.job is not None else 0
+        if self.costs and not outcome.status and collector.visited < cells:
+            self._note(
+                f"{what}: cut after {collector.visited} of {cells} cells: the budget is spent"
+            )
         failed = self.failed.pop(shape, None)
         if outcome.status and not outcome.interrupted:
             hung = outcome.timed_out or collector.error.startswith("HangError")
             self.status = self.status or (TIMED_OUT if hung else FAILED)
             why = collector.error or outcome.explain(limit)
+            if outcome.timed_out and self.costs and plan.time_limit is None:
+                why = f"cut, since the budget is spent: {why}"
             self._note(f"{what}: {why}")
             self.failed[shape] = why
-            if why == failed and number + 1 < plan.launches:
+            if why == failed and number + 1 < self.launches:
                 self.given_up.add(shape)
                 self._note(f"no more launches of {shape}: two in a row failed alike")
 

@@ -12,21 +12,31 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ..specs import parse_name
 from . import stats
+from .columns import aligned
 from .results import FLOOR, OURS, PEER, Candidate, Cell, Job, Result
 
-__all__ = ["comparison", "osu", "table_csv"]
+__all__ = ["bandwidths", "comparison", "osu", "table_csv"]
 
 
-def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
-    """All of it, a block of lines for each candidate of a kind of cell.
+TAIL = (50, 90, 99)
+"""Percentiles of all repetitions, as OSU's benchmarks print them for ``-z``."""
+
+
+def osu(
+    result: Result, *, full: bool = False, check: bool = False, tail: bool = False
+) -> str:  # fmt: skip
+    """Return everything, a block of lines for each candidate of a kind of cell.
 
     Parameters
     ----------
     full
         Minimum, mean and maximum besides.
     check
-        A last column that says whether the results were right.
+        A last column with the outcome of the checks.
+    tail
+        The percentiles `TAIL` besides; a dash where a file keeps no repetitions.
     """
     lines: list[str] = []
     for job in result.jobs:
@@ -34,12 +44,12 @@ def osu(result: Result, *, full: bool = False, check: bool = False) -> str:
         for title, cells in _groups(job):
             for name in _names(cells):
                 lines += ["", f"# {title}: {_call(cells, name)}  [{name}]"]
-                lines.append(_columns(cells, full, check))
-                lines += [
-                    _row(cell, candidate, full, check)
+                rows = [
+                    _row(job, cell, candidate, full, check, tail)
                     for cell in cells
                     if (candidate := cell.candidate(name)) is not None and candidate.measured
                 ]
+                lines += aligned([_columns(cells, full, check, tail), *rows], right=1, least=12)
         lines.append("")
     lines += [f"# note: {note}" for note in result.notes]
     if not result.complete:
@@ -77,8 +87,9 @@ def _head(job: Job) -> list[str]:
 
 def _interval(launches: int) -> str:
     """Return the explanation of the columns Low and High."""
-    if launches == 1:
-        return "Low, High: - (one launch does not say how much launches differ: --launches 5)"
+    if launches < stats.LEAST:
+        count = f"{launches} launch{'es' * (launches != 1)}"
+        return f"Low, High: - ({count}: an interval needs {stats.LEAST}: --launches {stats.LEAST})"
     return f"Low, High: 95% interval over {launches} launches, by Student's t of their medians"
 
 
@@ -107,29 +118,61 @@ def _call(cells: Sequence[Cell], name: str) -> str:
     return f"{found[0][1].call} by {how}" if how else found[0][1].call
 
 
-def _columns(cells: Sequence[Cell], full: bool, check: bool) -> str:
+def _columns(cells: Sequence[Cell], full: bool, check: bool, tail: bool) -> list[str]:
     peers = any(c.kind == PEER for cell in cells for c in cell.candidates)
-    names = ["Latency(us)", "Low(us)", "High(us)", "MB/s"]
+    names = ["# Size", "Latency(us)", "Low(us)", "High(us)", "MB/s", "algbw(GB/s)", "busbw(GB/s)"]
+    names += [f"P{k}(us)" for k in TAIL] if tail else []
     names += ["Min(us)", "Mean(us)", "Max(us)", "Iterations"] if full else []
     names += ["Peer/this"] if peers else []
     names += ["Validation"] if check else []
-    return f"{'# Size':<12}" + "".join(f"{name:>14}" for name in names)
+    return names
 
 
-def _row(cell: Cell, candidate: Candidate, full: bool, check: bool) -> str:
+def _row(
+    job: Job, cell: Cell, candidate: Candidate, full: bool, check: bool, tail: bool
+) -> list[str]:  # fmt: skip
     found = stats.median(candidate.medians)
-    row = [found.value / 1e3, found.low / 1e3, found.high / 1e3]
-    text = "".join(f"{'-' if np.isnan(value) else f'{value:.2f}':>14}" for value in row)
-    text += f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:>14.2f}"
+    row = [_us(value) for value in (found.value, found.low, found.high)]
+    row.append(f"{cell.moved / found.value * 1e3 if cell.moved else 0.0:.2f}")
+    row += ["-" if rate is None else f"{rate:.3f}" for rate in bandwidths(job, cell, found.value)]
+    row += _tail(candidate) if tail else []
     if full:
-        count, least, mean, most = _extent(candidate)
-        text += "".join(f"{v / 1e3:>14.2f}" for v in (least, mean, most)) + f"{count:>14}"
+        count, *extent = _extent(candidate)
+        row += [*(_us(value) for value in extent), str(count)]
     if any(c.kind == PEER for c in cell.candidates):
         against = comparison(cell, candidate)
-        text += f"{against.value:>14.2f}" if against is not None else f"{'-':>14}"
+        row.append("-" if against is None else f"{against.value:.2f}")
     if check:
-        text += f"{'Fail' if any(candidate.wrong) else 'Pass':>14}"
-    return f"{cell.nbytes:<12}{text}"
+        row.append("Fail" if any(candidate.wrong) else "Pass")
+    return [str(cell.nbytes), *row]
+
+
+def _us(ns: float) -> str:
+    return "-" if np.isnan(ns) else f"{ns / 1e3:.2f}"
+
+
+def _tail(candidate: Candidate) -> list[str]:
+    """Return the percentiles of all repetitions; dashes where some were not kept."""
+    if any(candidate.kept):
+        return ["-" for _ in TAIL]
+    every = [ns for launch in candidate.ns for ns in launch]
+    return [_us(float(ns)) for ns in np.percentile(every, TAIL)]
+
+
+def bandwidths(job: Job, cell: Cell, ns: float) -> tuple[float, float] | tuple[None, None]:
+    """Return algbw and busbw of nccl-tests in GB/s, for a call that takes a time.
+
+    None for the barrier, for a team whose size the result does not hold, and for a reduction of
+    all elements to one, which nccl-tests do not have.
+    """
+    if cell.collective == "barrier" or cell.team == "node":
+        return None, None
+    form, spec = parse_name(cell.collective)
+    if form == "all" and spec.whole:
+        return None, None
+    threads = job.threads if cell.team == "world" else len(job.nodes)
+    rate = cell.nbytes * spec.data_blocks(threads) / ns
+    return rate, rate * spec.bus_factor(threads)
 
 
 def _extent(candidate: Candidate) -> tuple[int, float, float, float]:
@@ -154,8 +197,8 @@ def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.
 _CSV = (
     "threads", "nodes", "collective", "bytes", "dtype", "op", "sync", "root", "team", "cold",
     "candidate", "kind", "call", "algorithm", "launches", "repetitions", "median us", "low us",
-    "high us", "min us", "mean us", "max us", "MB/s", "network bytes", "peer/this", "low", "high",
-    "A/A spread", "verdict", "wrong threads",
+    "high us", "min us", "mean us", "max us", "MB/s", "algbw GB/s", "busbw GB/s",
+    "network bytes", "peer/this", "low", "high", "A/A spread", "verdict", "wrong threads",
 )  # fmt: skip
 
 
@@ -188,11 +231,12 @@ def _fields(job: Job, cell: Cell, candidate: Candidate) -> list[object]:
         *(_figure(v / 1e3, 3) for v in (found.value, found.low, found.high)),
         *(f"{v / 1e3:.3f}" for v in extent),
         f"{cell.moved / found.value * 1e3:.2f}" if cell.moved else "",
+        *("" if rate is None else f"{rate:.4f}" for rate in bandwidths(job, cell, found.value)),
         "" if candidate.network_bytes is None else candidate.network_bytes, *ratios,
         "" if spread is None else f"{spread:.4f}", verdict, " ".join(map(str, wrong)),
     ]  # fmt: skip
 
 
 def _figure(value: float, digits: int) -> str:
-    """Empty where one launch gives none."""
+    """Return a figure as text; empty where there are too few launches for it."""
     return "" if np.isnan(value) else f"{value:.{digits}f}"

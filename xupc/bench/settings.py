@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from xupc.algorithms.registry import is_name, parse_name
 from xupc.flags import Flags, with_variant
 from xupc.topology.node_spec import parse_nodes
 
+from ..specs import MPI_CALLS, of_mpi
 from ..specs import parse_name as parse_call
 from .oracle import COLLECTIVES, OPS
 
@@ -28,6 +30,7 @@ __all__ = [
     "cases",
     "flags_of",
     "named",
+    "near",
     "root_of",
     "rooted",
     "size_of",
@@ -37,7 +40,6 @@ __all__ = [
 ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
 SYNCS = "allsync", "mysync", "nosync"
 SCALARS = "float64", "int64", "complex128", "bool"  # what Python's numbers travel as
-_ALL = ", ".join(COLLECTIVES)
 _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -72,6 +74,11 @@ class Settings:
         Time for the measurements of a launch.
     limited
         True if `seconds` also limits a given number of repetitions: with less time there are fewer.
+    limit
+        Seconds after which a launch visits no further cell, even one without a visit. None: never.
+    until
+        The time of the system's clock when a launch must end: it gives `seconds` and `limit`, with
+        the start subtracted. None: they are as they are.
     check
         Check results before every visit of a cell, not only before its first and last one.
     seed
@@ -98,6 +105,8 @@ class Settings:
     warmup: int = 5
     seconds: float = 10.0
     limited: bool = False
+    limit: float | None = None
+    until: float | None = None
     check: bool = False
     seed: int = 1
     widths: tuple[float, ...] = field(default=())
@@ -208,13 +217,17 @@ def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
 
 
 def size_of(text: str) -> int:
-    """``64K`` or ``1048576``; ValueError for anything else."""
-    word = text.strip().upper().removesuffix("IB")
-    number = word.rstrip("BKMG")
-    unit = word[len(number) :]
-    if not number.isdecimal() or unit not in _UNITS:
-        raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1M")
-    return int(number) << _UNITS[unit]
+    """Return the bytes of ``1048576``, ``64K``, ``64KB`` or ``1MiB``, by powers of 1024.
+
+    Raises
+    ------
+    ValueError
+        For any other text.
+    """
+    found = re.fullmatch(r"(\d+) ?([BKMG]?|[KMG]I?B)", text.strip().upper(), re.ASCII)
+    if found is None:
+        raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1MiB")
+    return int(found[1]) << _UNITS[found[2][:1]]
 
 
 def sizes_between(low: int, high: int) -> tuple[int, ...]:
@@ -233,16 +246,33 @@ def rooted(collective: str) -> bool:
 
 
 def named(words: Sequence[str]) -> tuple[str, ...]:
-    """Collectives by name; ``all_*`` stands for several. ValueError if there is none."""
+    """Return collectives by name, by MPI's name, or by a pattern such as ``all_*``.
+
+    ``Allreduce`` and ``allreduce`` are the call on private arrays, ``allav_reduce_all``.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
     found: list[str] = []
     for word in words:
         some = [name for name in COLLECTIVES if fnmatch.fnmatchcase(name, word)]
+        some = some or list(filter(None, [of_mpi(word)]))
         if not some:
-            near = difflib.get_close_matches(word, COLLECTIVES)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {_ALL}"
-            raise ValueError(f"{word!r} is no collective; {hint}")
+            raise ValueError(f"{word!r} is no collective; {near(word, COLLECTIVES)}")
         found += [name for name in some if name not in found]
     return tuple(found)
+
+
+def near(word: str, names: Sequence[str]) -> str:
+    """Return a hint for a name that does not exist: those like it, or all of them."""
+    known = {name: name for name in names}
+    known |= {mpi: f"{call} ({mpi} of MPI)" for mpi, call in MPI_CALLS.items() if call in names}
+    alike = difflib.get_close_matches(word.lower(), known)
+    if alike:
+        return f"did you mean {' or '.join(known[name] for name in alike)}?"
+    return f"there are {', '.join(names)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 The unit is the launch: launches differ by more than repetitions do. Of each launch one number
 counts, the median of its repetitions or the ratio of two medians. What is shown is the median of
 those over launches. Its 95% interval is Student's, of the mean of their logarithms, and reaches at
-least to the median. One launch does not say how much launches differ: it gives no interval (nan)
-and no verdict.
+least to the median. Fewer than three launches do not show how much launches differ: they give no
+interval (nan) and no verdict.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ __all__ = [
 
 ERROR = 0.05
 """How often an interval may miss what it is of."""
+LEAST = 3  # launches of an interval
 RESOLVABLE = 0.05  # the A/A spread above which a cell says nothing
 Launches = Sequence[Sequence[float] | NDArray[np.float64]]  # ns, per launch and repetition
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median in ns and its 95% interval; nan of one launch."""
+    """A median in ns and its 95% interval; nan of fewer than `LEAST` launches."""
 
     value: float
     low: float
@@ -49,7 +50,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio and its 95% interval; nan of one launch."""
+    """A ratio and its 95% interval; nan of fewer than `LEAST` launches."""
 
     value: float
     low: float
@@ -59,7 +60,7 @@ class Ratio:
         return f"{self.value:.2f} ({self.interval()})"
 
     def interval(self, between: str = "-") -> str:
-        """Low and high; a dash of one launch, which gives none."""
+        """Return low and high; a dash where there are too few launches."""
         if math.isnan(self.low):
             return "-"
         return f"{self.low:.2f}{between}{self.high:.2f}"
@@ -92,7 +93,7 @@ def ratio(above: Launches, below: Launches, error: float = ERROR) -> Ratio | Non
 def _estimated(values: Sequence[float], error: float = ERROR) -> tuple[float, float, float]:
     """The median of one number per launch, and the ends of its interval."""
     middle = float(np.median(values))
-    if len(values) < 2:
+    if len(values) < LEAST:
         return middle, math.nan, math.nan
     logs = np.log(values)
     mean, reach = logs.mean(), logs.std(ddof=1) / math.sqrt(len(values))
@@ -156,7 +157,7 @@ def spread(one: Launches, again: Launches) -> float | None:
 
 
 def verdict(found: Ratio, spread_of_same: float | None) -> str:
-    """What a cell says; nothing, if it is not known how noisy it is or there is one launch."""
+    """Return the verdict on a cell: none if its noise is unknown or there are too few launches."""
     if spread_of_same is None or spread_of_same > RESOLVABLE or math.isnan(found.low):
         return "not resolvable"
     if found.low > 1.0:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .columns import aligned
 from .results import FLOOR, Candidate, Cell, Job, Result
 from .settings import Settings, Shape, sizes_between
 
@@ -80,16 +81,16 @@ SUITES = {
 def mtu_table(result: Result) -> str:
     """Minimum and mean of the runs' maxima, as the testbed printed them, in µs."""
     names = [f"{name} {form}" for form in ("standard", "extended") for name in ("PUSH", "PULL")]
-    lines = [
-        "# us: minimum and mean over the runs of the maximum over the threads; first run dropped,",
-        "# timer subtracted",
-        f"{'# collective':<14}{'elements':>9}{'threads':>8}" + "".join(f"{n:>24}" for n in names),
-    ]
+    rows = [["# collective", "elements", "threads", *names]]
     for (work, elements), found in _mtu_rows(result).items():
         for threads, figures in found:
             shown = ["-" if f is None else f"{f[0]:.2f} {f[1]:.2f}" for f in figures]
-            text = "".join(f"{words:>24}" for words in shown)
-            lines.append(f"{work:<14}{elements:>9}{threads:>8}{text}")
+            rows.append([work, str(elements), str(threads), *shown])
+    lines = [
+        "# us: minimum and mean over the runs of the maximum over the threads; first run dropped,",
+        "# timer subtracted",
+        *aligned(rows, right=1),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -135,11 +136,11 @@ def bandwidth_table(result: Result) -> str:
             cells = [cell for cell in job.cells if cell.collective == name]
             shown = list(_shown(cells))
             lines += ["", f"# {name}, {job.shape}"]
-            lines.append(f"{'# Size':<12}" + "".join(f"{n:>14}" for n in shown))
+            rows = [["# Size", *shown]]
             for cell in cells:
                 rates = [_rate(cell, n) for n in shown]
-                text = "".join("-".rjust(14) if r is None else f"{r:>14.2f}" for r in rates)
-                lines.append(f"{cell.nbytes:<12}{text}")
+                rows.append([str(cell.nbytes), *("-" if r is None else f"{r:.2f}" for r in rates)])
+            lines += aligned(rows, right=1, least=12)
     return "\n".join(lines) + "\n"
 
 

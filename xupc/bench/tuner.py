@@ -26,12 +26,12 @@ from ..flags import ALGORITHM_NAMES
 from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..tuning.selection_file import built_in
 from .results import OURS, Candidate, Cell, Job, Result
-from .stats import ERROR, RESOLVABLE, Ratio, geometric_mean, ratio
+from .stats import ERROR, LEAST, RESOLVABLE, Ratio, geometric_mean, ratio
 
-__all__ = ["GAIN", "Change", "Tuned", "place_of", "tuned"]
+__all__ = ["GAIN", "LEAST_LAUNCHES", "Change", "Tuned", "place_of", "tuned"]
 
 GAIN = 1.02
-LEAST_LAUNCHES = 3  # of which a table is made
+LEAST_LAUNCHES = LEAST  # of which a table is made
 SMALLEST = 8  # from here down nothing changes any more
 STEP = 2.0  # from one size to the next, if only one was measured
 
@@ -51,6 +51,8 @@ class Change:
         Time before / time after; None if nothing changes.
     why_not
         The problem of the measurement that prevents a change, or "".
+    reason
+        The same without its figures.
     """
 
     collective: str
@@ -59,6 +61,10 @@ class Change:
     after: str
     gain: Ratio | None = None
     why_not: str = ""
+
+    @property
+    def reason(self) -> str:
+        return self.why_not.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

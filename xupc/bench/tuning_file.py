@@ -47,15 +47,26 @@ class TuningFile:
             found = None  # an empty file, as mktemp makes them, is one to be written
         load(found)
         self.new = found is None
-        self.text = _NEW if found is None else found.text
+        self.text = self._before = _NEW if found is None else found.text
         for _, body in _SECTION.findall(self.text):
             if BEGIN in body:
                 raise ValueError(f"tuning table {path}: a section of xupc tune has no end")
 
     @property
+    def changed(self) -> bool:
+        """Return whether a section was put into the table."""
+        return self.text != self._before
+
+    @property
     def rest(self) -> Table:
         """The table without the tuner's sections, over the built-in one."""
         return parse(_SECTION.sub("", self.text), str(self.path), built_in())
+
+    def figures(self, host: str) -> Mapping[str, int]:
+        """Return the tuner's figures of a host; empty without a section."""
+        bodies = [body for label, body in _SECTION.findall(self.text) if label == f"host {host}"]
+        table = parse("\n".join(["version = 1", *bodies]), str(self.path), built_in())
+        return table.hosts.get(host, {})
 
     def rules(self, place: Place) -> Sequence[Rule]:
         """The tuner's rules for a place."""

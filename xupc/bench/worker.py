@@ -14,7 +14,6 @@ visit at once, as a line of JSON, so that they are kept if the job fails.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import random
 import sys
@@ -24,14 +23,13 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from math import ceil
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import psutil
 from mpi4py import MPI
 
 import xupc
-from xupc.backends.native.native_core import core
 from xupc.topology import host
 from xupc.topology.host_record import read_boot_id
 
@@ -41,6 +39,7 @@ from .candidates import Candidates, Timed
 from .provenance import provenance
 from .results import AGAIN, FLOOR, PEER
 from .settings import Case, Settings, cases, rooted
+from .timing import Lines, keep_busy, timer_of
 
 __all__ = ["Worker", "main"]
 
@@ -49,6 +48,7 @@ SLICES = 8  # checks of the time in one visit
 OVERRUN = 1.5  # the most that a visit may take, in shares
 FIRST = 0.5  # the part of the time for the first visits of all cells
 SHORTEST = 0.02  # s, of a visit
+IN_TIME = 0.9  # of the time to its end: what a launch aims at
 TRIALS = 3
 QUICK_NS = 2_000_000  # a call that takes less is tried several times
 LOOP_NS = 1_000_000  # the time of calls back to back
@@ -60,11 +60,15 @@ LONGEST_NS = 1e9  # between two agreements of all threads
 
 @dataclass
 class Measured:
-    """Hold a cell under measurement, with the maxima over the threads of all repetitions."""
+    """Hold a cell under measurement, with the maxima over the threads of all repetitions.
+
+    `spent` is the time of its preparation, visits and checks so far, in seconds.
+    """
 
     case: Case
     timed: list[Timed]
     visits: int = 0
+    spent: float = 0.0
     ns: list[list[int]] = field(default_factory=list)
 
     @property
@@ -88,10 +92,13 @@ class Worker:
     def __init__(
         self, team: Any, settings: Settings, note: Callable[[dict[str, Any]], None]
     ) -> None:
+        self.began = time.monotonic()
+        # seconds of first checks and trials: of all so far, of the longest; and of the checks alone
+        self.opening, self.longest, self.closing = 0.0, SHORTEST, 0.0
         self.world = team
-        self.settings = settings
         self.note = note
         self.comm = MPI.COMM_WORLD
+        self.settings = settings = self._within(settings)
         self.random = random.Random(settings.seed)  # the same on every thread
         self.team, self.team_comm = self._part()
         self.member = self.team is not None
@@ -117,6 +124,14 @@ class Worker:
         gc.collect()
         gc.freeze()  # existing objects stay, so that collections need not examine them
 
+    def _within(self, settings: Settings) -> Settings:
+        """Return settings with the time that is left, where a launch must end at a time."""
+        if settings.until is None:
+            return settings
+        left = max(0.0, self.comm.bcast(settings.until - time.time()))
+        left = min(left, settings.seconds)  # clocks of two machines may differ
+        return settings.but(seconds=IN_TIME * left, limit=left)
+
     def _part(self) -> tuple[Any, Any]:
         """Return the team that measures and a communicator of its threads; None off it."""
         world, comm = self.world, self.comm
@@ -131,11 +146,12 @@ class Worker:
 
     # -- candidates --------------------------------------------------------------------------
     def _prepared(self, case: Case) -> Measured:
+        began = time.monotonic()
         timed = list(self._timed(case)) if self.member else []
         names = self.comm.bcast([(t.name, t.kind, t.text, t.algorithm) for t in timed])
         if not self.member:
             timed = [Timed(name, kind, text, [], how) for name, kind, text, how in names]
-        return Measured(case, timed, ns=[[] for _ in timed])
+        return Measured(case, timed, ns=[[] for _ in timed], spent=time.monotonic() - began)
 
     def _share_bytes(self) -> None:
         """Add up over all threads the bytes that each call moves between nodes; collective."""
@@ -158,11 +174,14 @@ class Worker:
     def visit(self, number: int, seconds: float) -> None:
         """Check results where due, then measure for about so many seconds; collective."""
         gc.collect()
-        measured = self.cells[number]
+        began, measured = time.monotonic(), self.cells[number]
         fresh = not measured.visits
         wrong = self.check(measured) if fresh or self.settings.check else []
         if fresh:
+            self.closing += time.monotonic() - began
             self.try_out(measured)
+            self.opening += time.monotonic() - began
+            self.longest = max(self.longest, time.monotonic() - began)
         iterations = self.settings.iterations
         free = iterations is not None and not self.settings.limited
         counts = [0] * len(measured.timed) if free else self.counts(measured, seconds)
@@ -173,6 +192,7 @@ class Worker:
         self.offset = self.compare_clocks()
         measured.visits += 1
         self.report(number, measured, before, wrong)
+        measured.spent += time.monotonic() - began
 
     def check(self, measured: Measured) -> list[list[int]]:
         """Return the threads that found wrong results, by candidate; collective."""
@@ -260,7 +280,7 @@ class Worker:
                 end = clock()
                 if settle is not None:
                     self.leave(one)
-                _keep_busy(self.settings.busy)
+                keep_busy(self.settings.busy)
             one.begins.append(begin)
             one.ends.append(end)
 
@@ -342,28 +362,56 @@ class Worker:
         began, load, used = time.time(), os.getloadavg()[0], self.used()
         if self.root_of_all:
             self.note(self.head(began))
-        start = time.monotonic()
-        seconds, cells = self.settings.seconds, len(self.cells)
-        first = FIRST if self.settings.iterations is None else 1.0  # then there is one visit only
+        self.visit_all()
+        self.close()
+        others = self.others(used, self.used())
+        if self.root_of_all:
+            self.note({
+                "seconds": time.monotonic() - self.began, "load": [load, os.getloadavg()[0]],
+                "others": others, "costs": [round(one.spent, 6) for one in self.cells],
+            })  # fmt: skip
+        gc.enable()
+
+    def visit_all(self) -> None:
+        """Visit all cells, or those that the limit leaves time for; then the widest; collective."""
+        settings, cells = self.settings, len(self.cells)
+        seconds = settings.seconds
+        first = FIRST if settings.iterations is None else 1.0  # then there is one visit only
         for k in range(cells):
-            spent = xupc.allv_broadcast(time.monotonic() - start, 0)
-            self.visit(k, max(SHORTEST, (seconds * first - spent) / (cells - k)))
+            if self.is_spent():
+                return
+            share = (seconds * first - self.passed) / (cells - k) - self.opening / max(1, k)
+            self.visit(k, max(SHORTEST, xupc.allv_broadcast(share, 0)))
         share = max(SHORTEST, seconds * (1 - FIRST) / cells / 2)
-        while self.settings.iterations is None:
-            over = time.monotonic() - start + share / 2 > seconds
+        while settings.iterations is None:
+            over = self.passed + share / 2 > seconds
             number = xupc.allv_broadcast(-1 if over else self.widest(), 0)
             if number < 0:
-                break
+                return
             self.visit(number, share)
+
+    def is_spent(self) -> bool:
+        """Return whether one more visit may pass the limit; collective."""
+        limit = self.settings.limit
+        if limit is None:
+            return False
+        return bool(xupc.allv_broadcast(self.passed + self.longest > limit, 0))
+
+    def close(self) -> None:
+        """Check the results of all visited cells once more; collective."""
         for number, measured in enumerate(self.cells):
+            if not measured.visits:
+                continue
+            began = time.monotonic()
             wrong = self.check(measured)
             if self.root_of_all:
                 self.note({"cell": number, "ns": [[] for _ in measured.timed], "wrong": wrong})
-        others = self.others(used, self.used())
-        if self.root_of_all:
-            loads = [load, os.getloadavg()[0]]
-            self.note({"seconds": time.monotonic() - start, "load": loads, "others": others})
-        gc.enable()
+            measured.spent += time.monotonic() - began
+
+    @property
+    def passed(self) -> float:
+        """Return the seconds since the start on this thread, with those of the last checks."""
+        return time.monotonic() - self.began + self.closing
 
     def used(self) -> tuple[float, float, float]:
         """Return seconds of thread 0's cores: busy, in all, and used by the job's threads there.
@@ -429,50 +477,13 @@ class Worker:
         }
 
 
-def _nothing(*_: Any) -> None:
-    """Ignore results: only thread 0 writes them."""
-
-
-def _keep_busy(rounds: int) -> None:
-    """Compute for some time without use of the caches."""
-    total = 0
-    for k in range(rounds):
-        total += k * k
-
-
-def _timed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, int]:
-    """Return the clock before and after a call."""
-    clock = time.perf_counter_ns
-    begin = clock()
-    function(*arguments)
-    return begin, clock()
-
-
-def timer_of(team: Any) -> Callable[..., tuple[int, int]]:
-    """Return the timer of calls: the core's, at half the cost, if its clock is Python's."""
-    same = "CLOCK_MONOTONIC)" in time.get_clock_info("perf_counter").implementation
-    return core.timed if team.native and same else _timed
-
-
-class Lines:
-    """Write a file of JSON lines; each is in the file when `write` returns."""
-
-    def __init__(self, path: Path) -> None:
-        self.file: IO[str] = path.open("w", encoding="utf-8")
-
-    def write(self, found: dict[str, Any]) -> None:
-        """Write one more line."""
-        self.file.write(json.dumps(found, separators=(",", ":")) + "\n")
-        self.file.flush()
-
-
 def main(arguments: Sequence[str]) -> None:
     """Measure what the settings ask for and write it to a file."""
     out, text = Path(arguments[0]), arguments[1]
     with xupc.init() as team:
         facts = provenance(team)
         lines = Lines(out) if team.rank == 0 else None
-        note = lines.write if lines is not None else _nothing
+        note = lines.write if lines is not None else (lambda _: None)
         for line in facts:
             note(line)
         try:

@@ -2,8 +2,8 @@
 
 A command's module is imported when the command is used.
 
-Exit status: 0 good, 1 wrong data or a failed comparison, 2 usage, 3 timeout, 4 environment; `run`
-exits with its program's status.
+Exit status: 0 good, 1 wrong data or a regression, 2 usage, 3 timeout, 4 environment, 5 a comparison
+without a verdict; `run` exits with its program's status.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class _Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in sorted(COMMANDS)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
+        """Run a command; its time begins before its module is imported."""
+        ctx.meta["xupc.began"] = time.monotonic()
         try:
             return super().invoke(ctx)
         except click.UsageError as e:
@@ -82,7 +83,11 @@ def _version() -> str:
         return "(not installed)"
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExamples:\n  xupc run -n 4 program.py\n  xupc bench Allreduce -n 4 --peer",
+)
 @click.option(
     "--version",
     is_flag=True,

@@ -11,24 +11,38 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts, text_of
 from xupc.algorithms.registry import Entry, Variant
 from xupc.api.algorithms import load_files
+from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
-from xupc.bench.settings import size_of
+from xupc.bench.settings import near, size_of
 from xupc.report.plans import Unplanned, call_of, maker
+from xupc.specs import of_mpi
 from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
 
-from .common import EnvironmentProblem, check_nodes
+from . import options
+from .common import EnvironmentProblem, check_nodes, examples
 
 __all__ = ["algorithms_command"]
 
 
-@click.command("algorithms")
-@click.argument("collective", required=False)
-@click.option("--nodes", metavar="SPEC", help="Where the threads are: 4x2, 3,1,4 or cyclic:3.")
-@click.option("-n", "threads", type=click.IntRange(min=1), help="Threads; by default 4.")
-@click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1M.")
+@click.command("algorithms", epilog=examples(
+    "xupc algorithms",
+    "xupc algorithms Allgather --nodes 4x2 --size 1MiB",
+    "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
+))  # fmt: skip
+@options.collectives(nargs=1)
+@options.list_option()
+@click.option(
+    "--nodes", metavar="SPEC",
+    help="Where the threads are: 4x2, 3,1,4 or cyclic:3.",
+)  # fmt: skip
+@click.option(
+    "-n", "-np", "threads", type=click.IntRange(min=1), metavar="N",
+    help="The number of threads; by default as many as the nodes hold, or 4.",
+)  # fmt: skip
+@click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
 @click.option("--thread", default=0, show_default=True, help="The thread whose plan is printed.")
 @click.option(
@@ -51,19 +65,23 @@ def algorithms_command(
 ) -> None:
     """List the variants of algorithms, and which of them a call gets.
 
-    Without COLLECTIVE it lists all names. With one, such as all_gather_all, it shows each variant's
-    idea, its conditions, and whether a call with these nodes and this size can use it.
+    Without COLLECTIVE it lists all names. With one, such as all_gather_all, or MPI's name for it,
+    it shows each variant's idea, its conditions, and whether a call with these nodes and this size
+    can use it.
     """
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
     if collective is None:
         if draw is not None:
             raise click.UsageError("--draw needs a COLLECTIVE")
-        for name in known:
-            click.echo(f"{name:24} {' '.join(registry.names_of(registry.registered(known[name])))}")
+        rows = [
+            [name, " ".join(registry.names_of(registry.registered(known[name])))] for name in known
+        ]
+        click.echo("\n".join(aligned(rows)))
         return
+    collective = collective if collective in known else of_mpi(collective) or collective
     if collective not in known:
-        raise click.UsageError(f"{collective!r} is no collective; there are {', '.join(known)}")
+        raise click.UsageError(f"{collective!r} has no variants; {near(collective, tuple(known))}")
     check_nodes(nodes, threads or threads_of_nodes(nodes or "") or 4)
     tree = _tree(nodes, threads)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")

@@ -20,24 +20,24 @@ from typing import Any
 import click
 
 from xupc.bench import driver, osu_text, suites
+from xupc.bench.budget import ENOUGH, LAUNCHES, TooShort
 from xupc.bench.collect import Collector, wrong_results
+from xupc.bench.launch_plan import Plan
 from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
 from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
 
-from . import options
+from . import common, options
 from .bench_jobs import find_launcher
-from .common import EnvironmentProblem, check_crowd, check_writable, in_job
+from .common import EnvironmentProblem, check_crowd, check_writable, examples, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
 
 __all__ = ["bench_command", "check_arguments"]
 
-PER_CELL = 0.6  # seconds for a cell of a launch where no budget was given
-LAUNCHES = 5  # where the number is not given, and
-SHORTEST = 6.0  # fewer of them where a launch would have fewer seconds than that
-LEAST, MOST = 10.0, 600.0  # seconds for all of it then
+PER_CELL = 0.25  # seconds for a cell of a launch where no budget was given
+LEAST, MOST = 2.0, 250.0  # seconds of a launch then
 LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end by a signal
 DEFAULT = (
     "all_broadcast", "all_scatter", "all_gather", "all_gather_all", "all_exchange",
@@ -48,12 +48,17 @@ DEFAULT = (
 # ---- the command -------------------------------------------------------------------------------
 
 
-@click.command("bench")
-@click.argument("collectives", nargs=-1)
+@click.command("bench", epilog=examples(
+    "xupc bench all_gather Allreduce -n 8 -m 8:1M --peer",
+    "xupc bench 'allav_*' -n 2,8 --budget 10m --json here.json.gz",
+    "srun --mpi=pmix xupc bench all_broadcast --peer --budget 20m --json result.json",
+))  # fmt: skip
+@options.collectives()
 @options.placements
+@options.list_option()
 @click.option(
-    "-m", "--sizes", callback=options.sizes, metavar="[MIN:]MAX",
-    help="Bytes of a block: powers of two like 1:1M, or a list like 8,1K,64K.",
+    "-m", "--sizes", "--message-size", "sizes", callback=options.sizes, metavar="[MIN:]MAX",
+    help="Bytes of a block: powers of two like 1:1M, or a list like 8,1K,64KiB.",
 )  # fmt: skip
 @click.option(
     "--flags", callback=options.algorithms, metavar="LIST",
@@ -61,82 +66,123 @@ DEFAULT = (
     "variants like multicore:ring (see xupc algorithms).",
 )  # fmt: skip
 @click.option(
-    "--sync", callback=options.syncs, metavar="LIST", help="allsync, mysync, nosync/allsync..."
-)
+    "--sync", callback=options.syncs, metavar="LIST",
+    help="Synchronisation modes to compare: allsync, mysync, nosync/allsync...",
+)  # fmt: skip
 @click.option(
-    "--dtype", callback=options.dtypes, metavar="LIST", help="Types of reductions: float64,..."
-)
+    "-T", "--type", "--dtype", "dtype", callback=options.dtypes, metavar="LIST",
+    help="Types of the numbers to reduce, like float64,int32 (or OSU's mpi_float).",
+)  # fmt: skip
 @click.option(
-    "--op", callback=options.chosen(tuple(OPS)), metavar="LIST", help="Operations: ADD,MAX,..."
-)
+    "--op", callback=options.chosen(tuple(OPS)), metavar="LIST",
+    help="Operations of reductions to compare, like ADD,MAX.",
+)  # fmt: skip
 @click.option(
-    "--root", callback=options.root, default="0", show_default=True, metavar="N|last|rotate",
-    help="The thread that is root.",
+    "-k", "--root", "--root-rank", "root", callback=options.root, default="0", show_default=True,
+    metavar="N|last|rotate", help="The thread that is root; rotate: each thread in turn.",
 )  # fmt: skip
 @click.option(
     "--team", type=click.Choice(["world", "node", "roots"]), default="world", show_default=True,
-    help="Who makes the calls.",
+    help="The threads that make the calls: all, those of each node, or the node roots.",
 )  # fmt: skip
-@click.option("--peer", is_flag=True, help="mpi4py's own collective beside ours, in the same run.")
-@click.option("--plan", is_flag=True, help="A replayed plan beside the full call.")
+@click.option(
+    "--peer", is_flag=True, help="Measure mpi4py's own collective beside ours, in the same run."
+)
+@click.option("--plan", is_flag=True, help="Measure a replayed plan beside the full call.")
 @click.option("--cold", is_flag=True, help="Empty the caches before each repetition.")
-@click.option("--loop", is_flag=True, help="Calls back to back, as many as fill a millisecond.")
+@click.option("--loop", is_flag=True, help="Time calls back to back, as many as fill 1 ms.")
 @click.option(
     "--launches", type=click.IntRange(min=1),
-    help=f"Start each job so many times, {LAUNCHES} by default.",
+    help=f"Start each job so many times; {LAUNCHES} by default, or as many as the budget permits.",
 )  # fmt: skip
 @click.option(
-    "--budget", callback=options.seconds, metavar="TIME", help="For all of it, like 90 or 10m."
-)
-@click.option("-i", "iterations", type=click.IntRange(min=1), help="Repetitions in each launch.")
+    "--budget", callback=options.seconds, metavar="TIME",
+    help="Time for the whole command, like 90 or 10m; it ends within 10% of it.",
+)  # fmt: skip
 @click.option(
-    "-x", "warmup", type=click.IntRange(min=0), help="Repetitions before the first that counts."
-)
-@click.option("-c", "check", is_flag=True, help="Check results at every visit, and say so.")
-@click.option("-f", "full", is_flag=True, help="Minimum, mean, maximum and repetitions, too.")
-@click.option("--suite", type=click.Choice(list(suites.SUITES)), help="A document's testbed.")
+    "-i", "--iterations", "iterations", type=click.IntRange(min=1),
+    help="Repetitions of each call in each launch; by default as many as the time permits.",
+)  # fmt: skip
+@click.option(
+    "-x", "--warmup", "warmup", type=click.IntRange(min=0),
+    help="Repetitions before the first that counts; 5 by default.",
+)  # fmt: skip
+@click.option(
+    "-c", "--validation", "check", is_flag=True,
+    help="Check results at every visit, and print the outcome.",
+)  # fmt: skip
+@click.option(
+    "-f", "--full", "full", is_flag=True,
+    help="Print minimum, mean, maximum and repetitions, too.",
+)  # fmt: skip
+@click.option(
+    "-z", "--tail-lat", "tail", is_flag=True,
+    help="Print the 50th, 90th and 99th percentile of all repetitions, too.",
+)  # fmt: skip
+@click.option(
+    "--suite", type=click.Choice(list(suites.SUITES)),
+    help="Repeat the measurements of a document: MTU's testbed, or the XUPC paper.",
+)  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write everything, every repetition included (.gz: compressed).")  # fmt: skip
-@click.option("--compact", is_flag=True,
-              help="In the --json file keep a summary of each launch, not every repetition.")
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="In the --json file keep a summary of each launch, not every repetition.",
+)
 @click.option("--append", is_flag=True, help="Add the launches to what the --json file holds.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write a table.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+              help="Write a table with a line for each candidate of each size.")  # fmt: skip
 @click.option(
-    "--time-limit",
-    callback=options.seconds,
-    metavar="TIME",
-    help="Kill a launch that takes longer.",
-)
-@click.option("--mpiexec-args", default="", metavar="ARGS", help="More options for mpiexec.")
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True,
+    help="The seed of the order in which candidates take turns.",
+)  # fmt: skip
+@click.option(
+    "--time-limit", callback=options.seconds, metavar="TIME",
+    help="Kill a launch that takes longer, and exit with 3.",
+)  # fmt: skip
+@click.option(
+    "--mpiexec-args", default="", metavar="ARGS",
+    help="More options for mpiexec, in one word: '-bind-to core'.",
+)  # fmt: skip
 def bench_command(**given: Any) -> None:
     """Measure collectives.
 
-    COLLECTIVES are names like all_gather, or patterns like 'allav_*'; some of the usual ones by
-    default. The time of a repetition is the maximum over the threads; what is printed is the
-    median with a 95% interval over launches (Student's t; of one launch there is none).
-    Exits with 1 if a result was wrong, 3 if a launch took too long.
+    A COLLECTIVE is a name like all_gather, a pattern like 'allav_*', or MPI's name: Bcast and
+    bcast are allav_broadcast, the same on private arrays (--list shows all). Without one the most
+    usual are measured. The time of a repetition is the maximum over the threads. The median is
+    printed with a 95% interval over launches (Student's t, from three launches on), and with algbw
+    and busbw as in nccl-tests. Options of OSU's benchmarks keep their names: -m, -i, -x, -c, -f,
+    -z, -k, -T.
+
+    Exits with 1 if a result was wrong, 2 if the budget is too short for any measurement, 3 if a
+    launch took too long.
     """
+    began = common.began()
     check_writable(given["json_file"])
     check_writable(given["csv_file"])
     if given["compact"] and given["json_file"] is None:
         raise click.UsageError("--compact needs --json FILE: the file to write in compact form")
     output = Output(given)
     if in_job():
-        measure_in_job(given, output)
+        measure_in_job(given, output, began)
         return
     suite = suites.SUITES[given["suite"]] if given["suite"] else None
     with _alone(given["json_file"] if given["append"] else None), Progress() as progress:
-        plan = _plan(given, suite, _shapes(given, suite))
+        plan = _plan(given, suite, _shapes(given, suite), began=began)
         check_crowd(max(shape.threads for shape in plan.shapes), plan.mpiexec_args)
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], find_launcher,
-                save=given["json_file"], progress=progress.show,
+                plan,
+                ["xupc", *sys.argv[1:]],
+                find_launcher,
+                save=given["json_file"],
+                progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
+        except TooShort as error:
+            raise click.UsageError(str(error)) from None
         except ValueError as error:
             raise click.UsageError(f"--append: {error}") from None
     output.write(result)
@@ -189,9 +235,10 @@ def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
 
 
 def _plan(
-    given: dict[str, Any], suite: suites.Suite | None, shapes: Sequence[Shape], launches: int = 0
-) -> driver.Plan:
-    """What the options ask for; UsageError if that is nothing."""
+    given: dict[str, Any], suite: suites.Suite | None, shapes: Sequence[Shape], launches: int = 0,
+    began: float | None = None,
+) -> Plan:  # fmt: skip
+    """Return what the options request; UsageError if that is nothing."""
     settings = suite.settings if suite is not None else Settings(collectives=DEFAULT)
     changes = {
         "sizes": given["sizes"],
@@ -223,21 +270,18 @@ def _plan(
         if not there:
             raise click.UsageError(f"nothing to measure: {why}")
         click.echo(f"xupc bench: left out: {', '.join(missing)} ({why})", err=True)
-    launches = launches or given["launches"] or _launches(given["budget"], suite, len(shapes))
+    launches = launches or given["launches"] or (LAUNCHES if suite is None else suite.launches)
     seconds = given["budget"] or (suite.seconds if suite is not None else None)
     if seconds is None:
         count = sum(1 for _ in cases(settings))
-        seconds = min(MOST, max(LEAST, PER_CELL * count) * launches * len(shapes))
-    extra = options.split_words(given["mpiexec_args"], "--mpiexec-args")
-    return driver.Plan(
-        tuple(shapes), settings, launches, seconds, _earlier(given), extra, given["time_limit"]
-    )
-
-
-def _launches(budget: float | None, suite: suites.Suite | None, shapes: int) -> int:
-    """The usual number, or as many as leave each of them some time to measure."""
-    usual = LAUNCHES if suite is None else suite.launches
-    return usual if budget is None else max(1, min(usual, int(budget / shapes / SHORTEST)))
+        seconds = min(MOST, max(LEAST, PER_CELL * count)) * launches * len(shapes)
+    return Plan(
+        tuple(shapes), settings, launches, seconds,
+        least=None if given["budget"] is None else 1,
+        enough=given["launches"] or ENOUGH, began=began, after=_earlier(given),
+        mpiexec_args=options.split_words(given["mpiexec_args"], "--mpiexec-args"),
+        time_limit=given["time_limit"],
+    )  # fmt: skip
 
 
 def _earlier(given: dict[str, Any]) -> Result | None:
@@ -288,6 +332,7 @@ class Output:
         self.csv: Path | None = given["csv_file"]
         self.suite: str | None = given["suite"]
         self.full: bool = given["full"]
+        self.tail: bool = given["tail"]
         self.check: bool = given["check"]
 
     def write(self, result: Result) -> None:
@@ -314,7 +359,8 @@ class Output:
         if self.suite is not None:
             click.echo(suites.TABLES[self.suite](result), nl=False)
         else:
-            click.echo(osu_text.osu(result, full=self.full, check=self.check), nl=False)
+            text = osu_text.osu(result, full=self.full, check=self.check, tail=self.tail)
+            click.echo(text, nl=False)
 
     def status(self, result: Result) -> int:
         """Return `EXIT_WRONG` if a result of xupc was wrong, else 0; only report a peer's."""
@@ -329,11 +375,12 @@ class Output:
 # ---- inside a job ------------------------------------------------------------------------------
 
 
-def measure_in_job(given: dict[str, Any], output: Output) -> None:
+def measure_in_job(given: dict[str, Any], output: Output, began: float) -> None:
     """Measure in a job that another launcher has started: one launch, whose thread 0 prints.
 
-    Every thread of the job calls this. A launcher that ends the job gives its threads less than a
-    second. So on SIGTERM and SIGINT the measured values are written at once.
+    Every thread of the job calls this. The command began at `began` of the monotonic clock. A
+    launcher that ends the job gives its threads less than a second. So on SIGTERM and SIGINT the
+    measured values are written at once.
     """
     import xupc
     from xupc.bench import worker
@@ -362,13 +409,12 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
                 "business here",
                 err=True,
             )
-    settings = plan.settings.but(seconds=plan.seconds)
+    settings = _settings_in_job(plan, began)
     nodes = [list(node) for node in team.tree.nodes]
     job = _OwnJob(output, team.rank == 0, earlier, nodes)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, job.end)
     progress = Progress()
-    began = time.monotonic()
 
     def note(line: dict[str, Any]) -> None:
         job.take(line)
@@ -387,6 +433,14 @@ def measure_in_job(given: dict[str, Any], output: Output) -> None:
         status = output.status(job.result)
     xupc.finalize()
     sys.exit(status)
+
+
+def _settings_in_job(plan: Plan, began: float) -> Settings:
+    """Return the settings of the only launch; a budget counts from the start of the command."""
+    if plan.least is None:
+        return plan.settings.but(seconds=plan.seconds)
+    left = max(0.0, plan.seconds - (time.monotonic() - began))
+    return plan.settings.but(seconds=left, limit=left)
 
 
 class _OwnJob:

@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Sequence
 
-from xupc.bench.driver import Launch
+from xupc.bench.launch_plan import Launch
 from xupc.bench.settings import Shape
 
 from .launcher import Outcome, job_command, job_environment, run_job, thread_command

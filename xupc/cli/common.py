@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +19,8 @@ from .launcher import EXIT_ENVIRONMENT
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "EnvironmentProblem", "check_crowd", "check_nodes", "check_writable", "figures_text", "in_job",
+    "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable", "examples",
+    "figures_text", "in_job", "plain",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -28,6 +31,31 @@ class EnvironmentProblem(click.ClickException):
     """Something is missing on this machine; nothing was wrong with the command."""
 
     exit_code = EXIT_ENVIRONMENT
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a help page: commands to copy."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def plain(value: Any) -> Any:
+    """Return records, sets and paths as objects, sorted lists and text, for JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(plain(each) for each in value)
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    names = getattr(value, "__match_args__", ())  # of a dataclass, and of a record
+    return {name: plain(getattr(value, name)) for name in names} if names else str(value)
+
+
+def began() -> float:
+    """Return the time of the monotonic clock at which the command began, its imports included."""
+    found: float = click.get_current_context().meta.get("xupc.began", time.monotonic())
+    return found
 
 
 def in_job() -> bool:

@@ -24,7 +24,7 @@ from xupc.health.control_segment import Control
 from xupc.health.stack_report import Gathering, report_text
 from xupc.pgas.segment import attach
 
-from .common import EnvironmentProblem
+from .common import EnvironmentProblem, examples
 from .launcher import JOB_TAG
 
 __all__ = ["hang_report_command"]
@@ -156,7 +156,9 @@ def _ancestors(pid: int) -> list[int]:
     return []
 
 
-@click.command("hang-report")
+@click.command(
+    "hang-report", epilog=examples("xupc hang-report", "xupc hang-report 12345 --calls 8")
+)
 @click.option(
     "--calls",
     type=click.IntRange(0, LAST),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -30,7 +31,7 @@ from ..topology.machine import Machine
 from ..topology.runs import plural
 from ..topology.sysfs import machine_here
 from . import batch, diagnostics
-from .common import figures_text
+from .common import figures_text, plain
 from .facts import SHM_DEFAULT, Facts, Heap, Thread
 from .mpi import (
     FAMILY_NAMES,
@@ -45,6 +46,7 @@ from .mpi import (
 )
 
 __all__ = [
+    "as_json",
     "collect",
     "problems",
     "render",
@@ -280,6 +282,17 @@ def _impaired(facts: Facts) -> Iterator[str]:
 
 
 # --- showing --------------------------------------------------------------------------------------
+
+
+def as_json(facts: Facts) -> str:
+    """Return the facts, the problems and the remarks as one object of JSON."""
+    return json.dumps(
+        plain(facts)
+        | {
+            "problems": problems(facts), "unusable": unusable(facts),
+            "remarks": list(diagnostics.remarks(facts)),
+        }
+    )  # fmt: skip
 
 
 def render(facts: Facts) -> str:

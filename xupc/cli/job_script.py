@@ -15,6 +15,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from .common import examples
+
 __all__ = ["LAUNCHERS", "Job", "job_script_command", "script"]
 
 LAUNCHERS = {
@@ -136,14 +138,20 @@ def script(job: Job, command: Sequence[str]) -> str:
     return head + _BODY
 
 
-@click.command("job-script")
-@click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="Nodes.")
+@click.command("job-script", context_settings={"ignore_unknown_options": True}, epilog=examples(
+    "xupc job-script --nodes 4 --threads-per-node 16 all_broadcast --budget 10m > job.sbatch",
+    "xupc job-script --mpi mpiexec --time 60 Allreduce -m 8:1M --peer > job.sbatch",
+))  # fmt: skip
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=2, show_default=True,
+    help="The number of machines that the job asks for.",
+)  # fmt: skip
 @click.option(
     "--threads-per-node",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Threads on each, one core for each thread.",
+    help="The number of threads on each, one core for each thread.",
 )
 @click.option(
     "--time",
@@ -169,7 +177,7 @@ def script(job: Job, command: Sequence[str]) -> str:
 @click.option(
     "--launches", type=click.IntRange(1, 100), default=5, show_default=True,
     help="How often the benchmark is started; a --budget is divided among them.",
-)
+)  # fmt: skip
 @click.argument("bench", nargs=-1, type=click.UNPROCESSED)
 def job_script_command(
     nodes: int,
@@ -182,9 +190,8 @@ def job_script_command(
 ) -> None:
     """Print a Slurm batch script that runs the benchmark and makes its report.
 
-    BENCH is what `xupc bench` is given, after a --: for example
-
-        xupc job-script --nodes 4 -- all_broadcast --budget 10m > bench.sbatch
+    BENCH is what `xupc bench` is given: names of collectives and options, such as --budget. What
+    both commands know, such as --nodes, is the job's.
     """
     from xupc.bench.settings import Shape
 
@@ -193,7 +200,7 @@ def job_script_command(
     seconds = check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
     job = Job(nodes, threads_per_node, minutes, mpi, environment, bench, launches, seconds)
     context = click.get_current_context()
-    words = ["xupc", "job-script", *_given(context), *(["--", *bench] if bench else [])]
+    words = ["xupc", "job-script", *_given(context), *bench]
     click.echo(script(job, words), nl=False)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -23,7 +24,7 @@ from ..topology import host
 from ..topology.sysfs import machine_here
 from . import options
 from .binding import POLICIES, bind_options, binds
-from .common import EnvironmentProblem, check_crowd, check_nodes, in_job
+from .common import EnvironmentProblem, check_crowd, check_nodes, examples, in_job
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
@@ -34,6 +35,7 @@ from .launcher import (
 )
 from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
+from .rank_wrapper import RANK_VARIABLES, SIZE_VARIABLES
 from .terminal import fill_standard_streams
 
 __all__ = ["info_command", "measured_by", "run_command", "topo_command"]
@@ -59,7 +61,11 @@ def _bind_option(command: Any) -> Any:
     )(command)
 
 
-@click.command("info")
+@click.command("info", epilog=examples(
+    "xupc info",
+    "xupc info --measure -n 8",
+    "mpiexec -n 8 xupc info",
+))  # fmt: skip
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -75,12 +81,16 @@ def _bind_option(command: Any) -> Any:
 )
 @click.option(
     "-n",
+    "-np",
     "threads",
     type=click.IntRange(min=1),
     help="Judge, and measure, for so many threads; the available cores by default.",
 )
 @_nodes_option
-def info_command(timeout: float, measure: bool, threads: int | None, nodes: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the same as one object of JSON.")
+def info_command(
+    timeout: float, measure: bool, threads: int | None, nodes: str | None, as_json: bool
+) -> None:
     """Show what is in use and what is wrong with it.
 
     Started by mpiexec itself, it judges that job: how many threads there are and where each may
@@ -109,17 +119,19 @@ def info_command(timeout: float, measure: bool, threads: int | None, nodes: str 
         if measure and count is not None:
             found, why_not = measured_by("xupc.bench.machine", count, nodes)
             facts = dataclasses.replace(facts, measured=found, measure_error=why_not)
-    click.echo(info.render(facts))
+    click.echo(info.as_json(facts) if as_json else info.render(facts))
     if info.unusable(facts):
         sys.exit(EXIT_ENVIRONMENT)
 
 
-def measured_by(module: str, threads: int, nodes: str | None = None) -> tuple[dict[str, Any], str]:
+def measured_by(
+    module: str, threads: int, nodes: str | None = None, time_limit: float = 120.0
+) -> tuple[dict[str, Any], str]:
     """Return the JSON that a job of a module prints, or the reason why there is none."""
     python = [sys.executable, "-m", module]
     with tempfile.TemporaryFile() as said:
         try:
-            status = _run(threads, python, nodes=nodes, time_limit=120, stdout=said)
+            status = _run(threads, python, nodes=nodes, time_limit=time_limit, stdout=said)
         except EnvironmentProblem as problem:
             return {}, problem.message
         said.seek(0)
@@ -131,8 +143,15 @@ def measured_by(module: str, threads: int, nodes: str | None = None) -> tuple[di
     return {}, f"the job {describe_status(status)}"
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True})
-@click.option("-n", "threads", type=click.IntRange(min=1), required=True, help="Threads.")
+@click.command("run", context_settings={"ignore_unknown_options": True}, epilog=examples(
+    "xupc run -n 4 program.py ARGUMENTS",
+    "xupc run -np 8 --nodes 4x2 python -m package.module",
+    "xupc run -n 4 --mpi mpi4py_program.py",
+))  # fmt: skip
+@click.option(
+    "-n", "-np", "threads", type=click.IntRange(min=1), required=True,
+    help="The number of threads to start.",
+)  # fmt: skip
 @_nodes_option
 @click.option(
     "--timeout",
@@ -166,17 +185,20 @@ def run_command(
 ) -> None:
     """Run a Python program as N threads.
 
-    PROGRAM is a file and its arguments, or -m MODULE and its arguments. It is started with the
-    mpiexec that belongs to mpi4py's MPI; with --mpi it runs under `python -m xupc.mpi`. The exit
-    status is the program's: that of the first thread to fail, 128 + signal if a signal killed it.
+    PROGRAM is a file and its arguments, or -m MODULE and its arguments; `python` before it is
+    understood, with options of Python's. It is started with the mpiexec that belongs to mpi4py's
+    MPI; with --mpi it runs under `python -m xupc.mpi`. The exit status is the program's: that of
+    the first thread to fail, 128 + signal if a signal killed it.
 
     Thread 0 reads the standard input, as far as the program reads it; that of all other threads is
     empty. SIGINT (Ctrl-C), SIGTERM and SIGHUP (as SIGTERM) give handlers in the program 5 seconds;
     then, or if the signal comes again, the job is killed. If this command is killed itself, the
     program gets SIGTERM, and all of it is killed 3 seconds later.
     """
+    _refuse_copies()
     fill_standard_streams()
-    python = [sys.executable, *(("-m", "xupc.mpi") if drop_in else ()), *_checked_program(program)]
+    python = [*_interpreter(program), *(("-m", "xupc.mpi") if drop_in else ())]
+    python += _checked_program(program, drop_in)
     status = _run(
         threads,
         python,
@@ -195,17 +217,55 @@ def run_command(
 run_command.allow_interspersed_args = False
 
 
-def _checked_program(program: Sequence[str]) -> list[str]:
+def _refuse_copies() -> None:
+    """UsageError if a launcher itself has started several copies of this command.
+
+    In a thread of a job it starts a job of its own: then its parent is a process of that job.
+    """
+    size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
+    if not in_job() or not size.isdecimal() or int(size) < 2:
+        return
+    with contextlib.suppress(OSError):
+        parent = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+        if any(entry.partition(b"=")[0].decode() in RANK_VARIABLES for entry in parent):
+            return
+    raise click.UsageError(
+        f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
+        f"launcher; use `xupc run -n {size} PROGRAM` without the launcher, or give the launcher "
+        "`python PROGRAM`"
+    )
+
+
+def _interpreter(program: Sequence[str]) -> list[str]:
+    """Return the Python that a program names, or else ours: all threads run this environment."""
+    first = Path(program[0])
+    return [str(first)] if _is_python(first) and len(first.parts) > 1 else [sys.executable]
+
+
+def _is_python(path: Path) -> bool:
+    """Return whether a path is the command `python`, not a program that has this name."""
+    named = re.fullmatch(r"python(\d+(\.\d+)?)?", path.name)
+    return bool(named) and (len(path.parts) > 1 or not path.exists())
+
+
+def _checked_program(program: Sequence[str], drop_in: bool = False) -> list[str]:
     """Return what follows `python`, or raise UsageError: better once here than on every thread."""
-    first = program[0]
+    named = _is_python(Path(program[0]))
+    words = list(program[named:])
+    if not words:
+        raise click.UsageError(f"{program[0]} needs a program, or -m MODULE")
+    first = words[0]
     if first == "-m":
-        if len(program) < 2:
+        if len(words) < 2:
             raise click.UsageError("-m needs the name of a module")
     elif first.startswith("-"):
-        raise click.NoSuchOption(first)
+        if not named:
+            raise click.NoSuchOption(first)
+        if drop_in:
+            raise click.UsageError(f"--mpi takes no options of Python's, got {first}")
     elif not Path(first).exists():
         raise click.UsageError(f"there is no program {first}")
-    return list(program)
+    return words
 
 
 def _run(
@@ -266,9 +326,14 @@ def _die_of_interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@click.command("topo")
+@click.command("topo", epilog=examples(
+    "xupc topo -n 8 --bind spread",
+    "xupc topo --topology 2x4x8 --nodes 2x64",
+    "mpiexec -n 8 xupc topo",
+))  # fmt: skip
 @click.option(
     "-n",
+    "-np",
     "threads",
     type=click.IntRange(min=1),
     help="Threads; by default as many as the nodes hold, or the available cores.",
@@ -281,7 +346,10 @@ def _die_of_interrupt() -> None:
     help="Draw another machine, without a job: 2x4x8 (sockets, L3 domains, cores) or a directory.",
 )
 @_bind_option
-def topo_command(threads: int | None, nodes: str | None, topology: str | None, bind: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the same as one object of JSON.")
+def topo_command(
+    threads: int | None, nodes: str | None, topology: str | None, bind: str, as_json: bool
+) -> None:
     """Draw where threads are: nodes, sockets, caches, cores.
 
     Started by mpiexec itself, it draws that job's.
@@ -289,15 +357,15 @@ def topo_command(threads: int | None, nodes: str | None, topology: str | None, b
     if in_job():
         from .topo import main as draw
 
-        draw()
+        draw(as_json=as_json)
         return
     count = threads or threads_of_nodes(nodes or "")
     if topology:
-        _draw_described(topology, count, nodes)
+        _draw_described(topology, count, nodes, as_json)
         return
     status = _run(
         count or host.available_cores(),
-        [sys.executable, "-m", "xupc.cli.topo"],
+        [sys.executable, "-m", "xupc.cli.topo", *["--json"][:as_json]],
         nodes=nodes,
         time_limit=120,
         bind=bind,
@@ -305,7 +373,9 @@ def topo_command(threads: int | None, nodes: str | None, topology: str | None, b
     sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
 
 
-def _draw_described(topology: str, threads: int | None, nodes: str | None) -> None:
+def _draw_described(
+    topology: str, threads: int | None, nodes: str | None, as_json: bool
+) -> None:  # fmt: skip
     """Draw a machine that is described, as many threads as it has cores by default."""
     from xupc.topology.sysfs import machine_of
 
@@ -317,4 +387,4 @@ def _draw_described(topology: str, threads: int | None, nodes: str | None) -> No
         raise click.BadParameter(str(error), param_hint="--topology") from None
     count = threads or len(machine.cores)
     check_nodes(nodes, count)
-    show(described(machine, count, nodes))
+    show(described(machine, count, nodes), as_json=as_json)

@@ -1,4 +1,4 @@
-"""Values of options that several commands take, as click's callbacks."""
+"""Options that several commands take, and their values, as click's callbacks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from typing import Any
 import click
 import numpy as np
 
+from xupc.bench.columns import aligned
+from xupc.bench.oracle import COLLECTIVES
 from xupc.bench.settings import SYNCS, Shape, algorithm_named, size_of, sizes_between
+from xupc.specs import mpi_name, parse_name
 from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from .common import check_nodes
 
 __all__ = [
-    "algorithms", "chosen", "dtypes", "numbers", "placements", "root", "seconds", "shapes", "sizes",
-    "syncs",
+    "algorithms", "chosen", "collectives", "dtypes", "list_option", "numbers", "placements", "root",
+    "seconds", "shapes", "sizes", "syncs",
 ]  # fmt: skip
+
+OSU_TYPES = {"mpi_char": "int8", "mpi_int": "int32", "mpi_float": "float32"}
+"""The names of types in OSU's benchmarks, and numpy's."""
 
 
 def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
@@ -99,12 +105,13 @@ def syncs(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | N
 
 
 def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
+    """Like ``float64,int32``; also the names of OSU's benchmarks, of which ``all`` is every one."""
     if value is None:
         return None
     found = []
-    for word in value.split(","):
+    for word in (",".join(OSU_TYPES) if value == "all" else value).split(","):
         try:
-            dtype = np.dtype(word.strip())
+            dtype = np.dtype(OSU_TYPES.get(word.strip().lower(), word.strip()))
         except TypeError:
             raise click.BadParameter(f"{word!r} is no numpy type") from None
         if dtype.kind not in "biufc":
@@ -114,15 +121,56 @@ def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | 
 
 
 def root(_context: Any, _option: Any, value: str) -> str:
+    """Like ``3``, ``last`` or ``rotate``; also OSU's ``fixed:3``."""
+    value = value.removeprefix("fixed:")
     if value in ("last", "rotate") or value.isdecimal():
         return value
     raise click.BadParameter(f"{value!r}: expected a thread's number, last or rotate")
 
 
+def collectives(*, nargs: int = -1, names: Sequence[str] = COLLECTIVES) -> Callable[..., Any]:
+    """Return the argument that names collectives, which a shell can complete."""
+
+    def complete(_context: Any, _option: Any, begin: str) -> list[str]:
+        known = [*names, *dict.fromkeys(filter(None, map(mpi_name, names)))]
+        return [name for name in known if name.startswith(begin)]
+
+    if nargs == 1:
+        return click.argument("collective", required=False, shell_complete=complete)
+    return click.argument(
+        "collectives", nargs=nargs, metavar="[COLLECTIVE]...", shell_complete=complete
+    )
+
+
+def list_option(names: Sequence[str] = COLLECTIVES) -> Callable[..., Any]:
+    """Return the option that lists collectives, with MPI's names and what each does."""
+
+    def show(context: click.Context, _option: Any, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            rows = [
+                ["collective", "MPI", ""],
+                *([n, mpi_name(n) or "-", _summary(n)] for n in names),
+            ]
+            click.echo("\n".join(aligned(rows)))
+            context.exit()
+
+    return click.option(
+        "--list", is_flag=True, expose_value=False, is_eager=True, callback=show,
+        help="List the names of all collectives and MPI's names for them, and exit.",
+    )  # fmt: skip
+
+
+def _summary(name: str) -> str:
+    if name == "barrier":
+        return "Wait for all threads."
+    form, spec = parse_name(name)
+    return spec.summary[form].partition(" (")[0].rstrip(".:")
+
+
 def placements(command: Any) -> Any:
     """The options that say which jobs are launched: threads and nodes."""
     threads = click.option(
-        "-n", "threads", callback=numbers, metavar="N[,N...]",
+        "-n", "-np", "threads", callback=numbers, metavar="N[,N...]",
         help="Threads, one job each; by default as many as the nodes hold, or the available cores.",
     )  # fmt: skip
     nodes = click.option(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .common import examples
 from .launcher import EXIT_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["report_command"]
 
-EXIT_REGRESSION = 1
+EXIT_REGRESSION, EXIT_UNRESOLVED = 1, 5
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
@@ -32,7 +33,11 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
     return value
 
 
-@click.command("report")
+@click.command("report", epilog=examples(
+    "xupc report result.json",
+    "xupc report before.json after.json --markdown - --tolerance 0.1",
+    "xupc report result.json --plan Allgather/64K/multicore",
+))  # fmt: skip
 @click.argument(
     "results", nargs=-1, required=True, metavar="RESULT.json [OTHER.json...]",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -54,8 +59,8 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
     callback=_finite, help="How much slower a call may get, at most 10.",
 )  # fmt: skip
 @click.option(
-    "--plan", "choice", metavar="COLLECTIVE/NBYTES[/ALGORITHM]",
-    help="The call whose plan is drawn; by default the largest by MULTICORE.",
+    "--plan", "choice", metavar="COLLECTIVE/SIZE[/ALGORITHM]",
+    help="The call whose plan is drawn, like all_gather/64K; by default the largest by MULTICORE.",
 )  # fmt: skip
 def report_command(
     results: Sequence[Path],
@@ -68,8 +73,11 @@ def report_command(
     """Show what results of `xupc bench` say.
 
     One page, which needs no network, or Markdown. Every result after the first is compared with
-    the first: exits with 1 if anything got slower beyond the tolerance, nothing can be said, or
-    nothing was measured.
+    the first.
+
+    Exits with 1 if anything got slower beyond the tolerance, a result was wrong, or nothing was
+    measured; with 5 if nothing got slower, but no call of a result could be compared, for instance
+    because there are too few launches.
     """
     from ..report import markdown as as_markdown
     from ..report import page
@@ -110,8 +118,10 @@ def report_command(
         for said in found.summary:
             click.echo(said, err=True)
     faulty = _print_faults(names, loaded)
-    if faulty or any(found.found or not found.comparable for found in compared):
+    if faulty or any(found.found for found in compared):
         sys.exit(EXIT_REGRESSION)
+    if not all(found.comparable for found in compared):
+        sys.exit(EXIT_UNRESOLVED)
 
 
 def _print_faults(names: Sequence[str], results: Sequence[Result]) -> bool:

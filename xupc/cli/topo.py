@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import Any
+
 import click
 import numpy as np
 
 import xupc
+from xupc.cli.common import plain
+from xupc.topology.levels import node_levels
 from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree
 from xupc.topology.picture import NodeView, draw_nodes, legend
@@ -17,13 +23,14 @@ from xupc.topology.sysfs import machine_here
 __all__ = ["described", "main"]
 
 
-def main() -> None:
+def main(*, as_json: bool = False) -> None:
+    """Draw the threads of this job; collective."""
     with xupc.init() as team:
         from mpi4py import MPI
 
         rows = MPI.COMM_WORLD.gather(_mine(team))
         if rows is not None:
-            show([view for view in rows if view is not None])
+            show([view for view in rows if view is not None], as_json=as_json)
 
 
 def _mine(team: xupc.Team) -> NodeView | None:
@@ -48,8 +55,11 @@ def described(machine: Machine, threads: int, nodes: str | None) -> list[NodeVie
     return [NodeView(node, machine, machine.masks(len(node))) for node in tree.nodes]
 
 
-def show(views: list[NodeView]) -> None:
+def show(views: list[NodeView], *, as_json: bool = False) -> None:
     """Print the picture, what its signs mean, and how to bind threads that are not."""
+    if as_json:
+        click.echo(json.dumps({"nodes": [_facts(view) for view in views]}))
+        return
     click.echo(draw_nodes(views))
     if text := legend(views):
         click.echo(f"\n{text}")
@@ -60,10 +70,24 @@ def show(views: list[NodeView]) -> None:
         )
 
 
+def _facts(view: NodeView) -> dict[str, Any]:
+    """Return a node as plain data: its threads, their processors, and its machine."""
+    machine = view.machine
+    return {
+        "threads": list(view.threads),
+        "processors": [sorted(mask) for mask in view.masks],
+        "machine": plain(machine),
+        "levels": [
+            {"name": level.name, "domains": [[view.threads[i] for i in d] for d in level.domains]}
+            for level in node_levels(machine, list(view.masks)).levels
+        ],
+    }
+
+
 def _is_unbound(view: NodeView) -> bool:
     alike = len(view.masks) > 1 and len(set(view.masks)) == 1
     return alike and len(view.masks[0]) > 1
 
 
 if __name__ == "__main__":
-    main()
+    main(as_json="--json" in sys.argv)

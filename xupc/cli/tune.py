@@ -6,10 +6,12 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,17 +20,29 @@ from click.core import ParameterSource
 
 from xupc.algorithms.registry import collectives
 from xupc.bench import driver
+from xupc.bench.budget import ENOUGH, LAUNCHES
+from xupc.bench.columns import aligned
+from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Job, Result
-from xupc.bench.settings import Settings, named
-from xupc.bench.tuner import Tuned, place_of, tuned
+from xupc.bench.settings import Settings, Shape, named
+from xupc.bench.stats import geometric_mean
+from xupc.bench.tuner import LEAST_LAUNCHES, Change, Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
-from . import options
+from ..report import formatting
+from . import common, options
 from .bench_jobs import find_launcher
-from .common import EnvironmentProblem, check_crowd, check_writable, figures_text, in_job
+from .common import (
+    EnvironmentProblem,
+    check_crowd,
+    check_writable,
+    examples,
+    figures_text,
+    in_job,
+)
 from .jobs import measured_by
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -45,21 +59,32 @@ MEASURING = {
     "budget": "--budget", "launches": "--launches", "json_file": "--json",
 }  # fmt: skip
 COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
+PROBE = 120.0  # seconds that the job for the figures of the host may take, and
+HOST_SHARE = 0.25  # of a budget
+SHOWN = 6  # ranges of sizes that the outline of a place lists
 
 
-@click.command("tune")
-@click.argument("collectives", nargs=-1, metavar="[COLLECTIVE]...")
+@click.command("tune", epilog=examples(
+    "xupc tune -n 8",
+    "xupc tune Bcast Allreduce -n 8 -m 8:64K --budget 2m",
+    "xupc tune --from result.json --dry-run -v",
+))  # fmt: skip
+@options.collectives()
 @options.placements
+@options.list_option()
 @click.option(
-    "-m", "--sizes", callback=options.sizes, metavar="MIN:MAX", default="8:1M", show_default=True,
-    help="Bytes of a block.",
+    "-m", "--sizes", "--message-size", "sizes", callback=options.sizes, metavar="MIN:MAX",
+    default="8:1M", show_default=True,
+    help="Bytes of a block. Without it some sizes are left out where the budget is short.",
 )  # fmt: skip
 @click.option(
     "--budget", callback=options.seconds, metavar="TIME", default="10m", show_default=True,
-    help="For all of it.",
+    help="Time for the whole command, like 90 or 10m; it ends within 10% of it.",
 )  # fmt: skip
 @click.option(
-    "--launches", type=click.IntRange(min=1), default=5, show_default=True, help="Of each job."
+    "--launches",
+    type=click.IntRange(min=1),
+    help=f"Start each job so many times; by default up to {LAUNCHES}, as the budget permits.",
 )
 @click.option(
     "--from", "results", multiple=True, metavar="RESULT.json",
@@ -78,31 +103,37 @@ COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
     "--host-only", is_flag=True, help="Measure only the figures of this host, which takes seconds."
 )
 @click.option("--dry-run", is_flag=True, help="Show the table, write nothing.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print a line for each size of each collective."
+)
 def tune_command(
     collectives: tuple[str, ...],
     threads: tuple[int, ...] | None,
     nodes: tuple[str, ...],
     sizes: tuple[int, ...],
     budget: float,
-    launches: int,
+    launches: int | None,
     results: tuple[Path, ...],
     output: Path | None,
     json_file: Path | None,
     host_only: bool,
     dry_run: bool,
+    verbose: bool,
 ) -> None:
     """Find the best algorithm for each size on this machine, for the library to follow.
 
-    Measures PULL, PUSH and MULTICORE of the COLLECTIVES (all of them by default), and writes a
+    Measures PULL, PUSH and MULTICORE of each COLLECTIVE (all of them by default), and writes a
     selection table: XUPC_TUNING, or xupc/tuning.toml in your config directory. It overrides the
     built-in choice only where the gain is statistically significant. What the table says of other
-    job shapes, and your own entries and comments, stay; the old file is kept as FILE.old.
+    job shapes, and your own entries and comments, stay; the old file is kept as FILE.old. Where
+    nothing was decided, nothing is written.
 
     First it measures the figures of this host: from which size threads access the memory of each
     other directly, and copy past the cache. They are kept under the name of the host.
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
+    began = common.began()
     if in_job():
         raise click.UsageError(INSIDE)
     path = _table_path(output)
@@ -115,16 +146,13 @@ def tune_command(
             result = joined(results)
         else:
             settings = Settings(collectives=_chosen(collectives or COLLECTIVES), sizes=sizes)
-            shapes = options.shapes(threads, nodes)
-            most = max(shape.threads for shape in shapes)
-            check_crowd(most, ())
+            plan = _plan(settings, options.shapes(threads, nodes), budget, launches, began)
             with _in_force(file):
-                click.echo(add_host(file, most, needed=host_only))
+                click.echo(add_host(file, plan, needed=host_only))
             if host_only:
                 _end(file, dry_run)
                 return
             with _in_force(file):
-                plan = driver.Plan(shapes, settings, launches, budget)
                 result, status = _measure(plan, json_file)
         found = tune(result, file)
     except ValueError as error:
@@ -132,10 +160,22 @@ def tune_command(
             click.echo(f"Error: {error}", err=True)
             sys.exit(status)
         raise click.UsageError(str(error)) from None
-    for line in report(found, result):
+    for line in report(found, result, verbose=verbose):
         click.echo(line)
     _end(file, dry_run)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _plan(
+    settings: Settings, shapes: tuple[Shape, ...], budget: float, launches: int | None, began: float
+) -> Plan:
+    """Return the launches; UsageError if there are too many threads for this machine."""
+    check_crowd(max(shape.threads for shape in shapes), ())
+    most = launches or LAUNCHES
+    return Plan(
+        shapes, settings, most, budget, least=min(LEAST_LAUNCHES, most),
+        enough=launches or ENOUGH, thin=not _is_given("sizes"), began=began,
+    )  # fmt: skip
 
 
 def _opened(path: Path, dry_run: bool) -> TuningFile:
@@ -149,33 +189,42 @@ def _opened(path: Path, dry_run: bool) -> TuningFile:
 
 def _refuse_measuring(option: str) -> None:
     """UsageError if an option on the command line contradicts `option`."""
-    context = click.get_current_context()
     contradicting = {**MEASURING, "results": "--from", "host_only": "--host-only"}
     if option == "--host-only":
         del contradicting["threads"]
     for name, other in contradicting.items():
-        source = context.get_parameter_source(name)
-        if other != option and source is ParameterSource.COMMANDLINE:
+        if other != option and _is_given(name):
             raise click.UsageError(f"{other} says what to measure: not with {option}")
 
 
-def add_host(file: TuningFile, threads: int, *, needed: bool = False) -> str:
+def _is_given(name: str) -> bool:
+    """Return whether an option is on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
     """Measure the figures of this host in a job of its own, and put them into a table.
 
     Returns what to print. If nothing could be measured, this is the reason, unless the figures are
-    `needed`: then it is an error.
+    `needed`: then it is an error. Else the job takes a part of the budget at most.
     """
-    found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}")
+    threads = max(shape.threads for shape in plan.shapes)
+    limit = PROBE if needed else min(PROBE, HOST_SHARE * plan.seconds)
+    found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}", limit)
     if not found.get("figures"):
         why = why or "its threads have one core, or cannot access the memory of each other"
         text = f"the figures of this host were not measured: {why}"
         if needed:
             raise EnvironmentProblem(text)
         return text
+    text = f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
+    if file.figures(found["host"]) == found["figures"]:
+        return text
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     remark = _line(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")
     file.put_host(found["host"], found["figures"], [remark])
-    return f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
+    return text
 
 
 @contextlib.contextmanager
@@ -195,8 +244,10 @@ def _in_force(file: TuningFile) -> Iterator[None]:
 
 
 def _end(file: TuningFile, dry_run: bool) -> None:
-    """Save a table, or print it."""
-    if dry_run:
+    """Save a table, or print it; one without a decision is not written."""
+    if not file.changed:
+        click.echo(f"nothing was decided: {file.path} is not written")
+    elif dry_run:
         click.echo(f"\n{file.text}", nl=False)
     else:
         _save(file)
@@ -220,13 +271,16 @@ def _chosen(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in found if name not in without)
 
 
-def _measure(plan: driver.Plan, json_file: Path | None) -> tuple[Result, int]:
+def _measure(plan: Plan, json_file: Path | None) -> tuple[Result, int]:
     """Launch the jobs; an interrupted measurement decides nothing."""
     with Progress("xupc tune") as progress:
         try:
             result, status = driver.measure(
-                plan, ["xupc", *sys.argv[1:]], find_launcher,
-                save=json_file, progress=progress.show,
+                plan,
+                ["xupc", *sys.argv[1:]],
+                find_launcher,
+                save=json_file,
+                progress=progress.show,
             )
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
@@ -271,6 +325,8 @@ def tune(result: Result, file: TuningFile) -> list[Tuned]:
     if not any(each.changes for each in found):
         raise ValueError("nothing was measured of any collective that has algorithms")
     for each in found:
+        if list(each.rules) == list(file.rules(each.place)):
+            continue
         jobs = [job for job in result.jobs if place_of(job) == each.place]
         file.put(each.place, each.rules, [*_remarks(result, jobs), summary(each)])
     return found
@@ -291,34 +347,76 @@ def _line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
 
 
-def report(found: Sequence[Tuned], result: Result) -> Iterator[str]:
-    """What was found, line by line."""
+def report(found: Sequence[Tuned], result: Result, *, verbose: bool = False) -> Iterator[str]:
+    """Yield the lines about what was decided: a few for each place, or one for each size."""
     for each in found:
         yield label_of(each.place)
-        for change in each.changed:
-            yield (
-                f"  {change.collective:24} {change.nbytes:>10}  "
-                f"{change.before} -> {change.after}".ljust(64)
-                + f"  {change.gain}"
-            )
-        for change in each.changes:
-            if change.why_not:
-                yield f"  {change.collective:24} {change.nbytes:>10}  as before: {change.why_not}"
+        yield from aligned(_details(each), indent=2) if verbose else _outline(each)
         yield f"  {summary(each)}"
+    if not verbose and any(each.changes for each in found):
+        yield "-v prints every size; --json FILE keeps what was measured"
     if not result.complete:
         yield "what was measured is not complete"
     if has_wrong_results(result):
         yield "WRONG RESULTS of some algorithms: these are not used; see xupc report"
 
 
+def _details(found: Tuned) -> list[list[str]]:
+    """Return a row for each size that changes, or that could not be judged."""
+    rows = [
+        [c.collective, str(c.nbytes), f"{c.before} -> {c.after}", str(c.gain)]
+        for c in found.changed
+    ]
+    rows += [
+        [c.collective, str(c.nbytes), f"as before: {c.why_not}"]
+        for c in found.changes if c.why_not
+    ]  # fmt: skip
+    return rows
+
+
+def _outline(found: Tuned) -> list[str]:
+    """Return a line for each range of sizes that changes alike, those with the largest gains."""
+    runs = [
+        list(run)
+        for _, run in itertools.groupby(
+            found.changes, key=lambda c: (c.collective, c.before, c.after)
+        )
+    ]
+    changed = [run for run in runs if run[0].before != run[0].after]
+    changed.sort(key=lambda run: -_gain(run))
+    rows = [
+        [
+            run[0].collective,
+            " to ".join(dict.fromkeys(formatting.size(c.nbytes) for c in (run[0], run[-1]))),
+            f"{run[0].before} -> {run[0].after}", f"{_gain(run):.2f} times as fast",
+        ]
+        for run in changed[:SHOWN]
+    ]  # fmt: skip
+    left = len(changed) - len(rows)
+    return [*aligned(rows, indent=2), *([f"  and {left} more such ranges"] if left > 0 else [])]
+
+
+def _gain(run: Sequence[Change]) -> float:
+    return geometric_mean(change.gain.value for change in run if change.gain)
+
+
 def summary(found: Tuned) -> str:
     """Return a text about the gain at a place."""
     changed, count = len(found.changed), len(found.changes)
+    reasons = Counter(change.reason for change in found.changes if change.reason)
+    judged = count - sum(reasons.values())
+    why = "; ".join(f"{number} {text}" for text, number in reasons.most_common(3))
+    unjudged = f" (not judged: {why})" if why else ""
+    if not judged and not changed:
+        return f"nothing was decided: none of {count} sizes could be judged{unjudged}"
     if not changed:
-        return f"{count} sizes measured: none is faster with another algorithm beyond doubt"
+        return (
+            f"{judged} of {count} sizes judged: none is faster with another algorithm beyond "
+            f"doubt{unjudged}"
+        )
     return (
         f"{changed} of {count} sizes changed: {found.gain_there:.2f} times as fast there, "
-        f"{found.gain_over_all:.2f} over all"
+        f"{found.gain_over_all:.2f} over all{unjudged}"
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from ..backends.simulator.timeline import DEFAULTS, Timeline, rates_of, run
 from ..bench.results import OURS, Candidate, Cell, Job
+from ..bench.settings import size_of
+from ..specs import of_mpi
 from ..topology.tree import Tree
 from . import formatting
 from .findings import call_text
@@ -29,13 +31,12 @@ class Choice:
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``COLLECTIVE/NBYTES[/ALGORITHM]``; raise ValueError for any other text."""
-        found = re.fullmatch(r"([^/]+)/(\d+) ?(B|KiB|MiB|GiB)?(?:/([A-Za-z][\w:]*))?", text)
+        """Read ``COLLECTIVE/SIZE[/ALGORITHM]``; raise ValueError for any other text."""
+        found = re.fullmatch(r"([^/]+)/(\d+ ?\w*)(?:/([A-Za-z][\w:]*))?", text)
         if found is None:
-            raise ValueError(f"{text!r}: expected COLLECTIVE/NBYTES[/ALGORITHM]")
-        collective, number, unit, algorithm = found.groups()
-        factor = 1 << 10 * ("B", "KiB", "MiB", "GiB").index(unit or "B")
-        return cls(collective, int(number) * factor, (algorithm or "").upper())
+            raise ValueError(f"{text!r}: expected COLLECTIVE/SIZE[/ALGORITHM]")
+        collective, size, algorithm = found.groups()
+        return cls(of_mpi(collective) or collective, size_of(size), (algorithm or "").upper())
 
     def fits(self, cell: Cell, candidate: Candidate) -> bool:
         """Return whether the call is that of a cell and its candidate."""

@@ -218,10 +218,7 @@ def _curve(
     if line.name == CHOSEN or line.kind == FLOOR:
         return parts
     for (px, py), (size, e) in zip(points, line.points, strict=True):
-        said = (
-            f"{line.name}, {formatting.size(size)}: {formatting.time(e.value)} "
-            f"({_interval(e)})"
-        )
+        said = f"{line.name}, {formatting.size(size)}: {formatting.time(e.value)} ({_interval(e)})"
         parts.append(tag("g", tag("title", _escaped(said)), mark(line.style.mark, px, py, class_)))
     return parts
 
@@ -235,7 +232,7 @@ def _ends(e: Estimate) -> tuple[float, float]:
 
 def _interval(e: Estimate) -> str:
     if math.isnan(e.low):
-        return "one launch, no interval"
+        return "fewer than three launches, no interval"
     return f"{formatting.time(e.low)} to {formatting.time(e.high)}"
 
 

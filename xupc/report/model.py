@@ -19,12 +19,12 @@ __all__ = ["HOW", "Content", "Section", "job_content"]
 HOW = (
     "A repetition's time is the longest over all threads. A curve shows the median over launches "
     "of the median over each launch's repetitions. Its 95% interval is Student's, of the "
-    "logarithms of one number per launch, so it covers what differs from launch to launch; one "
-    "launch gives none.",
+    "logarithms of one number per launch, so it covers what differs from launch to launch; fewer "
+    "than three launches give none.",
     "A ratio is the peer's time / xupc's, above 1 where xupc is faster, taken within each launch: "
     "both ran in it, interleaved. Win: the whole interval is above 1. LOSS: all of it is below 1. "
     "Parity: it holds 1. Not resolvable: the same call under two names (A/A) differs by more than "
-    "5% in a typical launch, or there was one launch, so that the cell says nothing.",
+    "5% in a typical launch, or there were fewer than three launches: no verdict.",
 )
 
 
