@@ -62,7 +62,8 @@ def parameters(name: str, function: Any) -> set[str]:
     for checks in ("_check", "_prepare"):
         if hasattr(function, checks):
             return set(inspect.signature(getattr(function, checks)).parameters)
-    return set(inspect.signature(function).parameters) - {"self"}
+    # A variant by name is flags in all that follows, as in the functions above.
+    return set(inspect.signature(function).parameters) - {"self", "algorithm"}
 
 
 def test_every_public_collective_is_there() -> None:
