@@ -226,22 +226,26 @@ _LAUNCHERS = {
 def _refuse_copies() -> None:
     """UsageError if a launcher itself has started several copies of this command.
 
-    In a thread of a job it starts a job of its own: then its parent is a process of that job.
+    In a thread of a job it starts a job of its own: then its parent is no launcher.
     """
     size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
     if not in_job() or not size.isdecimal() or int(size) < 2:
         return
-    try:
-        parent = Path(f"/proc/{os.getppid()}/comm").read_text().strip()
-    except OSError:
-        return
-    if parent not in _LAUNCHERS:  # variables that a shell has kept prove nothing
+    if _parent() not in _LAUNCHERS:  # variables that a shell has kept prove nothing
         return
     raise click.UsageError(
         f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
         f"launcher; use `xupc run -n {size} PROGRAM` without the launcher, or give the launcher "
         "`python PROGRAM`"
     )
+
+
+def _parent() -> str:
+    """Return the name of the process that started this one; "" if the system does not say."""
+    try:
+        return Path(f"/proc/{os.getppid()}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _interpreter(program: Sequence[str]) -> list[str]:
