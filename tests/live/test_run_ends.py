@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.xupc_run import Running, running, state, wait_until, words
+from support.xupc_run import PATIENCE, PROGRAM, Running, running, state, wait_until, words
 
 ALL_GONE = 5.0  # seconds after the death of `xupc run`
 
@@ -76,6 +78,26 @@ def test_a_launcher_killed_while_it_starts(job: Running) -> None:
     wait_until(lambda: list((job.folder / "tmp").glob("xupc-job-*")), job.said)
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
+    assert job.left(ALL_GONE) == []
+
+
+KILLS_ITSELF = """
+import os, signal, sys, xupc.__main__
+make = os.mkdir
+def make_and_die(path, *mode, **more):
+    make(path, *mode, **more)
+    if "xupc-job-" in str(path):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.mkdir = make_and_die
+xupc.__main__.main(["run", "-n", "2", sys.argv[1]])
+"""
+
+
+def test_a_launcher_killed_right_after_it_made_its_folder(job: Running) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLS_ITSELF, PROGRAM], env=job.environment, timeout=PATIENCE
+    )
+    assert ended.returncode == -signal.SIGKILL
     assert job.left(ALL_GONE) == []
 
 

@@ -21,7 +21,7 @@ from support.polling import state
 from xupc.cli.mpi import clean_environment
 from xupc.cli.processes import kill_tagged
 
-__all__ = ["PROGRAM", "Running", "Shell", "running", "shell", "state", "wait_until"]
+__all__ = ["PATIENCE", "PROGRAM", "Running", "Shell", "running", "shell", "state", "wait_until"]
 
 PATIENCE = 60.0  # seconds for what takes one on a machine that is not busy
 

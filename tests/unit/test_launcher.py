@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -463,21 +464,17 @@ def test_a_signal_while_the_folder_comes_or_goes(
 ) -> None:
     """It ends the job, or finds none, and leaves no folder."""
 
-    class Folder(tempfile.TemporaryDirectory[str]):
-        def __enter__(self) -> str:
-            if when == "begin":
-                os.kill(os.getpid(), signal.SIGTERM)
-            return super().__enter__()
+    where, name = {"begin": (Path, "mkdir"), "end": (shutil, "rmtree")}[when]
+    original = getattr(where, name)
 
-        def __exit__(self, *error: object) -> None:
-            if when == "end":
-                os.kill(os.getpid(), signal.SIGTERM)
-            super().__exit__(*error)  # type: ignore[arg-type]
+    def interrupted(*arguments: Any, **more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        original(*arguments, **more)
 
-    monkeypatch.setattr("xupc.cli.launcher.tempfile.TemporaryDirectory", Folder)
+    monkeypatch.setattr(where, name, interrupted)
     program = "600" if when == "begin" else "0"
     environment = {**os.environ, "XUPC_JOB": uuid.uuid4().hex, "TMPDIR": str(tmp_path)}
-    outcome = run_job(["sleep", program], environment, forward=True)
+    outcome = run_job(["sleep", program], environment, forward=True, time_limit=60)
     assert (outcome.status, outcome.interrupted) == (128 + signal.SIGTERM, signal.SIGTERM)
     assert list(tmp_path.iterdir()) == []
 

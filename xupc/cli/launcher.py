@@ -17,6 +17,7 @@ import ctypes
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -311,8 +312,10 @@ def _run(
         stack.callback(threads.close)
         # Until the folder is removed: a signal that comes again while that happens must not end it.
         control = stack.enter_context(JobControl(threads, forward))
-        folder, environment = stack.enter_context(_with_sessions(command, environment))
+        folder = _sessions_folder(command, environment)
+        # Before the folder is made: one that nobody knows of would be left by a SIGKILL.
         keeper = stack.enter_context(Keeper(job.tag_name, job.tag, folder, environment))
+        environment = stack.enter_context(_with_sessions(folder, environment))
         launcher = _start(
             command,
             environment,
@@ -404,28 +407,30 @@ def _start(
         raise LaunchError(f"cannot execute {command[0]}: {error.strerror}") from None
 
 
-@contextlib.contextmanager
-def _with_sessions(
-    command: Sequence[str], environment: Mapping[str, str]
-) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Make a folder for the launcher's own files, unless the user has chosen one.
-
-    Yield it ("" if there is none) and the environment that names it.
-    """
+def _sessions_folder(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return where the launcher's own files shall go, "" if the user has chosen a place."""
     chosen = [*(name for name in environment if name.startswith("PRTE_MCA_")), *command]
     if any(name.endswith("tmpdir_base") for name in chosen):
-        yield "", environment
-        return
-    base = environment.get("TMPDIR") or None
+        return ""
+    base = environment.get("TMPDIR") or tempfile.gettempdir()
+    return str(Path(base).absolute() / f"xupc-job-{uuid.uuid4().hex[:12]}")
+
+
+@contextlib.contextmanager
+def _with_sessions(folder: str, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Make the folder for the launcher's own files; yield the environment that names it."""
     try:
-        directory = tempfile.TemporaryDirectory(
-            prefix="xupc-job-", dir=base, ignore_cleanup_errors=True
-        )
+        if folder:
+            Path(folder).mkdir(mode=0o700)
     except OSError:  # no space, or no such place: the launcher may still find one
-        yield "", environment
+        folder = ""
+    if not folder:
+        yield environment
         return
-    with directory:
-        yield directory.name, {**environment, SESSIONS: directory.name}
+    try:
+        yield {**environment, SESSIONS: folder}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _die_with_parent() -> None:
