@@ -1,25 +1,79 @@
-"""What the methods that xupc takes over have in common: the decision, and checks of arguments."""
+"""How xupc takes a method over: bring the messages into form, decide, and make the call.
+
+A thread whose arguments are wrong calls mpi4py with the same arguments, which raises its own error;
+such a call meets no other thread and does not count.
+"""
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from .carrier import team_for
+from .messages import Message
+from .mismatch import carry
 
-__all__ = ["apart", "check_blocks", "in_place", "root_of", "team_of"]
+__all__ = ["Method", "Ready", "apart", "check_blocks", "in_place", "root_of", "taken_over"]
+
+Run = Callable[..., Any]
+Method = Callable[[str, Run], Run]
+"""``(name, mpi4py's method) -> the method that takes its place``."""
 
 _EMPTY = "no data"
 
 
-def team_of(comm: Any, method: str, nbytes: int | None, why: str = "") -> Any:
-    """Count a call, and return the team that carries it; None if MPI does.
+class Ready(NamedTuple):
+    """A call whose messages are in form.
 
-    `nbytes` is None for a call without data, `why` a reason for MPI that all threads have.
+    Attributes
+    ----------
+    nbytes
+        Bytes of the message that decide; None for a call without data.
+    call
+        The function of xupc; None if `why` is given.
+    arguments
+        Those before the team.
+    result
+        The message to unpack afterwards, if this thread gets one.
+    why
+        A reason for MPI that all threads have, or "".
     """
+
+    nbytes: int | None
+    call: Run | None
+    arguments: tuple[Any, ...] = ()
+    result: Message | None = None
+    why: str = ""
+
+
+def taken_over(form: Callable[..., Ready]) -> Method:
+    """Make a method of what brings its messages into form; `form` takes mpi4py's arguments."""
+
+    def add(name: str, run: Run) -> Run:
+        @functools.wraps(run)
+        def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            try:
+                nbytes, call, ready, result, why = form(self, *arguments, **keywords)
+            except Exception:
+                return run(self, *arguments, **keywords)
+            team = _team_of(self, name, nbytes, why)
+            if team is None or call is None:
+                return run(self, *arguments, **keywords)
+            carry(call, *ready, team)
+            return None if result is None else result.unpack()
+
+        return method
+
+    return add
+
+
+def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> Any:
+    """Count a call, and return the team that carries it; None if MPI does."""
     record = comm._counts()
     team = team_for(comm, record)
     if team is None:
@@ -28,6 +82,9 @@ def team_of(comm: Any, method: str, nbytes: int | None, why: str = "") -> Any:
         why = why or _EMPTY
     record.note(method, nbytes or 0, "MPI" if why else "xupc", why)
     return None if why else team
+
+
+# --- arguments ----------------------------------------------------------------------------------
 
 
 def root_of(comm: Any, root: Any) -> int:

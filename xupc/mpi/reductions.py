@@ -1,4 +1,4 @@
-"""The methods that xupc takes over and that reduce, as `collectives` has those that move data."""
+"""Methods that xupc takes over and that reduce: how each brings its messages into form."""
 
 from __future__ import annotations
 
@@ -18,139 +18,89 @@ from ..api.private_arrays import (
 )
 from ..flags import EXCLUSIVE
 from ..ops import Op
-from .decision import apart, check_blocks, in_place, root_of, team_of
+from .decision import Ready, apart, check_blocks, in_place, root_of
 from .messages import Message, as_elements
-from .mismatch import carry
 
-__all__ = ["CALLS"]
-
-Run = Callable[..., Any]
+__all__ = ["FORMS"]
 
 _OPERATION = "an operation or a type that xupc does not combine"
 _UNEQUAL = "blocks of different sizes"
 _NO_COUNTS = "mpi4py itself has to exchange the counts"
 
 
-def _allreduce(name: str, run: Run) -> Run:
-    @functools.wraps(run)
-    def method(self: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Any:
-        try:
-            dst, dtype = as_elements(recvbuf, writes=True)
-            src = None if in_place(sendbuf) else _addend(sendbuf, dst, dtype)
-            combine = _operation(op, dtype)
-        except Exception:
-            return run(self, sendbuf, recvbuf, op)
-        team = team_of(self, name, dst.array.nbytes, _why(combine))
-        if team is None or combine is None:
-            return run(self, sendbuf, recvbuf, op)
-        carry(allav_reduce_all, dst.array, src, combine, None, 0, team)
-        return dst.unpack()
-
-    return method
+def _allreduce(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
+    dst, src, dtype = _operands(sendbuf, recvbuf)
+    return _ready(allav_reduce_all, dst.array, src, op, dtype, result=dst)
 
 
-def _reduce(name: str, run: Run) -> Run:
-    @functools.wraps(run)
-    def method(self: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Any:
-        try:
-            at = root_of(self, root)
-            if self.rank == at:
-                dst, dtype = as_elements(recvbuf, writes=True)
-                src = None if in_place(sendbuf) else _addend(sendbuf, dst, dtype)
-                src = dst.array.copy() if src is None else src
-            else:
-                message, dtype = as_elements(sendbuf, writes=False)
-                dst, src = None, message.array
-            combine = _operation(op, dtype)
-        except Exception:
-            return run(self, sendbuf, recvbuf, op, root)
-        team = team_of(self, name, src.nbytes, _why(combine))
-        if team is None or combine is None:
-            return run(self, sendbuf, recvbuf, op, root)
-        carry(allav_reduce, None if dst is None else dst.array, src, combine, at, None, 0, team)
-        return None if dst is None else dst.unpack()
-
-    return method
+def _reduce(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Ready:
+    at = root_of(comm, root)
+    if comm.rank != at:
+        message, dtype = as_elements(sendbuf, writes=False)
+        return _ready(allav_reduce, None, message.array, op, dtype, at)
+    dst, src, dtype = _operands(sendbuf, recvbuf)
+    src = dst.array.copy() if src is None else src
+    return _ready(allav_reduce, dst.array, src, op, dtype, at, result=dst)
 
 
-def _scan(name: str, run: Run, flags: int = 0) -> Run:
-    @functools.wraps(run)
-    def method(self: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Any:
-        try:
-            dst, dtype = as_elements(recvbuf, writes=True)
-            src = None if in_place(sendbuf) else _addend(sendbuf, dst, dtype)
-            combine = _operation(op, dtype)
-        except Exception:
-            return run(self, sendbuf, recvbuf, op)
-        team = team_of(self, name, dst.array.nbytes, _why(combine))
-        if team is None or combine is None:
-            return run(self, sendbuf, recvbuf, op)
-        if flags and self.rank == 0:  # MPI leaves its result as it was
-            src = dst.array if src is None else src
-            carry(allav_prefix_reduce, np.empty_like(dst.array), src, combine, None, flags, team)
-            return None
-        carry(allav_prefix_reduce, dst.array, src, combine, None, flags, team)
-        return dst.unpack()
-
-    return method
+def _scan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
+    dst, src, dtype = _operands(sendbuf, recvbuf)
+    return _ready(allav_prefix_reduce, dst.array, src, op, dtype, result=dst)
 
 
-def _exscan(name: str, run: Run) -> Run:
-    return _scan(name, run, EXCLUSIVE)
+def _exscan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
+    dst, src, dtype = _operands(sendbuf, recvbuf)
+    if comm.rank:
+        return _ready(allav_prefix_reduce, dst.array, src, op, dtype, flags=EXCLUSIVE, result=dst)
+    unused = np.empty_like(dst.array)  # MPI leaves the first thread's result as it was
+    src = dst.array if src is None else src
+    return _ready(allav_prefix_reduce, unused, src, op, dtype, flags=EXCLUSIVE)
 
 
-def _reduce_scatter_block(name: str, run: Run) -> Run:
-    @functools.wraps(run)
-    def method(self: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Any:
-        try:
-            dst, src, dtype = _blocks(sendbuf, recvbuf, self.size, counted=True)
-            combine = _operation(op, dtype)
-        except Exception:
-            return run(self, sendbuf, recvbuf, op)
-        team = team_of(self, name, src.nbytes, _why(combine))
-        if team is None or combine is None:
-            return run(self, sendbuf, recvbuf, op)
-        return _scattered(dst, src, combine, team)
-
-    return method
+def _reduce_scatter_block(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
+    dst, src, dtype = _blocks(sendbuf, recvbuf, comm.size, counted=True)
+    out = dst.array[: src.size // comm.size]
+    return _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
 
 
-def _reduce_scatter(name: str, run: Run) -> Run:
-    @functools.wraps(run)
-    def method(
-        self: Any, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
-    ) -> Any:
-        try:
-            counts, why = _counts(recvcounts, self.size)
-            if why:  # a wrong description of a message meets no other thread, as below
-                as_elements(recvbuf, writes=True)
-        except Exception:
-            return run(self, sendbuf, recvbuf, recvcounts, op)
-        if why:
-            team_of(self, name, None, why)
-            return run(self, sendbuf, recvbuf, recvcounts, op)
-        try:
-            dst, src, dtype = _blocks(sendbuf, recvbuf, self.size, counted=False)
-            if dtype is not None:
-                check_blocks(src.size, counts[0], self.size)
-            combine = _operation(op, dtype)
-        except Exception:
-            return run(self, sendbuf, recvbuf, recvcounts, op)
-        team = team_of(self, name, src.nbytes, _why(combine))
-        if team is None or combine is None:
-            return run(self, sendbuf, recvbuf, recvcounts, op)
-        return _scattered(dst, src, combine, team)
-
-    return method
+def _reduce_scatter(
+    comm: Any, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
+) -> Ready:
+    if why := _why_not(recvcounts, comm.size):
+        as_elements(recvbuf, writes=True)  # a wrong one meets no other thread
+        return Ready(None, None, why=why)
+    dst, src, dtype = _blocks(sendbuf, recvbuf, comm.size, counted=False)
+    if dtype is not None:
+        check_blocks(src.size, recvcounts[0], comm.size)
+    out = dst.array[: src.size // comm.size]
+    return _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
 
 
-CALLS = {
+FORMS: dict[str, Callable[..., Ready]] = {
     "Allreduce": _allreduce, "Reduce": _reduce, "Scan": _scan, "Exscan": _exscan,
     "Reduce_scatter": _reduce_scatter, "Reduce_scatter_block": _reduce_scatter_block,
 }  # fmt: skip
 
 
+def _ready(
+    call: Any, dst: Any, src: Any, op: Any, dtype: Any, *root: int, flags: int = 0,
+    result: Message | None = None,
+) -> Ready:  # fmt: skip
+    """Return a reduction that is in form: its size is that of the operands."""
+    combine = _operation(op, dtype)
+    nbytes = (dst if src is None else src).nbytes
+    if combine is None:
+        return Ready(nbytes, None, why=_OPERATION)
+    return Ready(nbytes, call, (dst, src, combine, *root, None, flags), result)
+
+
 # --- operands -----------------------------------------------------------------------------------
+
+
+def _operands(sendbuf: Any, recvbuf: Any) -> tuple[Message, Any, Any]:
+    """Return the result, this thread's operands, None if they are in place, and their type."""
+    dst, dtype = as_elements(recvbuf, writes=True)
+    return dst, None if in_place(sendbuf) else _addend(sendbuf, dst, dtype), dtype
 
 
 def _addend(sendbuf: Any, dst: Message, dtype: Any) -> Any:
@@ -187,21 +137,14 @@ def _blocks(sendbuf: Any, recvbuf: Any, blocks: int, *, counted: bool) -> tuple[
     return dst, src, dtype
 
 
-def _scattered(dst: Message, src: Any, combine: Op, team: Any) -> None:
-    """Reduce, and put this thread's block at the beginning of the result."""
-    out = dst.array[: src.size // team.size]
-    carry(allav_reduce_scatter, out, src, combine, None, 0, team)
-    dst.unpack()
-
-
-def _counts(given: Any, size: int) -> tuple[list[int], str]:
-    """Return the counts of the blocks of all threads, and why MPI carries the call, or ""."""
-    if given is None:
-        return [], _NO_COUNTS
-    counts = [operator.index(count) for count in given]
-    if len(counts) != size or min(counts) < 0:
-        raise ValueError(f"recvcounts: expected {size} counts, got {counts}")
-    return counts, "" if len(set(counts)) == 1 else _UNEQUAL
+def _why_not(counts: Any, size: int) -> str:
+    """Return why MPI carries a call with these counts of the blocks of all threads, or ""."""
+    if counts is None:
+        return _NO_COUNTS
+    found = [operator.index(count) for count in counts]
+    if len(found) != size or min(found) < 0:
+        raise ValueError(f"recvcounts: expected {size} counts, got {found}")
+    return "" if len(set(found)) == 1 else _UNEQUAL
 
 
 # --- operations ---------------------------------------------------------------------------------
@@ -225,7 +168,3 @@ def _operation(op: Any, dtype: Any) -> Op | None:
         raise TypeError("op: expected an operation of mpi4py")
     combine, kinds = _ops().get(MPI._handleof(op), (None, ""))
     return combine if dtype is not None and dtype.kind in kinds else None
-
-
-def _why(combine: Op | None) -> str:
-    return _OPERATION if combine is None else ""
