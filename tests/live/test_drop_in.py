@@ -11,6 +11,7 @@ from support.launch import PROJECT
 
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
+REPEATED = "tests/live/programs/drop_in_repeated.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -51,6 +52,13 @@ def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: s
     assert result.stdout.count("done") == n, result.report()
 
 
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_repeated_calls(live: Live, n: int, nodes: str | None) -> None:
+    """Calls that look like an earlier one, with other memory, types or roots."""
+    result = live(n, REPEATED, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
 @pytest.mark.parametrize("what", ["plain", "late"])
 def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
     """Its world is of xupc, also if it starts MPI after the import."""
@@ -88,9 +96,7 @@ def test_a_wrong_switch(live: Live) -> None:
 @pytest.mark.parametrize(("what", "status"), [("error", 1), ("exit", 7)])
 def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
-    result = live(
-        2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status
-    )
+    result = live(2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status)
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
 
 

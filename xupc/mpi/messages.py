@@ -64,8 +64,12 @@ def as_elements(
     described: Any, *, writes: bool, blocks: int = 1
 ) -> tuple[Message, np.dtype[Any] | None]:
     """Return a message and the type of its elements; None if xupc does not compute with it."""
-    datatype = _datatype(described)
-    dtype = _dtypes().get(MPI._handleof(datatype))
+    if type(described) is np.ndarray:
+        dtype = _dtype_of(described.dtype.char)
+        if described.dtype is dtype and (found := _elements(described, writes)) is not None:
+            return Message(found), dtype
+    else:
+        dtype = _dtypes().get(MPI._handleof(_datatype(described)))
     message = as_bytes(described, writes=writes, blocks=blocks)
     if dtype is not None:
         message.array = message.array.view(dtype)
@@ -99,6 +103,14 @@ def _memory(described: Any, blocks: int) -> Array | None:
 @lru_cache(256)
 def _plain(dtype: np.dtype[Any]) -> bool:
     return dtype.char in CODES and dtype.isnative
+
+
+def _elements(array: Array, writes: bool) -> Array | None:
+    """Return a contiguous array with one dimension, without a copy; None if that cannot be."""
+    flags = array.flags
+    if not flags.c_contiguous or (writes and not flags.writeable):
+        return None
+    return array if array.ndim == 1 else array.reshape(-1)
 
 
 def _bytes(array: Array) -> Array | None:
@@ -189,6 +201,15 @@ def _code(buffer: Any) -> str:
         about = getattr(buffer, "__cuda_array_interface__", None)
         dtype = np.from_dlpack(buffer).dtype if about is None else np.dtype(about["typestr"])
         return dtype.char
+
+
+@cache
+def _dtype_of(code: str) -> np.dtype[Any] | None:
+    """Return the type of the elements of an array of numpy; None if xupc does not compute with it.
+
+    Asking mpi4py at each call takes longer than an exchange of 8 bytes.
+    """
+    return _dtypes().get(MPI._handleof(MPI.Datatype.fromcode(code)))
 
 
 @cache

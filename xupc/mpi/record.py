@@ -57,7 +57,10 @@ class Record:
 
     def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
         """Count one call."""
-        found = self.counts.setdefault((method, carrier, why), [0, 0])
+        key = (method, carrier, why)
+        found = self.counts.get(key)
+        if found is None:
+            found = self.counts.setdefault(key, [0, 0])
         found[0] += 1
         found[1] += nbytes
 

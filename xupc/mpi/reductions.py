@@ -18,7 +18,7 @@ from ..api.private_arrays import (
 )
 from ..flags import EXCLUSIVE
 from ..ops import Op
-from .decision import Ready, apart, check_blocks, in_place, root_of
+from .decision import Ready, apart, check_blocks, in_place, may_overlap, root_of
 from .messages import Message, as_elements
 
 __all__ = ["FORMS"]
@@ -109,7 +109,7 @@ def _addend(sendbuf: Any, dst: Message, dtype: Any) -> Any:
     src = message.array
     if given != dtype or src.size != dst.array.size:
         raise ValueError("operands and result differ in type or number")
-    if dst.described is None and np.may_share_memory(src, dst.array):
+    if dst.described is None and may_overlap(src, dst.array):
         same = src.ctypes.data == dst.array.ctypes.data
         return None if same else src.copy()
     return src
