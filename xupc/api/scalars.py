@@ -360,8 +360,9 @@ def allv_reduce(
         Of the same type on all threads, which is that of the result: an int has 64 bits and
         wraps, and ADD of bools is whether any is true. Give ``int(value)`` to count them.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`. MINLOC and MAXLOC are
-        for records (``np.void``) of a value and an index; `Op` shows how to make one.
+        ``xupc.ADD`` and so on, or as ``np.add`` or ``MPI.SUM``; with FUNC and NONCOMM_FUNC comes
+        `func`. MINLOC and MAXLOC are for records (``np.void``) of a value and an index; `Op`
+        shows how to make one.
     root : int
         A thread, by its rank in the team.
     func : callable, optional

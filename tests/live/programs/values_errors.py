@@ -150,7 +150,7 @@ def raises(error, call, *args, **keywords):
 one, many = np.ones(2), np.ones(2 * t)
 ADD = xupc.ADD
 for _ in range(2):
-    raises(TypeError, xupc.allav_broadcast, [1, 2], 0)
+    raises(TypeError, xupc.allav_broadcast, {1, 2}, 0)
     raises(ValueError, xupc.allav_broadcast, one, t)
     raises(TypeError, xupc.allav_broadcast, np.array([None]), 0)
     raises(xupc.FlagError, xupc.allav_broadcast, one, 0, xupc.PULL | xupc.PUSH)
