@@ -53,7 +53,7 @@ def passes_nodes(call: CallFacts) -> bool:
     r, nodes = _work(call), call.tree.node_count
     if call.few_nodes:
         return r.nbytes * call.largest_node <= call.tuning["fold_wakeup_min"]
-    units = -(-r.nbytes // call.tuning["pipeline_min"])
+    units = -(-r.nbytes // max(1, call.tuning["pipeline_min"]))
     return r.exact or units * (nodes - 1).bit_length() >= units + nodes - 2
 
 
