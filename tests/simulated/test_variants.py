@@ -86,7 +86,7 @@ REDUCTIONS = [
 def _reduced(variant: Variant, number: int) -> str:
     """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
     rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
-    for _ in range(TRIES):
+    for _ in range(8 * TRIES):
         labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
         tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
         ordered, tree = rng.random() < 0.4, Tree(labels)
@@ -126,7 +126,7 @@ def _valued(variant: Variant, number: int) -> str:
     """The same for arrays of values: four calls in a row."""
     rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
     form = variant.collective.removeprefix("allav_")
-    for _ in range(4 * TRIES):  # some are for two threads of one node alone
+    for _ in range(8 * TRIES):  # some are for two threads of one node alone
         threads = 2 if rng.random() < 0.3 else rng.choice(THREADS)
         labels = tuple(rng.choice(list(placements(threads).values())))
         name, ordered = rng.choice(list(values.VALUES)), rng.random() < 0.4

@@ -149,7 +149,17 @@ def test_sizes_decide_about_scans_and_reductions_of_arrays() -> None:
     ]  # fmt: skip
     assert chosen("allav_reduce_all", two, 1 << 20) == "parts"
     assert chosen("allav_reduce_all", [0, 1, 1], 8, exact=True) == "table"
-    assert chosen("allav_reduce_all", [0] * 16, 1 << 20) == "slices"
+    sizes = (8, 2048, 1 << 14, 1 << 20, 1 << 23)
+    for threads, to_one, to_all in (
+        (2, "staged slices direct slices staged", "staged staged direct staged staged"),
+        (3, "staged slices direct slices staged", "staged staged staged staged staged"),
+        (4, "staged slices slices slices slices", "staged slices slices slices slices"),
+    ):
+        node = [0] * threads
+        assert [chosen("allav_reduce", node, n) for n in sizes] == to_one.split()
+        assert [chosen("allav_reduce_all", node, n) for n in sizes] == to_all.split()
+    found = [chosen(scan, [0, 0], n) for n in sizes]
+    assert found == ["staged", "push", "direct", "halves", "halves"]
 
 
 def test_a_table_chooses_variants() -> None:
