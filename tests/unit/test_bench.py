@@ -317,6 +317,17 @@ def test_the_worst_of_several_gets_a_wider_interval() -> None:
     assert of_four.high - of_four.low > 1.3 * (one.high - one.low)
 
 
+@pytest.mark.parametrize(
+    ("low", "value", "high", "expected"),
+    [
+        (1.01, 1.2, 1.4, "win"), (0.99, 1.2, 1.4, "parity"), (1.0, 1.2, 1.4, "parity"),
+        (0.7, 0.9, 1.01, "parity"), (0.7, 0.9, 1.0, "parity"), (0.7, 0.9, 0.99, "LOSS"),
+    ],
+)  # fmt: skip
+def test_the_whole_interval_decides(low: float, value: float, high: float, expected: str) -> None:
+    assert stats.verdict(stats.Ratio(value, low, high), 0.0) == expected
+
+
 @pytest.mark.parametrize("launches", [1, 2])
 def test_few_launches_have_no_interval_and_no_verdict(launches: int) -> None:
     found = stats.ratio([[200] * 9] * launches, [[100] * 9] * launches)

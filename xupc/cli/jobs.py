@@ -35,7 +35,7 @@ from .launcher import (
 )
 from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
-from .rank_wrapper import RANK_VARIABLES, SIZE_VARIABLES
+from .rank_wrapper import SIZE_VARIABLES
 from .terminal import fill_standard_streams
 
 __all__ = ["info_command", "measured_by", "run_command", "topo_command"]
@@ -217,6 +217,12 @@ def run_command(
 run_command.allow_interspersed_args = False
 
 
+_LAUNCHERS = {
+    "hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "orterun", "prted", "prterun",
+    "slurmstepd",
+}  # fmt: skip
+
+
 def _refuse_copies() -> None:
     """UsageError if a launcher itself has started several copies of this command.
 
@@ -225,10 +231,12 @@ def _refuse_copies() -> None:
     size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
     if not in_job() or not size.isdecimal() or int(size) < 2:
         return
-    with contextlib.suppress(OSError):
-        parent = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
-        if any(entry.partition(b"=")[0].decode() in RANK_VARIABLES for entry in parent):
-            return
+    try:
+        parent = Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+    except OSError:
+        return
+    if parent not in _LAUNCHERS:  # variables that a shell has kept prove nothing
+        return
     raise click.UsageError(
         f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
         f"launcher; use `xupc run -n {size} PROGRAM` without the launcher, or give the launcher "
