@@ -114,6 +114,25 @@ algorithm = "pull:plain"
 [[choose]]
 collective = "all_exchange"
 algorithm = "multicore:rounds"
+[[choose]]
+collective = "all_scatter"
+algorithm = "multicore:nowhere"
+if_possible = true
+[[choose]]
+collective = "all_broadcast"
+algorithm = "multicore:led"
+if_possible = true
+[[choose]]
+collective = "all_broadcast"
+algorithm = "push"
+[[choose]]
+collective = "allav_exchange"
+algorithm = "pull:direct"
+max_bytes = 100
+if_possible = true
+[[choose]]
+collective = "allav_exchange"
+algorithm = "push:staged"
 """
 
 

@@ -87,6 +87,21 @@ def test_sizes_are_limits_that_belong_to_their_range() -> None:
     assert chosen == [PUSH, PUSH, PUSH, PUSH, PULL, PULL, PUSH]
 
 
+def test_a_rule_for_where_it_is_possible_is_skipped_elsewhere() -> None:
+    lower = rule("", "pull")
+    found = table(rule("if_possible = true", "multicore:ring") + lower).at(ONE)
+    assert found.rule("gather", 8).name == "multicore:ring"
+    assert found.rule("gather", 8, lambda rule: False).name == "pull"
+    asked: list[str] = []
+    found.rule("gather", 8, lambda rule: asked.append(rule.name) is None)
+    assert asked == ["multicore:ring"]
+    for strict in ("", "if_possible = false"):
+        found = table(rule(strict, "multicore:ring") + lower).at(ONE)
+        assert found.rule("gather", 8, lambda rule: False).name == "multicore:ring"
+    with pytest.raises(ValueError, match="if_possible: expected true or false, got 1"):
+        table(rule("if_possible = 1"))
+
+
 @pytest.mark.parametrize(
     ("public", "registry"),
     [

@@ -184,9 +184,11 @@ def test_the_tuners_file_keeps_them(tmp_path: Path) -> None:
 def test_the_bench_takes_them() -> None:
     assert algorithm_named("multicore") == "MULTICORE"
     assert algorithm_named("multicore:ring") == "multicore:ring"
+    assert algorithm_named("Variants") == "variants"
     assert flags_of("multicore:ring", "mysync") & ~0xFFF
     assert variant_label(flags_of("multicore:ring", "allsync")) == "ring"
-    with pytest.raises(ValueError, match="'fast': expected some of auto, PULL, PUSH, MULTICORE"):
+    words = "'fast': expected some of auto, PULL, PUSH, MULTICORE, variants, or names like"
+    with pytest.raises(ValueError, match=words):
         algorithm_named("fast")
 
 

@@ -145,6 +145,10 @@ class Entry:
             )
         return variant
 
+    def can_run(self, label: str, call: CallFacts) -> bool:
+        """Return whether there is a variant with a label, or "", and a call can be carried out."""
+        return not label or any(v.label == label and v.can_run(call) for v in self.variants)
+
     def function(self, t: Any, *arguments: Any) -> None:
         """Record a call by its default variant."""
         call = CallFacts(t.tree, t.tuning, t.sync, arguments, t.kernel)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -24,7 +25,7 @@ from . import values_scan_across_nodes as nodes
 from .conditions import CallFacts, Condition
 from .private_staging import LINE, places_of, reaches
 from .reduce_spec import tree_of
-from .registry import algorithm
+from .registry import Function, algorithm
 from .tree_pipeline import DEPTH, Edge
 from .values_reduce import read_and_fold
 from .values_reduce_across_nodes import has_table
@@ -191,6 +192,16 @@ def _is_read_whole(call: CallFacts) -> bool:
     return _is_read(call) and (r.exclusive or r.nbytes <= call.tuning["direct_reduce_max"])
 
 
+@cache
+def _directed(way: Way, reverse: bool) -> Function:
+    """Return the function of a variant: the same one for two names of one way."""
+
+    def record(t: Recorder, r: ReduceSpec) -> None:
+        way(t, r, reverse)
+
+    return record
+
+
 def _register(form: str, *, reverse: bool) -> None:
     """Register all variants for a collective."""
 
@@ -198,9 +209,8 @@ def _register(form: str, *, reverse: bool) -> None:
         flag: int, label: str, summary: str, way: Way, applies: Condition | None = None,
         preferred: Condition | None = None,
     ) -> None:  # fmt: skip
-        @algorithm(form, flag, label, summary, applies=applies, preferred=preferred)
-        def record(t: Recorder, r: ReduceSpec) -> None:
-            way(t, r, reverse)
+        here = algorithm(form, flag, label, summary, applies=applies, preferred=preferred)
+        here(_directed(way, reverse))
 
     add(PULL, "", "Each thread reads its neighbour's results.", pull)
     add(PUSH, "", "Each thread writes its results to its neighbour.", push)

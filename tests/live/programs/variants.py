@@ -353,6 +353,22 @@ def own() -> None:
     xupc.finalize()
 
 
+def _if_possible(dst: Any, src: Any, *, led: bool) -> None:
+    """Entries with `if_possible`: calls that the variant cannot carry out take the next one."""
+    my = xupc.IN_MYSYNC | xupc.OUT_MYSYNC
+    found = [xupc.all_broadcast.plan(dst, src, N, flags).algorithm for flags in (0, my)]
+    assert found == ["multicore:led" if led else "push", "push"], found
+    assert xupc.all_scatter.plan(dst, src, N).algorithm.startswith("multicore")
+    for n in (8, 40_000):
+        values = np.arange(n * xupc.THREADS) + xupc.MYTHREAD
+        expected = np.concatenate(
+            [np.arange(n) + xupc.MYTHREAD * n + i for i in range(xupc.THREADS)]
+        )
+        xupc.allav_exchange(values, None)
+        assert (values == expected).all()
+        assert xupc.allav_exchange.plan(values, None).algorithm in ("pull:direct", "push:staged")
+
+
 @case
 def table() -> None:
     """A table chooses variants; of one that cannot run here each call raises."""
@@ -367,6 +383,7 @@ def table() -> None:
     else:
         assert xupc.all_exchange.plan(dst, src, N).algorithm == "multicore:rounds"
     assert xupc.all_exchange.plan(dst, src, N, xupc.MULTICORE).algorithm.startswith("multicore:")
+    _if_possible(dst, src, led=team.tree.node_count > 1)
     xupc.finalize()
 
 
