@@ -51,7 +51,7 @@ def test_single_values(live: Live, threads: int, nodes: str | None, engine: str)
     ran = set(done.stdout.splitlines())
     ways = {"star", "chain", "binomial", "binary"} if nodes else {"staged"}
     assert {f"broadcast multicore:{way}" for way in ways} <= ran
-    assert {"exchange push:staged", "reduce_scatter pull", "scatter pull:staged"} <= ran
+    assert {"exchange push:staged", "reduce_scatter pull:staged", "scatter pull:staged"} <= ran
 
 
 @PLACES

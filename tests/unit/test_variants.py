@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import find
 from xupc.algorithms.scan_spec import ScanSpec
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.api.argument_checks import named_flags
 from xupc.bench.settings import algorithm_named, flags_of
@@ -160,6 +162,34 @@ def test_sizes_decide_about_scans_and_reductions_of_arrays() -> None:
         assert [chosen("allav_reduce_all", node, n) for n in sizes] == to_all.split()
     found = [chosen(scan, [0, 0], n) for n in sizes]
     assert found == ["staged", "push", "direct", "halves", "halves"]
+
+
+def test_sizes_decide_about_reduce_scatter() -> None:
+    """The same conditions as before these variants had names, by the built-in table."""
+
+    def call(nodes: list[int], nbytes: int, *, exact: bool = False, tcp: bool = False) -> CallFacts:
+        tree = Tree(nodes)
+        place = Place.of(tree.node_sizes, "mpich", "tcp" if tcp else "shm", False)
+        spec = ReduceScatter(nbytes // 8, 8, exact)
+        return CallFacts(tree, built_in().tuning(place), SYNC, [spec])
+
+    def chosen(form: str, flag: int, *facts: Any, **more: bool) -> str:
+        return find(form, flag).default(call(*facts, **more)).label
+
+    one, two, mixed = [0] * 4, [0, 0, 1, 1], [0, 1, 0, 1]
+    sizes = (8, 512, 1024, 1 << 20)
+    shared, private = "reduce_scatter", "allav_reduce_scatter"
+    assert [chosen(shared, MULTICORE, one, n) for n in sizes] == ["fused"] * 3 + ["pull"]
+    assert [chosen(shared, MULTICORE, two, n) for n in sizes] == ["led"] * 2 + ["nodes"] * 2
+    assert chosen(shared, MULTICORE, mixed, 8, exact=True) == "push"
+    for flag in (PULL, MULTICORE):
+        found = [chosen(private, flag, one, n) for n in (8, 16383, 16384)]
+        assert found == ["staged", "staged", "direct"]
+    assert [chosen(private, MULTICORE, two, n) for n in sizes] == ["nodes"] * 4
+    # a barrier carries one unit, and no more bytes than the larger limit of the table
+    can = find(shared, MULTICORE).can_run
+    nodes = list(range(4))
+    assert [can("led", call(nodes, n, tcp=True)) for n in (20000, 37448)] == [True, False]
 
 
 def test_a_table_chooses_variants() -> None:
