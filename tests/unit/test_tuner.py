@@ -353,6 +353,16 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
         TuningFile(path)
 
 
+def test_a_rule_for_a_variant_leaves_other_calls_to_the_next_rule(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    said = tune(path, result(with_ring(series(1, lambda n: MULTICORE), lambda n: 1.5)))
+    assert "multicore -> multicore:ring" in said
+    assert 'algorithm = "multicore:ring"\nif_possible = true\n' in path.read_text()
+    choices = load(read(path)).at(PLACE)
+    assert choices.rule("gather", 8).name == "multicore:ring"
+    assert choices.rule("gather", 8, lambda rule: False).name == "multicore"
+
+
 def test_where_nothing_was_decided_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
     said = tune(path, result(series(1, lambda n: PUSH, launches=2)))
