@@ -209,8 +209,9 @@ def _register(form: str, *, reverse: bool) -> None:
         flag: int, label: str, summary: str, way: Way, applies: Condition | None = None,
         preferred: Condition | None = None,
     ) -> None:  # fmt: skip
-        here = algorithm(form, flag, label, summary, applies=applies, preferred=preferred)
-        here(_directed(way, reverse))
+        algorithm(form, flag, label, summary, applies=applies, preferred=preferred)(
+            _directed(way, reverse)
+        )
 
     add(PULL, "", "Each thread reads its neighbour's results.", pull)
     add(PUSH, "", "Each thread writes its results to its neighbour.", push)
