@@ -38,8 +38,9 @@ HOMES = {
               "allav_scatter",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
-    "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce "
-                     "allav_exclusive_prefix_reduce allav_exclusive_suffix_reduce",
+    "values_reduce": "allav_reduce allav_reduce_all",
+    "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
+                   "allav_exclusive_suffix_reduce",
 }  # fmt: skip
 """Which file registers the algorithms of which collectives."""
 
@@ -143,6 +144,10 @@ class Entry:
                 f"got {call}"
             )
         return variant
+
+    def can_run(self, label: str, call: CallFacts) -> bool:
+        """Return whether there is a variant with a label, or "", and a call can be carried out."""
+        return not label or any(v.label == label and v.can_run(call) for v in self.variants)
 
     def function(self, t: Any, *arguments: Any) -> None:
         """Record a call by its default variant."""

@@ -339,9 +339,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _in_place_or_not(self, team: TeamState, kind: Kind, full: int) -> Kind:
         """Return the kind, in place only if the algorithm supports that."""
-        if not (kind.in_place and self.src_spec):
+        if not (kind.in_place and self.src_spec) or self.spec.computes:
             return kind
-        flag, label = team.way(self.collective, full, kind.nbytes)
+        way = team.way(self.collective, full, kind.nbytes, ("no", "no"), self._moved(kind))
+        flag, label = way
         can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes, label)
         return kind if can else replace(kind, in_place=False)
 
@@ -409,14 +410,12 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _plan_of(self, team: TeamState, kind: Kind, full: int, kernel: Any) -> Any:
         """Return the cached plan of the team."""
-        arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
+        arguments = self._moved(kind)
         out = "no"
         if kernel is not None:
             arguments = [self._reduction(kind, full, kernel)]
             if kernel.func is not None:
                 out = "all"  # an error of it is raised on all threads before any has a result
-        elif kind.perm:
-            arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
         name = exclusive_of(self.collective) if full & EXCLUSIVE else self.collective
         # with EXCLUSIVE the plan depends on whether there is a function, even one of numpy's
         left = full & EXCLUSIVE and kind.func is not None
@@ -424,6 +423,11 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return team.planned(
             name, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
         )
+
+    def _moved(self, kind: Kind) -> list[Any]:
+        """Return what the algorithms of a call take that moves blocks."""
+        first = np.frombuffer(kind.perm, np.int64) if kind.perm else kind.root
+        return [first, kind.nbytes, kind.in_place]
 
     def _reduction(self, kind: Kind, full: int, kernel: Any) -> ReduceSpec | ReduceScatter:
         """Return what the algorithms of a reduction take."""

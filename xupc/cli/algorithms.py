@@ -18,7 +18,7 @@ from xupc.report.plans import Unplanned, call_of, maker
 from xupc.specs import of_mpi
 from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.tree import Tree
-from xupc.tuning.selection import Place, Table, public_name
+from xupc.tuning.selection import Place, Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
 
 from . import options
@@ -120,7 +120,12 @@ def _lines(
     nbytes: int,
 ) -> Iterator[str]:  # fmt: skip
     """Yield a heading, and three lines for each variant."""
-    rule = table.at(place).rule(entries[0].collective, nbytes)
+    by_flag = {entry.flag: entry for entry in entries}
+
+    def possible(rule: Rule) -> bool:
+        return call is None or by_flag[rule.algorithm].can_run(rule.variant, call)
+
+    rule = table.at(place).rule(entries[0].collective, nbytes, possible)
     if call is None:
         yield f"{collective}, blocks of {nbytes} bytes"
     else:
