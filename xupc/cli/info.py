@@ -44,6 +44,7 @@ from .mpi import (
     parse_version,
     probe_mpi,
 )
+from .variables import PREFIX, TESTS_PREFIX, VARIABLES
 
 __all__ = [
     "as_json",
@@ -57,27 +58,6 @@ __all__ = [
 CORE = "xupc.backends.native._core"
 MIN_PYTHON = (3, 11)
 REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2)}
-
-# For spotting a misspelt one.
-VARIABLES = frozenset(
-    f"XUPC_{name}"
-    for name in (
-        "CLUSTER",
-        "CLUSTER_JOB",
-        "ENGINE",
-        "HEAP_SIZE",
-        "JOB",
-        "MPI",
-        "NAMED_SEGMENTS",
-        "NODES",
-        "NO_CORE",
-        "SHM_DIR",
-        "TIMEOUT",
-        "TOPOLOGY",
-        "TUNING",
-    )
-)
-TESTS_PREFIX = "XUPC_TEST_"
 
 
 # --- asking the system ----------------------------------------------------------------------------
@@ -133,7 +113,7 @@ def collect(
         hostid_notes=notes,
         batch="" if mpi is None else batch.obstacle(os.environ, mpi.family),
         batch_remark=batch.remark(os.environ),
-        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("XUPC_")},
+        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith(PREFIX)},
     )
 
 
