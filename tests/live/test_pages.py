@@ -52,8 +52,8 @@ def commands(plain: bool) -> list[Any]:
 
 
 def written(page: Page, folder: Path) -> None:
-    """Write the programs of a page into a folder, beside the examples."""
-    for name, text in page.programs.items():
+    """Write the files of a page into a folder, beside the examples."""
+    for name, text in page.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "examples").symlink_to(PROJECT / "examples")
 

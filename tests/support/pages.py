@@ -5,6 +5,7 @@ A page is read as its reader reads it:
 - A block of Python whose first line is a comment with a name (``# name.py``) is a program. One
   without a name that has ``with xupc.init(`` is ``program.py``. A page may also name a program of
   ``examples/``.
+- A block in another language whose first line is such a comment is a file, for the commands.
 - Other blocks of Python are lines to add to the page's first program of xupc, inside its ``with``.
   On a page without one they are added to `PRELUDE`.
 - In a block ``console`` a line ``$ command`` is a command, and what follows is its output. A line
@@ -37,6 +38,7 @@ _BLOCK = re.compile(
 )
 _INIT = "with xupc.init("
 _NAME = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"# (\w+\.\w+)\n")
 PRELUDE = """\
 import numpy as np
 from mpi4py import MPI
@@ -132,6 +134,15 @@ class Page:
     def programs(self) -> dict[str, str]:
         """The programs of the page, by name."""
         return {block.program: block.text for block in self.blocks if block.program}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The programs, and blocks in other languages that begin with a comment with a name."""
+        others = ((_FILE.match(block.text), block) for block in self.blocks)
+        found = {
+            name[1]: block.text for name, block in others if name and block.language != "python"
+        }
+        return {**found, **self.programs}
 
     @property
     def fragments(self) -> list[Block]:
