@@ -1,6 +1,7 @@
 """Prints a page of docs/reference: python scripts/reference.py NAME > docs/reference/NAME.md.
 
-NAME is variables or table-keys. The pages are made of the tables that the library itself reads.
+NAME is variables or table-keys, made of the tables that the library itself reads, or figures, made
+of the tables in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -48,6 +49,57 @@ def _group(group: str, words: str) -> str:
     ]
     table = _table("variable | values | default | meaning", rows)
     return f"## {group.capitalize()}\n\n{words}\n\n{table}"
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+SUITES = {
+    "one-node-2-threads": "one node, 2 threads: moves of blocks",
+    "one-node-8-threads": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-computations": "one node, 2 threads: exchange, broadcast in place, reduce, "
+    "allreduce, scan",
+    "one-node-8-threads-computations": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-values": "one node, 2 threads: private arrays (`allav_*`)",
+    "one-node-8-threads-values": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-uneven": "one node, 2 threads: Allgatherv and Alltoallv with nine tenths "
+    "of the data on one thread",
+    "one-node-2-threads-loop": "one node, 2 threads: calls back to back",
+    "cluster-4x4-auto": "emulated cluster, 4 nodes of 4 threads, 1 Gbit/s: moves of blocks",
+    "cluster-4x4-computations": "the same: exchange, broadcast in place, reduce, allreduce, scan",
+    "cluster-4x4-values": "the same: private arrays",
+}
+COUNTS = re.compile(r"win: (\d+), parity: (\d+), LOSS: (\d+), not resolvable: (\d+) of (\d+) cells")
+MEAN = re.compile(r"geometric mean against the best peer per cell: ([\d.]+)")
+
+
+def figures() -> str:
+    """Return the page with the verdicts of all tables of results."""
+    rows = [_suite(name, words) for name, words in SUITES.items()]
+    return "\n".join([
+        "# Figures against mpi4py\n",
+        MADE.format(name="figures"),
+        "Each row counts the cells (a call with a size) of one table. A cell compares xupc with "
+        "the best of several set-ups of MPICH 5.0 and Open MPI 5.0, in the same launches. The mean "
+        "is geometric, of the time of mpi4py divided by that of xupc, over all cells. "
+        "[How it was measured](../performance.md#how-it-was-measured).\n",
+        _table(
+            "where (link: all cells) | cells | faster | equal within the error | slower "
+            "| too noisy to tell | mean",
+            rows,
+        ),
+    ])  # fmt: skip
+
+
+def _suite(name: str, words: str) -> str:
+    text = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text(encoding="utf-8")
+    counts, mean = COUNTS.search(text), MEAN.search(text)
+    if counts is None or mean is None:
+        raise SystemExit(
+            f"benchmarks/results/{name}.md: expected lines 'win: ...', 'geometric ...'"
+        )
+    wins, equal, losses, noisy, cells = counts.groups()
+    link = f"[{words}](../../benchmarks/results/{name}.md)"
+    return " | ".join((link, cells, wins, equal, losses, noisy, mean[1]))
 
 
 # --- keys of the selection table ------------------------------------------------------------------
@@ -163,7 +215,7 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{rule}|\n", 1)
 
 
-PAGES = {"variables": variables, "table-keys": table_keys}
+PAGES = {"variables": variables, "table-keys": table_keys, "figures": figures}
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in PAGES:
