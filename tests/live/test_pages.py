@@ -77,7 +77,11 @@ def test_a_program_of_a_page(
 def test_a_command_of_a_page(page: Page, command: Command, tmp_path: Path) -> None:
     """It prints what the page shows, and fails only where the page shows an error."""
     written(page, tmp_path)
-    env = {**os.environ, "PYTHONPATH": import_path(), "COLUMNS": "80", **command.environment}
+    env = {
+        **os.environ, "PYTHONPATH": import_path(), "COLUMNS": "80",
+        "XDG_CONFIG_HOME": str(tmp_path),  # the user may have a tuned table
+        **command.environment,
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "xupc", *command.of_xupc],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,

@@ -15,6 +15,7 @@ import click
 import pytest
 from support.pages import PAGES, PROJECT, Block, Command, Page, matches
 
+import xupc
 from xupc import cli, errors
 from xupc.bench.results import Candidate, Cell, Job, Launch, Result
 from xupc.cli.variables import TESTS_PREFIX, VARIABLES
@@ -23,6 +24,7 @@ from xupc.tuning import selection_file
 REFERENCE = PROJECT / "docs" / "reference"
 FOUND = [Page(path) for path in PAGES]
 EACH = pytest.mark.parametrize("page", FOUND, ids=lambda page: page.name)
+AFTER_INIT = {"THREADS", "MYTHREAD"}
 VARIABLE = re.compile(r"\bXUPC_[A-Z][A-Z_]*[A-Z]\b")
 
 
@@ -179,6 +181,16 @@ def test_pages_that_are_made_are_up_to_date(name: str) -> None:
     made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     page = (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
     assert made == page, f"run: python scripts/reference.py {name} > docs/reference/{name}.md"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    """A function or class with its docstring, a constant in the page of flags and operations."""
+    calls = (REFERENCE / "api.md").read_text(encoding="utf-8")
+    constants = (REFERENCE / "flags-and-operations.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\.\. (?:auto\w+|data):: (\w+)$", calls, re.MULTILINE))
+    named = set(re.findall(r"`([A-Z_]+)`", constants))
+    assert set(xupc.__all__) - listed - named == set()
+    assert {name for name in listed | named if not hasattr(xupc, name)} <= AFTER_INIT
 
 
 def test_every_key_of_the_selection_table_is_listed() -> None:
