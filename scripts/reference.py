@@ -109,6 +109,8 @@ RULES = {
     "`all_exchange_in_place`, `all_exclusive_prefix_reduce`; `*`: all. `allv_` calls follow "
     "`allav_`.",
     "algorithm": "`pull`, `push`, `multicore`, or a variant such as `multicore:ring`",
+    "if_possible": "true: a call that the variant cannot carry out takes the next rule that fits; "
+    "else it is an error",
     "min_bytes": "smallest size of a block (in a reduction to single values: of a thread's part)",
     "max_bytes": "largest size of a block",
     "min_threads": "smallest number of threads",
@@ -141,7 +143,7 @@ def table_keys() -> str:
 
 def _rules() -> str:
     allowed = dict(_allowed(selection_file.RULE))
-    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in RULES.items()]
+    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in RULES.items() if key in allowed]
     return (
         "## `[[choose]]`: which algorithm\n\n"
         "Entries are tried in order, yours first. The first one that fits is used. `collective` "
