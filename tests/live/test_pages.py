@@ -75,7 +75,10 @@ def test_a_program_of_a_page(
 @pytest.mark.once
 @pytest.mark.parametrize(("page", "command"), commands(plain=False))
 def test_a_command_of_a_page(page: Page, command: Command, tmp_path: Path) -> None:
-    """It prints what the page shows, and fails only where the page shows an error."""
+    """It prints what the page shows, and fails only where the page shows an error.
+
+    The launcher mixes stdout and stderr in any order; here stderr comes last.
+    """
     written(page, tmp_path)
     env = {
         **os.environ, "PYTHONPATH": import_path(), "COLUMNS": "80",
@@ -84,11 +87,11 @@ def test_a_command_of_a_page(page: Page, command: Command, tmp_path: Path) -> No
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "xupc", *command.of_xupc],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
-        cwd=tmp_path, env=env,
+        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path, env=env,
     )  # fmt: skip
-    assert (done.returncode != 0) == ("Error" in (command.output or "")), done.stdout
-    assert command.shows(done.stdout), done.stdout
+    printed = done.stdout + done.stderr
+    assert (done.returncode != 0) == ("Error" in (command.output or "")), printed
+    assert command.shows(printed), printed
 
 
 @pytest.mark.once
