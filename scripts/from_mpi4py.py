@@ -63,6 +63,9 @@ to MPI.
 - `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for the types
   for which MPI has them, but long double. Sums of floating-point numbers can have other last bits
   than MPI's. Other operations and types go to MPI, as do calls without data.
+- `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
+  between the blocks of a result stays as it was. A block can be shorter than the receiver expects
+  (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`.
 - `Free` waits for no thread.
