@@ -49,7 +49,7 @@ def size_class(nbytes: int) -> int:
     return max(step, -(-nbytes // step) * step)
 
 
-# --- known sizes --------------------------------------------------------------------------------
+# --- known sizes ---------------------------------------------------------------------------------
 
 
 def broadcast(team: Any, block: Array, root: int) -> None:
@@ -152,7 +152,7 @@ def _take(into: Sequence[Array], places: Array, begin: int, size: int) -> None:
         part[...] = places[i * size : i * size + part.size]
 
 
-# --- sizes that differ between threads -------------------------------------------------------
+# --- sizes that differ between threads -----------------------------------------------------------
 
 
 def slot(head: Struct, data: Any, *numbers: int) -> bytes:

@@ -20,7 +20,7 @@ __all__ = ["FORMS"]
 _UNBALANCED = "one block is much longer than the others"
 
 
-# --- sizes that are equal on all threads -----------------------------------------------------------------
+# --- sizes that are equal on all threads ---------------------------------------------------------
 
 
 def _allgatherv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
@@ -37,7 +37,7 @@ def _spread(blocks: Sequence[Array], src: Array | None, team: Any) -> None:
     uneven.spread(team, blocks)
 
 
-# --- sizes of a thread's own blocks -------------------------------------------------
+# --- sizes of a thread's own blocks --------------------------------------------------------------
 
 
 class _Carried:
@@ -179,7 +179,7 @@ FORMS: dict[str, Callable[..., Ready]] = {
 }  # fmt: skip
 
 
-# --- blocks -------------------------------------------------------------------------------------
+# --- blocks --------------------------------------------------------------------------------------
 
 
 def _apart(src: Vector, dst: Array) -> list[Array]:
