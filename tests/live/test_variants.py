@@ -55,6 +55,39 @@ def test_single_values(live: Live, threads: int, nodes: str | None, engine: str)
 
 
 @PLACES
+def test_reductions_of_private_arrays(
+    live: Live, threads: int, nodes: str | None, engine: str
+) -> None:
+    done = live(threads, PROGRAM, args=["computed"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    reductions = {"nodes", "parts", "table"} if nodes else {"slices", "staged"}
+    scans = {"table"} if nodes else {"staged"}
+    if nodes and "cyclic" not in nodes:
+        scans |= {"chain", "doubling"}
+    for way in {"push"} | reductions:
+        assert f"reduce_all multicore:{way}" in ran
+    for way in {"push"} | scans:
+        assert f"exclusive_suffix_reduce multicore:{way}" in ran
+    assert (("reduce multicore:chain") in ran) == bool(nodes)
+
+
+@pytest.mark.once
+def test_two_threads_of_a_node_read_each_other(live: Live) -> None:
+    """Some variants of scans are for two threads alone, and only the native core reads directly."""
+    done = live(2, PROGRAM, args=["computed"], env={"XUPC_ENGINE": "native"})
+    ran = set(done.stdout.splitlines())
+    assert {"prefix_reduce multicore:halves", "exclusive_prefix_reduce multicore:direct"} <= ran
+
+
+@PLACES
+def test_scans_of_shared_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["scans"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    for way in {"push"} | ({"led", "table"} if nodes else {"fused", "values"}):
+        assert {f"{form} multicore:{way}" for form in ("prefix_reduce", "suffix_reduce")} <= ran
+
+
+@PLACES
 def test_lists(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["lists"], nodes=nodes, env={"XUPC_ENGINE": engine})
     ways = {"routes", "led"} if nodes else {"fused", "shared"}

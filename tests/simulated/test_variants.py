@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from simulated import reductions
+from simulated import reductions, values
 from simulated.matrix import (
     ENTRIES,
     SYNCS,
@@ -86,7 +86,7 @@ REDUCTIONS = [
 def _reduced(variant: Variant, number: int) -> str:
     """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
     rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
-    for _ in range(TRIES):
+    for _ in range(8 * TRIES):
         labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
         tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
         ordered, tree = rng.random() < 0.4, Tree(labels)
@@ -113,6 +113,47 @@ def test_reductions_where_they_can_run() -> None:
     assert [text for text in problems if text] == []
 
 
+VALUES = [
+    variant
+    for form in values.MOVES + values.JOINS
+    for entry in registered(f"allav_{form}")
+    for variant in entry.variants
+    if variant.label
+]
+
+
+def _valued(variant: Variant, number: int) -> str:
+    """The same for arrays of values: four calls in a row."""
+    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
+    form = variant.collective.removeprefix("allav_")
+    for _ in range(8 * TRIES):  # some are for two threads of one node alone
+        threads = 2 if rng.random() < 0.3 else rng.choice(THREADS)
+        labels = tuple(rng.choice(list(placements(threads).values())))
+        name, ordered = rng.choice(list(values.VALUES)), rng.random() < 0.4
+        in_place = form == "broadcast" or (form in values.IN_PLACE and rng.random() < 0.4)
+        one = values.One(
+            form, variant.flag, rng.randrange(threads), rng.choice(values.SIZES[name]), in_place,
+            rng.random() < 0.3, variant.label,
+        )  # fmt: skip
+        tree, tuning = Tree(labels), values.tuning_of(name)
+        made, kernel = values.snapshot(one, tree, tuning), reductions.Symbols(ordered)
+        if variant.can_run(values.facts(made, tree, tuning, kernel)):
+            case = values.Case(form, variant.flag, labels, name, ordered, rng.randrange(1 << 30))
+            try:
+                case.run(first=one)
+            except Exception as problem:
+                return f"{variant.collective} {variant.name} {case} {one}: {problem}"
+            return ""
+    return f"{variant.collective} {variant.name} can run nowhere"
+
+
+@pytest.mark.soak
+def test_arrays_of_values_where_they_can_run() -> None:
+    """The same for arrays of values, reductions among them, at all sizes and in place."""
+    problems = [_valued(v, i) for v in VALUES for i in range(amount(6, 200))]
+    assert [text for text in problems if text] == []
+
+
 def test_each_variant_is_the_default_somewhere() -> None:
     """So none is there that only a program can choose; and each call has a default."""
     chosen = set()
@@ -131,6 +172,41 @@ def _default(entry: Entry, tree: Tree, n: int, tuning: dict[str, int]) -> tuple[
     given = arguments(entry.collective, tree.size, 0, n)
     found = entry.default(CallFacts(tree, tuning, ("all", "all"), given))
     return found.collective, found.name
+
+
+DRAWS = 3000
+"""Calls at random for each flag of a reduction, none of which is simulated."""
+
+
+def test_each_variant_of_a_reduction_is_the_default_somewhere() -> None:
+    """By the built-in table or one of the tests; and each call has a default."""
+    rng, chosen = random.Random(1), set()
+    forms = [*reductions.ALL_FORMS, *(f"allav_{form}" for form in values.JOINS)]
+    for form, _ in product(forms, range(DRAWS)):
+        found = find(form, MULTICORE).default(_drawn(form, rng))
+        chosen.add((form, found.name))
+    every = {(form, v.name) for form in forms for v in find(form, MULTICORE).variants}
+    assert every - chosen == set()
+
+
+def _drawn(form: str, rng: random.Random) -> CallFacts:
+    """Return the facts of any call."""
+    threads = rng.choice([1, 2, 2, 3, 4, 8, 16, 40, 100])
+    nodes = rng.choice([1, 2, 3, 7, 40, 100])
+    tree = Tree([i * nodes // threads if rng.random() < 0.9 else 0 for i in range(threads)])
+    ordered, name, item = rng.random() < 0.3, rng.choice(list(values.VALUES)), reductions.ITEM
+    kernel, size = reductions.Symbols(ordered), item << rng.randrange(20)
+    tuning = values.tuning_of(name)
+    if rng.random() < 0.8:
+        tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    if form.startswith("allav_"):
+        one = values.One(form.removeprefix("allav_"), MULTICORE, 0, size, False, rng.random() < 0.5)
+        return values.facts(one, tree, tuning, kernel)
+    block = size // item * (threads if form == "reduce_scatter" else 1)
+    nelems = block * threads if rng.random() < 0.8 else 3 * block
+    place = (0, 0, block) if rng.random() < 0.8 else (0, 0, 0)
+    job = reductions.Job(form, threads, *place, nelems, 0, ordered, (0, 0, block))
+    return CallFacts(tree, tuning, rng.choice(MODES), job.arguments(), kernel)
 
 
 def test_each_variant_says_what_it_does_and_where() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 
 import xupc
 from xupc.algorithms.registry import registered
+from xupc.bench.results import Cell
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.records import replace
+from xupc.report.plans import Unplanned, call_of, maker
+from xupc.topology.tree import Tree
 from xupc.tuning.old_keys import NEW_KEYS
 from xupc.tuning.selection import Place, Table, public_name, registered_name
-from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse
+from xupc.tuning.selection_file import BUILT_IN, SIZES, built_in, find, load, parse
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -352,3 +356,31 @@ def test_new_keys_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
     assert not recwarn
     assert set(NEW_KEYS.values()) <= built_in().sizes["default"].keys()
     assert built_in().sizes["default"].keys().isdisjoint(NEW_KEYS)
+
+
+def least(key: str) -> int:
+    """Return the least value that a table may have for a size."""
+    for value in (0, 1, 4096, 1 << 16):
+        try:
+            found: int = SIZES[key](value)
+        except ValueError:
+            continue
+        return found
+    raise AssertionError(key)
+
+
+@pytest.mark.parametrize("labels", [[0, 0], [0, 0, 1, 1], list(range(10))], ids=str)
+def test_every_plan_can_be_made_with_the_least_of_each_size(labels: list[int]) -> None:
+    """A limit of 0 divides nothing."""
+    tree = Tree(labels)
+    usual = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    made = 0
+    for key, entry, nbytes in product(SIZES, registered(), (8, 1 << 16)):
+        cell = Cell(public_name(entry.collective), nbytes, nbytes, sync="allsync")
+        try:
+            call = call_of(cell, tree, {**usual, key: least(key)})
+        except Unplanned:
+            continue
+        maker(entry.default(call), call)(tree.size - 1)
+        made += 1
+    assert made > 1000

@@ -38,8 +38,9 @@ HOMES = {
               "allav_scatter",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
-    "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce "
-                     "allav_exclusive_prefix_reduce allav_exclusive_suffix_reduce",
+    "values_reduce": "allav_reduce allav_reduce_all",
+    "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
+                   "allav_exclusive_suffix_reduce",
 }  # fmt: skip
 """Which file registers the algorithms of which collectives."""
 
