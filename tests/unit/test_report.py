@@ -130,7 +130,9 @@ def test_what_it_says_of_a_job() -> None:
     first, second = found.standings
     assert (first.winner.name, first.winner.ours, first.winner.tied) == ("PUSH", True, False)
     assert (second.winner.name, second.winner.ours) == ("mpi4py", False)
-    assert found.counts("mpi4py") == {"win": 1, "parity": 0, "LOSS": 1, "not resolvable": 0}
+    assert found.counts("mpi4py") == {
+        "win": 1, "parity": 0, "unclear": 0, "LOSS": 1, "not resolvable": 0,
+    }  # fmt: skip
     push, pull = small.candidate("PUSH"), small.candidate("PULL")
     pull.ns = [list(times) for times in push.ns]
     again = large.candidate("xupc again")
@@ -138,6 +140,80 @@ def test_what_it_says_of_a_job() -> None:
     first, second = Findings(made).standings
     assert first.winner.tied
     assert second.versus[0].verdict == "not resolvable"
+
+
+def disturb(made: Job, count: int) -> None:
+    """Let other processes take half of the cores in some launches, in which xupc is fastest."""
+    for k, launch in enumerate(made.launches[:count]):
+        launch.others = 0.5
+        for cell in made.cells:
+            cell.candidate("mpi4py").ns[k] = [10**9] * len(cell.candidate("mpi4py").ns[k])
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_disturbed_launches_never_count_for_a_win(tmp_path: Path, compact: bool) -> None:
+    """With three others only those count; else there are times, but no verdict and no mean."""
+    slow = {"sizes": [8], "factor": lambda name, *_: 1.0 if name == "mpi4py" else 5.0}
+    quiet, some, most = (job("1x2", launches=6, **slow) for _ in range(3))
+    disturb(some, 3)
+    disturb(most, 4)
+    quiet.launches, found = quiet.launches[3:], []
+    for cell in quiet.cells:
+        for candidate in cell.candidates:
+            candidate.ns, candidate.wrong = candidate.ns[3:], candidate.wrong[3:]
+    for made in (quiet, some, most):
+        whole = result(made).compact() if compact else result(made)
+        found.append(Findings(whole.jobs[0]))
+        report(tmp_path, whole)
+    assert [f.decidable for f in found] == [True, True, False]
+    assert found[0].counts()["LOSS"] == len(quiet.cells)
+    assert found[1].counts() == found[0].counts()
+    assert [s.times for s in found[1].standings] == [s.times for s in found[0].standings]
+    assert found[2].counts()["not resolvable"] == len(most.cells)
+    page, text = texts(tmp_path)  # of `most`
+    for said in (page, text):
+        assert "there are no verdicts" in said
+        assert "geometric mean" not in said
+        assert "▲" not in said.split("Against the peer", 1)[0]
+    assert not re.search(r'<td class="[^"]*(win|loss)\d', page)
+
+
+@pytest.mark.parametrize(
+    ("differs", "verdict", "mark"), [(0.02, "parity", "="), (0.5, "unclear", "~")]
+)
+def test_unclear_is_not_equal(tmp_path: Path, differs: float, verdict: str, mark: str) -> None:
+    """An interval that holds 1 says that two are level only if it is narrow."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8], launches=6)
+    (cell,) = made.cells
+    for candidate in cell.candidates:
+        other = candidate.name == "mpi4py"
+        candidate.ns = [[int(1000 * (1 + differs * (-1) ** k * other))] for k in range(6)]
+        if candidate.kind == OURS and candidate.name != "xupc":
+            candidate.ns = [[5000]] * 6
+    (standing,) = Findings(made).standings
+    assert standing.versus[0].verdict == verdict
+    assert (standing.winner.tied, standing.winner.level) == (True, mark == "=")
+    report(tmp_path, result(made))
+    page, text = texts(tmp_path)
+    found = re.search(r"<b>\d\.\d\d (.)</b>", page)
+    assert found
+    assert found[1] == mark
+    assert f"{mark} mpi4py" in page or f"{mark} xupc" in page
+    assert f"level within 10% in {int(mark == '=')}" in text
+
+
+def test_one_estimator_gives_colours_and_ratios() -> None:
+    """A cell has the colour of its ratio, taken within launches, not of a ratio of medians."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8], launches=6, own=0.0, between=0.0)
+    (cell,) = made.cells
+    ours, peer = [100, 200, 300, 400, 500, 600], [130, 260, 390, 520, 200, 210]
+    for candidate in cell.candidates:
+        times = peer if candidate.name == "mpi4py" else ours
+        candidate.ns = [[t] for t in times]
+    (standing,) = Findings(made).standings
+    assert standing.times["mpi4py"].value < standing.times["xupc"].value
+    assert standing.winner.against_peers is standing.versus[0]
+    assert standing.winner.against_peers.ratio.value > 1
 
 
 def test_losses_are_marked_by_more_than_colour(tmp_path: Path) -> None:
@@ -172,8 +248,17 @@ def test_bytes_that_have_to_cross(collective: str, blocks: int) -> None:
 
 def test_bound_lines() -> None:
     """Literal times."""
-    shape = Job(4, [[0, 1], [2, 3]], about={"cores": 2}, bounds={
-        "copy rate": 1e9, "line latency ns": 50.0, "wire rate": 1e8, "wire latency ns": 1000.0})
+    shape = Job(
+        4,
+        [[0, 1], [2, 3]],
+        about={"cores": 2},
+        bounds={
+            "copy rate": 1e9,
+            "line latency ns": 50.0,
+            "wire rate": 1e8,
+            "wire latency ns": 1000.0,
+        },
+    )
     cell = Cell("all_broadcast", 1000, 4000)
     least = {bound.name: bound.least(cell) for bound in bounds_of(shape)}
     assert least == {"cache line": 50.0, "copy": 1000.0, "wire": 11000.0}
@@ -230,8 +315,9 @@ def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> 
         name = name if name.startswith("allav") else f"all_{name}"
         for sync in ("allsync", "mysync", "nosync/allsync"):
             found = _timeline(nodes, name, 4096, ALGORITHM_NAMES[entry.flag], sync=sync)
-            total = {k: sum(a.nbytes for a in found.acts if a.kind == k)
-                     for k in ("send", "receive")}
+            total = {
+                k: sum(a.nbytes for a in found.acts if a.kind == k) for k in ("send", "receive")
+            }
             assert total["send"] == total["receive"]
             assert (len(nodes) > 1) or not total["send"]
             drawn += 1
@@ -241,8 +327,13 @@ def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> 
 def test_a_large_job_is_drawn_by_examples(tmp_path: Path) -> None:
     """Of 40 threads on 3 kinds of nodes: two each, and the root."""
     nodes = [list(range(16)), list(range(16, 32)), list(range(32, 40))]
-    cell = Cell("all_broadcast", 1 << 16, 0, root="18", candidates=[
-        Candidate("MULTICORE", OURS, "", "multicore", None, [[9, 9]], [[]])])
+    cell = Cell(
+        "all_broadcast",
+        1 << 16,
+        0,
+        root="18",
+        candidates=[Candidate("MULTICORE", OURS, "", "multicore", None, [[9, 9]], [[]])],
+    )
     report(tmp_path, result(Job(40, nodes, cells=[cell])))
     page, text = texts(tmp_path)
     assert "7 of 40 threads are drawn" in page

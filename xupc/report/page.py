@@ -11,7 +11,7 @@ from .figures import curves, intervals, lines_of, timeline, tree
 from .model import HOW, Content, Section
 from .two_results import Regressions
 
-__all__ = ["MissingError", "render"]
+__all__ = ["MissingError", "render", "rendered", "require"]
 
 
 class MissingError(Exception):
@@ -20,37 +20,47 @@ class MissingError(Exception):
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
     """The whole page; MissingError without jinja2."""
-    try:
-        import jinja2
-        import markupsafe
-    except ImportError as e:
-        raise MissingError(
-            f"{e.name} is not installed: the page needs it (pip install 'xupc[report]'); "
-            "--markdown does not"
-        ) from None
-    folder = resources.files(__package__)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["time"] = formatting.time
-    page = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     drawings = {
-        (i, k): {
-            name: [markupsafe.Markup(svg) for svg in found]
-            for name, found in _drawings(content).items()
-        }
+        (i, k): _drawings(content)
         for i, section in enumerate(sections)
         for k, content in enumerate(section.jobs)
     }
-    return page.render(
+    return rendered(
+        "page.html",
         title=title,
-        style=markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),
         sections=sections,
         compared=compared,
         drawings=drawings,
         how=HOW,
         wide=any(len(c.findings.sizes) > 12 for section in sections for c in section.jobs),
     )
+
+
+def require() -> None:
+    """Raise MissingError if a page cannot be made."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as e:
+        raise MissingError(
+            f"{e.name} is not installed: the page needs it (pip install 'xupc[report]'); "
+            "--markdown does not"
+        ) from None
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a page from a template of this package; MissingError without jinja2."""
+    require()
+    import jinja2
+    import markupsafe
+
+    folder = resources.files(__package__)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["time"] = formatting.time
+    page = environment.from_string(folder.joinpath(template).read_text(encoding="utf-8"))
+    style = markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))
+    return page.render(style=style, **values)
 
 
 def _drawings(content: Content) -> dict[str, list[Any]]:
