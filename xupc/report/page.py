@@ -15,7 +15,7 @@ __all__ = ["MissingError", "render", "rendered", "require"]
 
 
 class MissingError(Exception):
-    """A package of the extra ``report`` is not installed; says which."""
+    """A package that the page needs is not installed; says which."""
 
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
@@ -42,8 +42,8 @@ def require() -> None:
         import jinja2  # noqa: F401
     except ImportError as e:
         raise MissingError(
-            f"{e.name} is not installed: the page needs it (pip install 'xupc[report]'); "
-            "--markdown does not"
+            f"{e.name} is not installed: the page needs it (pip install {e.name}); "
+            "`xupc report --markdown` does not"
         ) from None
 
 
