@@ -2,10 +2,10 @@
 
     xupc run -n 4 --nodes 2x2 examples/sobel.py [width] [folder]
 
-Thread 0 has a picture. `all_scatter` gives each thread some of its rows, `memget` gets the rows
-next to them, `all_reduce_mpi_all` finds the strongest edge of all, by which brightness is scaled,
-and `all_gather` brings the rows of edges back to thread 0. An algorithm flag changes the way that
-data takes, but no line besides.
+Thread 0 has a picture. `all_scatter` gives each thread some of its rows, and `memget` gets the rows
+next to them. `all_reduce_mpi_all` finds the strongest edge, by which brightness is scaled.
+`all_gather` brings the rows of edges back to thread 0. An algorithm flag changes how data moves,
+but no other line.
 
 The picture is drawn by this program, always the same one. With a folder, thread 0 writes it there
 as before.png, and its edges as after.png.

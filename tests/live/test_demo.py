@@ -22,7 +22,7 @@ from xupc.cli.processes import tagged
 sys.path.insert(0, str(PROJECT / "examples"))
 
 pytestmark = pytest.mark.once
-BUDGET = "15"
+BUDGET = 12  # seconds
 LINES = 40
 STEPS = {"picture": "xupc run", "measurement": "xupc bench", "mismatch": "3. A mistake"}
 
@@ -34,16 +34,21 @@ def environment(tmp_path: Path, mark: str) -> dict[str, str]:
     return {**os.environ, **extra}
 
 
-def demo(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder, where nothing but its page may be left."""
+def demo(tmp_path: Path, budget: int = BUDGET) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder, where nothing but its page may be left.
+
+    On a busy machine a start takes long; a budget that is refused as too short is multiplied.
+    """
     mark = f"{tmp_path}"
     done = subprocess.run(
-        [sys.executable, "-m", "xupc", "demo", "--no-open", "--budget", BUDGET, *words],
+        [sys.executable, "-m", "xupc", "demo", "--no-open", "--budget", f"{budget}"],
         capture_output=True, text=True, timeout=150, check=False, cwd=tmp_path,
         env=environment(tmp_path, mark),
     )  # fmt: skip
     assert tagged("XUPC_TEST_DEMO", mark) == []
     assert list((tmp_path / "tmp").iterdir()) == []
+    if done.returncode == 2 and "expected at least" in done.stderr and budget < 100:
+        return demo(tmp_path, 3 * budget)
     return done
 
 
@@ -110,7 +115,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path, step: str, number: signal.Signa
     """In any step it ends all processes and leaves no file; the status says which signal it was."""
     mark = f"{tmp_path}"
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "xupc", "demo", "--no-open", "--budget", BUDGET],
+        [sys.executable, "-u", "-m", "xupc", "demo", "--no-open", "--budget", f"{BUDGET}"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
         env=environment(tmp_path, mark),
     ) as job:  # fmt: skip

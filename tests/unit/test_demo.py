@@ -44,7 +44,7 @@ def test_a_former_demo_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_a_user_are_not_overwritten(tmp_path: Path, name: str) -> None:
-    """The error comes before any step, names the file and the remedy; --force replaces it."""
+    """The error names the file and the remedy; --force replaces the file."""
     (tmp_path / name).write_text("mine")
     done = CliRunner().invoke(cli.main, ["demo", "-o", str(tmp_path)])
     assert done.exit_code == 2
@@ -81,7 +81,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         (Job(2, [[0, 1]]), "Nothing was compared with mpi4py"),
     ],
 )
-def test_the_headline_claims_no_more_than_was_found(made: Job, words: str) -> None:
+def test_the_headline_says_what_was_found(made: Job, words: str) -> None:
     assert words in headline(Findings(made))
 
 
@@ -95,7 +95,7 @@ def test_the_chart_marks_what_is_no_win() -> None:
 
 
 def test_the_page_has_the_plan_of_the_picture() -> None:
-    """It is that of 2 nodes, though the measurement had one; nothing of it becomes markup."""
+    """The measurement has one node, the picture two. Text is escaped."""
     story = Story(
         result(compared(0.3)), Shape(4, "2x2"), 64_000, b"before", b"after", ["<PULL>"], "<error>"
     )

@@ -11,6 +11,7 @@ import time
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -47,6 +48,7 @@ OTHERS = 15.0  # seconds of the other steps
 PAGE, RESULT = "index.html", "result.json"
 FILES = PAGE, RESULT, "before.png", "after.png"
 MARK = ".xupc-demo"  # in a folder that a demo has made
+QUIET = {"PYTHONWARNINGS": "ignore::UserWarning"}  # of the Python engine, once per launch
 _ERROR = re.compile(r"^(?:xupc\.errors\.)?(CollectiveMismatchError: .*)$", re.MULTILINE)
 
 
@@ -244,7 +246,8 @@ def _launched(budget: float) -> Result:
     command = ["xupc", *sys.argv[1:]]
     with Progress("xupc demo") as progress:
         try:
-            result, status = driver.measure(plan, command, find_launcher, progress=progress.show)
+            start = partial(find_launcher, QUIET)
+            result, status = driver.measure(plan, command, start, progress=progress.show)
         except TooShort as error:
             raise click.UsageError(str(error)) from None
     if status > 128:

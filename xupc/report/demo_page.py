@@ -26,7 +26,7 @@ UNDECIDED = "not resolvable", "unclear"
 
 @dataclass(frozen=True)
 class Story:
-    """What the steps of a demonstration have found.
+    """Hold what the steps of a demonstration have found.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Row:
-    """One call beside the peer's, in words."""
+    """Hold one call beside the peer's, in words."""
 
     call: str
     mpi: str
@@ -104,6 +104,8 @@ def headline(findings: Findings) -> str:
 def doubts(result: Result) -> list[str]:
     """Return what a reader of the figures should know besides, as sentences."""
     found = [words for job in result.jobs for words in warnings(job)]
+    if not all(job.about.get("native core") for job in result.jobs):
+        found.insert(0, "The Python engine ran, which is many times slower (see xupc info).")
     return [*found, *(f"{note[:1].upper()}{note[1:]}." for note in result.notes)]
 
 
