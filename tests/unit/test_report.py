@@ -21,6 +21,7 @@ from xupc.algorithms import registry
 from xupc.backends.simulator.timeline import Rates, run
 from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
 from xupc.flags import ALGORITHM_NAMES
+from xupc.report.advice import advised
 from xupc.report.bounds import bounds_of, crossing
 from xupc.report.findings import Findings
 from xupc.report.plans import programs
@@ -34,7 +35,7 @@ def report(tmp_path: Path, *results: Result, options: tuple[str, ...] = ()) -> O
     for i, found in enumerate(results):
         paths.append(tmp_path / f"r{i}.json")
         found.save(paths[-1])
-    out = ["-o", tmp_path / "OUT.html", "--markdown", tmp_path / "OUT.md", *options]
+    out = ["-o", tmp_path / "OUT.html", "--markdown", tmp_path / "OUT.md", "--force", *options]
     return CliRunner().invoke(cli.main, ["report", *map(str, [*paths, *out])])
 
 
@@ -425,6 +426,85 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.main, ["report", str(path)])
     assert done.exit_code == 2
     assert f"{path}: result: 'command' is missing" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("option", ["-o", "--markdown", "--compact", ""])
+def test_no_file_is_replaced_without_force(tmp_path: Path, option: str) -> None:
+    """Not the default page either, nor the result itself; devices are no files."""
+    path = tmp_path / "r.json"
+    result(small("1x2")).save(path)
+    out = path if option == "--compact" else tmp_path / "r.html"
+    words = ["report", str(path), *([option, str(out)] if option else [])]
+    if option != "--compact":
+        out.write_text("mine")
+    before = out.read_bytes()
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 2
+    assert "it exists" in done.output
+    assert "--force" in done.output
+    assert out.read_bytes() == before
+    assert CliRunner().invoke(cli.main, [*words, "--force"]).exit_code == 0
+    assert out.read_bytes() != before
+    assert CliRunner().invoke(cli.main, ["report", str(path), "-o", "/dev/null"]).exit_code == 0
+
+
+def test_the_contents_name_every_part(tmp_path: Path) -> None:
+    """Each link has its place, once, and each part of a job its link."""
+    for jobs in ([small("1x2"), small("4x4", peers=())], [NOTHING]):
+        report(tmp_path, result(*jobs), result(*jobs))
+        page = texts(tmp_path)[0]
+        links = re.findall(r'href="#([^"]+)"', page)
+        assert sorted(links) == sorted(re.findall(r'<h[23] id="([^"]+)"', page))
+        assert len(links) == len(set(links))
+
+
+def test_mpi_names_are_beside_ours(tmp_path: Path) -> None:
+    report(tmp_path, result(small("1x2", collectives=["allav_broadcast", "all_exchange"])))
+    for said in texts(tmp_path):
+        assert "allav_broadcast · Bcast" in said
+        assert "all_exchange · Alltoall" in said
+
+
+# --- which flag -----------------------------------------------------------------------------------
+
+
+def advice(*, busy: int = 0, **factors: float) -> list[tuple[str, str, str]]:
+    """Return what is recommended where candidates take these multiples of 1 µs."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8, 64, 512], launches=6, peers=())
+    for launch in made.launches[:busy]:
+        launch.others = 0.5
+    noise = [0.99, 1.01, 1.0, 1.005, 0.995, 1.0]
+    for cell in made.cells:
+        cell.candidates = [c for c in cell.candidates if c.name in ("xupc", "xupc again", *factors)]
+        for k, candidate in enumerate(cell.candidates):
+            times = 1000 * factors.get(candidate.name, factors["xupc"])
+            candidate.ns = [[round(times * noise[(i + k) % 6])] for i in range(6)]
+            if candidate.name == "PULL" and cell.nbytes == 512:
+                candidate.ns = [[x * 5 for x in ns] for ns in candidate.ns]
+    return [(a.sizes, a.flag, a.why) for a in advised(Findings(made))]
+
+
+def test_which_flag_by_how_much() -> None:
+    """Neighbouring sizes are one line; no flag is recommended that is not clearly faster."""
+    assert advice(xupc=2.0, PULL=1.0, PUSH=3.0) == [
+        ("8 B to 64 B", "PULL", "2.01 times as fast as without a flag"),
+        ("512 B", "no flag", "no flag is more than 5% faster than the library's own choice"),
+    ]
+    assert [flag for _, flag, _ in advice(xupc=1.0, PULL=1.0, PUSH=1.0)] == ["no flag"]
+    assert [flag for _, flag, _ in advice(xupc=1.04, PULL=1.0)] == ["no flag"]
+    ((sizes, flag, why),) = advice(busy=4, xupc=2.0, PULL=1.0, PUSH=1.0)[:1]
+    assert (sizes, flag) == ("8 B to 512 B", "no flag")
+    assert why.startswith("not clear: ")
+    assert advice(xupc=1.0) == []
+
+
+def test_a_page_without_a_peer_answers_which_flag(tmp_path: Path) -> None:
+    """The answer is the first table of the page."""
+    report(tmp_path, result(job("1x2", peers=(), sizes=[8, 512])))
+    page, text = texts(tmp_path)
+    assert page.index("<table") == page.index('<table class="advice">')
+    assert text.index("### Which flag") < text.index("### Who wins where")
+    assert "recommended" in text
 
 
 def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

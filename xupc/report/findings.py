@@ -18,16 +18,20 @@ from ..bench.stats import (
     ratio,
     verdict,
 )
+from ..specs import mpi_name
 from . import formatting
 
 __all__ = [
     "CHOSEN",
+    "PLANNED",
     "VERDICTS",
     "Findings",
     "Standing",
     "Versus",
     "Winner",
+    "judged",
     "label",
+    "with_mpi",
     "warnings",
 ]
 
@@ -108,14 +112,14 @@ def _standing(cell: Cell, decidable: bool) -> Standing:
             break
         found = ratio(peer.medians, ours.medians)
         if found is not None:
-            said = _verdict(found, standing.spread) if decidable else "not resolvable"
+            said = judged(found, standing.spread) if decidable else "not resolvable"
             standing.versus.append(Versus(peer.name, ours.name, found, said))
     standing.winner = _winner(standing, decidable)
     return standing
 
 
-def _verdict(found: Ratio, spread: float | None) -> str:
-    """Return one of `VERDICTS`."""
+def judged(found: Ratio, spread: float | None) -> str:
+    """Return one of `VERDICTS` for a ratio, by the A/A spread of its cell."""
     said = verdict(found, spread)
     return "unclear" if said == "parity" and not _is_level(found) else said
 
@@ -160,6 +164,15 @@ def label(candidate: Candidate) -> str:
         return candidate.name
     word = candidate.algorithm.partition(":")[0].partition(" ")[0].upper()
     return word if candidate.kind == OURS and word else candidate.name
+
+
+def with_mpi(title: str, cell: Cell) -> str:
+    """Return a title with MPI's name of the call behind it, if MPI has one."""
+    try:
+        name = mpi_name(cell.collective)
+    except ValueError:  # a file may name anything
+        return title
+    return f"{title} · {name}" if name else title
 
 
 def call_text(cell: Cell) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from ..bench.results import Job, Result
 from ..topology.tree import Tree
 from . import formatting
+from .advice import Advice, advised
 from .bounds import Bound, bounds_of
 from .drawn_plan import Choice, Drawn, drawn
 from .findings import CLEAR, Findings, call_text, warnings
 from .formatting import fact
 from .plans import Unplanned, tree_of
-from .tables import Matrix, network_note, network_table, ratios, winners
+from .tables import Matrix, network_note, network_table, ratios, times, winners
 
 __all__ = ["HOW", "Content", "Section", "job_content"]
 
@@ -41,7 +42,9 @@ class Content:
     findings: Findings
     summary: str
     warnings: list[str]
+    advice: list[Advice]
     winners: Matrix | None
+    times: Matrix
     ratios: list[Matrix]
     network: Matrix | None
     network_note: str
@@ -77,7 +80,9 @@ def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
         findings,
         _summary(findings),
         warnings(job),
+        advised(findings),
         winners(findings),
+        times(findings),
         [ratios(findings, peer) for peer in findings.peers],
         network,
         network_note(job, network),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from ..bench.results import OURS, Job
 from . import formatting
-from .findings import CHOSEN, Findings, Standing, Versus, label
+from .findings import CHOSEN, Findings, Standing, Versus, label, with_mpi
 from .regression import BETTER, REGRESSION, SAME, UNCLEAR, UNRESOLVED
 
 __all__ = ["MARKS", "Entry", "Matrix", "heads", "network_note", "network_table",
-           "ratios", "winners"]  # fmt: skip
+           "ratios", "times", "winners"]  # fmt: skip
 
 MARKS = {
     "win": "▲", "parity": "=", "LOSS": "▼ LOSS", "not resolvable": "?",
@@ -46,8 +46,8 @@ def _matrix(findings: Findings, caption: str, entry: Callable[[Standing], Entry]
     rows = []
     for title, group in findings.groups.items():
         by_size = {standing.cell.nbytes: standing for standing in group}
-        rows.append((title, [entry(by_size[n]) if n in by_size else Entry() for n in
-                             findings.sizes]))  # fmt: skip
+        entries = [entry(by_size[n]) if n in by_size else Entry() for n in findings.sizes]
+        rows.append((with_mpi(title, group[0].cell), entries))
     return Matrix(caption, heads(findings.sizes), rows)
 
 
@@ -131,6 +131,19 @@ def _versus(versus: Versus) -> Entry:
         "parity": "tie", "unclear": "tie", "LOSS": f"lost {shade}", "not resolvable": "noisy",
     }.get(kind, shade)  # fmt: skip
     return Entry(f"{r.value:.2f} {MARKS[kind]}", r.interval(" to "), "", class_)
+
+
+def times(findings: Findings) -> Matrix:
+    """Return the median time of each candidate of each call."""
+    rows = []
+    for title, group in findings.groups.items():
+        by_size = {s.cell.nbytes: s.times for s in group}
+        for candidate in findings.candidates(group):
+            found = [by_size.get(n, {}).get(candidate.name) for n in findings.sizes]
+            entries = [Entry() if e is None else Entry(formatting.time(e.value)) for e in found]
+            rows.append((f"{with_mpi(title, group[0].cell)}, {candidate.name}", entries))
+    caption = "Median time of a call, over launches; intervals are in the drawings."
+    return Matrix(caption, heads(findings.sizes), rows, "call, candidate")
 
 
 def network_table(findings: Findings) -> Matrix | None:
