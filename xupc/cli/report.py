@@ -86,7 +86,6 @@ def report_command(
     """
     from ..report import markdown as as_markdown
     from ..report import page
-    from ..report.drawn_plan import has_choice
     from ..report.model import Section, job_content
     from ..report.two_results import regressions
 
@@ -97,9 +96,7 @@ def report_command(
     if not force:
         _refuse_existing([("-o", output), ("--markdown", markdown), ("--compact", compact)])
     loaded = [_load(path) for path in results]
-    wanted = _parsed(choice)
-    if wanted and not any(has_choice(job, wanted) for result in loaded for job in result.jobs):
-        raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
+    wanted = _parsed(choice, loaded)
     names = _names(results)
     sections, compared = [], []
     for name, result in zip(names, loaded, strict=True):
@@ -187,13 +184,19 @@ def _blamed_on(name: str) -> Iterator[None]:
         raise click.UsageError(f"{name}: it cannot be shown: {type(e).__name__}: {e}") from None
 
 
-def _parsed(choice: str | None) -> Choice | None:
-    from ..report.drawn_plan import Choice
+def _parsed(choice: str | None, results: Sequence[Result]) -> Choice | None:
+    """Return the chosen call, which a result must have."""
+    from ..report.drawn_plan import Choice, has_choice
 
+    if choice is None:
+        return None
     try:
-        return None if choice is None else Choice.parse(choice)
+        found = Choice.parse(choice)
     except ValueError as e:
         raise click.BadParameter(str(e), param_hint="--plan") from None
+    if not any(has_choice(job, found) for result in results for job in result.jobs):
+        raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
+    return found
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
