@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,9 @@ from support.bench_results import job, result
 from xupc import cli
 from xupc.bench.results import Job
 from xupc.bench.settings import Shape
+from xupc.cli import demo
 from xupc.cli.demo import FILES, MARK, Folder
+from xupc.cli.example_jobs import example
 from xupc.report.demo_page import Story, headline, render
 from xupc.report.findings import Findings
 from xupc.report.ratio_chart import ratio_chart
@@ -66,6 +69,16 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(click.UsageError):
             Folder(path, force=True)
+
+
+def test_a_wheel_has_the_examples_that_the_demo_runs() -> None:
+    root = Path(demo.__file__).parents[2]
+    runs = re.findall(r'_ran\("([\w.]+)"', Path(demo.__file__).read_text())
+    copied = re.search(r"^DEMO = (.*)$", (root / "setup.py").read_text(), re.MULTILINE)
+    assert copied
+    assert len(runs) == 2
+    assert sorted(runs) == sorted(re.findall(r'"([\w.]+)"', copied[1]))
+    assert all(example(name).exists() for name in runs)
 
 
 # ---- the page ------------------------------------------------------------------------------------

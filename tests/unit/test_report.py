@@ -201,6 +201,7 @@ def test_unclear_is_not_equal(tmp_path: Path, differs: float, verdict: str, mark
     assert found[1] == mark
     assert f"{mark} mpi4py" in page or f"{mark} xupc" in page
     assert f"level within 10% in {int(mark == '=')}" in text
+    assert not re.search(r'<td class="[^"]*(win|loss)\d', page)
 
 
 def test_one_estimator_gives_colours_and_ratios() -> None:
