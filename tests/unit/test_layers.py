@@ -57,7 +57,8 @@ MPI_USERS = {
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
-    "mpi.mismatch", "mpi.record", "mpi.reductions",
+    "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
+    "mpi.vector_messages", "mpi.vectors",
 }  # fmt: skip
 
 
