@@ -62,7 +62,8 @@ def dump(obj: Any) -> Parcel:
     Exception
         What the pickling of the object raises.
     """
-    if type(obj) in _ALONE or not _standard():
+    short = type(obj) is np.ndarray and obj.nbytes < MPI.pickle.THRESHOLD
+    if short or type(obj) in _ALONE or not _standard():
         return Parcel(in_band(obj))
     try:
         data, found = MPI.pickle.dumps_oob(obj)
