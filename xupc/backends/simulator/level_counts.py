@@ -8,6 +8,7 @@ narrowest domain that two threads share. The counts are exact for the plans; the
 * a step's access to one place costs one latency, and `PARALLEL_LINES` lines are on their way at
   the same time. Threads slow each other down only at the borders of domains: a call is not shorter
   than the bytes that cross one of them take at its rate;
+* the operation of a reduction takes no time;
 * a signal is a cache line that each waiting thread reads once;
 * a barrier inside a node is one of two: as the core does it today (`flat`), or by levels, which is
   not built: arrivals and releases pass the roots of all domains;
