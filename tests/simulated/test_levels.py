@@ -17,6 +17,10 @@ from simulated.matrix import (
 from support.soak import amount, seed
 
 from xupc.algorithms.registry import registered
+from xupc.backends.simulator.errors import ProtocolError
+from xupc.backends.simulator.sim_program import Program
+from xupc.plan.plan import Plan
+from xupc.plan.steps import BlockRef, Copy, Ranks, Step, Wait
 from xupc.topology.levels import Level, NodeLevels, node_levels
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -120,3 +124,18 @@ def test_large_machines(machine: str) -> None:
     found = describe(machine)
     rng = random.Random(machine)
     assert check(node_levels(found, found.masks(len(found.cpus))), rng)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Wait(0, Ranks(0, 2, 2)), "do not follow each other on the node"),
+        (Copy(BlockRef(0, 0, 0, 1), BlockRef(1, 0), 8, 3), "not equally far apart"),
+    ],
+)
+def test_a_step_that_the_core_cannot_run_is_refused(step: Step, words: str) -> None:
+    """The team lacks thread 2 of its node, so its memory has a gap."""
+    tree = Tree([0] * 4).sub([0, 1, 3])
+    plan = Plan("test", "test", 0, 3, ((step,), ()), 0, ("no", "no"))
+    with pytest.raises(ProtocolError, match=words):
+        Program(plan, tree)
