@@ -87,14 +87,19 @@ def shuffled(levels: NodeLevels, rng: random.Random) -> NodeLevels:
 
 
 def check(levels: NodeLevels, rng: random.Random) -> int:
+    """Check the variants on one node with these levels; return how many sequences of calls."""
+    return check_calls(Planner(tree_of(levels)), rng)
+
+
+def check_calls(planner: Planner, rng: random.Random) -> int:
     """Simulate each variant in some calls in a row; return how many sequences."""
-    planner = Planner(tree_of(levels))
+    size = planner.tree.size
     for variant in VARIANTS.values():
         tuning, sizes = TUNINGS[rng.choice(list(TUNINGS))]
         n = rng.choice(sizes)
-        story = Story(planner, levels.size * n + GUARD, rng.randrange(1 << 30))
+        story = Story(planner, size * n + GUARD, rng.randrange(1 << 30))
         for _ in range(3):
-            root = rng.choice(roots_of(variant, levels.size))
+            root = rng.choice(roots_of(variant, size))
             story.call(variant, root, n, rng.choice(SYNCS), tuning, tight=rng.random() < 0.6)
         story.run()
     return len(VARIANTS)
@@ -139,3 +144,10 @@ def test_a_step_that_the_core_cannot_run_is_refused(step: Step, words: str) -> N
     plan = Plan("test", "test", 0, 3, ((step,), ()), 0, ("no", "no"))
     with pytest.raises(ProtocolError, match=words):
         Program(plan, tree)
+
+
+def test_a_team_whose_memory_is_not_in_the_order_of_its_ranks() -> None:
+    """Rows of blocks end where the memory of the next thread is not as far away."""
+    levels = made(8, [(8,), (6, 2)])
+    tree = tree_of(levels).sub([1, 3, 5, 4, 0, 6, 7])
+    check_calls(Planner(tree), random.Random(1))
