@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 PROGRAM = "tests/live/programs/variants.py"
+BY_LEVELS = "tests/live/programs/level_variants.py"
 EXAMPLE = "examples/own_gather_all.py"
 PLACES = pytest.mark.parametrize(
     ("threads", "nodes", "engine"),
@@ -34,6 +35,24 @@ def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str)
         assert {f"gather_all multicore:{way}" for way in ways} <= ran
     else:
         assert {"gather_all multicore:fused", "permute multicore:pull", "gather push"} <= ran
+
+
+@pytest.mark.parametrize(
+    ("threads", "machine", "domains", "engine"),
+    [
+        (4, "2x2", "2", "native"),
+        (8, "2x2x2", "2 4", "native"),
+        pytest.param(8, "3,1/2,2", "2 4", "native", marks=pytest.mark.once),
+        pytest.param(4, "2x1x2", "2", "python", marks=pytest.mark.once),
+    ],
+)
+def test_levels_below_the_node(
+    live: Live, threads: int, machine: str, domains: str, engine: str
+) -> None:
+    env = {"XUPC_ENGINE": engine, "XUPC_TOPOLOGY": machine}
+    ran = set(live(threads, PROGRAM, args=["shared"], env=env).stdout.splitlines())
+    assert {"broadcast multicore:levels", "gather_all multicore:levels"} <= ran
+    assert live(threads, BY_LEVELS, env=env).stdout.split() == domains.split()
 
 
 @PLACES

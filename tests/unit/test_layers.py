@@ -35,6 +35,7 @@ ANY = {
     "backends.protocol": (1, "a record that the core keeps for an upper room"),
     "backends.simulator.barriers": (1, "the argument of a compiled step"),
     "backends.simulator.data_movement": (3, "arguments of compiled steps; a dtype of numpy"),
+    "backends.simulator.level_counts": (3, "arguments of compiled steps"),
     "backends.simulator.race_detector": (2, "arguments of compiled steps"),
     "backends.simulator.script": (1, "a kernel of numpy"),
     "backends.simulator.sim_program": (5, "arguments of compiled steps"),
