@@ -74,7 +74,11 @@ BROKEN = {
         "a lost wake-up",
     ),
     # a thread that misses a difference waits for one that has found it
-    "one line of arrivals": ("(t->epoch & 1) * (uint64_t)t->n", "0", "a false alarm|a lost wake-up"),
+    "one line of arrivals": (
+        "(t->epoch & 1) * (uint64_t)t->n",
+        "0",
+        "a false alarm|a lost wake-up",
+    ),
     "scratch lines too few": (
         "in->op % XU_SLOTS * XU_SLOT_BYTES",
         "in->op % 2 * XU_SLOT_BYTES",
