@@ -122,13 +122,13 @@ class Scalars:
 
     def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
         """Return values in envelopes that hold their types, for threads that do not know them."""
-        kind, packed = self.kind_of(values, team)
+        kind, encoded = self.kind_of(values, team)
         out = np.zeros((len(values), 2 * ENVELOPE), np.uint8)
-        head = header(kind, packed.dtype)
-        if len(head) > ENVELOPE or packed.itemsize > ENVELOPE:
-            text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
-            self.fail(ValueError(text), team)
-        for row, value in zip(out, packed, strict=True):
+        head = header(kind, encoded.dtype)
+        if len(head) > ENVELOPE or encoded.itemsize > ENVELOPE:
+            limit = "is too long, expected 512 bytes at most"
+            self.fail(ValueError(f"{self.__name__}: value: {encoded.dtype} {limit}"), team)
+        for row, value in zip(out, encoded, strict=True):
             data = np.asarray(value).tobytes()
             row[: len(head)] = np.frombuffer(head, np.uint8)
             row[ENVELOPE : ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
