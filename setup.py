@@ -10,11 +10,13 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = Path("xupc/backends/native")
 SOURCE = NATIVE / "_core.pyx"
+DEMO = "sobel.py", "unequal_arrays.py"
 
 # The same bits everywhere: signed overflow wraps and no multiply-add is contracted, so that a
 # reduction gives in C what it gives in numpy. For the same reason there is no -ffast-math.
@@ -49,6 +51,18 @@ class BuildCore(build_ext):
         self.extensions = []  # nothing to copy into the source tree or the wheel
 
 
+class BuildPy(build_py):
+    """build_py that adds the examples which `xupc demo` runs; sources are used where they are."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for name in DEMO:
+                target = Path(self.build_lib, "xupc/cli/examples", name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.copy_file(str(ROOT / "examples" / name), str(target))
+
+
 def core() -> list[Extension]:
     """Return the core as a list of one extension, or of none."""
     if os.environ.get("XUPC_NO_CORE", "") not in ("", "0"):
@@ -78,4 +92,4 @@ def core() -> list[Extension]:
     return list(cythonize([extension], language_level=3))
 
 
-setup(ext_modules=core(), cmdclass={"build_ext": BuildCore})
+setup(ext_modules=core(), cmdclass={"build_ext": BuildCore, "build_py": BuildPy})

@@ -16,14 +16,13 @@ import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent.parent
+import in_turn
+
 BLOCKS = 15
 SLOWER = 0.03  # that much of a median's logarithm is marked, if the whole interval is above 0
 
@@ -88,22 +87,6 @@ def run_thread() -> None:
                     print(json.dumps([f"{name} {nbytes}", sorted(took)[BLOCKS // 4]]), flush=True)
 
 
-def launch(folder: Path, chosen: argparse.Namespace, table: str) -> Iterator[tuple[str, float]]:
-    """Start a job, and yield its figures in seconds."""
-    nodes = ["--nodes", chosen.nodes] if chosen.nodes else []
-    command = [sys.executable, "-m", "xupc", "run", "-n", str(chosen.n), *nodes, __file__]
-    environment = os.environ | {"PYTHONPATH": str(folder), "XUPC_ALL_CALLS": "thread"}
-    if table:
-        environment["XUPC_TUNING"] = table
-    done = subprocess.run(
-        command, env=environment, cwd="/", timeout=120, check=True, stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    for line in done.stdout.splitlines():
-        name, seconds = json.loads(line)
-        yield name, seconds
-
-
 def row(name: str, before: list[float], now: list[float]) -> tuple[str, float]:
     """Return a line of the table, and the logarithm of the median ratio."""
     ratios = sorted(math.log(b / a) for a, b in zip(before, now, strict=True))
@@ -120,22 +103,25 @@ def row(name: str, before: list[float], now: list[float]) -> tuple[str, float]:
 
 def main() -> None:
     """Launch both in turn and print the table."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--before", type=Path, required=True)
-    options.add_argument("-n", type=int, default=2)
-    options.add_argument("--nodes", default="")
-    options.add_argument("--rounds", type=int, default=21)
-    options.add_argument("--tuned", default="")
-    chosen = options.parse_args()
-    sides = {"before": (chosen.before.resolve(), ""), "now": (HERE, chosen.tuned)}
-    figures: dict[str, dict[str, list[float]]] = {}
-    for turn in range(chosen.rounds):
-        for side in ("before", "now")[:: 1 if turn % 2 else -1]:
-            for name, seconds in launch(sides[side][0], chosen, sides[side][1]):
-                figures.setdefault(name, {"before": [], "now": []})[side].append(seconds)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path, required=True)
+    parser.add_argument("-n", type=int, default=2)
+    parser.add_argument("--nodes", default="")
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--tuned", default="")
+    chosen = parser.parse_args()
+    options = ["-n", str(chosen.n), *(["--nodes", chosen.nodes] if chosen.nodes else [])]
+    folders = in_turn.sides(chosen.before)
+    times: dict[str, dict[str, list[float]]] = {}
+    for _, side in in_turn.turns(folders, chosen.rounds):
+        tuned = {"XUPC_TUNING": chosen.tuned} if chosen.tuned and side == "now" else {}
+        job = [str(Path(__file__).resolve())]
+        found = in_turn.figures(folders[side], job, options, XUPC_ALL_CALLS="thread", **tuned)
+        for name, seconds in found.items():
+            times.setdefault(name, {"before": [], "now": []})[side].append(seconds)
     middles = []
-    for name, found in figures.items():
-        text, middle = row(name, found["before"], found["now"])
+    for name, both in times.items():
+        text, middle = row(name, both["before"], both["now"])
         middles.append(middle)
         print(text)
     print(f"geometric mean {math.exp(statistics.fmean(middles)):.3f} of {len(middles)}")

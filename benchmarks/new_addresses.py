@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent.parent
+import in_turn
+
 CALLS = 1000
 BATCH = 20
 SIZES = 8, 1 << 16
@@ -84,27 +83,15 @@ def job(quantile: float) -> None:
 
 
 # -- many jobs -------------------------------------------------------------------------------
-def launched(folder: Path, options: Sequence[str], quantile: float) -> dict[str, float]:
-    """Return what a job with the sources in a folder prints."""
-    job_of = [str(Path(__file__).resolve()), "job", str(quantile)]
-    command = [sys.executable, "-m", "xupc", "run", *options, *job_of]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(
-        command, env=environment, cwd="/", check=True, stdout=subprocess.PIPE, text=True,
-        timeout=120,
-    )  # fmt: skip
-    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-
-
 def measured(
     folders: dict[str, Path], launches: int, options: Sequence[str], quantile: float
 ) -> dict[str, Times]:
     """Return the times of each kind of call, launch by launch, for each folder."""
     found: dict[str, Times] = {side: {} for side in folders}
-    for number in range(launches):
-        for side, folder in list(folders.items())[:: 1 if number % 2 else -1]:
-            for name, spent in launched(folder, options, quantile).items():
-                found[side].setdefault(name, []).append(spent)
+    words = [str(Path(__file__).resolve()), "job", str(quantile)]
+    for _, side in in_turn.turns(folders, launches):
+        for name, spent in in_turn.figures(folders[side], words, options).items():
+            found[side].setdefault(name, []).append(spent)
     return found
 
 
@@ -136,11 +123,8 @@ def main() -> None:
     parser.add_argument("--nodes", default="2,2")
     parser.add_argument("--quantile", type=float, default=0.5)
     given = parser.parse_args()
-    folders = {"now": HERE}
-    if given.before is not None:
-        folders = {"before": given.before.resolve(), "now": HERE}
     options = ["-n", given.n, "--nodes", given.nodes]
-    print(table(measured(folders, given.launches, options, given.quantile)))
+    print(table(measured(in_turn.sides(given.before), given.launches, options, given.quantile)))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@
 
 Run it with the interpreter to be measured; its MPI's mpiexec is taken. Each round runs every
 command once with the sources of this checkout and, with --before, once with those in FOLDER (a
-checkout whose core is built in place), in turn. A time is user and system time of the command and
-all its processes, from start to end; the table shows medians over the rounds. FOLDER and this
-checkout are put on PYTHONPATH, so an interpreter without xupc installed measures best: an editable
-installation costs every start of Python some milliseconds of its own.
+checkout whose core is built in place), the sides in turn. A time is user and system time of the
+command and all its processes, from start to end; the table shows medians over the rounds. FOLDER
+and this checkout are put on PYTHONPATH, so an interpreter without xupc installed measures best: an
+editable installation costs every start of Python some milliseconds of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent.parent
+import in_turn
+
 HELP = "import sys; sys.argv = ['xupc', '--help']; from xupc.cli import main; main()"
 COMMANDS = {
     "python": "pass",
@@ -67,13 +68,12 @@ def measured(
     launcher = [mpiexec(), "-n", "2"]
     common = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
     common.pop("PYTHONDONTWRITEBYTECODE", None)
-    for number in range(-1, rounds):  # the first one fills caches and does not count
-        for name in next(iter(found.values())):
-            for side, folder in list(folders.items())[:: 1 if number % 2 else -1]:
-                command = [*launcher * (name in JOBS), sys.executable, "-c", COMMANDS[name]]
-                seconds = spent(command, {**common, "PYTHONPATH": str(folder)})
-                if number >= 0:
-                    found[side][name].append(seconds)
+    for number, side in in_turn.turns(folders, rounds, first=-1):
+        for name in found[side]:
+            command = [*launcher * (name in JOBS), sys.executable, "-c", COMMANDS[name]]
+            seconds = spent(command, {**common, "PYTHONPATH": str(folders[side])})
+            if number >= 0:  # the first one fills caches
+                found[side][name].append(seconds)
     return found
 
 
@@ -120,9 +120,8 @@ def main() -> int:
     top.add_argument("--only", default="", choices=["", *COMMANDS], help="one command")
     top.add_argument("--json", type=Path, metavar="FILE", help="keep the medians here")
     args = top.parse_args()
-    folders = {"before": args.before.resolve()} if args.before else {}
     with tempfile.TemporaryDirectory() as cache:  # all modules compiled, whatever the settings
-        found = measured({**folders, "now": HERE}, args.rounds, args.only, cache)
+        found = measured(in_turn.sides(args.before), args.rounds, args.only, cache)
     print(table(found), end="")
     if args.json:
         middles = {side: {name: statistics.quantiles(times, n=4) for name, times in of.items()}

@@ -63,6 +63,16 @@ to MPI.
 - `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for the types
   for which MPI has them, but long double. Sums of floating-point numbers can have other last bits
   than MPI's. Other operations and types go to MPI, as do calls without data.
+- `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
+  between the blocks of a result stays as it was. A block can be shorter than the receiver expects
+  (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
+- Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
+  functions, large buffers stay out of the pickle and go from array to array. The results are of the
+  same types as mpi4py's.
+- `allreduce`, `reduce`, `scan` and `exscan` combine objects in mpi4py's order, with any operation.
+  Each thread that has a result computes it, so an operation is called on all of them. An error of
+  the operation is raised there, and no other thread waits for it.
+- An object that cannot be pickled raises its error on its thread, before the others see the call.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`.
 - `Free` waits for no thread.

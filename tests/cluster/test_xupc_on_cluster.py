@@ -106,7 +106,7 @@ def test_examples(
     ],
 )
 def test_extensions(cluster: Any, mpi_python: str, program: str, words: list[str]) -> None:
-    done = run(cluster, mpi_python, HOSTS, program, *words, timeout=100)
+    done = run(cluster, mpi_python, HOSTS, program, *words, timeout=240)
     assert done.returncode == 0, output(done)
     assert "done" in done.stdout
 

@@ -67,6 +67,33 @@ def test_launches_and_placements_are_all_there(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + kept
 
 
+def test_every_variant_is_measured_once(tmp_path: Path) -> None:
+    """By its name, or by the flag whose default it is; the table of `xupc tune` takes both."""
+    file, names = tmp_path / "r.json", "auto,PULL,PUSH,MULTICORE,variants"
+    done = bench(
+        "all_gather_all", "allav_prefix_reduce", "allv_gather", "-n", "4", "--nodes", "2,2",
+        "-m", "8,64K", "--flags", names, "--launches", "1", "-i", "2", "--json", str(file),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    [job] = Measurement.load(file).jobs
+    ways = {(c.collective, c.nbytes): [] for c in job.cells}
+    for cell in job.cells:
+        ours = [c for c in cell.of_kind(OURS) if c.name != "xupc"]
+        ways[cell.collective, cell.nbytes] += [c.algorithm for c in ours]
+        assert cell.spread is not None
+    several = [f"multicore:{name}" for name in ("linear", "doubling", "rounds", "ring")]
+    assert sorted(ways["all_gather_all", 8]) == sorted(["pull", "push", "multicore:led", *several])
+    assert sorted(ways["all_gather_all", 1 << 16]) == sorted(["pull", "push", *several])
+    scans = [f"multicore:{name}" for name in ("chain", "doubling", "table")]
+    # multicore:push is what PUSH does
+    assert sorted(ways["allav_prefix_reduce", 8]) == [*scans, "pull", "push"]
+    words = "-n", "2", "-m", "8", "--flags", "variants", "-i", "2", "--launches", "1"
+    done = bench("all_gather_all", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by multicore:fused  [multicore:fused]" in done.stdout
+    assert "by pull  [PULL]" in done.stdout
+
+
 def test_launches_are_added(tmp_path: Path) -> None:
     """To the job of the same shape; others stay; what has other calls is refused, and kept."""
     file = tmp_path / "r.json"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.launch import PROJECT, Result, import_path, launch
@@ -30,18 +27,6 @@ COMMAND_LINE = "tests/live/programs/command_line_in_a_job.py"
 def test_the_example(live: Callable[..., Result], via: str, n: int, nodes: str | None) -> None:
     result = live(n, EXAMPLE, args=["1000"], nodes=nodes, via=via)
     assert "all threads have the right data" in result.stdout
-
-
-@pytest.mark.once
-def test_the_readme_example(live: Callable[..., Result], tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    program = tmp_path / "program.py"
-    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
-    assert len(blocks) == 3
-    inside = textwrap.indent("".join(blocks[1:]), "    ")  # of the first one's `with`
-    program.write_text(blocks[0] + inside, encoding="utf-8")
-    result = live(4, program, via="xupc run", nodes="2x2")
-    assert result.stdout.startswith("4 threads on 2 nodes\n")
 
 
 @pytest.mark.once

@@ -12,6 +12,8 @@ from support.launch import PROJECT
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
 REPEATED = "tests/live/programs/drop_in_repeated.py"
+VECTORS = "tests/live/programs/drop_in_vectors.py"
+OBJECTS = "tests/live/programs/drop_in_objects.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -56,6 +58,14 @@ def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: s
 def test_repeated_calls(live: Live, n: int, nodes: str | None) -> None:
     """Calls that look like an earlier one, with other memory, types or roots."""
     result = live(n, REPEATED, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize("program", [VECTORS, OBJECTS])
+@pytest.mark.parametrize(("n", "nodes"), [(1, None), (2, None), (3, "2,1"), (4, "2x2")])
+def test_vectors_and_objects(live: Live, program: str, n: int, nodes: str | None) -> None:
+    """``XUPC_COMM=force``: all checks of the program."""
+    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 

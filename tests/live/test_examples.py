@@ -27,6 +27,7 @@ POISSON = "examples/poisson.py"
 LOOKUP_TABLE = "examples/lookup_table.py"
 FFT = "examples/fft.py"
 SAMPLE_SORT = "examples/sample_sort.py"
+SOBEL = "examples/sobel.py"
 
 
 @PLACES
@@ -175,3 +176,27 @@ def test_a_bad_sample_sort_is_noticed(live: Callable[..., Result], what: str) ->
     assert result.stdout.endswith("THE SORT IS WRONG\n")
     assert what in result.stdout
     assert ("NOT SORTED" in result.stdout) == (what == "NOT SORTED")
+
+
+@PLACES
+def test_edges_in_a_picture(live: Callable[..., Result], threads: int, nodes: str | None) -> None:
+    result = live(threads, SOBEL, args=["100"], nodes=nodes)  # 62 rows
+    assert result.stdout.count("every edge equal to numpy's\n") == 3
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("width", ["1", "7"])
+def test_edges_in_a_small_picture(live: Callable[..., Result], width: str) -> None:
+    """Some threads have no row, or a single one."""
+    result = live(5, SOBEL, args=[width], nodes="2,3")
+    assert result.stdout.count("every edge equal to numpy's\n") == 3
+
+
+BAD_EDGES = ("no rows of neighbours", "no strongest edge")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("what", BAD_EDGES)
+def test_bad_edges_are_noticed(live: Callable[..., Result], what: str) -> None:
+    result = live(3, BROKEN, args=["edges", what], via="xupc run", expect=1)
+    assert result.stdout.count("NOT EQUAL TO NUMPY'S\n") == 3

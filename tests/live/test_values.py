@@ -50,6 +50,16 @@ def test_what_is_ignored_may_be_any_array(
 
 
 @pytest.mark.parametrize(
+    ("threads", "nodes"), [pytest.param(1, None, marks=ONCE), (2, None), (3, "2,1")]
+)
+def test_arguments_of_other_libraries(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    result = live(threads, f"{PROGRAMS}/foreign_arguments.py", nodes=nodes)
+    assert "done" in result.stdout
+
+
+@pytest.mark.parametrize(
     ("threads", "nodes"),
     [pytest.param(1, None, marks=ONCE), (2, None), (3, "2,1")],
 )

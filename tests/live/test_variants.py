@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 PROGRAM = "tests/live/programs/variants.py"
+BY_LEVELS = "tests/live/programs/level_variants.py"
 EXAMPLE = "examples/own_gather_all.py"
 PLACES = pytest.mark.parametrize(
     ("threads", "nodes", "engine"),
@@ -36,6 +37,24 @@ def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str)
         assert {"gather_all multicore:fused", "permute multicore:pull", "gather push"} <= ran
 
 
+@pytest.mark.parametrize(
+    ("threads", "machine", "domains", "engine"),
+    [
+        (4, "2x2", "2", "native"),
+        (8, "2x2x2", "2 4", "native"),
+        pytest.param(8, "3,1/2,2", "2 4", "native", marks=pytest.mark.once),
+        pytest.param(4, "2x1x2", "2", "python", marks=pytest.mark.once),
+    ],
+)
+def test_levels_below_the_node(
+    live: Live, threads: int, machine: str, domains: str, engine: str
+) -> None:
+    env = {"XUPC_ENGINE": engine, "XUPC_TOPOLOGY": machine}
+    ran = set(live(threads, PROGRAM, args=["shared"], env=env).stdout.splitlines())
+    assert {"broadcast multicore:levels", "gather_all multicore:levels"} <= ran
+    assert live(threads, BY_LEVELS, env=env).stdout.split() == domains.split()
+
+
 @PLACES
 def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["private"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -51,7 +70,40 @@ def test_single_values(live: Live, threads: int, nodes: str | None, engine: str)
     ran = set(done.stdout.splitlines())
     ways = {"star", "chain", "binomial", "binary"} if nodes else {"staged"}
     assert {f"broadcast multicore:{way}" for way in ways} <= ran
-    assert {"exchange push:staged", "reduce_scatter pull", "scatter pull:staged"} <= ran
+    assert {"exchange push:staged", "reduce_scatter pull:staged", "scatter pull:staged"} <= ran
+
+
+@PLACES
+def test_reductions_of_private_arrays(
+    live: Live, threads: int, nodes: str | None, engine: str
+) -> None:
+    done = live(threads, PROGRAM, args=["computed"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    reductions = {"nodes", "parts", "table"} if nodes else {"slices", "staged"}
+    scans = {"table"} if nodes else {"staged"}
+    if nodes and "cyclic" not in nodes:
+        scans |= {"chain", "doubling"}
+    for way in {"push"} | reductions:
+        assert f"reduce_all multicore:{way}" in ran
+    for way in {"push"} | scans:
+        assert f"exclusive_suffix_reduce multicore:{way}" in ran
+    assert (("reduce multicore:chain") in ran) == bool(nodes)
+
+
+@pytest.mark.once
+def test_two_threads_of_a_node_read_each_other(live: Live) -> None:
+    """Some variants of scans are for two threads alone, and only the native core reads directly."""
+    done = live(2, PROGRAM, args=["computed"], env={"XUPC_ENGINE": "native"})
+    ran = set(done.stdout.splitlines())
+    assert {"prefix_reduce multicore:halves", "exclusive_prefix_reduce multicore:direct"} <= ran
+
+
+@PLACES
+def test_scans_of_shared_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
+    done = live(threads, PROGRAM, args=["scans"], nodes=nodes, env={"XUPC_ENGINE": engine})
+    ran = set(done.stdout.splitlines())
+    for way in {"push"} | ({"led", "table"} if nodes else {"fused", "values"}):
+        assert {f"{form} multicore:{way}" for form in ("prefix_reduce", "suffix_reduce")} <= ran
 
 
 @PLACES
@@ -81,6 +133,25 @@ algorithm = "pull:plain"
 [[choose]]
 collective = "all_exchange"
 algorithm = "multicore:rounds"
+[[choose]]
+collective = "all_scatter"
+algorithm = "multicore:nowhere"
+if_possible = true
+[[choose]]
+collective = "all_broadcast"
+algorithm = "multicore:led"
+if_possible = true
+[[choose]]
+collective = "all_broadcast"
+algorithm = "push"
+[[choose]]
+collective = "allav_exchange"
+algorithm = "pull:direct"
+max_bytes = 100
+if_possible = true
+[[choose]]
+collective = "allav_exchange"
+algorithm = "push:staged"
 """
 
 

@@ -15,7 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 8, ROOM = 4096, STEPS = 64, RUN_AHEAD = XU_SLOTS / 2, STALL_S = 10 };
+enum { MOST = 8, ROOM = 4096, STEPS = 64, RUN_AHEAD = XU_SLOTS / 2 };
+#ifndef STALL_S
+#define STALL_S 10 /* seconds without progress that are a lost wake-up */
+#endif
 static const uint64_t SECOND = 1000000000;
 enum { RING, CHUNKS, SCRATCH, NOTHING, BARRIERS, FUSED, LED, FOLDED, SCANNED, SWAPPED, DIFFER,
        KINDS };

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from simulated.pool import Progress, workers
 from support.random_programs import oracle, simulate
 from support.random_programs.generate import LIVE, SIMULATED, generate
 from support.random_programs.program import (
+    EXCLUSIVE,
+    SCANS,
     Barrier,
     Check,
     Fill,
     Invalid,
     Move,
     Program,
+    Reduce,
+    Scalar,
+    Values,
     modes,
     parse,
 )
@@ -64,6 +70,18 @@ def test_programs_that_failed_once() -> None:
         program = parse(file.read_text())
         for schedule in (None, 1, 2):
             simulate.run(program, schedule)
+
+
+def test_exclusive_scans_are_drawn_in_all_forms() -> None:
+    """With functions and without, on shared and private arrays; single values on real threads."""
+    drawn = {
+        (type(op).__name__, op.name, bool(getattr(op, "func", "")))
+        for number, style in product(range(500), (SIMULATED, LIVE))
+        for op in generate(number, (0, 0, 1), style).ops
+        if isinstance(op, Reduce | Values | Scalar) and op.flags & EXCLUSIVE
+    }
+    both = set(product(("Reduce", "Values"), SCANS, (False, True)))
+    assert drawn == both | {("Scalar", name, False) for name in SCANS}
 
 
 # --- the tests' own machinery ---------------------------------------------------------------------

@@ -231,6 +231,7 @@ def test_many_threads_of_long_records() -> None:
                     **LEAST,
                     "parallel_fold_threads": 1000,
                     "few_nodes_max": 64,
+                    "rma_get_max": 100,  # three reads for a record; 5 bytes would be 52
                 }
                 private(one, tuple(labels), values, longest, 3)
 

@@ -24,6 +24,7 @@ from simulated.values import (
     Case,
     One,
     cases,
+    facts,
     plan_of,
     run_cases,
     tuning_of,
@@ -111,6 +112,21 @@ def test_exact_ones_have_one_order_of_operations(form: str, threads: int) -> Non
                 one = One(form, flag, 1, 48, False, exact=True)
                 found.add(repr(expressions(one, labels, tuning_of(name))))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("form", JOINS)
+def test_each_variant_keeps_the_order_of_operations(form: str) -> None:
+    """Those that run under REPRODUCIBLE give the bits of PUSH, the default or not."""
+    sizes, ran = {**tuning_of("small"), "few_nodes_max": 8}, set()
+    for labels in placements(5).values():
+        push = One(form, PUSH, 1, 48, False, exact=True)
+        expected = repr(expressions(push, labels, sizes))
+        for variant in find(f"allav_{form}", MULTICORE).variants:
+            one = replace(push, flag=MULTICORE, label=variant.label)
+            if variant.can_run(facts(one, Tree(labels), sizes, Trees())):
+                assert repr(expressions(one, labels, sizes)) == expected, (labels, variant.name)
+                ran.add(variant.label)
+    assert {"push", "table"} <= ran or form == "reduce_scatter"
 
 
 def test_long_suffixes_take_what_a_fold_can_keep() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from simulated import reductions
+from simulated import reductions, values
 from simulated.matrix import (
     ENTRIES,
     SYNCS,
@@ -27,7 +27,7 @@ from simulated.matrix import (
 from simulated.pool import workers
 from support.soak import amount, seed
 
-from xupc.algorithms.conditions import CallFacts, text_of
+from xupc.algorithms.conditions import CallFacts, by_name, text_of
 from xupc.algorithms.registry import Entry, Variant, find, registered
 from xupc.flags import MULTICORE
 from xupc.topology.tree import Tree
@@ -86,7 +86,7 @@ REDUCTIONS = [
 def _reduced(variant: Variant, number: int) -> str:
     """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
     rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
-    for _ in range(TRIES):
+    for _ in range(8 * TRIES):
         labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
         tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
         ordered, tree = rng.random() < 0.4, Tree(labels)
@@ -113,8 +113,49 @@ def test_reductions_where_they_can_run() -> None:
     assert [text for text in problems if text] == []
 
 
+VALUES = [
+    variant
+    for form in values.MOVES + values.JOINS
+    for entry in registered(f"allav_{form}")
+    for variant in entry.variants
+    if variant.label
+]
+
+
+def _valued(variant: Variant, number: int) -> str:
+    """The same for arrays of values: four calls in a row."""
+    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
+    form = variant.collective.removeprefix("allav_")
+    for _ in range(8 * TRIES):  # some are for two threads of one node alone
+        threads = 2 if rng.random() < 0.3 else rng.choice(THREADS)
+        labels = tuple(rng.choice(list(placements(threads).values())))
+        name, ordered = rng.choice(list(values.VALUES)), rng.random() < 0.4
+        in_place = form == "broadcast" or (form in values.IN_PLACE and rng.random() < 0.4)
+        one = values.One(
+            form, variant.flag, rng.randrange(threads), rng.choice(values.SIZES[name]), in_place,
+            rng.random() < 0.3, variant.label,
+        )  # fmt: skip
+        tree, tuning = Tree(labels), values.tuning_of(name)
+        made, kernel = values.snapshot(one, tree, tuning), reductions.Symbols(ordered)
+        if variant.can_run(values.facts(made, tree, tuning, kernel)):
+            case = values.Case(form, variant.flag, labels, name, ordered, rng.randrange(1 << 30))
+            try:
+                case.run(first=one)
+            except Exception as problem:
+                return f"{variant.collective} {variant.name} {case} {one}: {problem}"
+            return ""
+    return f"{variant.collective} {variant.name} can run nowhere"
+
+
+@pytest.mark.soak
+def test_arrays_of_values_where_they_can_run() -> None:
+    """The same for arrays of values, reductions among them, at all sizes and in place."""
+    problems = [_valued(v, i) for v in VALUES for i in range(amount(6, 200))]
+    assert [text for text in problems if text] == []
+
+
 def test_each_variant_is_the_default_somewhere() -> None:
-    """So none is there that only a program can choose; and each call has a default."""
+    """So none is there that only a program can choose, but those that say so; each call has one."""
     chosen = set()
     for entry in ENTRIES:
         shapes = [Tree(labels) for n in (2, 3, 8) for labels in placements(n).values()]
@@ -124,13 +165,50 @@ def test_each_variant_is_the_default_somewhere() -> None:
             tuning = {**TUNINGS["whole"][0], "few_nodes_max": 8, "pipeline_min": 1 << 11}
             tuning.update(chunk=1 << 12, root_exchange_max=64, root_exchange_max_one_block=64)
             chosen.add(_default(entry, Tree(range(nodes)), n, tuning))
-    assert {(v.collective, v.name) for v in VARIANTS} - chosen == set()
+    named = {(v.collective, v.name) for v in VARIANTS if v.preferred is not by_name}
+    assert named == {found for found in chosen if ":" in found[1]}
 
 
 def _default(entry: Entry, tree: Tree, n: int, tuning: dict[str, int]) -> tuple[str, str]:
     given = arguments(entry.collective, tree.size, 0, n)
     found = entry.default(CallFacts(tree, tuning, ("all", "all"), given))
     return found.collective, found.name
+
+
+DRAWS = 3000
+"""Calls at random for each flag of a reduction, none of which is simulated."""
+
+
+def test_each_variant_of_a_reduction_is_the_default_somewhere() -> None:
+    """By the built-in table or one of the tests; and each call has a default."""
+    rng, chosen = random.Random(1), set()
+    forms = [*reductions.ALL_FORMS, *(f"allav_{form}" for form in values.JOINS)]
+    entries = [entry for form in forms for entry in registered(form) if len(entry.variants) > 1]
+    for entry, _ in product(entries, range(DRAWS)):
+        found = entry.default(_drawn(entry.collective, rng))
+        chosen.add((entry.collective, found.name))
+    every = {(entry.collective, v.name) for entry in entries for v in entry.variants}
+    assert every - chosen == set()
+
+
+def _drawn(form: str, rng: random.Random) -> CallFacts:
+    """Return the facts of any call."""
+    threads = rng.choice([1, 2, 2, 3, 4, 8, 16, 40, 100])
+    nodes = rng.choice([1, 2, 3, 7, 40, 100])
+    tree = Tree([i * nodes // threads if rng.random() < 0.9 else 0 for i in range(threads)])
+    ordered, name, item = rng.random() < 0.3, rng.choice(list(values.VALUES)), reductions.ITEM
+    kernel, size = reductions.Symbols(ordered), item << rng.randrange(20)
+    tuning = values.tuning_of(name)
+    if rng.random() < 0.8:
+        tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    if form.startswith("allav_"):
+        one = values.One(form.removeprefix("allav_"), MULTICORE, 0, size, False, rng.random() < 0.5)
+        return values.facts(one, tree, tuning, kernel)
+    block = size // item * (threads if form == "reduce_scatter" else 1)
+    nelems = block * threads if rng.random() < 0.8 else 3 * block
+    place = (0, 0, block) if rng.random() < 0.8 else (0, 0, 0)
+    job = reductions.Job(form, threads, *place, nelems, 0, ordered, (0, 0, block))
+    return CallFacts(tree, tuning, rng.choice(MODES), job.arguments(), kernel)
 
 
 def test_each_variant_says_what_it_does_and_where() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from simulated.matrix import THREADS, TUNINGS, permutation, placements
 from simulated.reductions import ITEM, SLOTS, Symbols
 
+from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import find
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_scatter import ReduceScatter
@@ -87,6 +88,8 @@ class One:
     nbytes: int
     in_place: bool
     exact: bool = False
+    label: str = ""
+    """The variant; "": the default one."""
 
 
 def _lengths(one: One, threads: int) -> tuple[int, int]:
@@ -166,19 +169,26 @@ def given(one: One, threads: int, ordered: bool) -> list[object]:
 
 def snapshot(one: One, tree: Tree, tuning: dict[str, int]) -> One:
     """The call that is made of one in place, where the algorithm has to have a src."""
-    if one.in_place and not transforms(one.form, one.flag, tree, tuning, one.nbytes):
+    label = one.label
+    if one.in_place and not transforms(one.form, one.flag, tree, tuning, one.nbytes, label):
         return replace(one, in_place=False)
     return one
 
 
 def plan_of(one: One, me: int, tree: Tree, tuning: dict[str, int], kernel: Symbols) -> Plan:
     """A thread's plan."""
-    entry = find(f"allav_{one.form}", one.flag)
+    call = facts(one, tree, tuning, kernel)
+    variant = find(f"allav_{one.form}", one.flag).choose(one.label, call)
     return trace(
-        entry.function, entry.name, entry.collective, me, tree, ("no", "no"), tuning,
-        given(one, tree.size, kernel.ordered), kernel if one.form in JOINS else None,
-        private=True,
+        variant.function, variant.name, variant.collective, me, tree, call.sync, tuning,
+        call.arguments, call.kernel, private=True,
     )  # fmt: skip
+
+
+def facts(one: One, tree: Tree, tuning: dict[str, int], kernel: Symbols) -> CallFacts:
+    """Return what the choice among variants depends on."""
+    arguments = given(one, tree.size, kernel.ordered)
+    return CallFacts(tree, tuning, ("no", "no"), arguments, kernel if one.form in JOINS else None)
 
 
 @dataclass(frozen=True)

@@ -169,3 +169,14 @@ def test_many_threads_get_more_time_for_their_runs(monkeypatch: pytest.MonkeyPat
     first, _, other, _ = [s.seconds for s in jobs.settings]
     assert first == pytest.approx(2 / 10 * 1000, rel=0.05)
     assert other == pytest.approx(1 / 2 * 1000, rel=0.05)
+
+
+def test_a_signal_in_the_trial_is_no_lack_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial that was cut says nothing about costs: the status is the signal's."""
+    interrupted = Outcome(130, interrupted=2, seconds=0.1)
+    monkeypatch.setattr(bench_jobs, "run_job", lambda *_, **__: interrupted)
+    settings = Settings(collectives=("all_gather",), sizes=(8,), limited=True)
+    plan = Plan((Shape(2),), settings, launches=12, seconds=1.0, least=1)
+    result, status = driver.measure(plan, ["x"], find_launcher)
+    assert status == 130
+    assert result.notes == ["ended by SIGINT"]

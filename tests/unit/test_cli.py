@@ -29,6 +29,7 @@ GOOD = Facts(
     python="3.12.1",
     versions={
         "xupc": "0.1.0", "numpy": "2.1.0", "mpi4py": "4.1.0", "psutil": "6.0.0", "click": "8.2.0",
+        "jinja2": "3.1.6",
     },
     probe=Probe("MPICH Version:      5.0.2", "/env/lib/libmpi.so.12", "multiple"),
     mpi=MPICH,
@@ -231,6 +232,7 @@ def test_versions_needed_are_those_of_the_package() -> None:
         ({"python": "3.10.4"}, "Python 3.10.4 is too old: 3.11", True),
         ({"versions": GOOD.versions | {"mpi4py": None}}, "mpi4py is not installed", True),
         ({"versions": GOOD.versions | {"numpy": "1.26.4"}}, "numpy 1.26.4 is too old", True),
+        ({"versions": GOOD.versions | {"jinja2": None}}, "xupc demo make no page", False),
         ({"probe": Probe(error="cannot load libmpi")}, "cannot load libmpi", True),
         ({"probe": Probe("MPICH Version: 5.0.2", error="no answer")}, "MPI does not start", True),
         ({"tuning_error": "tuning table t: version"}, "tuning table t: version", True),

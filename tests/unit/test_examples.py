@@ -27,6 +27,7 @@ poisson = load("poisson")
 lookup_table = load("lookup_table")
 fft = load("fft")
 sample_sort = load("sample_sort")
+sobel = load("sobel")
 
 
 def randlc(count: int) -> list[int]:
@@ -190,3 +191,31 @@ def test_a_usage_error_is_told_before_anything_starts(
 ) -> None:
     assert module.main(*args) == 2
     assert capsys.readouterr().err.startswith(f"usage: {module.__name__}.py [")
+
+
+# --- edges in a picture ---------------------------------------------------------------------------
+
+
+def test_edges_by_the_definition() -> None:
+    """Both masks of Sobel's filter, pixel by pixel; the strongest edge is white."""
+    seen = np.random.default_rng(1).integers(0, 256, (6, 9)).astype(np.uint8)
+    across = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    p = np.pad(seen.astype(int), 1, mode="edge")
+    found = np.empty(seen.shape, int)
+    for i, j in itertools.product(*map(range, seen.shape)):
+        window = p[i : i + 3, j : j + 3]
+        found[i, j] = abs((window * across).sum()) + abs((window * across.T).sum())
+    assert np.array_equal(sobel.gradient(p), found)
+    assert np.array_equal(sobel.by_numpy(seen), found * 255 // found.max())
+    assert not sobel.by_numpy(np.full((3, 4), 7, np.uint8)).any()
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 640])
+def test_the_picture_is_always_the_same(width: int) -> None:
+    """It has structure, so that edges are there to find."""
+    seen = sobel.picture(width)
+    assert seen.shape == (max(1, width * 5 // 8), width)
+    assert np.array_equal(seen, sobel.picture(width))
+    if width == 640:
+        assert len(np.unique(seen)) > 100
+        assert 0.02 < np.mean(sobel.by_numpy(seen) > 25) < 0.5

@@ -80,7 +80,7 @@ def test_it_measures_and_reports(place: Path) -> None:
             "-m xupc bench all_broadcast -m 8:1K --json xupc-bench-7.json --append",
         )
         * 5,
-        "-m xupc report xupc-bench-7.json",
+        "-m xupc report xupc-bench-7.json --force",
     ]
 
 
@@ -98,7 +98,7 @@ def test_when_the_time_is_up_what_there_is_is_reported(place: Path) -> None:
         time.sleep(0.02)
     job.send_signal(signal.SIGTERM)  # to the shell alone, as --signal=B:TERM says
     assert job.wait(20) == 143
-    assert calls(place)[-2:] == ["told", "-m xupc report xupc-bench-7.json"]
+    assert calls(place)[-2:] == ["told", "-m xupc report xupc-bench-7.json --force"]
 
 
 def test_a_failure_without_a_result_is_the_jobs(place: Path) -> None:

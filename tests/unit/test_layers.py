@@ -35,6 +35,7 @@ ANY = {
     "backends.protocol": (1, "a record that the core keeps for an upper room"),
     "backends.simulator.barriers": (1, "the argument of a compiled step"),
     "backends.simulator.data_movement": (3, "arguments of compiled steps; a dtype of numpy"),
+    "backends.simulator.level_counts": (3, "arguments of compiled steps"),
     "backends.simulator.race_detector": (2, "arguments of compiled steps"),
     "backends.simulator.script": (1, "a kernel of numpy"),
     "backends.simulator.sim_program": (5, "arguments of compiled steps"),
@@ -57,7 +58,8 @@ MPI_USERS = {
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
-    "mpi.mismatch", "mpi.record", "mpi.reductions",
+    "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
+    "mpi.vector_messages", "mpi.vectors",
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from xupc.algorithms import registry
 from xupc.backends.simulator.timeline import Rates, run
 from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
 from xupc.flags import ALGORITHM_NAMES
+from xupc.report.advice import advised
 from xupc.report.bounds import bounds_of, crossing
 from xupc.report.findings import Findings
 from xupc.report.plans import programs
@@ -34,7 +35,7 @@ def report(tmp_path: Path, *results: Result, options: tuple[str, ...] = ()) -> O
     for i, found in enumerate(results):
         paths.append(tmp_path / f"r{i}.json")
         found.save(paths[-1])
-    out = ["-o", tmp_path / "OUT.html", "--markdown", tmp_path / "OUT.md", *options]
+    out = ["-o", tmp_path / "OUT.html", "--markdown", tmp_path / "OUT.md", "--force", *options]
     return CliRunner().invoke(cli.main, ["report", *map(str, [*paths, *out])])
 
 
@@ -130,7 +131,9 @@ def test_what_it_says_of_a_job() -> None:
     first, second = found.standings
     assert (first.winner.name, first.winner.ours, first.winner.tied) == ("PUSH", True, False)
     assert (second.winner.name, second.winner.ours) == ("mpi4py", False)
-    assert found.counts("mpi4py") == {"win": 1, "parity": 0, "LOSS": 1, "not resolvable": 0}
+    assert found.counts("mpi4py") == {
+        "win": 1, "parity": 0, "unclear": 0, "LOSS": 1, "not resolvable": 0,
+    }  # fmt: skip
     push, pull = small.candidate("PUSH"), small.candidate("PULL")
     pull.ns = [list(times) for times in push.ns]
     again = large.candidate("xupc again")
@@ -138,6 +141,81 @@ def test_what_it_says_of_a_job() -> None:
     first, second = Findings(made).standings
     assert first.winner.tied
     assert second.versus[0].verdict == "not resolvable"
+
+
+def disturb(made: Job, count: int) -> None:
+    """Let other processes take half of the cores in some launches, in which xupc is fastest."""
+    for k, launch in enumerate(made.launches[:count]):
+        launch.others = 0.5
+        for cell in made.cells:
+            cell.candidate("mpi4py").ns[k] = [10**9] * len(cell.candidate("mpi4py").ns[k])
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_disturbed_launches_never_count_for_a_win(tmp_path: Path, compact: bool) -> None:
+    """With three others only those count; else there are times, but no verdict and no mean."""
+    slow = {"sizes": [8], "factor": lambda name, *_: 1.0 if name == "mpi4py" else 5.0}
+    quiet, some, most = (job("1x2", launches=6, **slow) for _ in range(3))
+    disturb(some, 3)
+    disturb(most, 4)
+    quiet.launches, found = quiet.launches[3:], []
+    for cell in quiet.cells:
+        for candidate in cell.candidates:
+            candidate.ns, candidate.wrong = candidate.ns[3:], candidate.wrong[3:]
+    for made in (quiet, some, most):
+        whole = result(made).compact() if compact else result(made)
+        found.append(Findings(whole.jobs[0]))
+        report(tmp_path, whole)
+    assert [f.decidable for f in found] == [True, True, False]
+    assert found[0].counts()["LOSS"] == len(quiet.cells)
+    assert found[1].counts() == found[0].counts()
+    assert [s.times for s in found[1].standings] == [s.times for s in found[0].standings]
+    assert found[2].counts()["not resolvable"] == len(most.cells)
+    page, text = texts(tmp_path)  # of `most`
+    for said in (page, text):
+        assert "there are no verdicts" in said
+        assert "geometric mean" not in said
+        assert "▲" not in said.split("Against the peer", 1)[0]
+    assert not re.search(r'<td class="[^"]*(win|loss)\d', page)
+
+
+@pytest.mark.parametrize(
+    ("differs", "verdict", "mark"), [(0.02, "parity", "="), (0.5, "unclear", "~")]
+)
+def test_unclear_is_not_equal(tmp_path: Path, differs: float, verdict: str, mark: str) -> None:
+    """An interval that holds 1 says that two are level only if it is narrow."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8], launches=6)
+    (cell,) = made.cells
+    for candidate in cell.candidates:
+        other = candidate.name == "mpi4py"
+        candidate.ns = [[int(1000 * (1 + differs * (-1) ** k * other))] for k in range(6)]
+        if candidate.kind == OURS and candidate.name != "xupc":
+            candidate.ns = [[5000]] * 6
+    (standing,) = Findings(made).standings
+    assert standing.versus[0].verdict == verdict
+    assert (standing.winner.tied, standing.winner.level) == (True, mark == "=")
+    report(tmp_path, result(made))
+    page, text = texts(tmp_path)
+    found = re.search(r"<b>\d\.\d\d (.)</b>", page)
+    assert found
+    assert found[1] == mark
+    assert f"{mark} mpi4py" in page or f"{mark} xupc" in page
+    assert f"level within 10% in {int(mark == '=')}" in text
+    assert not re.search(r'<td class="[^"]*(win|loss)\d', page)
+
+
+def test_one_estimator_gives_colours_and_ratios() -> None:
+    """A cell has the colour of its ratio, taken within launches, not of a ratio of medians."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8], launches=6, own=0.0, between=0.0)
+    (cell,) = made.cells
+    ours, peer = [100, 200, 300, 400, 500, 600], [130, 260, 390, 520, 200, 210]
+    for candidate in cell.candidates:
+        times = peer if candidate.name == "mpi4py" else ours
+        candidate.ns = [[t] for t in times]
+    (standing,) = Findings(made).standings
+    assert standing.times["mpi4py"].value < standing.times["xupc"].value
+    assert standing.winner.against_peers is standing.versus[0]
+    assert standing.winner.against_peers.ratio.value > 1
 
 
 def test_losses_are_marked_by_more_than_colour(tmp_path: Path) -> None:
@@ -172,8 +250,17 @@ def test_bytes_that_have_to_cross(collective: str, blocks: int) -> None:
 
 def test_bound_lines() -> None:
     """Literal times."""
-    shape = Job(4, [[0, 1], [2, 3]], about={"cores": 2}, bounds={
-        "copy rate": 1e9, "line latency ns": 50.0, "wire rate": 1e8, "wire latency ns": 1000.0})
+    shape = Job(
+        4,
+        [[0, 1], [2, 3]],
+        about={"cores": 2},
+        bounds={
+            "copy rate": 1e9,
+            "line latency ns": 50.0,
+            "wire rate": 1e8,
+            "wire latency ns": 1000.0,
+        },
+    )
     cell = Cell("all_broadcast", 1000, 4000)
     least = {bound.name: bound.least(cell) for bound in bounds_of(shape)}
     assert least == {"cache line": 50.0, "copy": 1000.0, "wire": 11000.0}
@@ -230,8 +317,9 @@ def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> 
         name = name if name.startswith("allav") else f"all_{name}"
         for sync in ("allsync", "mysync", "nosync/allsync"):
             found = _timeline(nodes, name, 4096, ALGORITHM_NAMES[entry.flag], sync=sync)
-            total = {k: sum(a.nbytes for a in found.acts if a.kind == k)
-                     for k in ("send", "receive")}
+            total = {
+                k: sum(a.nbytes for a in found.acts if a.kind == k) for k in ("send", "receive")
+            }
             assert total["send"] == total["receive"]
             assert (len(nodes) > 1) or not total["send"]
             drawn += 1
@@ -241,8 +329,13 @@ def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> 
 def test_a_large_job_is_drawn_by_examples(tmp_path: Path) -> None:
     """Of 40 threads on 3 kinds of nodes: two each, and the root."""
     nodes = [list(range(16)), list(range(16, 32)), list(range(32, 40))]
-    cell = Cell("all_broadcast", 1 << 16, 0, root="18", candidates=[
-        Candidate("MULTICORE", OURS, "", "multicore", None, [[9, 9]], [[]])])
+    cell = Cell(
+        "all_broadcast",
+        1 << 16,
+        0,
+        root="18",
+        candidates=[Candidate("MULTICORE", OURS, "", "multicore", None, [[9, 9]], [[]])],
+    )
     report(tmp_path, result(Job(40, nodes, cells=[cell])))
     page, text = texts(tmp_path)
     assert "7 of 40 threads are drawn" in page
@@ -336,12 +429,91 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     assert f"{path}: result: 'command' is missing" in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize("option", ["-o", "--markdown", "--compact", ""])
+def test_no_file_is_replaced_without_force(tmp_path: Path, option: str) -> None:
+    """Not the default page either, nor the result itself; devices are no files."""
+    path = tmp_path / "r.json"
+    result(small("1x2")).save(path)
+    out = path if option == "--compact" else tmp_path / "r.html"
+    words = ["report", str(path), *([option, str(out)] if option else [])]
+    if option != "--compact":
+        out.write_text("mine")
+    before = out.read_bytes()
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 2
+    assert "it exists" in done.output
+    assert "--force" in done.output
+    assert out.read_bytes() == before
+    assert CliRunner().invoke(cli.main, [*words, "--force"]).exit_code == 0
+    assert out.read_bytes() != before
+    assert CliRunner().invoke(cli.main, ["report", str(path), "-o", "/dev/null"]).exit_code == 0
+
+
+def test_the_contents_name_every_part(tmp_path: Path) -> None:
+    """Each link has its place, once, and each part of a job its link."""
+    for jobs in ([small("1x2"), small("4x4", peers=())], [NOTHING]):
+        report(tmp_path, result(*jobs), result(*jobs))
+        page = texts(tmp_path)[0]
+        links = re.findall(r'href="#([^"]+)"', page)
+        assert sorted(links) == sorted(re.findall(r'<h[23] id="([^"]+)"', page))
+        assert len(links) == len(set(links))
+
+
+def test_mpi_names_are_beside_ours(tmp_path: Path) -> None:
+    report(tmp_path, result(small("1x2", collectives=["allav_broadcast", "all_exchange"])))
+    for said in texts(tmp_path):
+        assert "allav_broadcast · Bcast" in said
+        assert "all_exchange · Alltoall" in said
+
+
+# --- which flag -----------------------------------------------------------------------------------
+
+
+def advice(*, busy: int = 0, **factors: float) -> list[tuple[str, str, str]]:
+    """Return what is recommended where candidates take these multiples of 1 µs."""
+    made = job("1x2", collectives=["all_broadcast"], sizes=[8, 64, 512], launches=6, peers=())
+    for launch in made.launches[:busy]:
+        launch.others = 0.5
+    noise = [0.99, 1.01, 1.0, 1.005, 0.995, 1.0]
+    for cell in made.cells:
+        cell.candidates = [c for c in cell.candidates if c.name in ("xupc", "xupc again", *factors)]
+        for k, candidate in enumerate(cell.candidates):
+            times = 1000 * factors.get(candidate.name, factors["xupc"])
+            candidate.ns = [[round(times * noise[(i + k) % 6])] for i in range(6)]
+            if candidate.name == "PULL" and cell.nbytes == 512:
+                candidate.ns = [[x * 5 for x in ns] for ns in candidate.ns]
+    return [(a.sizes, a.flag, a.why) for a in advised(Findings(made))]
+
+
+def test_which_flag_by_how_much() -> None:
+    """Neighbouring sizes are one line; no flag is recommended that is not clearly faster."""
+    assert advice(xupc=2.0, PULL=1.0, PUSH=3.0) == [
+        ("8 B to 64 B", "PULL", "2.01 times as fast as without a flag"),
+        ("512 B", "no flag", "no flag is more than 5% faster than the library's own choice"),
+    ]
+    assert [flag for _, flag, _ in advice(xupc=1.0, PULL=1.0, PUSH=1.0)] == ["no flag"]
+    assert [flag for _, flag, _ in advice(xupc=1.04, PULL=1.0)] == ["no flag"]
+    ((sizes, flag, why),) = advice(busy=4, xupc=2.0, PULL=1.0, PUSH=1.0)[:1]
+    assert (sizes, flag) == ("8 B to 512 B", "no flag")
+    assert why.startswith("not clear: ")
+    assert advice(xupc=1.0) == []
+
+
+def test_a_page_without_a_peer_answers_which_flag(tmp_path: Path) -> None:
+    """The answer is the first table of the page."""
+    report(tmp_path, result(job("1x2", peers=(), sizes=[8, 512])))
+    page, text = texts(tmp_path)
+    assert page.index("<table") == page.index('<table class="advice">')
+    assert text.index("### Which flag") < text.index("### Who wins where")
+    assert "recommended" in text
+
+
 def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page needs jinja2, and the error names the extra; Markdown needs nothing."""
+    """The page needs jinja2, and the error names it; Markdown needs nothing."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = report(tmp_path, result(NOTHING))
     assert done.exit_code == 4
-    assert "xupc[report]" in done.output
+    assert "pip install jinja2" in done.output
     out = str(tmp_path / "only.md")
     only = ["report", str(tmp_path / "r0.json"), "--markdown", out]
     assert CliRunner().invoke(cli.main, only).exit_code == 1  # there is nothing in it

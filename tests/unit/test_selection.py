@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 
 import xupc
 from xupc.algorithms.registry import registered
+from xupc.bench.results import Cell
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.records import replace
+from xupc.report.plans import Unplanned, call_of, maker
+from xupc.topology.tree import Tree
 from xupc.tuning.old_keys import NEW_KEYS
 from xupc.tuning.selection import Place, Table, public_name, registered_name
-from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse
+from xupc.tuning.selection_file import BUILT_IN, SIZES, built_in, find, load, parse
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -81,6 +85,21 @@ def test_sizes_are_limits_that_belong_to_their_range() -> None:
     ).at(ONE)
     chosen = [found.choose("gather", n) for n in (0, 100, 101, 199, 200, 300, 301)]
     assert chosen == [PUSH, PUSH, PUSH, PUSH, PULL, PULL, PUSH]
+
+
+def test_a_rule_for_where_it_is_possible_is_skipped_elsewhere() -> None:
+    lower = rule("", "pull")
+    found = table(rule("if_possible = true", "multicore:ring") + lower).at(ONE)
+    assert found.rule("gather", 8).name == "multicore:ring"
+    assert found.rule("gather", 8, lambda rule: False).name == "pull"
+    asked: list[str] = []
+    found.rule("gather", 8, lambda rule: asked.append(rule.name) is None)
+    assert asked == ["multicore:ring"]
+    for strict in ("", "if_possible = false"):
+        found = table(rule(strict, "multicore:ring") + lower).at(ONE)
+        assert found.rule("gather", 8, lambda rule: False).name == "multicore:ring"
+    with pytest.raises(ValueError, match="if_possible: expected true or false, got 1"):
+        table(rule("if_possible = 1"))
 
 
 @pytest.mark.parametrize(
@@ -352,3 +371,31 @@ def test_new_keys_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
     assert not recwarn
     assert set(NEW_KEYS.values()) <= built_in().sizes["default"].keys()
     assert built_in().sizes["default"].keys().isdisjoint(NEW_KEYS)
+
+
+def least(key: str) -> int:
+    """Return the least value that a table may have for a size."""
+    for value in (0, 1, 4096, 1 << 16):
+        try:
+            found: int = SIZES[key](value)
+        except ValueError:
+            continue
+        return found
+    raise AssertionError(key)
+
+
+@pytest.mark.parametrize("labels", [[0, 0], [0, 0, 1, 1], list(range(10))], ids=str)
+def test_every_plan_can_be_made_with_the_least_of_each_size(labels: list[int]) -> None:
+    """A limit of 0 divides nothing."""
+    tree = Tree(labels)
+    usual = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    made = 0
+    for key, entry, nbytes in product(SIZES, registered(), (8, 1 << 16)):
+        cell = Cell(public_name(entry.collective), nbytes, nbytes, sync="allsync")
+        try:
+            call = call_of(cell, tree, {**usual, key: least(key)})
+        except Unplanned:
+            continue
+        maker(entry.default(call), call)(tree.size - 1)
+        made += 1
+    assert made > 1000

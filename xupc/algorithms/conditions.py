@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..topology.tree import Tree
 
 __all__ = [
-    "CallFacts", "Condition", "Conditions", "fused", "led", "on_one_node", "on_several_nodes",
-    "text_of",
+    "CallFacts", "Condition", "Conditions", "by_name", "fused", "led", "on_one_node",
+    "on_several_nodes", "text_of",
 ]  # fmt: skip
 
 
@@ -88,6 +88,11 @@ def text_of(condition: Condition | None) -> str:
 def on_one_node(call: CallFacts) -> bool:
     """One node."""
     return call.one_node
+
+
+def by_name(_call: CallFacts) -> bool:
+    """Nowhere: used where a call or a table names it."""
+    return False
 
 
 def on_several_nodes(call: CallFacts) -> bool:

@@ -394,7 +394,7 @@ class InPlace(Operand):
         return BlockRef(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
 
 
-def _in_place(function: Callable[..., None]) -> Callable[..., None]:
+def in_place(function: Callable[..., None]) -> Callable[..., None]:
     """Return an algorithm whose source lies in dst: no block is copied onto itself."""
 
     def record(t: Recorder, dst: Operand, nbytes: int) -> None:
@@ -403,4 +403,4 @@ def _in_place(function: Callable[..., None]) -> Callable[..., None]:
     return record
 
 
-derive("gather_all_in_place", "gather_all", _in_place)
+derive("gather_all_in_place", "gather_all", in_place)

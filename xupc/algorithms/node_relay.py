@@ -49,19 +49,24 @@ class Relay:
     ) -> None:
         self.t = t
         self.crossing = crossing
+        self.out, self.landing = self.places(t, out, landing, deep)
+        self._deep = deep
+
+    @staticmethod
+    def places(t: Facts, out: int, landing: int, deep: int = 2) -> tuple[Places, Places]:
+        """Return the places of a relay for staged and for arriving blocks."""
         out, landing = -(-out // LINE) * LINE, -(-landing // LINE) * LINE
         slot, buffer = t.tuning["eager_max"], t.tuning["staging_bytes"]
         depth = 4
         least = min(out, SMALL_PIECE, buffer // (2 * depth) // LINE * LINE)
-        staged = max(least, out * buffer // (depth * out + deep * landing) // LINE * LINE)
+        whole = max(LINE, depth * out + deep * landing)
+        staged = max(least, out * buffer // whole // LINE * LINE)
         arriving = min(landing, (buffer - depth * staged) // deep // LINE * LINE)
-        self.out = Places(OP_SCRATCH, out)
-        self.landing = Places(STAGING, arriving, deep, depth * staged)
         if out > slot or landing > arriving:
-            self.out = Places(STAGING, staged, depth)
-        elif out + landing <= slot:
-            self.landing = Places(OP_SCRATCH, landing, 1, out)
-        self._deep = deep
+            return Places(STAGING, staged, depth), Places(STAGING, arriving, deep, depth * staged)
+        if out + landing <= slot:
+            return Places(OP_SCRATCH, out), Places(OP_SCRATCH, landing, 1, out)
+        return Places(OP_SCRATCH, out), Places(STAGING, arriving, deep, depth * staged)
 
     @staticmethod
     def fits(t: Facts, landing: int, deep: int = 2) -> bool:

@@ -25,12 +25,17 @@ before the block. So an inclusive result is the exclusive one joined with the el
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
 from ..flags import MULTICORE, PULL, PUSH
 from ..pgas.layout import moves
 from ..plan.patterns import mirrored, prefix_joins
-from ..plan.placement import MOST_BYTES
+from ..plan.placement import MOST_BYTES, Facts
 from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand, Ranks
+from .conditions import CallFacts
 from .registry import algorithm
 from .scan_spec import ScanSpec
 from .tree_pipeline import DEPTH, Edge, FanIn, trade_values, traded_values
@@ -216,53 +221,44 @@ def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
         t.wait(there, t.node_ranks())
 
 
-def _tree(t: Recorder, r: ScanSpec, *, push: bool) -> None:
-    if r.moved:  # threads read and write each other's memory
+@contextmanager
+def _dealt(t: Recorder, r: ScanSpec, *, push: bool) -> Iterator[None]:
+    """Bring src's elements to dst's places before the steps of the block, if they lie elsewhere.
+
+    Threads then read and write each other's memory.
+    """
+    if r.moved:
         t.ready(ALL, ALL)
         _deal(t, r, push=push)
-    _Sweep(t, r, push=push).run()
+    yield
     if r.moved:
         _end(t, r)
 
 
+# --- a tree of threads --------------------------------------------------------------------
 def pull(t: Recorder, r: ScanSpec) -> None:
     """Parents read their children's values in a tree of threads, children their parent's."""
-    _tree(t, r, push=False)
+    with _dealt(t, r, push=False):
+        _Sweep(t, r, push=False).run()
 
 
 def push(t: Recorder, r: ScanSpec) -> None:
     """Children write their values to their parent in a tree of threads, parents theirs."""
-    _tree(t, r, push=True)
+    with _dealt(t, r, push=True):
+        _Sweep(t, r, push=True).run()
 
 
-def multicore(t: Recorder, r: ScanSpec) -> None:
-    """Combine on each thread the values of all threads before it, at once.
+# --- one block on each thread, on one node ------------------------------------------------
+def fused(t: Recorder, r: ScanSpec) -> None:
+    """Let the last thread to arrive compute all results."""
+    with t.single_mover(r.line.first, anyone=True):
+        for position in reversed(range(r.line.layout.positions)):
+            _along(t, r, position, before=_runs_before(r, position))
 
-    In a job of one node, the last thread to arrive does all of a small reduction. This does not
-    apply to a user function, since one thread would call it many times. Otherwise every thread
-    folds its block into its op_scratch, combines the values of the threads before it, and scans
-    its block. On few nodes, node roots exchange their threads' values first. On many nodes, and
-    where threads have blocks of several rows, the work goes as in PUSH.
-    """
-    line = r.line
-    few = t.tree.node_count <= t.tuning["few_nodes_max"]
-    fits = line.layout.positions * r.itemsize <= t.tuning["staging_bytes"]
-    if line.layout.rows > 1 or not (few and fits):
-        push(t, r)
-        return
-    if not t.one_node:
-        _across(t, r)
-        return
-    if r.moved:
-        t.ready(ALL, ALL)
-        _deal(t, r, push=True)
-        _at_once(t, r)
-        _end(t, r)
-    elif line.layout.nelems * r.itemsize <= t.tuning["fused_max"] and t.kernel.func is None:
-        with t.single_mover(line.first, anyone=True):
-            for position in reversed(range(line.layout.positions)):
-                _along(t, r, position, before=_runs_before(r, position))
-    else:
+
+def values(t: Recorder, r: ScanSpec) -> None:
+    """Fold each block into its thread's op_scratch; combine there the values of those before."""
+    with _dealt(t, r, push=True):
         _at_once(t, r)
 
 
@@ -298,26 +294,35 @@ def _at_once(t: Recorder, r: ScanSpec) -> None:
     _along(t, r, position, _in_order(r, leaves))
 
 
-def _across(t: Recorder, r: ScanSpec) -> None:
-    """One row of blocks on a few nodes."""
-    line, size = r.line, r.itemsize
-    n = line.layout.positions
-    threads = [line.thread(p) for p in range(n)]
-    everywhere = range(t.tree.node_count)
-    nbytes = max(line.layout.nelems * size // t.tree.node_count, n * size)
-    if not r.moved and t.root_exchange(nbytes, one_block=True):
-        if t.me == t.node_root:
-            mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
-            for p in mine:
-                t.fold(Operand(OP_SCRATCH).on(threads[p]), [_run(r, p)])
-            t.need(*trade_values(t, threads, size, everywhere))
-            parts = traded_values(t, threads, size)
-            for p in mine:
-                _along(t, r, p, _in_order(r, [FoldOperand(part) for part in parts[:p]]))
+# --- one block on each thread, on a few nodes ---------------------------------------------
+def led(t: Recorder, r: ScanSpec) -> None:
+    """Let node roots compute all results: they exchange the value of each thread."""
+    t.lead(_led_bytes(t, r))
+    if t.me != t.node_root:
         return
-    if r.moved:
-        t.ready(ALL, ALL)
-        _deal(t, r, push=True)
+    threads = _threads(r)
+    mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
+    for p in mine:
+        t.fold(Operand(OP_SCRATCH).on(threads[p]), [_run(r, p)])
+    t.need(*trade_values(t, threads, r.itemsize, range(t.tree.node_count)))
+    parts = traded_values(t, threads, r.itemsize)
+    for p in mine:
+        _along(t, r, p, _in_order(r, [FoldOperand(part) for part in parts[:p]]))
+
+
+def table(t: Recorder, r: ScanSpec) -> None:
+    """Let node roots exchange the value of each thread; a thread combines those before its own."""
+    with _dealt(t, r, push=True):
+        _by_table(t, r)
+
+
+def _threads(r: ScanSpec) -> list[int]:
+    """Return the threads that have a block, in the order of the scan."""
+    return [r.line.thread(p) for p in range(r.line.layout.positions)]
+
+
+def _by_table(t: Recorder, r: ScanSpec) -> None:
+    size, threads = r.itemsize, _threads(r)
     arrived, there, read = t.channel(), t.channel(), t.channel()
     near = [Ranks(thread) for thread in threads if t.on_my_node(thread)]
     listening = near if t.node_root in threads else [*near, Ranks(t.node_root)]
@@ -327,7 +332,7 @@ def _across(t: Recorder, r: ScanSpec) -> None:
     if Ranks(t.me) in listening:
         t.wait(arrived, near)
     if t.me == t.node_root:
-        t.need(*trade_values(t, threads, size, everywhere))
+        t.need(*trade_values(t, threads, size, range(t.tree.node_count)))
         t.signal(there, near)
     if t.me in threads:
         t.wait(there, t.node_root)
@@ -338,10 +343,9 @@ def _across(t: Recorder, r: ScanSpec) -> None:
             t.signal(read, (Ranks(t.node_root),))
     if t.me == t.node_root:  # its staging buffer is its own again
         t.wait(read, [ranks for ranks in near if t.me not in ranks])
-    if r.moved:
-        _end(t, r)
 
 
+# --- the blocks of one row ----------------------------------------------------------------
 def _run(r: ScanSpec, position: int) -> FoldOperand:
     """A position's block as a leaf."""
     line, size = r.line, r.itemsize
@@ -397,9 +401,87 @@ def _shifted(
         t.copy(row, values, size, rows)
 
 
+# --- where each variant can run -----------------------------------------------------------
+def _work(call: CallFacts) -> ScanSpec:
+    work: ScanSpec = call.arguments[0]
+    return work
+
+
+def _values_fit(call: CallFacts) -> bool:
+    """The values of all threads take at most `staging_bytes`."""
+    r = _work(call)
+    values = r.line.layout.positions * r.itemsize
+    return call.few_nodes and values <= call.tuning["staging_bytes"]
+
+
+def _one_row_on_a_node(call: CallFacts) -> bool:
+    """One node, one block on each thread."""
+    return call.one_node and _work(call).line.layout.rows <= 1
+
+
+def _can_be_fused(call: CallFacts) -> bool:
+    """One node, one block on each thread, dst dealt as src."""
+    return _one_row_on_a_node(call) and not _work(call).moved
+
+
+def _is_fused(call: CallFacts) -> bool:
+    """At most `fused_max` bytes in all, and no function, which one thread would call many times."""
+    r = _work(call)
+    short = r.line.layout.nelems * r.itemsize <= call.tuning["fused_max"]
+    return short and not call.may_raise and _values_fit(call)
+
+
+def _has_table(call: CallFacts) -> bool:
+    """Few nodes, one block on each thread, at most `staging_bytes` of values."""
+    return not call.one_node and _work(call).line.layout.rows <= 1 and _values_fit(call)
+
+
+def _led_bytes(t: Facts, r: ScanSpec) -> int:
+    """Return the bytes per node for `Recorder.lead`."""
+    layout = r.line.layout
+    share = layout.nelems * r.itemsize // t.tree.node_count
+    return max(share, layout.positions * r.itemsize)
+
+
+def _can_be_led(call: CallFacts) -> bool:
+    """Few nodes, one block on each thread, dst dealt as src, ALLSYNC, as few bytes as a barrier."""
+    r = _work(call)
+    room = call.synchronised and call.roots_can_move(_led_bytes(call, r))
+    return room and not r.moved and _has_table(call)
+
+
+def _is_led(call: CallFacts) -> bool:
+    """At most `root_exchange_max_one_block` bytes per node."""
+    return call.roots_should_move(_led_bytes(call, _work(call)), one_block=True)
+
+
+def _register(form: str) -> None:
+    """Register all variants for a collective."""
+    algorithm(form, PULL)(pull)
+    algorithm(form, PUSH)(push)
+    add = partial(algorithm, form, MULTICORE)
+    add(
+        "fused", "The last thread to arrive computes all results.",
+        applies=_can_be_fused, preferred=_is_fused,
+    )(fused)  # fmt: skip
+    add(
+        "values", "Each thread folds its block, and combines the values of all threads before it.",
+        applies=_one_row_on_a_node, preferred=_values_fit,
+    )(values)  # fmt: skip
+    add(
+        "led", "Node roots compute all results, and the threads' values travel with the barrier.",
+        applies=_can_be_led, preferred=_is_led,
+    )(led)  # fmt: skip
+    add(
+        "table", "Node roots exchange all threads' values; a thread combines those before its own.",
+        applies=_has_table,
+    )(table)  # fmt: skip
+    add("push", "A binomial tree of threads, as in PUSH: for every size, layout and placement.")(
+        push
+    )
+
+
 for _form in (
     "prefix_reduce", "suffix_reduce", "exclusive_prefix_reduce", "exclusive_suffix_reduce",
 ):  # fmt: skip
-    algorithm(_form, PULL)(pull)
-    algorithm(_form, PUSH)(push)
-    algorithm(_form, MULTICORE)(multicore)
+    _register(_form)

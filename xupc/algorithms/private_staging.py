@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..plan.patterns import chunks, pieces
+from ..plan.placement import Facts
 from ..plan.recorder import ALL, Operand, Recorder, Who
 from ..plan.steps import OP_SCRATCH, STAGING, BlockRef, Blocks, Ranks
 
@@ -74,7 +75,7 @@ class Places:
         return self.on(ranks.first, unit, offset)._replace(thread_step=ranks.step)
 
 
-def places_of(t: Recorder, nbytes: int) -> Places:
+def places_of(t: Facts, nbytes: int) -> Places:
     """Places for units of at most `nbytes`: one in the op_scratch if that is enough.
 
     Else two of them in the staging buffer, as wide as ``staging_chunk`` of the tuning table says.

@@ -49,7 +49,7 @@ def parts_pay(t: Facts, nbytes: int) -> bool:
     n, tuning = t.tree.node_count, t.tuning
     part = nbytes // n
     room = tuning["staging_bytes"] // (DEPTH * n)
-    long = part >= tuning["pipeline_min"] // tuning["few_nodes_max"] > 0 and room >= 64
+    long = part >= tuning["pipeline_min"] // max(1, tuning["few_nodes_max"]) > 0 and room >= 64
     return long and 2 * n * -(-part // room) <= tuning["max_messages"]
 
 

@@ -70,6 +70,32 @@ algorithm(
 )(pull)  # fmt: skip
 
 
+def _can_be_led(call: CallFacts) -> bool:
+    """As `nodes`, ALLSYNC both ways, one unit of at most so many bytes as fit a barrier."""
+    if not (call.synchronised and by_nodes(call)):
+        return False
+    r: ReduceScatter = call.arguments[0]
+    single = len(ByNodes.units_of(call, r)) == 1
+    return single and call.roots_can_move(ByNodes.landing_bytes(call, r))
+
+
+def _is_led(call: CallFacts) -> bool:
+    """At most `root_exchange_max` bytes that a node root has a place for."""
+    return call.roots_should_move(ByNodes.landing_bytes(call, call.arguments[0]))
+
+
+@algorithm(
+    "reduce_scatter", MULTICORE, "led",
+    "Node roots reduce the blocks of their nodes; the partial results travel with the barrier.",
+    applies=_can_be_led, preferred=_is_led,
+)  # fmt: skip
+def led(t: Recorder, r: ReduceScatter) -> None:
+    """Let node roots do everything between the two barriers of the call."""
+    t.lead(ByNodes.landing_bytes(t, r))
+    if t.me == t.node_root:
+        _SharedByNodes(t, r).lead()
+
+
 @algorithm(
     "reduce_scatter", MULTICORE, "nodes",
     "Node roots reduce the blocks of their nodes, and exchange the partial results.",
@@ -77,7 +103,7 @@ algorithm(
 )  # fmt: skip
 def nodes(t: Recorder, r: ReduceScatter) -> None:
     """Reduce the blocks of each node on its node root."""
-    _SharedByNodes(t, r).record_all()
+    _SharedByNodes(t, r).record()
 
 
 algorithm(
@@ -87,26 +113,19 @@ algorithm(
 
 
 class _SharedByNodes(ByNodes):
-    """Nothing is staged: the node root reads its threads' src.
-
-    A short call is led: the node root does all of it between the call's own barriers.
-    """
+    """Nothing is staged: the node root reads its threads' src."""
 
     leads = False
 
-    def record_all(self) -> None:
-        """Record all units, led or not."""
+    def lead(self) -> None:
+        """Record the only unit on the node root, which writes all results of its node."""
         t, nbytes = self.t, self.r.nbytes
-        single = len(self.units) == 1
-        if not (single and t.root_exchange(self._landing_blocks(t) * nbytes)):
-            self.record()
-        elif t.me == t.node_root:
-            t.need(*self._post(0))
-            t.need(*self._finish(0))
-            at = self._sums(0, t.my_node)
-            for run in t.node_ranks():
-                t.copy(DST.across(run), at._replace(offset_step=nbytes), nbytes, run.count)
-                at += run.count * nbytes
+        t.need(*self._post(0))
+        t.need(*self._finish(0))
+        at = self._sums(0, t.my_node)
+        for run in t.node_ranks():
+            t.copy(DST.across(run), at._replace(offset_step=nbytes), nbytes, run.count)
+            at += run.count * nbytes
 
     def _stage(self, u: int) -> None:
         pass

@@ -8,6 +8,7 @@ first variant, in the order of registration, that a call prefers is the default 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -22,11 +23,13 @@ __all__ = [
 
 HOMES = {
     "broadcast": "broadcast",
+    "broadcast_levels": "broadcast",
     "broadcast_in_place": "broadcast_in_place",
     "exchange": "exchange",
     "exchange_in_place": "exchange_in_place",
     "gather": "gather gather_in_place",
     "gather_all": "gather_all gather_all_in_place",
+    "gather_all_levels": "gather_all gather_all_in_place",
     "permute": "permute",
     "permute_in_place": "permute_in_place",
     "prefix_reduce": "prefix_reduce suffix_reduce exclusive_prefix_reduce exclusive_suffix_reduce",
@@ -38,12 +41,16 @@ HOMES = {
               "allav_scatter",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
-    "values_reduce": "allav_reduce allav_reduce_all allav_prefix_reduce allav_suffix_reduce "
-                     "allav_exclusive_prefix_reduce allav_exclusive_suffix_reduce",
+    "values_reduce": "allav_reduce allav_reduce_all",
+    "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
+                   "allav_exclusive_suffix_reduce",
 }  # fmt: skip
-"""Which file registers the algorithms of which collectives."""
+"""Which files register the algorithms of which collectives, in this order."""
 
-_HOME = {collective: module for module, names in HOMES.items() for collective in names.split()}
+_HOMES: dict[str, list[str]] = {}
+for _module, _names in HOMES.items():
+    for _name in _names.split():
+        _HOMES.setdefault(_name, []).append(_module)
 _FLAGS = {name: flag for flag, name in ALGORITHM_NAMES.items()}
 
 Function = Callable[..., None]
@@ -144,6 +151,10 @@ class Entry:
             )
         return variant
 
+    def can_run(self, label: str, call: CallFacts) -> bool:
+        """Return whether there is a variant with a label, or "", and a call can be carried out."""
+        return not label or any(v.label == label and v.can_run(call) for v in self.variants)
+
     def function(self, t: Any, *arguments: Any) -> None:
         """Record a call by its default variant."""
         call = CallFacts(t.tree, t.tuning, t.sync, arguments, t.kernel)
@@ -209,13 +220,12 @@ def derive(collective: str, base: str, adapt: Callable[[Function], Function]) ->
 
 def collectives() -> list[str]:
     """Return the names of all collectives, without importing their algorithms."""
-    return sorted({*_HOME, *(collective for collective, _ in _REGISTRY)})
+    return sorted({*_HOMES, *(collective for collective, _ in _REGISTRY)})
 
 
 def find(collective: str, flag: int) -> Entry:
     """Return the variants of `collective` under an algorithm flag."""
-    if (collective, flag) not in _REGISTRY:
-        _load(collective)
+    _load(collective)
     return _REGISTRY[collective, flag]
 
 
@@ -246,7 +256,8 @@ def parse_name(text: object) -> tuple[int, str]:
     return _FLAGS[word], label
 
 
+@cache
 def _load(collective: str) -> None:
-    """Import the file of a collective."""
-    if collective in _HOME:
-        import_module(f".{_HOME[collective]}", __package__)
+    """Import the files of a collective."""
+    for module in _HOMES.get(collective, ()):
+        import_module(f".{module}", __package__)

@@ -1,39 +1,37 @@
-"""allav_reduce, allav_reduce_all, allav_prefix_reduce, allav_suffix_reduce.
+"""allav_reduce, allav_reduce_all.
 
 n elements on each of T threads, in private memory, element by element::
 
     reduce       0: a b   1: c d   2: e f    to   one: a+c+e b+d+f
     reduce_all                                    all: the same
-    prefix       0: a b   1: a+c b+d   2: a+c+e b+d+f
-    suffix       0: a+c+e b+d+f   1: c+e d+f   2: e f
-    exclusive    0: 0 0   1: a b   2: a+c b+d
 
-The threads' values are joined in the order of `patterns.tree_joins`, those of prefix and
-suffix one after the other, from the first or the last thread on. Operands never change
+The threads' values are joined in the order of `patterns.tree_joins`. Operands never change
 places. Across nodes MULTICORE joins node by node where only the brackets are others, unless
 REPRODUCIBLE is asked for.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import binomial
 from ..plan.recorder import ALL, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
 from . import values_reduce_across_nodes as nodes
+from .conditions import CallFacts, on_one_node
 from .private_staging import LINE, places_of, reaches
 from .reduce_spec import tree_of
 from .registry import algorithm
 from .tree_pipeline import DEPTH, Edge, FanIn
-from .values_reduce_across_nodes import fold_in_line, result_in_line
 from .values_reduce_spec import ReduceSpec
 
+__all__ = ["read_and_fold"]
 
-# --- PULL and PUSH: reduce and reduce_all ------------------------------------------------------
+
+# --- PULL and PUSH -------------------------------------------------------------------------------
 def _tree(t: Recorder, r: ReduceSpec, *, push: bool) -> None:
     """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
     places = DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * DEPTH
@@ -105,81 +103,37 @@ def push(t: Recorder, r: ReduceSpec) -> None:
     _tree(t, r, push=True)
 
 
-# --- PULL and PUSH: prefix and suffix ------------------------------------------------------------
-def _chain_width(t: Recorder, r: ReduceSpec) -> int:
-    unit = t.unit(r.nbytes, r.nbytes)
-    if t.one_node:  # few threads: longer ones, of which the chain is soon full
-        unit = max(unit, r.nbytes // (4 * t.size))
-    return max(t.line, min(unit, t.tuning["staging_bytes"] // 4) // LINE * LINE)
-
-
-def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
-    """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
-    way = -1 if reverse else 1
-    before, behind = t.me - way, t.me + way
-    width = _chain_width(t, r)
-    units = r.units(width)
-    there, room = t.channel(), t.channel()
-    landing = DEPTH * width
-
-    def edge(giver: int, taker: int) -> Edge:
-        return Edge(t, giver, taker, len(units), there, room, 0, landing, width, push)
-
-    if not push:
-        t.expose()
-    above = edge(before, t.me) if 0 <= before < t.size else None
-    below = edge(t.me, behind) if 0 <= behind < t.size else None
-    if above is not None:
-        above.begin()
-    for j, (offset, size) in enumerate(units):
-        given = [] if above is None else [above.take(j, size)]
-        own = [r.src.on(t.me, offset)]
-        parts = own + given if reverse else given + own
-        if r.exclusive and below is not None:  # before my result may overwrite my values
-            fold_in_line(t, below.target(j), parts, size // r.itemsize, reverse)
-            below.give(j, size)
-        result_in_line(t, r, offset, size, given if r.exclusive else parts, reverse)
-        if above is not None:
-            above.taken(j)
-        if below is not None and not r.exclusive:
-            t.copy(below.target(j), r.dst.on(t.me, offset), size)
-            below.give(j, size)
-    if below is not None:
-        below.end()
-
-
 # --- MULTICORE -----------------------------------------------------------------------------------
-def multicore(t: Recorder, r: ReduceSpec) -> None:
-    """Share the work inside a node by load and store; between nodes their roots communicate.
+def direct(t: Recorder, r: ReduceSpec) -> None:
+    """Let each receiver read all blocks where they lie, and fold them."""
+    read_and_fold(t, r)
 
-    On one node, all threads copy short values to scratch, and each receiver folds them. Of long
-    values each thread folds a slice. A few threads do so only for a single receiver, and not if it
-    reads the values directly or if they are very long. Then they copy a unit to scratch while the
-    one before is folded. If two threads both want the result, each folds it for itself.
-    """
-    if not t.one_node:
-        nodes.reduce(t, r, push)
-        return
-    if r.reaches(t):
-        _reach(t, r)
-        return
+
+def slices(t: Recorder, r: ReduceSpec) -> None:
+    """Fold a slice of each unit on each thread."""
+    _in_units(t, r, _share)
+
+
+def staged(t: Recorder, r: ReduceSpec) -> None:
+    """Copy each unit to scratch, where each receiver folds it; meanwhile the next one is copied."""
+    _in_units(t, r, _bring)
+
+
+_FoldUnit = Callable[[Recorder, ReduceSpec, list[BlockRef], int, int], None]
+
+
+def _in_units(t: Recorder, r: ReduceSpec, fold: _FoldUnit) -> None:
     places = places_of(t, r.nbytes)
-    few = t.size < t.tuning["parallel_fold_threads"]
-    share = not places.short and not (few and (r.to is None or r.nbytes >= 4 * places.width))
     for u, (offset, size) in enumerate(r.units(places.width)):
-        parts = [places.on(i, u) for i in range(t.size)]
-        if share:
-            _share(t, r, parts, offset, size)
-        else:
-            _bring(t, r, parts, offset, size)
+        fold(t, r, [places.on(i, u) for i in range(t.size)], offset, size)
     if not places.short:
         t.barrier()
 
 
-def _reach(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
-    """One of a few threads, or both of two, take all blocks where they lie, and fold them.
+def read_and_fold(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
+    """Let one thread, or all, read all blocks where they lie, and fold them.
 
-    It works in pieces that stay in its cache. Of two threads both have a piece before its result
+    It works in pieces that stay in its cache. Where all fold, all have a piece before its result
     may overwrite it. `keeps`: a thread's own values are its result, except for the one that folds.
     """
     me, to = t.me, ALL if r.to is None else r.to
@@ -243,114 +197,81 @@ def _share(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size:
                 t.copy(r.dst.on(me, offset + first), parts[i] + first, last - first)
 
 
-def multicore_running(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
-    """All values to where they are needed; node after node; or thread after thread, as PUSH.
+# --- where each variant can run -----------------------------------------------------------------
+def _work(call: CallFacts) -> ReduceSpec:
+    work: ReduceSpec = call.arguments[0]
+    return work
 
-    Of a long one each edge between neighbours carries n bytes, and so does a link between
-    nodes whose threads follow each other. Inside a node all that is not short is long. Of two
-    threads the second takes the first one's values where they lie, of very long ones half.
+
+def _can_be_direct(call: CallFacts) -> bool:
+    """One node whose threads can read each other's private memory."""
+    r = _work(call)
+    return call.one_node and call.tuning["direct_min"] > 0 and r.itemsize <= r.room(call)
+
+
+def _is_direct(call: CallFacts) -> bool:
+    """To one of few threads or both of two, `direct_min` to `direct_reduce_max` bytes.
+
+    Long values are read directly only where threads read each other's writes slowly. Elsewhere
+    the other threads would be idle meanwhile, so they copy their values to the reader.
     """
-    if not t.one_node:
-        nodes.running(t, r, reverse, lambda: _chain(t, r, reverse, push=True))
-        return
-    places = places_of(t, r.nbytes)
-    if not places.short:
-        if t.size == 2 and reaches(t.tree, t.tuning, r.nbytes):
-            last = int(not reverse)
-            if r.exclusive:
-                _hand_on(t, r, last)
-            elif r.nbytes <= t.tuning["direct_reduce_max"]:
-                _reach(t, replace(r, to=last), keeps=True)
-            else:
-                _pair(t, r, last)
-        else:
-            _chain(t, r, reverse, push=True)
-        return
-    if t.me != (0 if reverse else t.size - 1):  # that thread's values no other needs
-        t.copy(places.on(t.me, 0), r.src.on(t.me), r.nbytes)
-    t.barrier()
-    needed = r.operands(t.me, t.size, reverse)
-    parts = [r.src.on(i) if i == t.me else places.on(i, 0) for i in needed]
-    result_in_line(t, r, 0, r.nbytes, parts, reverse)
+    r = _work(call)
+    both = r.to is None
+    few = call.size == 2 if both else call.size < call.tuning["parallel_fold_threads"]
+    short = r.nbytes <= call.tuning["direct_reduce_max"]
+    return few and short and reaches(call.tree, call.tuning, r.nbytes, both, both, same=True)
 
 
-def _hand_on(t: Recorder, r: ReduceSpec, last: int) -> None:
-    """Record an exclusive scan of two threads: the last one copies the first one's values."""
-    first = 1 - last
-    if t.me == first:
-        t.offer(r.src.on(first), r.nbytes)
-    t.after(first, last)
-    if t.me == last:
-        t.reach(r.dst.on(last), Ranks(first), 0, r.nbytes)
-    elif not r.in_place:
-        result_in_line(t, r, 0, r.nbytes, [], False)
-    t.after(last, first)
-    if t.me == first and r.in_place:
-        result_in_line(t, r, 0, r.nbytes, [], False)
+def _is_in_slices(call: CallFacts) -> bool:
+    """More than `eager_max` bytes; on few threads to one, less than 4 units of `staging_chunk`.
 
-
-def _pair(t: Recorder, r: ReduceSpec, last: int) -> None:
-    """A chain of two: half of each unit is brought, the other half taken where it lies.
-
-    So both have as much to do, since the first copies all of its values to its dst.
+    If a few threads all want the result, each folds it for itself. Very long values are copied to
+    scratch while those before are folded.
     """
-    first, me = 1 - last, t.me
-    units = r.units(_chain_width(t, r))
-    width, grain = units[0][1], lcm(LINE, r.itemsize)
-    there, room = t.channel(), t.channel()
-    edge = Edge(t, first, last, len(units), there, room, 0, DEPTH * width, width, True)
-    if me == first:
-        t.offer(r.src.on(me), r.nbytes)
-    else:
-        edge.begin()
-    for j, (offset, size) in enumerate(units):
-        half = size // 2 // grain * grain
-        dst, own = r.dst.on(me, offset), r.src.on(me, offset)
-        if me == first:
-            t.copy(edge.target(j), own, half)
-            edge.give(j, half)
-            if dst != own:
-                t.copy(dst, own, size)
-            continue
-        _fold_pair(t, r, dst, own, edge.take(j, half), half)
-        t.reach(t.buffer(me), Ranks(first), offset + half, size - half)
-        _fold_pair(t, r, dst + half, own + half, t.buffer(me), size - half)
-        edge.taken(j)
-    t.after(last, first)  # until all is taken
+    r = _work(call)
+    places = places_of(call, r.nbytes)
+    few = call.size < call.tuning["parallel_fold_threads"]
+    return not (places.short or (few and (r.to is None or r.nbytes >= 4 * places.width)))
 
 
-def _fold_pair(
-    t: Recorder, r: ReduceSpec, dst: BlockRef, mine: BlockRef, other: BlockRef, size: int
-) -> None:
-    if not size:
-        return
-    parts = [mine, mine]
-    parts[1 - t.me] = other
-    t.fold(dst, tree_of(parts), size // r.itemsize)
+def _register(form: str, *, to_one: bool) -> None:
+    """Register all variants for a collective."""
+    algorithm(form, PULL)(pull)
+    algorithm(form, PUSH)(push)
+    add = partial(algorithm, form, MULTICORE)
+    add(
+        "direct", "Each receiver reads all values in the private memory of the others.",
+        applies=_can_be_direct, preferred=_is_direct,
+    )(direct)  # fmt: skip
+    add(
+        "slices", "All threads copy their values to scratch, and each folds a slice of them.",
+        applies=on_one_node, preferred=_is_in_slices,
+    )(slices)  # fmt: skip
+    add(
+        "staged", "All threads copy their values to scratch, and each receiver folds them.",
+        applies=on_one_node,
+    )(staged)  # fmt: skip
+    add(
+        "nodes", "Node roots exchange the values of their nodes, wherever the result is needed.",
+        applies=nodes.can_be_in_parts, preferred=nodes.is_exchanged,
+    )(nodes.exchange)  # fmt: skip
+    if to_one:
+        add(
+            "chain", "Units pass a chain of nodes to the receiver's, each adds its own values.",
+            applies=nodes.can_pass_chain, preferred=nodes.passes_chain,
+        )(nodes.pipeline)  # fmt: skip
+    add(
+        "parts", "Each node finishes a part of the result, for all nodes or for the receiver's.",
+        applies=nodes.can_be_in_parts, preferred=nodes.nodes_pay,
+    )(nodes.in_parts)  # fmt: skip
+    add(
+        "table", "Node roots exchange all threads' values, and each receiver combines them.",
+        applies=nodes.has_table,
+    )(nodes.reduce_by_table)  # fmt: skip
+    add("push", "A binomial tree of threads, as in PUSH: for every order, size and placement.")(
+        push
+    )
 
 
-def _running(name: str, reverse: bool) -> None:
-    def pull_running(t: Recorder, r: ReduceSpec) -> None:
-        """Each thread reads its neighbour's results."""
-        _chain(t, r, reverse, push=False)
-
-    def push_running(t: Recorder, r: ReduceSpec) -> None:
-        """Each thread writes its results to its neighbour."""
-        _chain(t, r, reverse, push=True)
-
-    def multicore_(t: Recorder, r: ReduceSpec) -> None:
-        """All values to all; longer, across nodes: a chain of them; long: a chain of threads."""
-        multicore_running(t, r, reverse)
-
-    for flag, function in ((PULL, pull_running), (PUSH, push_running), (MULTICORE, multicore_)):
-        algorithm(name, flag)(function)
-
-
-for _form in ("allav_reduce", "allav_reduce_all"):
-    algorithm(_form, PULL)(pull)
-    algorithm(_form, PUSH)(push)
-    algorithm(_form, MULTICORE)(multicore)
-_running("allav_prefix_reduce", False)
-_running("allav_suffix_reduce", True)
-_running("allav_exclusive_prefix_reduce", False)
-_running("allav_exclusive_suffix_reduce", True)
+_register("allav_reduce", to_one=True)
+_register("allav_reduce_all", to_one=False)

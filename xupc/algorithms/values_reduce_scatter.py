@@ -22,7 +22,7 @@ from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
 from .conditions import CallFacts, on_one_node
 from .node_relay import Relay
-from .private_staging import LINE, Places, TransferSpec, cut, places_of
+from .private_staging import LINE, Places, TransferSpec, cut, places_of, reaches
 from .reduce_positions import nodes_by_rank, nodes_in_order
 from .reduce_spec import joined, tree_of
 from .registry import algorithm
@@ -32,6 +32,8 @@ __all__ = ["ByNodes", "ReduceScatter", "push", "read_group"]
 
 _GROUP = 256
 """Threads whose operands are joined as a tree."""
+_DEEP = 3
+"""Units that a node root has in transit: it posts their messages, and finishes them."""
 
 
 class Unit(NamedTuple):
@@ -102,17 +104,45 @@ class ReduceScatter:
 
 
 # --- PULL --------------------------------------------------------------------------------------
-@algorithm("allav_reduce_scatter", PULL)
-def pull(t: Recorder, r: ReduceScatter) -> None:
-    """Each thread reads its block of every thread's scratch, and reduces what it has read.
+def _can_be_direct(call: CallFacts) -> bool:
+    """One node, whose threads can access each other's private memory."""
+    return call.one_node and call.tuning["direct_min"] > 0
 
-    From other nodes it reads one-sided. Inside a node long blocks are read straight from the
-    private memory of the others.
-    """
+
+def _is_direct(call: CallFacts) -> bool:
+    """Blocks of at least `direct_min_alltoall` bytes, on two threads `direct_min_pair`."""
+    return reaches(call.tree, call.tuning, call.nbytes, from_all=True, to_all=True)
+
+
+_DIRECT = "Each thread reads its block in the private memory of every other one."
+_STAGED = "Threads copy their blocks into their scratch; each reads its own of every thread."
+
+
+@algorithm(
+    "allav_reduce_scatter", PULL, "direct", _DIRECT, applies=_can_be_direct, preferred=_is_direct
+)
+def pull_direct(t: Recorder, r: ReduceScatter) -> None:
+    """Reduce blocks that are read where they lie, in pieces that stay in the cache."""
+    r.move(t).offer(t)
+    t.after(ALL, ALL)
+    width = t.tuning["staging_bytes"] // r.most(t) // LINE * LINE
+    mine = t.me * r.nbytes
+    for offset, size in cut(r.nbytes, width, r.itemsize):
+        for group in r.groups(t):
+            parts = [t.buffer(t.me, k * width) for k in range(group.count)]
+            for i, part in zip(group, parts, strict=True):
+                if i != t.me:
+                    t.reach(part, Ranks(i), mine + offset, size)
+            if t.me in group:
+                parts[t.me - group.first] = r.own(t, offset)
+            r.join(t, DST.on(t.me, offset), group, parts, size)
+    t.after(ALL, ALL)
+
+
+@algorithm("allav_reduce_scatter", PULL, "staged", _STAGED)
+def pull_staged(t: Recorder, r: ReduceScatter) -> None:
+    """Reduce blocks that are read in scratch; those of other nodes are read one-sided."""
     m = r.move(t)
-    if m.reaches(t):
-        _reach(t, r, m)
-        return
     if not t.one_node:
         t.expose()
     out, landing = _places(t, r)
@@ -172,24 +202,6 @@ def read_group(
     return [(row if t.on_my_node(i) else read).block(k) for k, i in enumerate(group)]
 
 
-def _reach(t: Recorder, r: ReduceScatter, m: TransferSpec) -> None:
-    """Reduce blocks that are read where they lie, in pieces that stay in the cache."""
-    m.offer(t)
-    t.after(ALL, ALL)
-    width = t.tuning["staging_bytes"] // r.most(t) // LINE * LINE
-    mine = t.me * r.nbytes
-    for offset, size in cut(r.nbytes, width, r.itemsize):
-        for group in r.groups(t):
-            parts = [t.buffer(t.me, k * width) for k in range(group.count)]
-            for i, part in zip(group, parts, strict=True):
-                if i != t.me:
-                    t.reach(part, Ranks(i), mine + offset, size)
-            if t.me in group:
-                parts[t.me - group.first] = r.own(t, offset)
-            r.join(t, DST.on(t.me, offset), group, parts, size)
-    t.after(ALL, ALL)
-
-
 # --- PUSH --------------------------------------------------------------------------------------
 @algorithm("allav_reduce_scatter", PUSH)
 def push(t: Recorder, r: ReduceScatter) -> None:
@@ -238,9 +250,10 @@ def _bring(
 
 # --- MULTICORE -----------------------------------------------------------------------------------
 algorithm(
-    "allav_reduce_scatter", MULTICORE, "pull",
-    "Each thread reads its block of every thread, as in PULL.", applies=on_one_node,
-)(pull)  # fmt: skip
+    "allav_reduce_scatter", MULTICORE, "direct", _DIRECT, applies=_can_be_direct,
+    preferred=_is_direct,
+)(pull_direct)  # fmt: skip
+algorithm("allav_reduce_scatter", MULTICORE, "staged", _STAGED, applies=on_one_node)(pull_staged)
 
 
 def by_nodes(call: CallFacts) -> bool:
@@ -283,17 +296,28 @@ class ByNodes:
         self.order = nodes_by_rank(t)
         sizes = (t.tree.node_size(node) for node in range(t.tree.node_count))
         self.starts = list(accumulate(sizes, initial=0))
-        blocks = self._landing_blocks(t)
-        crossing = blocks * r.nbytes if self.leads else None
-        self.relay = Relay(t, t.size * r.nbytes, blocks * r.nbytes, crossing, 3)
-        width = r.nbytes
-        if not self.relay.out.short:
-            width = min(self.relay.out.width // t.size, self.relay.landing.width // blocks)
-        self.units = cut(r.nbytes, width, r.itemsize)
+        landing = self.landing_bytes(t, r)
+        crossing = landing if self.leads else None
+        self.relay = Relay(t, t.size * r.nbytes, landing, crossing, _DEEP)
+        self.units = self.units_of(t, r)
 
     @staticmethod
     def _landing_blocks(t: Facts) -> int:
         return t.size + (t.tree.node_count - 1) * t.largest_node
+
+    @classmethod
+    def landing_bytes(cls, t: Facts, r: ReduceScatter) -> int:
+        """Return the bytes of all blocks that a node root has a place for."""
+        return cls._landing_blocks(t) * r.nbytes
+
+    @classmethod
+    def units_of(cls, t: Facts, r: ReduceScatter) -> list[tuple[int, int]]:
+        """Return the pieces of every block that travel together: offsets and sizes."""
+        out, landing = Relay.places(t, t.size * r.nbytes, cls.landing_bytes(t, r), _DEEP)
+        width = r.nbytes
+        if not out.short:
+            width = min(out.width // t.size, landing.width // cls._landing_blocks(t))
+        return cut(r.nbytes, width, r.itemsize)
 
     @classmethod
     def applies(cls, t: Facts, r: ReduceScatter) -> bool:
@@ -306,7 +330,7 @@ class ByNodes:
         """Return whether a unit of at least one element of each block has room."""
         blocks = cls._landing_blocks(t)
         staged = t.size * r.itemsize <= min(t.tuning["staging_bytes"] // 8, 4096)
-        return staged and Relay.fits(t, blocks * r.itemsize + LINE, 3)
+        return staged and Relay.fits(t, blocks * r.itemsize + LINE, _DEEP)
 
     def record(self) -> None:
         """Record all units."""

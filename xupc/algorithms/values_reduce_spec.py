@@ -1,11 +1,12 @@
-"""The arguments of a reduction of arrays of values, and when it reads values directly."""
+"""The arguments of a reduction of arrays of values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..plan.recorder import Operand, Recorder
-from .private_staging import LINE, cut, reaches
+from ..plan.placement import Facts
+from ..plan.recorder import Operand
+from .private_staging import LINE, cut
 
 __all__ = ["ReduceSpec"]
 
@@ -47,21 +48,8 @@ class ReduceSpec:
         """Return the bytes of a block."""
         return self.nelems * self.itemsize
 
-    def reaches(self, t: Recorder) -> bool:
-        """Return whether one of a few threads, or both of two, read values directly.
-
-        Long values are read directly only where threads read each other's writes slowly. Elsewhere
-        the other threads would be idle meanwhile, so they copy their values to the reader.
-        """
-        both = self.to is None
-        few = t.size == 2 if both else t.size < t.tuning["parallel_fold_threads"]
-        return (
-            few and self.itemsize <= self.room(t) and self.nbytes <= t.tuning["direct_reduce_max"]
-            and reaches(t.tree, t.tuning, self.nbytes, both, both, same=True)
-        )  # fmt: skip
-
     @staticmethod
-    def room(t: Recorder) -> int:
+    def room(t: Facts) -> int:
         """Return the bytes of a staging buffer for one piece of each other thread's values."""
         return max(LINE, t.tuning["staging_bytes"] // max(4, t.size) // LINE * LINE)
 

@@ -56,7 +56,7 @@ def algorithm(
     -------
     callable
         Takes the function ``f(t, ...)`` and returns it unchanged. `t` is the recorder
-        (`xupc.plan.recorder.Recorder`); docs/extending.md lists the other arguments.
+        (`xupc.plan.recorder.Recorder`); docs/how-to/write-a-variant.md lists the other arguments.
 
     Raises
     ------

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import ASYNC
+from ..reduction.foreign_ops import as_op
 
 __all__ = [
     "Array",
@@ -29,7 +30,7 @@ Array = NDArray[Any]
 
 @dataclass(slots=True)
 class RawArguments:
-    """The arguments of a call, as given."""
+    """The arguments of a call, as given; `converted`: dst or src is another object than given."""
 
     dst: Any
     src: Any
@@ -37,13 +38,14 @@ class RawArguments:
     root: Any
     func: Any
     flags: Any
+    converted: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RawArguments:
         """Take the arguments from a mapping by name."""
         get = values.get
         dst, root = get("dst", get("values")), get("root", get("to"))
-        return cls(dst, get("src"), get("op"), root, get("func"), get("flags", 0))
+        return cls(dst, get("src"), as_op(get("op")), root, get("func"), get("flags", 0))
 
     @property
     def posted(self) -> bool:

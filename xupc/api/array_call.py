@@ -25,6 +25,7 @@ from ..flags import ASYNC, EXCLUSIVE, IN_PLACE, REPRODUCIBLE, check_flags
 from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
+from ..pgas.private_memory import array_of
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
@@ -50,7 +51,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     """A collective on private arrays, T threads, n elements each: ``{signature}``.
 
     Elements are taken in C order, whatever an array's shape and strides; any dtype but objects,
-    the same in all arrays and on all threads (XUPC paper, III.C: array-of-values variants).
+    the same in all arrays and on all threads (XUPC paper, III.C: array-of-values variants). Where
+    an ndarray is asked for, an object with the buffer protocol or with DLPack on the CPU will do;
+    where it is only read, also a list or tuple, whose values are copied. No masked arrays.
 
     Parameters
     ----------
@@ -139,6 +142,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         """
         if (
             ready.into is None
+            and not given.converted  # a list has no address; what shows a tensor's ends
             and (ready.in_place or given.dst is not given.src)
             and (ready.dst is None or ready.dst is given.dst)
             and (ready.src is None or ready.src is given.src)
@@ -267,7 +271,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         dst = src = None
         if at_root or spec.dst.everywhere:
             name = "values" if own is None else "dst"
-            dst = self._array(given.dst, name)
+            dst = self._array(given, "dst", receives=not (own is None and at_root))
             if not dst.flags.writeable and not (name == "values" and at_root):
                 raise ValueError(f"{call}: {name}: the array is read-only")
         in_place = own is None
@@ -279,7 +283,7 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
             ):
                 in_place = True
             else:
-                src = self._array(given.src, "src")
+                src = self._array(given, "src", receives=False)
         either = dst if dst is not None else src
         assert either is not None
         if dst is not None and src is not None:
@@ -290,16 +294,17 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         n = self._block(team, dst, src)
         return Arrays(dst, src, in_place, n, self._travels_as(either.dtype))
 
-    def _array(self, x: Any, name: str) -> Array:
-        call = self.__name__
-        if not isinstance(x, np.ndarray):
-            raise TypeError(f"{call}: {name}: expected an ndarray, got {show(x)}")
-        if x.dtype.hasobject:
-            raise TypeError(
-                f"{call}: {name}: expected numbers, bytes or records, got dtype {x.dtype}: an "
-                "array of Python objects cannot be sent"
-            )
-        return x
+    def _array(self, given: RawArguments, field: str, *, receives: bool) -> Array:
+        """Return dst or src as an array, and keep it in `given` for the rest of the call."""
+        x = getattr(given, field)
+        name = "values" if self.src_spec is None else field
+        found = array_of(x, f"{self.__name__}: {name}", receives=receives)
+        if found is not x:
+            given.converted = True
+            if given.src is given.dst:
+                given.src = given.dst = found
+            setattr(given, field, found)
+        return found
 
     def _block(self, team: TeamState, dst: Array | None, src: Array | None) -> int:
         """Return the elements of a block; the sizes of all arrays must fit it."""
@@ -334,9 +339,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _in_place_or_not(self, team: TeamState, kind: Kind, full: int) -> Kind:
         """Return the kind, in place only if the algorithm supports that."""
-        if not (kind.in_place and self.src_spec):
+        if not (kind.in_place and self.src_spec) or self.spec.computes:
             return kind
-        flag, label = team.way(self.collective, full, kind.nbytes)
+        way = team.way(self.collective, full, kind.nbytes, ("no", "no"), self._moved(kind))
+        flag, label = way
         can = transforms(self.name, flag, team.rank_tree, team.tuning, kind.nbytes, label)
         return kind if can else replace(kind, in_place=False)
 
@@ -404,14 +410,12 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def _plan_of(self, team: TeamState, kind: Kind, full: int, kernel: Any) -> Any:
         """Return the cached plan of the team."""
-        arguments: list[Any] = [kind.root, kind.nbytes, kind.in_place]
+        arguments = self._moved(kind)
         out = "no"
         if kernel is not None:
             arguments = [self._reduction(kind, full, kernel)]
             if kernel.func is not None:
                 out = "all"  # an error of it is raised on all threads before any has a result
-        elif kind.perm:
-            arguments = [np.frombuffer(kind.perm, np.int64), kind.nbytes, kind.in_place]
         name = exclusive_of(self.collective) if full & EXCLUSIVE else self.collective
         # with EXCLUSIVE the plan depends on whether there is a function, even one of numpy's
         left = full & EXCLUSIVE and kind.func is not None
@@ -419,6 +423,11 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         return team.planned(
             name, full, kind.nbytes, ("no", out), key, arguments, kernel, private=True
         )
+
+    def _moved(self, kind: Kind) -> list[Any]:
+        """Return what the algorithms of a call take that moves blocks."""
+        first = np.frombuffer(kind.perm, np.int64) if kind.perm else kind.root
+        return [first, kind.nbytes, kind.in_place]
 
     def _reduction(self, kind: Kind, full: int, kernel: Any) -> ReduceSpec | ReduceScatter:
         """Return what the algorithms of a reduction take."""

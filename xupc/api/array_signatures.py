@@ -18,8 +18,9 @@ __all__ = [
 WORDS = {
     "values": "ndarray, n elements\n        The root's; overwritten on the others.",
     "to": "int\n        The thread that gets this thread's values; all together a permutation.",
-    "op": "Op\n        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`.\n"
-    "        Records of a value and an index have MINLOC and MAXLOC, any records FUNC.",
+    "op": "Op\n        ``xupc.ADD`` and so on, or as ``np.add`` or ``MPI.SUM``; with FUNC and\n"
+    "        NONCOMM_FUNC comes `func`. Records of a value and an index have MINLOC and MAXLOC,\n"
+    "        any records FUNC.",
     "root": "int\n        A thread, by its rank in the team.",
     "func": "callable, optional\n        Of two scalars or records; a numpy ufunc, or what "
     "`xupc.vectorized` marks, of two arrays.",

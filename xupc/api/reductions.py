@@ -26,6 +26,7 @@ from ..pgas.integer_arguments import as_integer
 from ..pgas.layout import Layout
 from ..plan.plan import Plan
 from ..reduction import kernels
+from ..reduction.foreign_ops import as_op
 from ..reduction.kernel_base import Kernel
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.team_state import TeamState
@@ -126,8 +127,9 @@ class Computation(Reducing):
         Of the same dtype. src None, or the same as dst: in place, where that can be
         (prefix, suffix and reduce_mpi_all): dst is transformed.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`. Records
-        of a value and an index have MINLOC and MAXLOC (`Op` shows how), any records FUNC.
+        ``xupc.ADD`` and so on, or as ``np.add`` or ``MPI.SUM``; with FUNC (commutative) and
+        NONCOMM_FUNC comes `func`. Records of a value and an index have MINLOC and MAXLOC (`Op`
+        shows how), any records FUNC.
     nelems : int, optional
         Elements of src, at least 1. Default: all of an array.
     blk_size : int, optional
@@ -170,7 +172,7 @@ class Computation(Reducing):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call = self.__name__
+        call, op = self.__name__, as_op(op)
         opened = self._open_call(dst, src, op, nelems, func, flags, team, blk_size=blk_size)
         on, full = opened.team, opened.full
         try:
@@ -333,7 +335,8 @@ class BlockReduction(Reducing):
         Of the same dtype, with affinity to the team's first thread. Taken as addresses: each
         thread has T blocks of `nelems` elements at src, and one at dst.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC (commutative) and NONCOMM_FUNC comes `func`.
+        ``xupc.ADD`` and so on, or as ``np.add`` or ``MPI.SUM``; with FUNC (commutative) and
+        NONCOMM_FUNC comes `func`.
     nelems : int
         Elements of a block, at least 1.
     func : callable, optional
@@ -366,7 +369,7 @@ class BlockReduction(Reducing):
         team: Team | None = None,
     ) -> BoundCall:
         """Check everything and bind a plan."""
-        call = self.__name__
+        call, op = self.__name__, as_op(op)
         opened = self._open_call(dst, src, op, nelems, func, flags, team)
         on, full = opened.team, opened.full
         try:

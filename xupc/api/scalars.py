@@ -122,13 +122,13 @@ class Scalars:
 
     def in_envelopes(self, values: Sequence[Any], team: Team | None) -> Array:
         """Return values in envelopes that hold their types, for threads that do not know them."""
-        kind, packed = self.kind_of(values, team)
+        kind, encoded = self.kind_of(values, team)
         out = np.zeros((len(values), 2 * ENVELOPE), np.uint8)
-        head = header(kind, packed.dtype)
-        if len(head) > ENVELOPE or packed.itemsize > ENVELOPE:
-            text = f"{self.__name__}: value: {packed.dtype} is too long, expected 512 bytes at most"
-            self.fail(ValueError(text), team)
-        for row, value in zip(out, packed, strict=True):
+        head = header(kind, encoded.dtype)
+        if len(head) > ENVELOPE or encoded.itemsize > ENVELOPE:
+            limit = "is too long, expected 512 bytes at most"
+            self.fail(ValueError(f"{self.__name__}: value: {encoded.dtype} {limit}"), team)
+        for row, value in zip(out, encoded, strict=True):
             data = np.asarray(value).tobytes()
             row[: len(head)] = np.frombuffer(head, np.uint8)
             row[ENVELOPE : ENVELOPE + len(data)] = np.frombuffer(data, np.uint8)
@@ -360,8 +360,9 @@ def allv_reduce(
         Of the same type on all threads, which is that of the result: an int has 64 bits and
         wraps, and ADD of bools is whether any is true. Give ``int(value)`` to count them.
     op : Op
-        ``xupc.ADD`` and so on; with FUNC and NONCOMM_FUNC comes `func`. MINLOC and MAXLOC are
-        for records (``np.void``) of a value and an index; `Op` shows how to make one.
+        ``xupc.ADD`` and so on, or as ``np.add`` or ``MPI.SUM``; with FUNC and NONCOMM_FUNC comes
+        `func`. MINLOC and MAXLOC are for records (``np.void``) of a value and an index; `Op`
+        shows how to make one.
     root : int
         A thread, by its rank in the team.
     func : callable, optional

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from xupc.algorithms.registry import Variant, registered
 from xupc.specs import parse_name
+from xupc.tuning.selection import registered_name
 
 from .calls import Call, Memory, our_barrier, our_call
 from .oracle import Work
 from .peer_calls import bcast_and_copy, peer_barrier, peer_call
 from .results import AGAIN, FLOOR, OURS, PEER
-from .settings import Case, Settings, flags_of, root_of, rooted
+from .settings import VARIANTS, Case, Settings, algorithm_named, flags_of, root_of, rooted
 
 __all__ = ["Candidates", "Timed"]
 
@@ -68,11 +70,12 @@ class Candidates:
                 yield Timed("mpi4py", PEER, "comm.Barrier", [peer_barrier(self.memory)])
             yield Timed("floor", FLOOR, "nothing", [Call(bool)])
             return
-        for algorithm in settings.algorithms:
-            yield from self._asked(case, algorithm, OURS)
-        first = settings.algorithms[0]
-        if settings.again:
-            yield from self._asked(case, first, AGAIN)
+        names = []
+        for name, candidate in self._algorithms(case):
+            names.append(name)
+            yield candidate
+        if settings.again and names:
+            yield from self._asked(case, names[0], AGAIN)
         if settings.plan and (planned := self._planned(case)) is not None:
             yield planned
         if settings.peer:
@@ -90,6 +93,21 @@ class Candidates:
             Work(spec.name, count, dtype, case.op, root, team.rank, team.size, values)
             for root in roots
         ]
+
+    def _algorithms(self, case: Case) -> Iterator[tuple[str, Timed]]:
+        """Yield the candidates that the settings name, each with its name there."""
+        variants = _variants(case.collective)
+        known = {variant.name: variant.function for variant in variants}
+        measured = set()  # functions: on one node a variant of MULTICORE may be that of PULL
+        for word in self.settings.algorithms:
+            every = word == VARIANTS
+            for name in known if every else [word]:
+                if every and known[name] in measured:
+                    continue
+                name = name if ":" in name else algorithm_named(name)
+                for candidate in self._asked(case, name, OURS):
+                    measured.add(known.get(candidate.algorithm))
+                    yield name, candidate
 
     def _asked(self, case: Case, algorithm: str, kind: str) -> Iterator[Timed]:
         """Yield the candidate of a name of the settings, if the call can be carried out by it.
@@ -149,6 +167,14 @@ class Candidates:
         if case.collective == "all_broadcast" and case.nbytes >= LARGE:
             calls = [bcast_and_copy(work, self.memory) for work in works]
             yield Timed("mpi4py and copy", PEER, "comm.Bcast and the root's copy", calls)
+
+
+def _variants(collective: str) -> list[Variant]:
+    """Return the variants of a collective; none where a call has no plan that names its variant."""
+    if collective.startswith("allv_"):
+        return []
+    entries = registered(registered_name(collective))
+    return [variant for entry in entries for variant in entry.variants]
 
 
 def _plan_of(call: Call) -> Any:

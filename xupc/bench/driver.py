@@ -134,7 +134,8 @@ class _Run:
                 self.fit(self.plan.least, Path(at) / "trial")
             self.in_turn(Path(at) / "lines")
             self._note_fewer()
-            if self.costs and not any(collector.measured for collector in self.collectors):
+            measured = any(collector.measured for collector in self.collectors)
+            if self.costs and not measured and not self.ended:
                 self.status = self.status or TIMED_OUT
                 self._note("nothing was measured: the budget is too short")
             if self.ended:
@@ -164,9 +165,9 @@ class _Run:
             self.costs[plan.shapes[0]] = Cost(END)
             return
         for shape in plan.shapes:
-            if self.ended:
-                return
             self.costs[shape] = self.trial(shape, lines)
+            if self.ended:  # a trial that was cut says nothing about costs
+                return
         costs = list(self.costs.values())
         for sizes in budget.thinned(plan.settings.sizes) if plan.thin else [plan.settings.sizes]:
             self.settings = plan.settings.but(sizes=sizes)

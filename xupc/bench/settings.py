@@ -23,6 +23,7 @@ from .oracle import COLLECTIVES, OPS
 __all__ = [
     "ALGORITHMS",
     "SYNCS",
+    "VARIANTS",
     "algorithm_named",
     "Case",
     "Settings",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
+VARIANTS = "variants"
 SYNCS = "allsync", "mysync", "nosync"
 SCALARS = "float64", "int64", "complex128", "bool"  # what Python's numbers travel as
 _UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
@@ -53,7 +55,8 @@ class Settings:
         Every valid combination is a cell; sizes are bytes of a block.
     algorithms
         The names to compare in each cell: those of `ALGORITHMS`, of which ``auto`` is the library's
-        choice, and variants, such as ``multicore:ring``.
+        choice, and variants, such as ``multicore:ring``. ``variants`` means all of them that can
+        run and that no name before it measures.
     peer, plan, again
         True to measure also mpi4py's own collective, a replayed plan, and the library's choice
         under a second name.
@@ -182,12 +185,13 @@ def defined(op: str, dtype: np.dtype[Any]) -> bool:
 
 
 def algorithm_named(word: str) -> str:
-    """Return a name from `ALGORITHMS`, or of a variant; ValueError for any other word."""
-    found = next((name for name in ALGORITHMS if name.lower() == word.lower()), "")
+    """Return a word of `Settings.algorithms`; ValueError for any other word."""
+    known = *ALGORITHMS, VARIANTS
+    found = next((name for name in known if name.lower() == word.lower()), "")
     if found or is_name(word):
         return found or word
     raise ValueError(
-        f"{word!r}: expected some of {', '.join(ALGORITHMS)}, or variants like multicore:ring"
+        f"{word!r}: expected some of {', '.join(known)}, or names like multicore:ring"
     )
 
 

@@ -162,6 +162,7 @@ def _tuned_at(
                 Rule(
                     collective, flag, least or None, most, shape=place.shape, family=place.family,
                     transport=place.transport, oversubscribed=place.oversubscribed, variant=label,
+                    if_possible=True if label else None,
                 )
             )  # fmt: skip
         changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]

@@ -16,13 +16,16 @@ from xupc.bench.results import Cell
 from xupc.bench.settings import near, size_of
 from xupc.report.plans import Unplanned, call_of, maker
 from xupc.specs import of_mpi
+from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree, threads_of_nodes
+from xupc.topology.sysfs import machine_of
 from xupc.topology.tree import Tree
-from xupc.tuning.selection import Place, Table, public_name
+from xupc.tuning.selection import Place, Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
 
 from . import options
 from .common import EnvironmentProblem, check_nodes, examples
+from .level_counts import lines_of, with_machine
 
 __all__ = ["algorithms_command"]
 
@@ -31,6 +34,7 @@ __all__ = ["algorithms_command"]
     "xupc algorithms",
     "xupc algorithms Allgather --nodes 4x2 --size 1MiB",
     "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
+    "xupc algorithms all_broadcast --topology 2x8x8 --size 64K --count",
 ))  # fmt: skip
 @options.collectives(nargs=1)
 @options.list_option()
@@ -41,6 +45,14 @@ __all__ = ["algorithms_command"]
 @click.option(
     "-n", "-np", "threads", type=click.IntRange(min=1), metavar="N",
     help="The number of threads; by default as many as the nodes hold, or 4.",
+)  # fmt: skip
+@click.option(
+    "--topology", metavar="SPEC", envvar="XUPC_TOPOLOGY",
+    help="The machine of each node: 2x4x8 (sockets, L3 domains, cores) or a directory.",
+)  # fmt: skip
+@click.option(
+    "--count", "counted", is_flag=True,
+    help="Print what each variant moves across the borders of each level, counted and modelled.",
 )  # fmt: skip
 @click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
@@ -57,6 +69,8 @@ def algorithms_command(
     collective: str | None,
     nodes: str | None,
     threads: int | None,
+    topology: str | None,
+    counted: bool,
     size: str,
     draw: str | None,
     thread: int,
@@ -72,8 +86,8 @@ def algorithms_command(
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
     if collective is None:
-        if draw is not None:
-            raise click.UsageError("--draw needs a COLLECTIVE")
+        if draw is not None or counted:
+            raise click.UsageError(f"--{'draw' if draw else 'count'} needs a COLLECTIVE")
         rows = [
             [name, " ".join(registry.names_of(registry.registered(known[name])))] for name in known
         ]
@@ -82,8 +96,10 @@ def algorithms_command(
     collective = collective if collective in known else of_mpi(collective) or collective
     if collective not in known:
         raise click.UsageError(f"{collective!r} has no variants; {near(collective, tuple(known))}")
-    check_nodes(nodes, threads or threads_of_nodes(nodes or "") or 4)
-    tree = _tree(nodes, threads)
+    machine = _machine(topology)
+    threads = threads or threads_of_nodes(nodes or "") or (len(machine.cores) if machine else 4)
+    check_nodes(nodes, threads)
+    tree = _tree(nodes, threads, machine)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
     table = _table()
     place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
@@ -99,13 +115,25 @@ def algorithms_command(
     if draw is not None:
         click.echo(_drawn(entries, call, draw, thread))
         return
+    if counted:
+        click.echo("\n".join(lines_of(entries, call)))
+        return
     for line in _lines(collective, entries, call, table, place, nbytes):
         click.echo(line)
 
 
-def _tree(nodes: str | None, threads: int | None) -> Tree:
-    count = threads or threads_of_nodes(nodes or "") or 4
-    return node_tree(np.zeros(count, np.int32), nodes)
+def _machine(topology: str | None) -> Machine | None:
+    """Return the machine of ``--topology``."""
+    try:
+        return machine_of(topology) if topology else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--topology") from None
+
+
+def _tree(nodes: str | None, threads: int, machine: Machine | None) -> Tree:
+    """Return the tree of so many threads, with the levels of their nodes."""
+    tree = node_tree(np.zeros(threads, np.int32), nodes)
+    return with_machine(tree, machine) if machine else tree
 
 
 def _table() -> Table:
@@ -120,7 +148,12 @@ def _lines(
     nbytes: int,
 ) -> Iterator[str]:  # fmt: skip
     """Yield a heading, and three lines for each variant."""
-    rule = table.at(place).rule(entries[0].collective, nbytes)
+    by_flag = {entry.flag: entry for entry in entries}
+
+    def possible(rule: Rule) -> bool:
+        return call is None or by_flag[rule.algorithm].can_run(rule.variant, call)
+
+    rule = table.at(place).rule(entries[0].collective, nbytes, possible)
     if call is None:
         yield f"{collective}, blocks of {nbytes} bytes"
     else:

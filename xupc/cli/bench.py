@@ -25,7 +25,7 @@ from xupc.bench.collect import Collector, wrong_results
 from xupc.bench.launch_plan import Plan
 from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
-from xupc.bench.settings import ALGORITHMS, Settings, Shape, cases, named
+from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases, named
 
 from . import common, options
 from .bench_jobs import find_launcher
@@ -62,8 +62,8 @@ DEFAULT = (
 )  # fmt: skip
 @click.option(
     "--flags", callback=options.algorithms, metavar="LIST",
-    help=f"Algorithms to compare: {','.join(ALGORITHMS)} (auto: the library chooses), and "
-    "variants like multicore:ring (see xupc algorithms).",
+    help=f"Algorithms to compare: {','.join(ALGORITHMS)} (auto: the library chooses), variants "
+    f"like multicore:ring (see xupc algorithms), and {VARIANTS}: all others of these.",
 )  # fmt: skip
 @click.option(
     "--sync", callback=options.syncs, metavar="LIST",

@@ -15,8 +15,11 @@ from .mpi import find_mpi
 __all__ = ["find_launcher"]
 
 
-def find_launcher() -> Launch:
-    """Return the function that starts one job; LaunchError if there is no launcher."""
+def find_launcher(variables: dict[str, str] | None = None) -> Launch:
+    """Return the function that starts one job; LaunchError if there is no launcher.
+
+    `variables` are more variables of the environment.
+    """
     mpi = find_mpi()
 
     def launch(
@@ -24,8 +27,9 @@ def find_launcher() -> Launch:
         time_limit: float | None,
     ) -> Outcome:
         environment = job_environment(
-            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=shape.nodes, timeout=timeout
-        )
+            os.environ | (variables or {}), mpi.family,
+            tag=uuid.uuid4().hex, nodes=shape.nodes, timeout=timeout,
+        )  # fmt: skip
         command = job_command(
             mpi, shape.threads, thread_command(program), extra=extra, environment=environment
         )

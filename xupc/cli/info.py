@@ -44,6 +44,7 @@ from .mpi import (
     parse_version,
     probe_mpi,
 )
+from .variables import PREFIX, TESTS_PREFIX, VARIABLES
 
 __all__ = [
     "as_json",
@@ -56,28 +57,8 @@ __all__ = [
 
 CORE = "xupc.backends.native._core"
 MIN_PYTHON = (3, 11)
-REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2)}
-
-# For spotting a misspelt one.
-VARIABLES = frozenset(
-    f"XUPC_{name}"
-    for name in (
-        "CLUSTER",
-        "CLUSTER_JOB",
-        "ENGINE",
-        "HEAP_SIZE",
-        "JOB",
-        "MPI",
-        "NAMED_SEGMENTS",
-        "NODES",
-        "NO_CORE",
-        "SHM_DIR",
-        "TIMEOUT",
-        "TOPOLOGY",
-        "TUNING",
-    )
-)
-TESTS_PREFIX = "XUPC_TEST_"
+REQUIRED = {"mpi4py": (4, 1), "numpy": (2, 0), "psutil": (5, 9), "click": (8, 2), "jinja2": (3, 1)}
+FOR_PAGES = "jinja2"  # without which all else works
 
 
 # --- asking the system ----------------------------------------------------------------------------
@@ -104,7 +85,7 @@ def collect(
     tuning, tuning_error, figures, figures_source = _tuning()
     hostname, hostid, notes = _host_identity(heap.directory)
     return Facts(
-        versions={name: _version(name) for name in ("xupc", "numpy", "mpi4py", "psutil", "click")},
+        versions={name: _version(name) for name in ("xupc", *REQUIRED)},
         probe=found,
         mpi=mpi,
         mpi_error=mpi_error,
@@ -133,7 +114,7 @@ def collect(
         hostid_notes=notes,
         batch="" if mpi is None else batch.obstacle(os.environ, mpi.family),
         batch_remark=batch.remark(os.environ),
-        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("XUPC_")},
+        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith(PREFIX)},
     )
 
 
@@ -226,12 +207,9 @@ def unusable(facts: Facts) -> list[str]:
 def _unusable(facts: Facts) -> Iterator[str]:
     if tuple(int(part) for part in facts.python.split(".")[:2]) < MIN_PYTHON:
         yield f"Python {facts.python} is too old: {_dotted(MIN_PYTHON)} is needed"
-    for package, least in REQUIRED.items():
-        version = facts.versions.get(package)
-        if version is None:
-            yield f"{package} is not installed"
-        elif _release(version) < least:
-            yield f"{package} {version} is too old: {_dotted(least)} is needed"
+    for package in REQUIRED:
+        if package != FOR_PAGES:
+            yield from _lacking(facts, package)
     if facts.versions.get("mpi4py") is not None:
         if not facts.probe.library:
             yield (
@@ -249,6 +227,15 @@ def _unusable(facts: Facts) -> Iterator[str]:
     elif not facts.heap.writable:
         yield f"{facts.heap.directory} is not writable: set XUPC_SHM_DIR"
     yield from diagnostics.alone(facts)
+
+
+def _lacking(facts: Facts, package: str) -> Iterator[str]:
+    """Yield what is wrong with a package that is needed."""
+    version, least = facts.versions.get(package), REQUIRED[package]
+    if version is None:
+        yield f"{package} is not installed"
+    elif _release(version) < least:
+        yield f"{package} {version} is too old: {_dotted(least)} is needed"
 
 
 def problems(facts: Facts) -> list[str]:
@@ -270,6 +257,8 @@ def _impaired(facts: Facts) -> Iterator[str]:
     if not facts.core:
         hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
         yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"
+    for problem in _lacking(facts, FOR_PAGES):
+        yield f"{problem}: xupc report and xupc demo make no page"
     yield from diagnostics.troubles(facts)
     if facts.measure_error:
         yield f"nothing could be measured: {facts.measure_error}"

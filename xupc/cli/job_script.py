@@ -77,7 +77,7 @@ for _ in $(seq "$launches"); do
 done
 
 if [ -e "$result" ]; then
-  python -m xupc report "$result" || status=$((status ? status : $?))
+  python -m xupc report "$result" --force || status=$((status ? status : $?))
 fi
 exit "$status"
 """

@@ -38,7 +38,9 @@ from .mpi import LaunchError, find_mpi
 from .rank_wrapper import SIZE_VARIABLES
 from .terminal import fill_standard_streams
 
-__all__ = ["info_command", "measured_by", "run_command", "topo_command"]
+__all__ = [
+    "copies", "die_of_interrupt", "info_command", "measured_by", "run_command", "topo_command",
+]  # fmt: skip
 
 
 def _nodes_option(command: Any) -> Any:
@@ -223,15 +225,22 @@ _LAUNCHERS = {
 }  # fmt: skip
 
 
-def _refuse_copies() -> None:
-    """UsageError if a launcher itself has started several copies of this command.
+def copies() -> int:
+    """Return how many copies of this command a launcher itself has started; 0 if none has.
 
     In a thread of a job it starts a job of its own: then its parent is no launcher.
     """
     size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
     if not in_job() or not size.isdecimal() or int(size) < 2:
-        return
-    if _parent() not in _LAUNCHERS:  # variables that a shell has kept prove nothing
+        return 0
+    # variables that a shell has kept prove nothing
+    return int(size) if _parent() in _LAUNCHERS else 0
+
+
+def _refuse_copies() -> None:
+    """UsageError if a launcher itself has started several copies of this command."""
+    size = copies()
+    if not size:
         return
     raise click.UsageError(
         f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
@@ -317,7 +326,7 @@ def _run(
     if outcome.status or outcome.survivors:
         click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
     if outcome.interrupted == signal.SIGINT:
-        _die_of_interrupt()
+        die_of_interrupt()
     return outcome.status
 
 
@@ -330,7 +339,7 @@ def _bound(bind: str, family: str, threads: int, extra: Sequence[str]) -> list[s
     return bind_options(bind, family, here, threads, extra)
 
 
-def _die_of_interrupt() -> None:
+def die_of_interrupt() -> None:
     """End by SIGINT itself: a shell ends its loop then, and shows the status 128 + SIGINT."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed streams
         sys.stdout.flush()

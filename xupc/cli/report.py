@@ -20,6 +20,7 @@ from .launcher import EXIT_ENVIRONMENT
 if TYPE_CHECKING:
     from ..bench.results import Result
     from ..report.drawn_plan import Choice
+    from ..report.two_results import Regressions
 
 __all__ = ["report_command"]
 
@@ -58,6 +59,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
     "--tolerance", type=click.FloatRange(0, 10), default=0.05, show_default=True,
     callback=_finite, help="How much slower a call may get, at most 10.",
 )  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(
     "--plan", "choice", metavar="COLLECTIVE/SIZE[/ALGORITHM]",
     help="The call whose plan is drawn, like all_gather/64K; by default the largest by MULTICORE.",
@@ -68,6 +70,7 @@ def report_command(
     markdown: Path | None,
     compact: Path | None,
     tolerance: float,
+    force: bool,
     choice: str | None,
 ) -> None:
     """Show what results of `xupc bench` say.
@@ -75,22 +78,25 @@ def report_command(
     One page, which needs no network, or Markdown. Every result after the first is compared with
     the first.
 
+    A file that exists is replaced only with --force.
+
     Exits with 1 if anything got slower beyond the tolerance, a result was wrong, or nothing was
     measured; with 5 if nothing got slower, but no call of a result could be compared, for instance
     because there are too few launches.
     """
     from ..report import markdown as as_markdown
     from ..report import page
-    from ..report.drawn_plan import has_choice
     from ..report.model import Section, job_content
     from ..report.two_results import regressions
 
     if compact is not None and len(results) > 1:
         raise click.UsageError(f"--compact: expected one result, got {len(results)}")
+    if output is None and markdown is None and compact is None:
+        output = _page_of(results[0])
+    if not force:
+        _refuse_existing([("-o", output), ("--markdown", markdown), ("--compact", compact)])
     loaded = [_load(path) for path in results]
-    wanted = _parsed(choice)
-    if wanted and not any(has_choice(job, wanted) for result in loaded for job in result.jobs):
-        raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
+    wanted = _parsed(choice, loaded)
     names = _names(results)
     sections, compared = [], []
     for name, result in zip(names, loaded, strict=True):
@@ -102,8 +108,6 @@ def report_command(
                 compared.append(found)
             as_markdown.render(name, sections[-1:], compared[-1:])
     title = _title(loaded)
-    if output is None and markdown is None and compact is None:
-        output = results[0].with_name(results[0].name.split(".json")[0] + ".html")
     if output is not None:
         try:
             _write(output, page.render(title, sections, compared))
@@ -117,11 +121,29 @@ def report_command(
     for found in compared:
         for said in found.summary:
             click.echo(said, err=True)
-    faulty = _print_faults(names, loaded)
+    sys.exit(_status(_print_faults(names, loaded), compared))
+
+
+def _status(faulty: bool, compared: Sequence[Regressions]) -> int:
+    """Return the exit status."""
     if faulty or any(found.found for found in compared):
-        sys.exit(EXIT_REGRESSION)
-    if not all(found.comparable for found in compared):
-        sys.exit(EXIT_UNRESOLVED)
+        return EXIT_REGRESSION
+    return 0 if all(found.comparable for found in compared) else EXIT_UNRESOLVED
+
+
+def _page_of(result: Path) -> Path:
+    """Return the path of a result's page, beside it."""
+    return result.with_name(result.name.split(".json")[0] + ".html")
+
+
+def _refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
+    """UsageError if a file would be replaced; devices and - are no files."""
+    for option, path in targets:
+        if path is not None and str(path) != "-" and path.is_file():
+            raise click.UsageError(
+                f"{option} {path}: expected a new file, but it exists; name another one, or "
+                "replace it with --force"
+            )
 
 
 def _print_faults(names: Sequence[str], results: Sequence[Result]) -> bool:
@@ -162,13 +184,19 @@ def _blamed_on(name: str) -> Iterator[None]:
         raise click.UsageError(f"{name}: it cannot be shown: {type(e).__name__}: {e}") from None
 
 
-def _parsed(choice: str | None) -> Choice | None:
-    from ..report.drawn_plan import Choice
+def _parsed(choice: str | None, results: Sequence[Result]) -> Choice | None:
+    """Return the chosen call, which a result must have."""
+    from ..report.drawn_plan import Choice, has_choice
 
+    if choice is None:
+        return None
     try:
-        return None if choice is None else Choice.parse(choice)
+        found = Choice.parse(choice)
     except ValueError as e:
         raise click.BadParameter(str(e), param_hint="--plan") from None
+    if not any(has_choice(job, found) for result in results for job in result.jobs):
+        raise click.BadParameter(f"no result has measured {choice}", param_hint="--plan")
+    return found
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

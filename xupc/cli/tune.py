@@ -24,7 +24,7 @@ from xupc.bench.budget import ENOUGH, LAUNCHES
 from xupc.bench.columns import aligned
 from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Job, Result
-from xupc.bench.settings import Settings, Shape, named
+from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, named
 from xupc.bench.stats import geometric_mean
 from xupc.bench.tuner import LEAST_LAUNCHES, Change, Tuned, place_of, tuned
 from xupc.bench.tuning_file import TuningFile, label_of
@@ -57,6 +57,7 @@ INSIDE = (
 MEASURING = {
     "collectives": "COLLECTIVE", "threads": "-n", "nodes": "--nodes", "sizes": "-m",
     "budget": "--budget", "launches": "--launches", "json_file": "--json",
+    "variants": "--variants",
 }  # fmt: skip
 COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
 PROBE = 120.0  # seconds that the job for the figures of the host may take, and
@@ -102,6 +103,10 @@ SHOWN = 6  # ranges of sizes that the outline of a place lists
 @click.option(
     "--host-only", is_flag=True, help="Measure only the figures of this host, which takes seconds."
 )
+@click.option(
+    "--variants", is_flag=True,
+    help="Measure every variant of an algorithm by name, too; it takes more launches to decide.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the table, write nothing.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print a line for each size of each collective."
@@ -117,16 +122,17 @@ def tune_command(
     output: Path | None,
     json_file: Path | None,
     host_only: bool,
+    variants: bool,
     dry_run: bool,
     verbose: bool,
 ) -> None:
     """Find the best algorithm for each size on this machine, for the library to follow.
 
-    Measures PULL, PUSH and MULTICORE of each COLLECTIVE (all of them by default), and writes a
-    selection table: XUPC_TUNING, or xupc/tuning.toml in your config directory. It overrides the
-    built-in choice only where the gain is statistically significant. What the table says of other
-    job shapes, and your own entries and comments, stay; the old file is kept as FILE.old. Where
-    nothing was decided, nothing is written.
+    Measures PULL, PUSH and MULTICORE of each COLLECTIVE (all of them by default), and with
+    --variants all variants of these. Writes a selection table: XUPC_TUNING, or xupc/tuning.toml in
+    your config directory. It overrides the built-in choice only where the gain is statistically
+    significant. What the table says of other job shapes, and your own entries and comments, stay;
+    the old file is kept as FILE.old. Where nothing was decided, nothing is written.
 
     First it measures the figures of this host: from which size threads access the memory of each
     other directly, and copy past the cache. They are kept under the name of the host.
@@ -145,15 +151,15 @@ def tune_command(
         if results:
             result = joined(results)
         else:
-            settings = Settings(collectives=_chosen(collectives or COLLECTIVES), sizes=sizes)
+            algorithms = (*ALGORITHMS, VARIANTS) if variants else ALGORITHMS
+            chosen = _chosen(collectives or COLLECTIVES)
+            settings = Settings(collectives=chosen, sizes=sizes, algorithms=algorithms)
             plan = _plan(settings, options.shapes(threads, nodes), budget, launches, began)
-            with _in_force(file):
-                click.echo(add_host(file, plan, needed=host_only))
-            if host_only:
+            measured = _host_and_result(file, plan, json_file, host_only=host_only)
+            if measured is None:
                 _end(file, dry_run)
                 return
-            with _in_force(file):
-                result, status = _measure(plan, json_file)
+            result, status = measured
         found = tune(result, file)
     except ValueError as error:
         if status:  # what went wrong has been said
@@ -164,6 +170,18 @@ def tune_command(
         click.echo(line)
     _end(file, dry_run)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _host_and_result(
+    file: TuningFile, plan: Plan, json_file: Path | None, *, host_only: bool
+) -> tuple[Result, int] | None:
+    """Measure the figures of the host, then the algorithms with these; None for the host only."""
+    with _in_force(file):
+        click.echo(add_host(file, plan, needed=host_only))
+    if host_only:
+        return None
+    with _in_force(file):
+        return _measure(plan, json_file)
 
 
 def _plan(

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
 from .carrier import team_for
-from .messages import Message
 from .mismatch import carry
 
 __all__ = [
@@ -27,6 +26,13 @@ Method = Callable[[str, Run], Run]
 """``(name, mpi4py's method) -> the method that takes its place``."""
 
 _EMPTY = "no data"
+
+
+class Result(Protocol):
+    """The data that a call brings to this thread."""
+
+    def unpack(self) -> Any:
+        """Copy it to where the program wants it; return what the method returns."""
 
 
 class Ready(NamedTuple):
@@ -41,7 +47,7 @@ class Ready(NamedTuple):
     arguments
         Those before the team.
     result
-        The message to unpack afterwards, if this thread gets one.
+        The object to unpack afterwards, if this thread gets data.
     why
         A reason for MPI that all threads have, or "".
     """
@@ -49,7 +55,7 @@ class Ready(NamedTuple):
     nbytes: int | None
     call: Run | None
     arguments: tuple[Any, ...] = ()
-    result: Message | None = None
+    result: Result | None = None
     why: str = ""
 
 

@@ -9,13 +9,18 @@ to itself.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-__all__ = ["Message", "as_bytes", "as_elements"]
+__all__ = [
+    "Array", "Message", "as_block", "as_bytes", "as_elements", "bytes_of_buffer", "datatype_of",
+    "size_of",
+]  # fmt: skip
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -69,7 +74,7 @@ def as_elements(
         if described.dtype is dtype and (found := _elements(described, writes)) is not None:
             return Message(found), dtype
     else:
-        dtype = _dtypes().get(MPI._handleof(_datatype(described)))
+        dtype = _dtypes().get(MPI._handleof(datatype_of(described)))
     message = as_bytes(described, writes=writes, blocks=blocks)
     if dtype is not None:
         message.array = message.array.view(dtype)
@@ -88,7 +93,7 @@ def _memory(described: Any, blocks: int) -> Array | None:
     array, datatype = described[0], described[-1]
     if type(array) is not np.ndarray or not isinstance(datatype, MPI.Datatype):
         return None
-    size = _size(MPI._handleof(datatype), datatype)
+    size = size_of(datatype)
     view = _bytes(array)
     if view is None or not size:
         return None
@@ -119,8 +124,9 @@ def _bytes(array: Array) -> Array | None:
     return (array if array.ndim == 1 else array.reshape(-1)).view(_BYTE)
 
 
-def _size(handle: int, datatype: MPI.Datatype) -> int:
+def size_of(datatype: MPI.Datatype) -> int:
     """Return the bytes of a named datatype without gaps; 0 for any other."""
+    handle = MPI._handleof(datatype)
     found = _sizes.get(handle)
     if found is None:
         if datatype == MPI.DATATYPE_NULL or not datatype.is_named:
@@ -131,6 +137,25 @@ def _size(handle: int, datatype: MPI.Datatype) -> int:
 
 
 _sizes: dict[int, int] = {}
+
+
+def bytes_of_buffer(buffer: Any, *, typed: bool) -> Array:
+    """Return the memory of any object that mpi4py takes as a buffer.
+
+    Parameters
+    ----------
+    typed
+        True if the program gives a datatype; else that of the elements must be one of MPI's.
+    """
+    if type(buffer) is not np.ndarray:
+        memory: Any = MPI.buffer(buffer)
+        return np.frombuffer(memory, _BYTE)
+    if not typed and not _plain(buffer.dtype):
+        raise ValueError("no datatype of MPI")
+    found = _bytes(buffer if buffer.flags.c_contiguous else buffer.T)
+    if found is None:
+        raise ValueError("the array is not contiguous")
+    return found
 
 
 # --- anything else ------------------------------------------------------------------------------
@@ -166,6 +191,31 @@ def _packed(described: Any, writes: bool) -> Message:
     return Message(array, described if writes else None)
 
 
+class _Block(Message):
+    """A copy of elements of a type that is made for it."""
+
+    __slots__ = ()
+
+    def unpack(self) -> None:
+        """Copy the elements to their places."""
+        super().unpack()
+        if self.described is not None:
+            self.described[-1].Free()
+            self.described = None
+
+
+def as_block(address: int, count: int, datatype: MPI.Datatype, *, writes: bool) -> Message:
+    """Return a copy of elements at an address, in contiguous form."""
+    if count == 0:
+        return Message(np.empty(0, _BYTE))
+    kind = datatype.Create_hindexed([count], [address]).Commit()
+    described = [MPI.BOTTOM, 1, kind]
+    array = _packed(described, writes).array
+    if not writes:
+        kind.Free()
+    return _Block(array, described if writes else None)
+
+
 def _copy(source: Any, target: Any) -> None:
     _own().Sendrecv(source, 0, 0, target, 0, 0)
 
@@ -179,7 +229,7 @@ def _own() -> MPI.Intracomm:
 # --- types of elements --------------------------------------------------------------------------
 
 
-def _datatype(described: Any) -> MPI.Datatype:
+def datatype_of(described: Any) -> MPI.Datatype:
     """Return the datatype of a description."""
     if isinstance(described, list | tuple):
         last = described[-1]
@@ -199,8 +249,22 @@ def _code(buffer: Any) -> str:
         return memoryview(buffer).format.lstrip("@=<")
     except TypeError:  # an array of another library
         about = getattr(buffer, "__cuda_array_interface__", None)
-        dtype = np.from_dlpack(buffer).dtype if about is None else np.dtype(about["typestr"])
-        return dtype.char
+        return (_of_dlpack(buffer) if about is None else np.dtype(about["typestr"])).char
+
+
+def _of_dlpack(buffer: Any) -> np.dtype[Any]:
+    """Return the type of an array's elements by DLPack; numpy itself cannot read long doubles."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = buffer.__dlpack__()
+    at = pointer(capsule, b"dltensor") + 20  # behind an address, a device and the dimensions
+    code, bits, lanes = struct.unpack("BBH", ctypes.string_at(at, 4))
+    if lanes != 1:  # mpi4py takes two floats for a complex number, anything else for bytes
+        return np.dtype(f"c{bits // 4}") if (code, lanes) == (2, 2) else _BYTE
+    return np.dtype(f"{_DLPACK[code]}{bits // 8}")
+
+
+_DLPACK = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
 
 @cache

@@ -24,7 +24,6 @@ from .messages import Message, as_elements
 __all__ = ["FORMS"]
 
 _OPERATION = "an operation or a type that xupc does not combine"
-_UNEQUAL = "blocks of different sizes"
 _NO_COUNTS = "mpi4py itself has to exchange the counts"
 
 
@@ -66,14 +65,49 @@ def _reduce_scatter_block(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MP
 def _reduce_scatter(
     comm: Any, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM
 ) -> Ready:
-    if why := _why_not(recvcounts, comm.size):
+    if recvcounts is None:
         as_elements(recvbuf, writes=True)  # a wrong one meets no other thread
-        return Ready(None, None, why=why)
+        return Ready(None, None, why=_NO_COUNTS)
+    counts = _counts(recvcounts, comm.size)
+    if len(set(counts)) > 1:
+        return _unequal(comm.rank, sendbuf, recvbuf, counts, op)
     dst, src, dtype = _blocks(sendbuf, recvbuf, comm.size, counted=False)
     if dtype is not None:
-        check_blocks(src.size, recvcounts[0], comm.size)
+        check_blocks(src.size, counts[0], comm.size)
     out = dst.array[: src.size // comm.size]
     return _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
+
+
+def _unequal(rank: int, sendbuf: Any, recvbuf: Any, counts: list[int], op: Any) -> Ready:
+    dst, dtype = as_elements(recvbuf, writes=True)
+    src, given, own = dst.array, dtype, sum(counts)
+    if not in_place(sendbuf):
+        message, given = as_elements(sendbuf, writes=False)
+        src, own = message.array, counts[rank]
+    combine = _operation(op, dtype)
+    if given != dtype:
+        raise ValueError("operands and result differ in type")
+    if combine is None:
+        return Ready(src.nbytes, None, why=_OPERATION)
+    check_blocks(src.size, sum(counts), 1)
+    check_blocks(dst.array.size, own, 1)
+    part = dst.array[: counts[rank]]
+    return Ready(src.nbytes, _reduce_unequal, (part, src, counts, combine), dst)
+
+
+def _reduce_unequal(dst: Any, src: Any, counts: list[int], op: Op, team: Any) -> None:
+    """Reduce rows of equal blocks if they are not much longer than the operands, else all."""
+    most, ends = max(counts), np.cumsum(counts)
+    if most * team.size <= 2 * src.size:
+        rows, out = np.zeros((team.size, most), src.dtype), np.empty(most, src.dtype)
+        for row, end, count in zip(rows, ends, counts, strict=True):
+            row[:count] = src[end - count : end]
+        allav_reduce_scatter(out, rows.reshape(-1), op, None, 0, team)
+    else:
+        total, end = np.empty_like(src), ends[team.rank]
+        allav_reduce_all(total, src, op, None, 0, team)
+        out = total[end - dst.size : end]
+    dst[...] = out[: dst.size]
 
 
 FORMS: dict[str, Callable[..., Ready]] = {
@@ -137,14 +171,12 @@ def _blocks(sendbuf: Any, recvbuf: Any, blocks: int, *, counted: bool) -> tuple[
     return dst, src, dtype
 
 
-def _why_not(counts: Any, size: int) -> str:
-    """Return why MPI carries a call with these counts of the blocks of all threads, or ""."""
-    if counts is None:
-        return _NO_COUNTS
-    found = [operator.index(count) for count in counts]
+def _counts(given: Any, size: int) -> list[int]:
+    """Return the counts of the blocks of all threads."""
+    found = [operator.index(count) for count in given]
     if len(found) != size or min(found) < 0:
         raise ValueError(f"recvcounts: expected {size} counts, got {found}")
-    return "" if len(set(found)) == 1 else _UNEQUAL
+    return found
 
 
 # --- operations ---------------------------------------------------------------------------------

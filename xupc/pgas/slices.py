@@ -19,6 +19,7 @@ from .pointer_record import (
     is_pointer_dtype,
     to_entries,
 )
+from .private_memory import refuse_masked
 from .shared_reference import PointerFields
 
 __all__ = [
@@ -95,6 +96,7 @@ def read_elements(p: PointerFields, n: int) -> NDArray[Any]:
 
 def _staged(value: Any, nelems: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return `value` as `nelems` elements, converted and broadcast as by numpy's assignment."""
+    refuse_masked(value, "A[i:j] = v: v")
     if is_pointer_dtype(dtype):
         value = to_entries(value)
     if isinstance(value, int | float | complex | str | bytes | np.generic):

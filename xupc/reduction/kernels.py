@@ -52,7 +52,8 @@ def find(dtype: DTypeLike, op: Op, func: Binary | None = None, call: str = "all_
     """
     if not isinstance(op, Op):
         hint = ": a function is func=, with xupc.FUNC" if callable(op) else ""
-        raise TypeError(f"{call}: op: expected an xupc.Op such as xupc.ADD, got {show(op)}{hint}")
+        known = "an xupc.Op such as xupc.ADD, or what stands for one, such as np.add or MPI.SUM"
+        raise TypeError(f"{call}: op: expected {known}, got {show(op)}{hint}")
     dtype = np.dtype(dtype)
     if dtype.fields is not None:
         return _of_records(dtype, op, func, call)

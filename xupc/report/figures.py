@@ -18,7 +18,7 @@ from .svg import MARKS, Axis, mark, path, spread_out, tag, text
 __all__ = ["Line", "curves", "intervals", "lines_of", "styles", "timeline", "tree"]
 
 WIDTH, HEIGHT = 440, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 118, 30, 40
+LEFT, RIGHT, TOP, BOTTOM = 64, 132, 30, 40
 _KNOWN = {CHOSEN: 0, "PULL": 1, "PUSH": 2, "MULTICORE": 3, "plan": 4}
 _FIRST_PEER, _STYLES = 5, 8
 

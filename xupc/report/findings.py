@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..bench.results import FLOOR, OURS, PEER, Candidate, Cell, Job
 from ..bench.stats import (
+    LEAST,
     RESOLVABLE,
     Estimate,
     Ratio,
@@ -17,16 +18,20 @@ from ..bench.stats import (
     ratio,
     verdict,
 )
+from ..specs import mpi_name
 from . import formatting
 
 __all__ = [
     "CHOSEN",
+    "PLANNED",
     "VERDICTS",
     "Findings",
     "Standing",
     "Versus",
     "Winner",
+    "judged",
     "label",
+    "with_mpi",
     "warnings",
 ]
 
@@ -34,9 +39,9 @@ CHOSEN = "xupc"
 """The candidate in which the library chooses the algorithm."""
 PLANNED = "plan"
 """The candidate that replays a plan: the same steps with less around them."""
-VERDICTS = "win", "parity", "LOSS", "not resolvable"
+VERDICTS = "win", "parity", "unclear", "LOSS", "not resolvable"
 CLEAR = 1.1
-"""An interval within this of 1, to either side, says that two are level."""
+"""An interval within this of 1, to either side, says that two are level; wider, it is unclear."""
 BUSY = 0.5
 """A load per core before a launch that deserves a word."""
 
@@ -67,10 +72,12 @@ class Winner:
         Time of the next one / time of this one; None if there is no other.
     tied
         Whether the margin's interval reaches 1.
+    level
+        Whether it is within `CLEAR` of 1 besides; a tie that is not is unclear.
     resolvable
         Whether the A/A spread is small enough to say so.
     against_peers
-        The best peer's time / that of xupc's choice; None without peers.
+        xupc's choice against the best peer; None without peers.
     """
 
     name: str
@@ -78,8 +85,9 @@ class Winner:
     next: str
     margin: Ratio | None
     tied: bool
+    level: bool
     resolvable: bool
-    against_peers: float | None
+    against_peers: Versus | None
 
 
 @dataclass
@@ -93,7 +101,7 @@ class Standing:
     winner: Winner | None = None
 
 
-def _standing(cell: Cell) -> Standing:
+def _standing(cell: Cell, decidable: bool) -> Standing:
     standing = Standing(cell, spread=cell.spread)
     for candidate in cell.candidates:
         if candidate.measured:
@@ -104,10 +112,40 @@ def _standing(cell: Cell) -> Standing:
             break
         found = ratio(peer.medians, ours.medians)
         if found is not None:
-            said = verdict(found, standing.spread)
+            said = judged(found, standing.spread) if decidable else "not resolvable"
             standing.versus.append(Versus(peer.name, ours.name, found, said))
-    standing.winner = _winner(standing)
+    standing.winner = _winner(standing, decidable)
     return standing
+
+
+def judged(found: Ratio, spread: float | None) -> str:
+    """Return one of `VERDICTS` for a ratio, by the A/A spread of its cell."""
+    said = verdict(found, spread)
+    return "unclear" if said == "parity" and not _is_level(found) else said
+
+
+def _is_level(found: Ratio | None) -> bool:
+    """Return whether an interval holds 1 and nothing that is further away than `CLEAR`."""
+    return found is not None and 1 / CLEAR <= found.low <= 1.0 <= found.high <= CLEAR
+
+
+def _counted(job: Job) -> tuple[Job, bool]:
+    """Return a job without its disturbed launches, and whether the others permit verdicts.
+
+    If they are too few, the job is as it was: there are times then, but no verdict.
+    """
+    out = {k for k, launch in enumerate(job.launches) if launch.disturbed}
+    if out and len(job.launches) - len(out) < LEAST:
+        return job, False
+    cells = [replace(c, candidates=[_without(x, out) for x in c.candidates]) for c in job.cells]
+    return (replace(job, cells=cells) if out else job), True
+
+
+def _without(candidate: Candidate, launches: set[int]) -> Candidate:
+    """Return a candidate without its times in some launches."""
+    ns = [[] if k in launches else times for k, times in enumerate(candidate.ns)]
+    kept = [[] if k in launches else row for k, row in enumerate(candidate.kept)]
+    return replace(candidate, ns=ns, kept=kept, visits=[])
 
 
 def _reference(cell: Cell) -> Candidate | None:
@@ -128,6 +166,15 @@ def label(candidate: Candidate) -> str:
     return word if candidate.kind == OURS and word else candidate.name
 
 
+def with_mpi(title: str, cell: Cell) -> str:
+    """Return a title with MPI's name of the call behind it, if MPI has one."""
+    try:
+        name = mpi_name(cell.collective)
+    except ValueError:  # a file may name anything
+        return title
+    return f"{title} · {name}" if name else title
+
+
 def call_text(cell: Cell) -> str:
     """Return a cell's call with the size of its blocks."""
     return f"{cell.title} of {formatting.size(cell.nbytes)}" if cell.nbytes else cell.title
@@ -146,7 +193,7 @@ def _rivals(cell: Cell) -> dict[str, Candidate]:
     return rivals
 
 
-def _winner(standing: Standing) -> Winner | None:
+def _winner(standing: Standing, decidable: bool) -> Winner | None:
     rivals = _rivals(standing.cell)
     if not rivals:
         return None
@@ -157,20 +204,18 @@ def _winner(standing: Standing) -> Winner | None:
     if len(order) > 1:
         second = order[1]
         margin = ratio(rivals[second].medians, best.medians)
-    chosen = _reference(standing.cell)
-    ours = None if chosen is None else times[chosen.name].value
-    peers = (times[c.name].value for c in rivals.values() if c.kind == PEER)
-    peer = min(peers, default=None)
     return Winner(
         order[0],
         best.kind == OURS,
         second,
         margin,
         margin is not None and not margin.low > 1.0,
-        standing.spread is not None
+        _is_level(margin),
+        decidable
+        and standing.spread is not None
         and standing.spread <= RESOLVABLE
         and not (margin is not None and math.isnan(margin.low)),
-        peer / ours if peer is not None and ours is not None else None,
+        min(standing.versus, key=lambda v: v.ratio.value, default=None),
     )
 
 
@@ -179,6 +224,9 @@ class Findings:
 
     Attributes
     ----------
+    decidable
+        Whether enough launches were not disturbed by other processes. Only those count then; else
+        there is no verdict.
     standings
         Of all cells, in their order.
     peers
@@ -187,7 +235,8 @@ class Findings:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.standings = [_standing(cell) for cell in job.cells]
+        counted, self.decidable = _counted(job)
+        self.standings = [_standing(cell, self.decidable) for cell in counted.cells]
         self.peers = list(dict.fromkeys(v.peer for s in self.standings for v in s.versus))
 
     @cached_property
@@ -211,13 +260,11 @@ class Findings:
         return {name: found.count(name) for name in VERDICTS}
 
     def mean(self, peer: str | None = None) -> float:
-        """The geometric mean of the ratios, those of noisy cells included; nan of none."""
-        return geometric_mean(v.ratio.value for v in self._versus(peer))
+        """The geometric mean of the ratios, those of noisy cells included; nan of none.
 
-    def unclear(self, peer: str) -> int:
-        """How many of the level ones could as well differ by more than `CLEAR`."""
-        found = (v.ratio for v in self._versus(peer) if v.verdict == "parity")
-        return sum(r.low < 1 / CLEAR or r.high > CLEAR for r in found)
+        There is none where other processes have disturbed too many launches.
+        """
+        return geometric_mean(v.ratio.value for v in self._versus(peer) if self.decidable)
 
     def ours(self, peer: str) -> str:
         """What of xupc's was compared with a peer: xupc, if the library chose everywhere."""
@@ -268,8 +315,11 @@ def _busy(job: Job) -> list[str]:
     shares = [launch.others for launch in job.launches]
     if disturbed := sum(launch.disturbed for launch in job.launches):
         most = max(share or 0.0 for share in shares)
+        left_out = len(shares) - disturbed >= LEAST
         return [f"The machine was busy: other processes took up to {most:.0%} of the cores' time "
-                f"in {disturbed} of {len(shares)} launches."]  # fmt: skip
+                f"in {disturbed} of {len(shares)} launches. "
+                + ("They do not count." if left_out else
+                   "Times are those of all launches, and there are no verdicts.")]  # fmt: skip
     if None not in shares:  # a load that has gone before the measuring is none
         return []
     loads = [launch.load[0] for launch in job.launches if launch.load]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..backends.simulator.timeline import Timeline
 from . import formatting
+from .advice import Advice
 from .drawn_plan import Drawn
 from .formatting import plain
 from .model import HOW, Content, Section
@@ -52,12 +53,15 @@ def _job(content: Content) -> Iterator[str]:
     yield f"## {plain(content.job.shape)}\n"
     yield f"{plain(content.summary)}\n"
     yield from _warnings(content.warnings)
+    if content.advice:
+        yield "### Which flag\n"
+        yield _advice(content.advice)
     if content.winners is not None:
         yield "### Who wins where\n"
         yield _matrix(content.winners)
     if content.findings.standings:
         yield "### Times\n"
-        yield _times(content)
+        yield _matrix(content.times)
     for bound in content.bounds:
         yield f"Bound *{plain(bound.name)}*: {plain(bound.why)}.\n"
     for matrix in content.ratios:
@@ -92,18 +96,9 @@ def _matrix(matrix: Matrix) -> str:
     return f"{plain(matrix.caption)}\n\n{formatting.table([matrix.corner, *matrix.sizes], rows)}"
 
 
-def _times(content: Content) -> str:
-    """A row for each candidate of each collective."""
-    findings = content.findings
-    rows = []
-    for title, group in findings.groups.items():
-        by_size = {s.cell.nbytes: s.times for s in group}
-        for candidate in findings.candidates(group):
-            cells = [by_size.get(n, {}).get(candidate.name) for n in findings.sizes]
-            said = ["" if e is None else formatting.time(e.value) for e in cells]
-            rows.append([plain(f"{title}, {candidate.name}"), *said])
-    heads = [formatting.size(n) if n else "no data" for n in findings.sizes]
-    return formatting.table(["median time of a call", *heads], rows)
+def _advice(advice: Sequence[Advice]) -> str:
+    rows = [[plain(x) for x in (a.call, a.sizes, a.flag, a.why)] for a in advice]
+    return formatting.table(["call", "block", "recommended", "by how much"], rows)
 
 
 def _drawn(drawn: Drawn) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..bench.results import Job, Result
 from ..topology.tree import Tree
 from . import formatting
+from .advice import Advice, advised
 from .bounds import Bound, bounds_of
 from .drawn_plan import Choice, Drawn, drawn
 from .findings import CLEAR, Findings, call_text, warnings
 from .formatting import fact
 from .plans import Unplanned, tree_of
-from .tables import Matrix, network_note, network_table, ratios, winners
+from .tables import Matrix, network_note, network_table, ratios, times, winners
 
 __all__ = ["HOW", "Content", "Section", "job_content"]
 
@@ -23,8 +25,12 @@ HOW = (
     "than three launches give none.",
     "A ratio is the peer's time / xupc's, above 1 where xupc is faster, taken within each launch: "
     "both ran in it, interleaved. Win: the whole interval is above 1. LOSS: all of it is below 1. "
-    "Parity: it holds 1. Not resolvable: the same call under two names (A/A) differs by more than "
-    "5% in a typical launch, or there were fewer than three launches: no verdict.",
+    "Parity: it holds 1, and nothing beyond 10% to either side. Unclear: it holds 1 and more than "
+    "that. Not resolvable: the same call under two names (A/A) differs by more than 5% in a "
+    "typical launch, or there were fewer than three launches: no verdict.",
+    "Launches in which other processes took more than 5% of the cores' time do not count, neither "
+    "for times nor for verdicts, if three others are left. Else times are those of all launches, "
+    "and there is no verdict.",
 )
 
 
@@ -36,7 +42,9 @@ class Content:
     findings: Findings
     summary: str
     warnings: list[str]
+    advice: list[Advice]
     winners: Matrix | None
+    times: Matrix
     ratios: list[Matrix]
     network: Matrix | None
     network_note: str
@@ -72,7 +80,9 @@ def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
         findings,
         _summary(findings),
         warnings(job),
+        advised(findings),
         winners(findings),
+        times(findings),
         [ratios(findings, peer) for peer in findings.peers],
         network,
         network_note(job, network),
@@ -108,13 +118,15 @@ def _summary(findings: Findings) -> str:
 
 
 def _against(findings: Findings, peer: str) -> str:
-    counts, ours, unclear = findings.counts(peer), findings.ours(peer), findings.unclear(peer)
+    counts, ours, mean = findings.counts(peer), findings.ours(peer), findings.mean(peer)
     said = (
         f"Against {peer} {ours} wins {counts['win']}, is level within {CLEAR - 1:.0%} in "
-        f"{counts['parity'] - unclear}, loses {counts['LOSS']}; {unclear} are unclear, and "
-        f"{counts['not resolvable']} cannot be resolved; the geometric mean "
-        f"of all ratios is {findings.mean(peer):.2f} (above 1: {ours} is faster)."
+        f"{counts['parity']}, loses {counts['LOSS']}; {counts['unclear']} are unclear, and "
+        f"{counts['not resolvable']} cannot be resolved"
     )
+    if not math.isnan(mean):
+        said += f"; the geometric mean of all ratios is {mean:.2f} (above 1: {ours} is faster)"
+    said += "."
     lost = [
         (v.ratio.value, s.cell)
         for s in findings.standings

@@ -3,54 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from . import formatting
 from .figures import curves, intervals, lines_of, timeline, tree
+from .findings import with_mpi
 from .model import HOW, Content, Section
 from .two_results import Regressions
 
-__all__ = ["MissingError", "render"]
+__all__ = ["MissingError", "render", "rendered", "require"]
 
 
 class MissingError(Exception):
-    """A package of the extra ``report`` is not installed; says which."""
+    """A package that the page needs is not installed; says which."""
 
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
     """The whole page; MissingError without jinja2."""
-    try:
-        import jinja2
-        import markupsafe
-    except ImportError as e:
-        raise MissingError(
-            f"{e.name} is not installed: the page needs it (pip install 'xupc[report]'); "
-            "--markdown does not"
-        ) from None
-    folder = resources.files(__package__)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["time"] = formatting.time
-    page = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     drawings = {
-        (i, k): {
-            name: [markupsafe.Markup(svg) for svg in found]
-            for name, found in _drawings(content).items()
-        }
+        (i, k): _drawings(content)
         for i, section in enumerate(sections)
         for k, content in enumerate(section.jobs)
     }
-    return page.render(
+    return rendered(
+        "page.html",
         title=title,
-        style=markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),
         sections=sections,
         compared=compared,
+        contents=_contents(sections, compared),
         drawings=drawings,
         how=HOW,
         wide=any(len(c.findings.sizes) > 12 for section in sections for c in section.jobs),
     )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Hold an entry of the contents, with parts of it; their anchors follow its own."""
+
+    anchor: str
+    title: str
+    parts: list[tuple[str, str]]
+
+
+def _contents(sections: Sequence[Section], compared: Sequence[Regressions]) -> list[Place]:
+    found = [Place(f"compared-{k}", f"{r.new} against {r.old}", []) for k, r in enumerate(compared)]
+    for i, section in enumerate(sections):
+        before = f"{section.name}: " if len(sections) > 1 else ""
+        found += [
+            Place(f"job-{i}-{k}", f"{before}{content.job.shape}", _parts(content))
+            for k, content in enumerate(section.jobs)
+        ]
+    return [*found, Place("how", "How times and intervals are made", [])]
+
+
+def _parts(content: Content) -> list[tuple[str, str]]:
+    """Return the titles and anchors of a job's parts, as far as the page has them."""
+    measured = bool(content.findings.standings)
+    parts = [
+        ("which flag", "flags", bool(content.advice)),
+        ("fastest of each call", "winners", content.winners is not None),
+        ("time and bandwidth", "curves", measured),
+        ("times", "times", measured),
+        ("against the peers", "ratios", bool(content.ratios)),
+        ("bytes between nodes", "bytes", True),
+        ("node tree", "tree", True),
+        ("a plan", "plan", True),
+        ("where it comes from", "source", True),
+    ]
+    return [(title, anchor) for title, anchor, there in parts if there]
+
+
+def require() -> None:
+    """Raise MissingError if a page cannot be made."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as e:
+        raise MissingError(
+            f"{e.name} is not installed: the page needs it (pip install {e.name}); "
+            "`xupc report --markdown` does not"
+        ) from None
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a page from a template of this package; MissingError without jinja2."""
+    require()
+    import jinja2
+    import markupsafe
+
+    folder = resources.files(__package__)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"time": formatting.time, "with_mpi": with_mpi}
+    page = environment.from_string(folder.joinpath(template).read_text(encoding="utf-8"))
+    style = markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))
+    return page.render(style=style, **values)
 
 
 def _drawings(content: Content) -> dict[str, list[Any]]:

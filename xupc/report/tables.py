@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from ..bench.results import OURS, Job
 from . import formatting
-from .findings import CHOSEN, Findings, Standing, Versus, label
+from .findings import CHOSEN, Findings, Standing, Versus, label, with_mpi
 from .regression import BETTER, REGRESSION, SAME, UNCLEAR, UNRESOLVED
 
 __all__ = ["MARKS", "Entry", "Matrix", "heads", "network_note", "network_table",
-           "ratios", "winners"]  # fmt: skip
+           "ratios", "times", "winners"]  # fmt: skip
 
 MARKS = {
     "win": "▲", "parity": "=", "LOSS": "▼ LOSS", "not resolvable": "?",
@@ -46,8 +46,8 @@ def _matrix(findings: Findings, caption: str, entry: Callable[[Standing], Entry]
     rows = []
     for title, group in findings.groups.items():
         by_size = {standing.cell.nbytes: standing for standing in group}
-        rows.append((title, [entry(by_size[n]) if n in by_size else Entry() for n in
-                             findings.sizes]))  # fmt: skip
+        entries = [entry(by_size[n]) if n in by_size else Entry() for n in findings.sizes]
+        rows.append((with_mpi(title, group[0].cell), entries))
     return Matrix(caption, heads(findings.sizes), rows)
 
 
@@ -67,14 +67,14 @@ def winners(findings: Findings) -> Matrix | None:
         return None
     said = (
         "The fastest way to do each call, and below it how many times as long the next best takes. "
-        "= and tie: equal within the interval, which holds 1. ▼: a peer is fastest. ?: not "
-        "resolvable."
+        "=: level, within 10% at most. ~: unclear, the interval holds 1. ▼: a peer is fastest. "
+        "?: not resolvable."
     )
     whose = {findings.ours(peer) for peer in findings.peers}
     ours = "what the library chooses by itself" if whose <= {CHOSEN} else " or ".join(sorted(whose))
     legend = (
-        f"The colour is {ours} against the best peer: blue where xupc "
-        "is faster, orange with a frame where a peer is."
+        f"The colour is {ours} against the best peer: blue where xupc wins, orange where it "
+        "loses, none where that is not clear. A frame: a peer is fastest."
     )
     return replace(_matrix(findings, said, _winner), legend=legend if findings.peers else "")
 
@@ -85,18 +85,22 @@ def _winner(standing: Standing) -> Entry:
         return Entry()
     if not winner.resolvable:
         return Entry(f"{winner.name} ?", "not resolvable", f"A/A {_percent(standing)}", "noisy")
-    shade = ""
-    if winner.against_peers is not None:
-        side = "win" if winner.against_peers >= 1 else "loss"
-        shade = f"{side}{_step(winner.against_peers)}"
+    shade = _shade(winner.against_peers)
     if winner.margin is None:
         return Entry(winner.name, "", "", shade)
     if winner.tied:
-        return Entry(winner.name, f"= {winner.next}", "tie", f"tie {shade}")
+        mark, said = ("=", "level") if winner.level else ("~", "unclear")
+        return Entry(winner.name, f"{mark} {winner.next}", said, f"tie {shade}".rstrip())
     sign = "" if winner.ours else "▼ "
     lost = "" if winner.ours else "lost "
     margin = formatting.margin(winner.margin.value)
     return Entry(f"{sign}{winner.name}", margin, f"before {winner.next}", lost + shade)
+
+
+def _shade(versus: Versus | None) -> str:
+    """Return the class of a colour: of a win or a loss, none of anything else."""
+    side = {"win": "win", "LOSS": "loss"}.get(versus.verdict) if versus is not None else None
+    return f"{side}{_step(versus.ratio.value)}" if side and versus is not None else ""
 
 
 def _percent(standing: Standing) -> str:
@@ -105,6 +109,7 @@ def _percent(standing: Standing) -> str:
 
 def ratios(findings: Findings, peer: str) -> Matrix:
     """Return the ratio of a peer's time to xupc's in each cell."""
+
     def entry(standing: Standing) -> Entry:
         versus = next((v for v in standing.versus if v.peer == peer), None)
         return Entry() if versus is None else _versus(versus)
@@ -121,10 +126,24 @@ def ratios(findings: Findings, peer: str) -> Matrix:
 
 
 def _versus(versus: Versus) -> Entry:
-    r, kind = versus.ratio, versus.verdict
-    shade = f"{'win' if r.value >= 1 else 'loss'}{_step(r.value)}"
-    class_ = {"parity": "tie", "LOSS": f"lost {shade}", "not resolvable": "noisy"}.get(kind, shade)
+    r, kind, shade = versus.ratio, versus.verdict, _shade(versus)
+    class_ = {
+        "parity": "tie", "unclear": "tie", "LOSS": f"lost {shade}", "not resolvable": "noisy",
+    }.get(kind, shade)  # fmt: skip
     return Entry(f"{r.value:.2f} {MARKS[kind]}", r.interval(" to "), "", class_)
+
+
+def times(findings: Findings) -> Matrix:
+    """Return the median time of each candidate of each call."""
+    rows = []
+    for title, group in findings.groups.items():
+        by_size = {s.cell.nbytes: s.times for s in group}
+        for candidate in findings.candidates(group):
+            found = [by_size.get(n, {}).get(candidate.name) for n in findings.sizes]
+            entries = [Entry() if e is None else Entry(formatting.time(e.value)) for e in found]
+            rows.append((f"{with_mpi(title, group[0].cell)}, {candidate.name}", entries))
+    caption = "Median time of a call, over launches; intervals are in the drawings."
+    return Matrix(caption, heads(findings.sizes), rows, "call, candidate")
 
 
 def network_table(findings: Findings) -> Matrix | None:

@@ -17,7 +17,7 @@ from ..plan.plan import Plan
 from ..plan.recorder import trace
 from ..reduction.kernel_base import Kernel
 from ..topology.tree import Tree
-from ..tuning.selection import Place, Table, public_name
+from ..tuning.selection import Place, Rule, Table, public_name
 from .executor import RunningCall
 from .lru_cache import LruCache
 from .placement import Placement
@@ -103,11 +103,22 @@ class TeamPlans:
         tree = self.rank_tree
         return {int(rank): tree.place(int(rank)) for rank in tree.members(self.node_number)}
 
-    def way(self, collective: str, flags: int, nbytes: int) -> tuple[int, str]:
-        """Return the flag and the label of a call's variant; "": the default one of the flag."""
+    def way(
+        self, collective: str, flags: int, nbytes: int, sync: tuple[str, str],
+        arguments: Sequence[object], kernel: Kernel | None = None,
+    ) -> tuple[int, str]:  # fmt: skip
+        """Return the flag and the label of a call's variant; "": the default one of the flag.
+
+        The parameters are those of `planned`.
+        """
         if flag := flags & ALGORITHM_MASK:
             return flag, variant_label(flags)
-        rule = self.choices.rule(collective, nbytes)
+
+        def possible(rule: Rule) -> bool:
+            call = CallFacts(self.rank_tree, self.tuning, sync, arguments, kernel)
+            return registry.find(collective, rule.algorithm).can_run(rule.variant, call)
+
+        rule = self.choices.rule(collective, nbytes, possible)
         return rule.algorithm, rule.variant
 
     def _variant(self, collective: str, way: tuple[int, str], call: CallFacts) -> Variant:
@@ -170,7 +181,7 @@ class TeamPlans:
         ValueError
             The variant that the call or the table names does not exist, or cannot run here.
         """
-        way = self.way(collective, flags, nbytes)
+        way = self.way(collective, flags, nbytes, sync, arguments, kernel)
 
         def build() -> Plan:
             call = CallFacts(self.rank_tree, self.tuning, sync, arguments, kernel)

@@ -7,7 +7,7 @@ table come before those of the built-in one. `xupc.tuning.selection_file` reads 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
@@ -91,6 +91,9 @@ class Rule:
         The label of the variant; "": the default one of the flag.
     min_bytes, max_bytes
         Of a block, both included.
+    if_possible
+        True: a call that the variant cannot carry out takes the next rule that fits. Otherwise it
+        is an error.
     """
 
     collective: str
@@ -107,6 +110,7 @@ class Rule:
     family: str | None = None
     transport: str | None = None
     variant: str = ""
+    if_possible: bool | None = None
 
     @property
     def name(self) -> str:
@@ -145,7 +149,9 @@ class Choices:
         """Return the algorithm flag for a call without one."""
         return self.rule(collective, nbytes).algorithm
 
-    def rule(self, collective: str, nbytes: int) -> Rule:
+    def rule(
+        self, collective: str, nbytes: int, possible: Callable[[Rule], bool] = lambda rule: True
+    ) -> Rule:
         """Return the rule for a call without an algorithm flag.
 
         Parameters
@@ -154,13 +160,15 @@ class Choices:
             Its registered name.
         nbytes : int
             Bytes of a block: what one thread contributes or receives from another one.
+        possible : callable, optional
+            Whether the call can be carried out as a rule with `if_possible` says.
         """
         rules = self._of.get(collective)
         if rules is None:
             rules = [rule for rule in self._rules if rule.collective in ("*", collective)]
             self._of[collective] = rules
         for rule in rules:
-            if rule.covers(nbytes):
+            if rule.covers(nbytes) and (not rule.if_possible or possible(rule)):
                 return rule
         raise LookupError(f"the selection table has no rule for {collective}")
 

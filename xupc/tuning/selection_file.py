@@ -113,6 +113,7 @@ RULE: dict[str, Read] = {
     "family": _named(FAMILIES),
     "transport": _named(TRANSPORTS),
     "algorithm": _algorithm,
+    "if_possible": _truth,
 }
 """The keys of a ``[[choose]]`` entry, in the order in which they are written."""
 _REQUIRED = "collective", "algorithm"

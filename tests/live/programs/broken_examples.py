@@ -14,6 +14,7 @@ import lookup_table
 import numpy as np
 import poisson
 import sample_sort
+import sobel
 from support.cases import case, run_case
 
 import xupc
@@ -23,6 +24,7 @@ IS_SORT: Any = is_sort
 LOOKUP_TABLE: Any = lookup_table
 POISSON: Any = poisson
 SAMPLE_SORT: Any = sample_sort
+SOBEL: Any = sobel
 
 
 @case
@@ -94,6 +96,22 @@ def sampled_sort(what: str) -> None:
 
     SAMPLE_SORT.sample_sort = wrong
     sys.exit(sample_sort.main(5000))
+
+
+@case
+def edges(what: str) -> None:
+    """A frame without the neighbours' rows, or brightness scaled by each thread's own edges."""
+    right = sobel.scaled
+
+    def without_neighbours(mine: Any) -> Any:
+        pixels = mine.mine.local.reshape(mine.rows, mine.width)
+        return SOBEL.np.pad(pixels[: mine.end - mine.first], 1, mode="edge")
+
+    if what == "no rows of neighbours":
+        SOBEL.Filter.framed = without_neighbours
+    else:
+        SOBEL.scaled = lambda found, _: right(found, int(found.max(initial=0)))
+    sys.exit(sobel.main(100, ""))
 
 
 run_case()

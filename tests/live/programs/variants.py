@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
@@ -120,6 +121,87 @@ def private() -> None:
             if _tried(xupc.allav_broadcast, variant, values, threads - 1):
                 ran.add(f"broadcast {variant.name}")
                 assert (values == every[-nbytes:]).all(), variant
+    _print(ran)
+
+
+def _joined(form: str, rows: Any) -> Any:
+    """Return the expected row of each thread, of which `rows` has one."""
+    total = rows.sum(axis=0)
+    match form:
+        case "prefix_reduce":
+            return rows.cumsum(axis=0)
+        case "suffix_reduce":
+            return rows[::-1].cumsum(axis=0)[::-1]
+        case "exclusive_prefix_reduce":
+            return rows.cumsum(axis=0) - rows
+        case "exclusive_suffix_reduce":
+            return rows[::-1].cumsum(axis=0)[::-1] - rows
+    return np.broadcast_to(total, rows.shape)
+
+
+COMPUTED = (
+    "reduce", "reduce_all", "prefix_reduce", "suffix_reduce", "exclusive_prefix_reduce",
+    "exclusive_suffix_reduce",
+)  # fmt: skip
+
+
+@case
+def computed() -> None:
+    """All variants of reductions and scans of private arrays, in place too."""
+    xupc.init()
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    ran = set()
+    for form, n in itertools.product(COMPUTED, (9, 5000, 150_000)):
+        rows = np.arange(n) % 97 * (np.arange(threads)[:, None] + 1)
+        expected = _joined(form, rows)[me]
+        call = getattr(xupc, f"allav_{form.removeprefix('exclusive_')}")
+        flags = xupc.EXCLUSIVE if form.startswith("exclusive") else 0
+        more = (threads - 1,) if form == "reduce" else ()
+        for variant in _variants(f"allav_{form}"):
+            dst = np.full(n, -1)
+            try:
+                call(dst, rows[me], xupc.ADD, *more, flags=flags, algorithm=variant.name)
+            except ValueError as e:
+                assert "cannot run here: expected" in str(e), e
+                continue
+            ran.add(f"{form} {variant.name}")
+            wanted = form != "reduce" or me == threads - 1
+            assert (dst == (expected if wanted else -1)).all(), (variant, n)
+            if form != "reduce":
+                own = rows[me].copy()
+                call(own, None, xupc.ADD, flags=flags, algorithm=variant.name)
+                assert (own == expected).all(), (variant, n)
+    _print(ran)
+
+
+@case
+def scans() -> None:
+    """All variants of prefix and suffix reductions of shared arrays, EXCLUSIVE too."""
+    xupc.init()
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    ran = set()
+    for form, n in itertools.product(COMPUTED[2:], (2, 3000)):
+        src, dst = (xupc.all_alloc(n * threads, "i8", n) for _ in range(2))
+        values = np.arange(n * threads) % 89 + 1
+        src.local[:] = values[me * n : (me + 1) * n]
+        expected = _joined(form, values[:, None])[me * n : (me + 1) * n, 0]
+        call = getattr(xupc, f"all_{form.removeprefix('exclusive_')}")
+        flags = xupc.EXCLUSIVE if form.startswith("exclusive") else 0
+        for variant in _variants(form):
+            for sync in (0, xupc.IN_MYSYNC | xupc.OUT_MYSYNC):
+                dst.local[:] = -1
+                xupc.barrier()
+                try:
+                    call(dst, src, xupc.ADD, n * threads, n, flags=flags | sync,
+                         algorithm=variant.name)  # fmt: skip
+                except ValueError as e:
+                    assert "cannot run here: expected" in str(e), e
+                    continue
+                ran.add(f"{form} {variant.name}")
+                assert (dst.local == expected).all(), (variant, n)
+                xupc.barrier()
+        xupc.all_free(src)
+        xupc.all_free(dst)
     _print(ran)
 
 
@@ -271,6 +353,22 @@ def own() -> None:
     xupc.finalize()
 
 
+def _if_possible(dst: Any, src: Any, *, led: bool) -> None:
+    """Entries with `if_possible`: calls that the variant cannot carry out take the next one."""
+    my = xupc.IN_MYSYNC | xupc.OUT_MYSYNC
+    found = [xupc.all_broadcast.plan(dst, src, N, flags).algorithm for flags in (0, my)]
+    assert found == ["multicore:led" if led else "push", "push"], found
+    assert xupc.all_scatter.plan(dst, src, N).algorithm.startswith("multicore")
+    for n in (8, 40_000):
+        values = np.arange(n * xupc.THREADS) + xupc.MYTHREAD
+        expected = np.concatenate(
+            [np.arange(n) + xupc.MYTHREAD * n + i for i in range(xupc.THREADS)]
+        )
+        xupc.allav_exchange(values, None)
+        assert (values == expected).all()
+        assert xupc.allav_exchange.plan(values, None).algorithm in ("pull:direct", "push:staged")
+
+
 @case
 def table() -> None:
     """A table chooses variants; of one that cannot run here each call raises."""
@@ -285,6 +383,7 @@ def table() -> None:
     else:
         assert xupc.all_exchange.plan(dst, src, N).algorithm == "multicore:rounds"
     assert xupc.all_exchange.plan(dst, src, N, xupc.MULTICORE).algorithm.startswith("multicore:")
+    _if_possible(dst, src, led=team.tree.node_count > 1)
     xupc.finalize()
 
 

@@ -14,9 +14,11 @@ from typing import Any
 from support.random_programs.oracle import Reduced, State, Touch, arrays_of, touches
 from support.random_programs.program import (
     ASYNC,
+    EXCLUSIVE,
     IN_PLACE,
     MODES,
     REPRODUCIBLE,
+    SCANS,
     Alloc,
     Alone,
     At,
@@ -53,10 +55,8 @@ SHAPES = {
     "exchange": ("T", EVERYWHERE, "T", EVERYWHERE), "permute": (1, EVERYWHERE, 1, EVERYWHERE),
 }  # fmt: skip
 """Of a relocalization: blocks of dst and src, and where they are."""
-REDUCTIONS = (
-    "reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce", "suffix_reduce",
-)  # fmt: skip
-JOINS = ("reduce", "reduce_all", "prefix_reduce", "suffix_reduce")
+REDUCTIONS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", *SCANS)
+JOINS = ("reduce", "reduce_all", *SCANS)
 TRANSFORMS = ("gather_all", "exchange", "permute", *JOINS[1:])
 
 
@@ -159,6 +159,10 @@ class Maker:
         if kind == 1:
             return flag_bits("my", "my", algorithm, more)
         return flag_bits(rng.choice(MODES), rng.choice(MODES), algorithm, more)
+
+    def exclusive(self, name: str) -> int:
+        """EXCLUSIVE for some of the scans."""
+        return EXCLUSIVE * (name in SCANS and self.some_of(0.4))
 
     def size(self, most: int) -> int:
         """Bytes, at least 1."""
@@ -523,9 +527,7 @@ class Maker:
         op, func = self._operation(dtype)
         same = [a for a in every if a.dtype == dtype]
         target = self.rng.choice(same)
-        in_place = name in ("reduce_mpi_all", "prefix_reduce", "suffix_reduce") and (
-            self.some_of(0.3)
-        )
+        in_place = name in ("reduce_mpi_all", *SCANS) and self.some_of(0.3)
         call = self._reduction(name, team, (source, target), op, func, in_place=in_place)
         if dtype not in INTS:
             self.fill(source if not in_place else target, kind_of(dtype, op))
@@ -564,7 +566,7 @@ class Maker:
             raise Retry
         most = sum(array.count(x) for x in team.threads)
         n = self.size(min(most, 600))
-        flags = self.flags(more=REPRODUCIBLE * self.some_of(0.2))
+        flags = self.flags(more=REPRODUCIBLE * self.some_of(0.2) | self.exclusive(name))
         for _ in range(8):
             call = Reduce(name, team, flags, dst, None if in_place else src, op, n, blk, func)
             if self._fits(call):
@@ -575,8 +577,7 @@ class Maker:
     def _fits(self, call: Reduce) -> bool:
         """Whether all elements are there, and dst and src are apart."""
         arrays, blk = self.state.arrays, call.blk
-        running = call.name in ("prefix_reduce", "suffix_reduce")
-        for at in (call.dst if running else None, call.src):
+        for at in (call.dst if call.name in SCANS else None, call.src):
             if at is not None and blk and arrays[at.array].phase(at.offset) >= blk:
                 return False
         which = Reduced.of(call, arrays)
@@ -605,7 +606,8 @@ class Maker:
         perm = tuple(rng.sample(range(t), t)) if name == "permute" else ()
         in_place = name == "broadcast" or (name in TRANSFORMS and self.some_of(0.35))
         step = rng.choice((1, 1, 1, 2, 3)) if self.style.live and n else 1
-        flags = self.flags(more=REPRODUCIBLE * (name in JOINS and self.some_of(0.3)))
+        more = REPRODUCIBLE * (name in JOINS and self.some_of(0.3))
+        flags = self.flags(more=more | self.exclusive(name))
         self.call(Values(
             name, team, flags, dtype, n, self.new_seed(), rng.randrange(t), perm, op, func,
             in_place, step, kind_of(dtype, op),
@@ -620,8 +622,8 @@ class Maker:
         op = rng.choice(OPS[dtype]) if name in JOINS else ""
         perm = tuple(rng.sample(range(t), t)) if name == "permute" else ()
         self.call(Scalar(
-            name, team, self.flags(), dtype, self.new_seed(), rng.randrange(t), perm, op,
-            kind_of(dtype, op),
+            name, team, self.flags(more=self.exclusive(name)), dtype, self.new_seed(),
+            rng.randrange(t), perm, op, kind_of(dtype, op),
         ))  # fmt: skip
 
     # -- what only real threads do -------------------------------------------------------------

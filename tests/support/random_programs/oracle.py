@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from support.random_programs import values
 from support.random_programs.program import (
+    EXCLUSIVE,
     IN_PLACE,
+    SCANS,
     Alloc,
     Alone,
     At,
@@ -42,7 +44,17 @@ from support.random_programs.program import (
     item,
     modes,
 )
-from support.random_programs.values import Array, clean, crc, fold, running, some, two
+from support.random_programs.values import (
+    Array,
+    clean,
+    crc,
+    exclusive,
+    fold,
+    identity,
+    running,
+    some,
+    two,
+)
 
 Place = tuple[int, int]
 """Thread and offset."""
@@ -216,7 +228,7 @@ class Reduced(NamedTuple):
         src = op.src or op.dst
         layout = Layout.of(arrays[src.array], src, op.blk, threads)
         sources = [layout.place(i) for i in range(n)]
-        if op.name in ("prefix_reduce", "suffix_reduce"):
+        if op.name in SCANS:
             to = Layout.of(arrays[op.dst.array], op.dst, op.blk, threads)
             return cls(sources, [[to.place(i)] for i in range(n)], 0)
         block = 0
@@ -230,12 +242,23 @@ class Reduced(NamedTuple):
         return cls(sources, results, block)
 
 
-def computed(op: Reduce, x: Array, dtype: str, block: int) -> Array:
-    """The results, of the elements."""
+def scan(op: Reduce | Values | Scalar, rows: Array, dtype: str, kept: Array | None = None) -> Array:
+    """Return the results of a prefix or suffix; with EXCLUSIVE and a function one is `kept`."""
+    back, func = op.name == "suffix_reduce", getattr(op, "func", "")
+    results = running(two(op.op, dtype, func), rows, back=back)
+    if not op.flags & EXCLUSIVE:
+        return results
+    first = kept if func else identity(op.op, dtype)
+    assert first is not None
+    return exclusive(results, first, back=back)
+
+
+def computed(op: Reduce, x: Array, dtype: str, block: int, kept: Array | None = None) -> Array:
+    """The results, of the elements; `kept`: what is where the first one of a scan goes."""
     join = two(op.op, dtype, op.func)
     rows = x.reshape(-1, 1)
-    if op.name in ("prefix_reduce", "suffix_reduce"):
-        return running(join, rows, back=op.name == "suffix_reduce").reshape(-1)
+    if op.name in SCANS:
+        return scan(op, rows, dtype, kept).reshape(-1)
     if not block:
         return fold(join, rows)
     whole, rest = divmod(len(x), block)
@@ -297,7 +320,7 @@ def values_after(op: Values) -> list[Array | None]:
         return dst
     if op.name == "reduce_all":
         return [fold(join, rows)] * t
-    return list(running(join, rows, back=op.name == "suffix_reduce"))
+    return list(scan(op, rows, op.dtype, dst[-1 if op.name == "suffix_reduce" else 0]))
 
 
 def scalars(op: Scalar, rank: int) -> Array:
@@ -327,7 +350,7 @@ def scalars_after(op: Scalar) -> list[Array | None]:
     if op.name in ("reduce", "reduce_all"):
         total = fold(join, rows)
         return [total if op.name == "reduce_all" or i == op.root else None for i in range(t)]
-    return list(running(join, rows, back=op.name == "suffix_reduce"))
+    return list(scan(op, rows, op.dtype))
 
 
 # --- which thread may touch what ----------------------------------------------------------------
@@ -645,7 +668,9 @@ class State:
         which, size = Reduced.of(op, self.arrays), item(dtype)
         src = (op.src or op.dst).array
         x = np.concatenate([self._bytes(At(src, *place), size) for place in which.sources])
-        result = computed(op, x.view(dtype), dtype, which.block)
+        first = which.results[-1 if op.name == "suffix_reduce" else 0][0]
+        kept = self._bytes(At(op.dst.array, *first), size).copy().view(dtype)
+        result = computed(op, x.view(dtype), dtype, which.block, kept)
         data = np.ascontiguousarray(result).view(np.uint8).reshape(-1, size)
         for value, places in zip(data, which.results, strict=True):
             for place in places:

@@ -22,12 +22,13 @@ MODES = ("no", "my", "all")
 _IN = {"no": 1, "my": 2, "all": 4}
 _OUT = {"no": 8, "my": 16, "all": 32}
 ALGORITHMS = {"": 0, "PULL": 64, "PUSH": 128, "MULTICORE": 256}
-IN_PLACE, ASYNC, REPRODUCIBLE = 512, 1024, 2048
+IN_PLACE, ASYNC, REPRODUCIBLE, EXCLUSIVE = 512, 1024, 2048, 4096
 _BITS = {
     **{f"IN_{mode.upper()}SYNC": bit for mode, bit in _IN.items()},
     **{f"OUT_{mode.upper()}SYNC": bit for mode, bit in _OUT.items()},
     **{name: bit for name, bit in ALGORITHMS.items() if bit},
     "IN_PLACE": IN_PLACE, "ASYNC": ASYNC, "REPRODUCIBLE": REPRODUCIBLE,
+    "EXCLUSIVE": EXCLUSIVE,
 }  # fmt: skip
 
 
@@ -105,7 +106,8 @@ class Alloc:
     def index(self, thread: int, offset: int) -> int:
         """The number of the element at a place."""
         k, rest = divmod(offset, item(self.dtype))
-        assert not rest, (self, thread, offset)
+        if rest:  # simulated programs have such places, the text of a program has none
+            raise Invalid(f"{self.name}: no element begins at byte {offset} of thread {thread}")
         threads = self.team.threads
         if not self.block:
             return k
@@ -253,6 +255,9 @@ class ListedV(Call):
     src_blk: int | None = None
     typesize: int | None = None
     shared: tuple[tuple[str, str], ...] = ()
+
+
+SCANS = ("prefix_reduce", "suffix_reduce")
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from support.random_programs.oracle import (
     values_after,
 )
 from support.random_programs.program import (
+    EXCLUSIVE,
     IN_PLACE,
     REPRODUCIBLE,
+    SCANS,
     Alloc,
     At,
     Barrier,
@@ -257,9 +259,9 @@ class Story:
             return Dealt(len(threads), x.rank, x.phase, x.block, op.nelems)
 
         layout = dealt(op.src or op.dst)
-        if op.name in ("prefix_reduce", "suffix_reduce"):
-            back = op.name == "suffix_reduce"
-            return op.name, [ScanSpec(layout, dealt(op.dst), size, back, op.src is None)], kernel
+        if op.name in SCANS:
+            given = layout, dealt(op.dst), size, op.name == "suffix_reduce", op.src is None
+            return _registered(op), [ScanSpec(*given, *_exclusive(op))], kernel
         element_wise = "mpi" in op.name
         each = min(layout.block, op.nelems) if element_wise else 1
         ordered = op.op == "NONCOMM_FUNC"
@@ -287,12 +289,14 @@ class Story:
         if kernel is not None:
             to = op.root if op.name == "reduce" else None
             exact = ordered or bool(op.flags & REPRODUCIBLE)
-            arguments: list[Any] = [ReduceSpec(op.n, size, to, ordered, exact, in_place)]
+            arguments: list[Any] = [
+                ReduceSpec(op.n, size, to, ordered, exact, in_place, *_exclusive(op))
+            ]
         elif op.perm:
             arguments = [np.array(op.perm), nbytes, in_place]
         else:
             arguments = [op.root, nbytes, in_place]
-        name = f"allav_{op.name}"
+        name = f"allav_{_registered(op)}"
         programs = self._programs(op, name, arguments, self.tuning, kernel, private=True)
         self._make(op, programs, ((dst, GUARD), (src, GUARD), *scratch), kernel)
         reads = []
@@ -319,6 +323,16 @@ class Story:
                 self.memory[name][thread] = bytearray(len(data) + 2 * GUARD)
                 if data:
                     self.scripts[thread].append(UserWrite(name, thread, GUARD, data))
+
+
+def _registered(op: Reduce | Values) -> str:
+    """Return the name of its algorithms."""
+    return f"exclusive_{op.name}" if op.flags & EXCLUSIVE else op.name
+
+
+def _exclusive(op: Reduce | Values) -> tuple[bool, bool]:
+    """Return whether a scan is exclusive, and whether its first result is the identity."""
+    return bool(op.flags & EXCLUSIVE), not op.func
 
 
 def _kernel(dtype: str, op: str, name: str) -> Any:

@@ -177,6 +177,30 @@ def two(op: str, dtype: str, name: str = "") -> Callable[[Array, Array], Array]:
     return plain[op]
 
 
+def identity(op: str, dtype: str) -> Array:
+    """Return the first result of an exclusive scan by a built-in operation, in an array."""
+    one = np.zeros(1, dtype)
+    if op in ("MINLOC", "MAXLOC"):
+        value, index = dtype.split(",")
+        one["f0"], one["f1"] = identity(op[:3], value)[0], np.iinfo(index).max
+    elif op in ("MIN", "MAX"):
+        one[0] = _end(one.dtype, 1 if op == "MIN" else -1)
+    elif op in ("MULT", "LOGAND"):
+        one[0] = 1
+    elif op == "AND":
+        one = ~one
+    return one
+
+
+def _end(dtype: Any, sign: int) -> Any:
+    """Return the greatest (sign 1) or the least value of a type."""
+    if dtype.kind == "f":
+        return sign * np.inf
+    if dtype.kind == "b":
+        return sign > 0
+    return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+
+
 def fold(join: Callable[[Array, Array], Array], x: Array) -> Array:
     """All rows of a matrix joined, in order: by halves, which is the same if join associates."""
     while len(x) > 1:
@@ -196,4 +220,11 @@ def running(join: Callable[[Array, Array], Array], x: Array, *, back: bool) -> A
         else:
             out[step:] = joined
         step *= 2
+    return clean(out)
+
+
+def exclusive(rows: Array, first: Array, *, back: bool) -> Array:
+    """Return the exclusive results of inclusive ones: `first`, and each row one further."""
+    out = np.roll(rows, -1 if back else 1, axis=0)
+    out[-1 if back else 0] = first
     return clean(out)

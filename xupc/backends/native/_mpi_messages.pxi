@@ -241,7 +241,6 @@ cdef xm_piece *_pieces(MessageEngine wire, list rows) except NULL:
     return found
 
 
-
 cdef int _put(xm_message_of *room, messages) except -1:
     """Write descriptions of messages, as in `protocol.StepMessages`."""
     cdef xm_message_of *m = room

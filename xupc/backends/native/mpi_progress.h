@@ -11,8 +11,8 @@
  * That time doubles each time MPI had something to do again, up to XP_LONG_AWAKE_NS. On a busy machine
  * the system takes the core away in the middle of idle steps so often that they look like the traffic
  * of 20,000 sends, one burst in ten: so a wait that lasts is awake for one part in XP_SHARE of it and
- * XP_CREDIT_NS at most. What an idle step takes is measured when the job starts. With fewer cores than threads it is the processor time
- * that counts, since Open MPI yields inside a step then.
+ * XP_CREDIT_NS at most. What an idle step takes is measured when the job starts. With fewer cores
+ * than threads it is the processor time that counts, since Open MPI yields inside a step then.
  *
  * What an idle look costs a sleeping thread: some 6 us, of which 3 are the wake-up and 3 the first
  * step in cold caches [2 cores, MPICH 5.0.2 and Open MPI 5.0.11].

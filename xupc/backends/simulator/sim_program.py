@@ -263,6 +263,9 @@ class Program:
     def _wait(self, step: Wait, lane: int) -> tuple[int, tuple[int, int, tuple[int, ...]]]:
         of = tuple(step.of)
         self._all_near(of)
+        first, last = self.tree.local_index(of[0]), self.tree.local_index(of[-1])
+        if last - first != len(of) - 1:
+            raise _Wrong("waits for threads that do not follow each other on the node")
         return WAIT, (step.channel, step.value, of)
 
     def _net_signal(self, step: NetSignal, lane: int) -> tuple[int, Exchange]:
@@ -331,7 +334,15 @@ class Program:
     def _near_row(self, part: BlockRef, nbytes: int, count: int) -> list[Span]:
         spans = _row(part, nbytes, count)
         self._may_touch(spans)
+        if count > 2 and part.thread_step:
+            self._is_progression(part.thread, count, part.thread_step)
         return spans
+
+    def _is_progression(self, first: int, count: int, step: int) -> None:
+        """Check that the parts of the node's memory that a row lies in are equally far apart."""
+        place, second, last = (self.tree.place(first + i * step) for i in (0, 1, count - 1))
+        if last != place + (count - 1) * (second - place):
+            raise _Wrong("a row over threads whose memory is not equally far apart")
 
     def _peers(self, ranks: Ranks) -> list[tuple[int, int]]:
         """Return the ranks on other nodes, with their positions among `ranks`."""

@@ -44,7 +44,7 @@ from .sim_program import (
     Work,
 )
 
-__all__ = ["DEFAULTS", "Act", "Rates", "Timeline", "rates_of", "run"]
+__all__ = ["DEFAULTS", "Act", "Clock", "Lane", "Rates", "Timeline", "rates_of", "run"]
 
 DEFAULTS = {
     "copy rate": 8e9,
@@ -121,11 +121,11 @@ def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:
 
 def run(programs: Sequence[Program], rates: Rates) -> Timeline:
     """Run a call of all threads of a team, all of which enter it at time 0."""
-    return _Clock(programs, rates).run()
+    return Clock(programs, rates).run()
 
 
 @dataclass
-class _Lane:
+class Lane:
     """One lane of a thread: its step, its time, and since when it waits."""
 
     rank: int
@@ -141,10 +141,10 @@ class _Ticket:
 
     left: int = -1
     time: float = 0.0
-    lane: _Lane | None = None
+    lane: Lane | None = None
 
 
-class _Clock:
+class Clock:
     """A heap of lanes and transfers, the earliest first."""
 
     def __init__(self, programs: Sequence[Program], rates: Rates) -> None:
@@ -159,15 +159,15 @@ class _Clock:
         self.pushed = 0
         self.tickets = [[_Ticket() for _ in range(p.plan.tickets)] for p in programs]
         self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
-        self.listening: dict[tuple[int, int], list[_Lane]] = defaultdict(list)
+        self.listening: dict[tuple[int, int], list[Lane]] = defaultdict(list)
         self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
         self.free = [[0.0] * self.tree.node_count for _ in range(2)]  # network out, in
-        self.arrived: list[_Lane] = []  # at the next barrier
+        self.arrived: list[Lane] = []  # at the next barrier
         self.running = 0
         for rank, program in enumerate(programs):
             for steps in program.lanes:
                 self.running += 1
-                self._push(0.0, _Lane(rank, steps))
+                self._push(0.0, Lane(rank, steps))
 
     def run(self) -> Timeline:
         while self.heap:
@@ -177,7 +177,7 @@ class _Clock:
             raise ProtocolError(f"{self.running} lanes wait for what no step sends")
         return Timeline(self.acts, self.end)
 
-    def _push(self, time: float, lane: _Lane) -> None:
+    def _push(self, time: float, lane: Lane) -> None:
         lane.now = max(lane.now, time)
         self._at(lane.now, self._advance, lane)
 
@@ -193,7 +193,7 @@ class _Clock:
             self.acts.append(Act(kind, rank, start, end, nbytes, peer))
 
     # -- lanes ---------------------------------------------------------------------------------
-    def _advance(self, lane: _Lane) -> None:
+    def _advance(self, lane: Lane) -> None:
         """Run one step; schedule the next one, so that all steps run in the order of the clock."""
         self.end = max(self.end, lane.now)
         if lane.at == len(lane.steps):
@@ -226,20 +226,20 @@ class _Clock:
         lane.at += 1
         self._push(lane.now, lane)
 
-    def _work(self, lane: _Lane, what: Any) -> None:
+    def _work(self, lane: Lane, what: Any) -> None:
         """Spend the time of a step by loads and stores."""
         start, nbytes = lane.now, _weight(what)
         lane.now += nbytes / self.rates.copy
         self._act(_name(what), lane.rank, start, lane.now, nbytes)
 
-    def _signal(self, lane: _Lane, what: tuple[int, int, Any]) -> None:
+    def _signal(self, lane: Lane, what: tuple[int, int, Any]) -> None:
         channel, value, _ = what
         key = lane.rank, channel
         self.signals[key].append((value, lane.now + self.rates.line))
         for waiting in self.listening.pop(key, ()):
             self._push(lane.now + self.rates.line, waiting)
 
-    def _heard(self, lane: _Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
+    def _heard(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
         """Return when all ranks have signalled; None if not yet: the next signal wakes the lane."""
         channel, value, of = what
         latest = 0.0
@@ -253,7 +253,7 @@ class _Clock:
         return latest
 
     # -- barriers ------------------------------------------------------------------------------
-    def _arrive(self, lane: _Lane) -> None:
+    def _arrive(self, lane: Lane) -> None:
         arrived = self.arrived
         arrived.append(lane)
         if len(arrived) < self.size:
@@ -278,7 +278,7 @@ class _Clock:
             self._push(done + self.rates.line, x)
 
     @staticmethod
-    def _fused(last: _Lane, arrived: Sequence[_Lane]) -> tuple[int, list[Any]]:
+    def _fused(last: Lane, arrived: Sequence[Lane]) -> tuple[int, list[Any]]:
         """Return the rank that runs the body of a fused barrier, and the body."""
         kind, what = last.steps[last.at]
         if kind != FUSED:
@@ -288,7 +288,7 @@ class _Clock:
         return executor.rank, [part for _, part in body]
 
     # -- tickets and the network ---------------------------------------------------------------
-    def _ticket(self, lane: _Lane, number: int) -> float | None:
+    def _ticket(self, lane: Lane, number: int) -> float | None:
         """Return when a ticket was set; None if not yet: the ticket wakes the lane."""
         ticket = self.tickets[lane.rank][number]
         if ticket.left == 0:
@@ -304,7 +304,7 @@ class _Clock:
             lane, ticket.lane = ticket.lane, None
             self._push(ticket.time, lane)
 
-    def _exchange(self, lane: _Lane, sends: bool, what: Any) -> None:
+    def _exchange(self, lane: Lane, sends: bool, what: Any) -> None:
         channel, number, messages = what.channel, what.ticket, what.messages
         ticket = self.tickets[lane.rank][number]
         if not messages:
@@ -314,7 +314,7 @@ class _Clock:
         for message in messages:
             self._post(lane, sends, channel, number, message)
 
-    def _post(self, lane: _Lane, sends: bool, channel: int, number: int, message: Message) -> None:
+    def _post(self, lane: Lane, sends: bool, channel: int, number: int, message: Message) -> None:
         """Post one side of messages; the second side starts each of them."""
         ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
         theirs = self.posted[(*ends, channel, not sends)]
@@ -349,7 +349,7 @@ class _Clock:
             out[source] = into[target] = left
         return begin, left
 
-    def _get(self, lane: _Lane, number: int, moves: Moves) -> None:
+    def _get(self, lane: Lane, number: int, moves: Moves) -> None:
         """Read blocks of other nodes, one after the other."""
         ticket = self.tickets[lane.rank][number]
         time = lane.now

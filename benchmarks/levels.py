@@ -1,0 +1,102 @@
+"""Count what collectives move across sockets and L3 domains, flat and by levels: a table.
+
+``python benchmarks/levels.py > benchmarks/results/levels.md``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from xupc.algorithms import registry
+from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.registry import Variant
+from xupc.backends.simulator.level_counts import SOURCES, Counted
+from xupc.bench.results import Cell
+from xupc.cli.level_counts import counts_of, with_machine
+from xupc.flags import MULTICORE
+from xupc.report.plans import call_of
+from xupc.topology.machine import describe
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in
+
+MACHINES = (
+    "1x4", "2x4", "1x8", "2x2x2", "8,8/8,6", "1x4x8", "2x16", "2x4x4", "2x4x8", "2x8x8", "2x8x12",
+    "socket:2,l3:8,core:8,thread:2",
+)  # fmt: skip
+COLLECTIVES = (
+    "broadcast", "scatter", "gather", "gather_all", "exchange", "permute", "reduce_mpi",
+    "reduce_mpi_all", "reduce_scatter", "prefix_reduce",
+)  # fmt: skip
+SIZES = (8, 1 << 16)
+MOST_OF_SCANS = 128
+"""Threads of a machine on which scans are counted: their plans grow with the square."""
+
+
+def main() -> None:
+    """Print the page."""
+    print(HEAD)
+    for machine in MACHINES:
+        tree = with_machine(Tree([0] * len(describe(machine).cpus)), describe(machine))
+        print(f"## {machine}: {tree.size} threads\n\n{TABLE}", flush=True)
+        for collective, nbytes in product(COLLECTIVES, SIZES):
+            if collective == "prefix_reduce" and tree.size > MOST_OF_SCANS:
+                continue
+            for row in _rows(collective, nbytes, tree):
+                print(f"| {' | '.join(row)} |", flush=True)
+        print()
+
+
+def _rows(collective: str, nbytes: int, tree: Tree) -> Iterator[list[str]]:
+    """Yield a row for the default variant of MULTICORE and one for that by levels."""
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", oversubscribed=False))
+    cell = Cell(f"all_{collective}", nbytes, nbytes, dtype="f8", op="add", sync="allsync")
+    call = call_of(cell, tree, tuning)
+    entry = registry.find(collective, MULTICORE)
+    flat = entry.default(call)
+    yield _row(collective, nbytes, flat, call)
+    for variant in entry.variants:
+        if variant.label == "levels":
+            yield _row(collective, nbytes, variant, call)
+
+
+def _row(collective: str, nbytes: int, variant: Variant, call: CallFacts) -> list[str]:
+    found = counts_of(variant, call, chains=False)
+    ahead = counts_of(variant, call, chains=False, by_levels=True)
+    times = [f"{counted.time_ns / 1e3:.2f}" for counted in (found, ahead)]
+    return [collective, str(nbytes), variant.name, *_crossing(found), *times]
+
+
+def _crossing(found: Counted) -> Iterator[str]:
+    """Yield the bytes and lines that cross sockets and L3 domains; a dash without such a level."""
+    levels = {level.level: level for level in found.levels}
+    for name in ("socket", "l3"):
+        level = levels.get(name)
+        yield f"{level.nbytes}" if level else "-"
+        yield f"{level.lines + level.signals}" if level else "-"
+
+
+COLUMNS = (
+    "collective", "bytes", "variant", "socket: bytes", "lines", "L3: bytes", "lines", "us",
+    "us, barrier by levels",
+)  # fmt: skip
+TABLE = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+HEAD = "\n".join([
+    "This page is counted and modelled, not measured.",
+    "",
+    "# Flat against levels below a node",
+    "",
+    "One node, a thread per processor, ALLSYNC. The first row of a collective is the default of",
+    "MULTICORE, the second one its variant by levels. Lines are cache lines of data, signals and",
+    "barriers. The barrier by levels of the last column is not built. A machine is written as in",
+    "`XUPC_TOPOLOGY`. Where the sockets have one L3 domain each, that level is the socket.",
+    f"Scans are counted on at most {MOST_OF_SCANS} threads.",
+    "`python benchmarks/levels.py` makes the page. Parameters:",
+    "",
+    *(f"- {source}" for source in SOURCES),
+    "",
+])  # fmt: skip
+
+if __name__ == "__main__":
+    main()

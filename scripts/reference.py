@@ -1,0 +1,225 @@
+"""Prints a page of docs/reference: python scripts/reference.py NAME > docs/reference/NAME.md.
+
+NAME is variables or table-keys, made of the tables that the library itself reads, or figures, made
+of the tables in benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from xupc.cli.variables import VARIABLES
+from xupc.tuning import selection_file
+from xupc.tuning.old_keys import NEW_KEYS
+
+ROOT = Path(__file__).resolve().parent.parent
+MADE = "This page is made by `python scripts/reference.py {name} > docs/reference/{name}.md`.\n"
+GROUPS = {
+    "programs": "A program reads these when it calls `xupc.init`. Arguments of `init` and options "
+    "of `xupc run` of the same meaning count more.",
+    "installation": "Installation and the scripts of the source tree read these.",
+    "internal": "xupc sets these itself. You need not set them.",
+}
+
+# --- variables ------------------------------------------------------------------------------------
+
+
+def variables() -> str:
+    """Return the page of all variables."""
+    parts = [
+        "# Environment variables\n",
+        MADE.format(name="variables"),
+        "`xupc info` prints those that are set, and reports a name that is not on this page.\n",
+    ]
+    parts += [_group(group, words) for group, words in GROUPS.items()]
+    return "\n".join(parts)
+
+
+def _group(group: str, words: str) -> str:
+    rows = [
+        f"`{name}` | {found.values} | {found.default} | {found.meaning}"
+        for name, found in VARIABLES.items()
+        if found.group == group
+    ]
+    table = _table("variable | values | default | meaning", rows)
+    return f"## {group.capitalize()}\n\n{words}\n\n{table}"
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+SUITES = {
+    "one-node-2-threads": "one node, 2 threads: moves of blocks",
+    "one-node-8-threads": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-computations": "one node, 2 threads: exchange, broadcast in place, reduce, "
+    "allreduce, scan",
+    "one-node-8-threads-computations": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-values": "one node, 2 threads: private arrays (`allav_*`)",
+    "one-node-8-threads-values": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-uneven": "one node, 2 threads: Allgatherv and Alltoallv with nine tenths "
+    "of the data on one thread",
+    "one-node-2-threads-loop": "one node, 2 threads: calls back to back",
+    "cluster-4x4-auto": "emulated cluster, 4 nodes of 4 threads, 1 Gbit/s: moves of blocks",
+    "cluster-4x4-computations": "the same: exchange, broadcast in place, reduce, allreduce, scan",
+    "cluster-4x4-values": "the same: private arrays",
+}
+COUNTS = re.compile(r"win: (\d+), parity: (\d+), LOSS: (\d+), not resolvable: (\d+) of (\d+) cells")
+MEAN = re.compile(r"geometric mean against the best peer per cell: ([\d.]+)")
+
+
+def figures() -> str:
+    """Return the page with the verdicts of all tables of results."""
+    rows = [_suite(name, words) for name, words in SUITES.items()]
+    return "\n".join([
+        "# Figures against mpi4py\n",
+        MADE.format(name="figures"),
+        "Each row counts the cells (a call with a size) of one table. A cell compares xupc with "
+        "the best of several set-ups of MPICH 5.0 and Open MPI 5.0, in the same launches. The mean "
+        "is geometric, of the time of mpi4py divided by that of xupc, over all cells. "
+        "[How it was measured](../performance.md#how-it-was-measured).\n",
+        _table(
+            "where (link: all cells) | cells | faster | equal within the error | slower "
+            "| too noisy to tell | mean",
+            rows,
+        ),
+    ])  # fmt: skip
+
+
+def _suite(name: str, words: str) -> str:
+    text = (ROOT / "benchmarks" / "results" / f"{name}.md").read_text(encoding="utf-8")
+    counts, mean = COUNTS.search(text), MEAN.search(text)
+    if counts is None or mean is None:
+        raise SystemExit(
+            f"benchmarks/results/{name}.md: expected lines 'win: ...', 'geometric ...'"
+        )
+    wins, equal, losses, noisy, cells = counts.groups()
+    link = f"[{words}](../../benchmarks/results/{name}.md)"
+    return " | ".join((link, cells, wins, equal, losses, noisy, mean[1]))
+
+
+# --- keys of the selection table ------------------------------------------------------------------
+
+RULES = {
+    "collective": "name of the call, such as `all_gather`, `allav_gather`, "
+    "`all_exchange_in_place`, `all_exclusive_prefix_reduce`; `*`: all. `allv_` calls follow "
+    "`allav_`.",
+    "algorithm": "`pull`, `push`, `multicore`, or a variant such as `multicore:ring`",
+    "if_possible": "true: a call that the variant cannot carry out takes the next rule that fits; "
+    "else it is an error",
+    "min_bytes": "smallest size of a block (in a reduction to single values: of a thread's part)",
+    "max_bytes": "largest size of a block",
+    "min_threads": "smallest number of threads",
+    "max_threads": "largest number of threads",
+    "min_nodes": "smallest number of nodes",
+    "max_nodes": "largest number of nodes",
+    "nodes": "`one` or `many`",
+    "shape": 'threads of each node: `"8"` (one node), `"4x2"` (4 nodes of 2), `"3,1,4"`',
+    "oversubscribed": "whether some machine has more threads than cores",
+    "family": "MPI",
+    "transport": "the way between nodes: `shm` is one machine",
+}
+
+
+def table_keys() -> str:
+    """Return the page of all keys of a selection table."""
+    parts = [
+        "# Keys of the selection table\n",
+        MADE.format(name="table-keys"),
+        "The built-in table is `xupc/tuning/selection.toml`. Your own table lies over it: the file "
+        "of `XUPC_TUNING`, else `xupc/tuning.toml` in your config directory (`$XDG_CONFIG_HOME` or "
+        "`~/.config`). It begins with `version = 1` and holds only the entries that differ. "
+        "[Choose and tune](../how-to/choose-and-tune.md) has an example.\n",
+        "A key or a value that is not allowed is a `ValueError` of `xupc.init` on every thread. It "
+        "names the file, the entry and the values that are allowed.\n",
+        _rules(), _sizes(), _hosts(), _old(),
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+def _rules() -> str:
+    allowed = dict(_allowed(selection_file.RULE))
+    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in RULES.items() if key in allowed]
+    return (
+        "## `[[choose]]`: which algorithm\n\n"
+        "Entries are tried in order, yours first. The first one that fits is used. `collective` "
+        "and `algorithm` are needed; a condition that is missing always holds.\n\n"
+        + _table("key | allowed | meaning", rows)
+    )
+
+
+def _sizes() -> str:
+    names = ", ".join(f"`{name}`" for name in selection_file.SECTIONS)
+    return (
+        "## `[tuning.NAME]`: sizes and counts\n\n"
+        f"NAME is one of {names}. The more special one counts more, and yours count more than the "
+        "built-in ones. Sizes are in bytes. The default is that of `[tuning.default]`.\n\n"
+        + _keys("tuning.default", selection_file.SIZES)
+    )
+
+
+def _hosts() -> str:
+    return (
+        '## `[host."NAME"]`: figures of a host\n\n'
+        "NAME is the name of a host, or a pattern such as `node*`. `xupc tune` writes these.\n\n"
+        + _keys('host."*"', selection_file.HOST)
+    )
+
+
+def _keys(section: str, schema: Mapping[str, Callable[[Any], Any]]) -> str:
+    found = {key: (value, words) for key, value, words in _commented(section)}
+    rows = [
+        f"`{key}` | {found[key][0]} | {allowed} | {found[key][1]}"
+        for key, allowed in _allowed(schema)
+    ]
+    return _table("key | default | allowed | meaning", rows)
+
+
+def _commented(section: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each key of a section of the built-in table with its value and its comment."""
+    path = ROOT / "xupc" / "tuning" / "selection.toml"
+    text = path.read_text(encoding="utf-8").split(f"\n[{section}]\n")[1]
+    words: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            words.append(line.lstrip("# "))
+        elif entry := re.fullmatch(r"(\w+) = (\d+)", line):
+            yield entry[1], entry[2], " ".join(words)
+            words = []
+        else:
+            return
+
+
+def _allowed(schema: Mapping[str, Callable[[Any], Any]]) -> Iterator[tuple[str, str]]:
+    """Yield each key with what its reader expects, in the reader's own message."""
+    for key, read in schema.items():
+        try:
+            read(None)
+        except ValueError as e:
+            words = str(e).removeprefix("expected ").removeprefix("an ").split(" like ")[0]
+            yield key, words.replace(f"to {selection_file.FAR}", "on")
+
+
+def _old() -> str:
+    rows = [f"`{old}` | `{new}`" for old, new in NEW_KEYS.items()]
+    return (
+        "## Old names\n\nThey are still read, with a DeprecationWarning.\n\n"
+        + _table("old | new", rows)
+    )  # fmt: skip
+
+
+def _table(head: str, rows: Iterable[str]) -> str:
+    rule = "|".join("---" for _ in head.split("|"))
+    return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{rule}|\n", 1)
+
+
+PAGES = {"variables": variables, "table-keys": table_keys, "figures": figures}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in PAGES:
+        sys.exit(f"usage: python scripts/reference.py {' | '.join(PAGES)}")
+    print(PAGES[sys.argv[1]](), end="")

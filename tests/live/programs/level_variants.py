@@ -1,0 +1,85 @@
+"""The variants by levels below a node: every root, all synchronisation modes, in place.
+
+Prints the number of domains of each level below the node.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import xupc
+
+SIZES = (1, 72, 40_000, 300_000)
+IN = (xupc.IN_NOSYNC, xupc.IN_MYSYNC, xupc.IN_ALLSYNC)
+OUT = (xupc.OUT_NOSYNC, xupc.OUT_MYSYNC, xupc.OUT_ALLSYNC)
+
+
+def block(thread: int, nbytes: int, salt: int) -> Any:
+    return (np.arange(nbytes) * 7 + 31 * thread + salt).astype(np.uint8)
+
+
+def run(call: Any, flags: int, *arguments: Any) -> None:
+    """Call it between barriers, so that every mode may be used."""
+    xupc.barrier()
+    call(*arguments, flags, algorithm="multicore:levels")
+    xupc.barrier()
+
+
+def broadcasts(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
+    root = salt % xupc.THREADS
+    src.local[:nbytes] = block(xupc.MYTHREAD, nbytes, salt)
+    dst.local[:] = 255
+    run(xupc.all_broadcast, flags, dst, src + root * src.blocksize, nbytes)
+    assert (dst.local[:nbytes] == block(root, nbytes, salt)).all()
+    assert (dst.local[nbytes:] == 255).all()
+    dst.local[:nbytes] = block(xupc.MYTHREAD, nbytes, salt + 1)
+    run(xupc.all_broadcast, flags | xupc.IN_PLACE, dst, dst + root * dst.blocksize, nbytes)
+    assert (dst.local[:nbytes] == block(root, nbytes, salt + 1)).all()
+
+
+def gathers(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
+    me, size = xupc.MYTHREAD, nbytes * xupc.THREADS
+    src.local[:nbytes] = block(me, nbytes, salt)
+    dst.local[:] = 255
+    threads = range(xupc.THREADS)
+    every = [np.concatenate([block(i, nbytes, salt + k) for i in threads]) for k in (0, 1)]
+    run(xupc.all_gather_all, flags, dst, src, nbytes)
+    assert (dst.local[:size] == every[0]).all()
+    assert (dst.local[size:] == 255).all()
+    dst.local[:] = 255
+    dst.local[me * nbytes : (me + 1) * nbytes] = block(me, nbytes, salt + 1)
+    run(xupc.all_gather_all, flags | xupc.IN_PLACE, dst, None, nbytes)
+    assert (dst.local[:size] == every[1]).all()
+
+
+def in_another_order(team: Any) -> None:
+    """Gather in a team whose ranks are not in the order of its threads, and lack one."""
+    threads, me = [*range(1, xupc.THREADS, 2), *range(xupc.THREADS - 2, -1, -2)][:-1], xupc.MYTHREAD
+    part = team.split(0 if me in threads else None, threads.index(me) if me in threads else 0)
+    if part is None:
+        return
+    size = 1000
+    most = size * part.size
+    dst, src = (xupc.all_alloc(most * part.size, "u1", most, team=part) for _ in range(2))
+    src.local[:size] = block(me, size, 0)
+    for call, expected in ((xupc.all_gather_all, threads), (xupc.all_broadcast, threads[:1])):
+        dst.local[:] = 255
+        part.barrier()
+        call(dst, src, size, algorithm="multicore:levels", team=part)
+        want = np.concatenate([block(thread, size, 0) for thread in expected])
+        assert (dst.local[: want.size] == want).all()
+        part.barrier()
+
+
+with xupc.init() as team:
+    most = max(SIZES) * xupc.THREADS + 64
+    dst, src = (xupc.all_alloc(most * xupc.THREADS, "u1", most) for _ in range(2))
+    for salt, (nbytes, (into, out)) in enumerate(product(SIZES, product(IN, OUT))):
+        broadcasts(dst, src, nbytes, into | out, salt)
+        gathers(dst, src, nbytes, into | out, salt)
+    in_another_order(team)
+    if not xupc.MYTHREAD:
+        print(*(len(level.domains) for level in team.state.tree.levels(0).levels[1:]))

@@ -1,0 +1,173 @@
+"""What crosses the borders of levels: numbers computed by hand, and the least that is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from xupc import cli
+from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.registry import Variant, find
+from xupc.backends.simulator.level_counts import Counted, count
+from xupc.backends.simulator.sim_program import Program
+from xupc.cli.level_counts import counts_of, with_machine
+from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.plan.plan import Plan, barrier_plan
+from xupc.plan.recorder import Operand
+from xupc.plan.steps import Barrier, BlockRef, Copy
+from xupc.topology.machine import describe
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place
+from xupc.tuning.selection_file import built_in
+
+SOCKETS = "2x1x2"
+"""Threads 0 and 1 in one socket, 2 and 3 in the other one."""
+
+
+def tree_on(machine: str, nodes: int = 1) -> Tree:
+    found = describe(machine)
+    return with_machine(Tree([k for k in range(nodes) for _ in found.cpus]), found)
+
+
+def call_on(tree: Tree, *given: Any, sync: str = "no") -> CallFacts:
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    return CallFacts(tree, tuning, (sync, sync), given)
+
+
+def variant_of(collective: str, flag: int, label: str = "") -> Variant:
+    return next(v for v in find(collective, flag).variants if v.label == label)
+
+
+def table(counted: Counted) -> dict[str, tuple[int, ...]]:
+    return {x.level: (x.nbytes, x.lines, x.signals, x.chain) for x in counted.levels}
+
+
+def broadcast(flag: int, label: str = "") -> Counted:
+    call = call_on(tree_on(SOCKETS), Operand(0), Operand(1), 0, 128)
+    return counts_of(variant_of("broadcast", flag, label), call)
+
+
+def test_a_flat_broadcast() -> None:
+    """Threads 2 and 3 read 2 lines each from the other socket: 200 ns and a tenth of that."""
+    found = broadcast(PULL)
+    expected = {"node": (0, 0, 0, 0), "socket": (256, 4, 0, 1), "thread": (384, 6, 0, 1)}
+    assert table(found) == expected
+    assert found.chain_ns == pytest.approx(220)
+    assert found.border_ns == pytest.approx(256 / 144)
+
+
+def test_a_broadcast_by_levels() -> None:
+    """Thread 3 waits for 2, then reads from there: 220 + 25 + 27.5 ns."""
+    found = broadcast(MULTICORE, "levels")
+    expected = {"node": (0, 0, 0, 0), "socket": (128, 2, 0, 1), "thread": (384, 6, 1, 2)}
+    assert table(found) == expected
+    assert found.chain_ns == pytest.approx(272.5)
+    assert found.border_ns == pytest.approx(128 / 144)
+
+
+def test_what_a_thread_writes_has_to_go_to_its_owner() -> None:
+    found = broadcast(PUSH)
+    assert table(found)["socket"][:2] == (256, 4)
+    assert table(found)["thread"][:2] == (384, 6)
+
+
+def counted(plans: list[list[Any]], **options: bool) -> Counted:
+    tree = tree_on(SOCKETS)
+    made = [
+        Plan("test", "test", rank, 4, (tuple(steps), ()), 0, ("no", "no"))
+        for rank, steps in enumerate(plans)
+    ]
+    return count([Program(plan, tree) for plan in made], **options)
+
+
+def test_the_last_writer_has_the_bytes() -> None:
+    """Thread 2 writes 64 of the 128 bytes of thread 0, which reads all of them afterwards."""
+    write = Copy(BlockRef(0, 0), BlockRef(1, 2), 64)
+    read = Copy(BlockRef(1, 0), BlockRef(0, 0), 128)
+    found = counted([[Barrier(), read], [Barrier()], [write, Barrier()], [Barrier()]])
+    assert table(found)["socket"][:2] == (64 + 64, 1 + 1)
+    again = Copy(BlockRef(0, 0), BlockRef(1, 0), 128)
+    found = counted([[Barrier(), again, read], [Barrier()], [write, Barrier()], [Barrier()]])
+    assert table(found)["socket"][:2] == (64, 1)
+
+
+def test_a_place_that_a_step_reads_twice_counts_once() -> None:
+    row = Copy(BlockRef(0, 0, 0, 1), BlockRef(1, 2), 64, 2)  # to threads 0 and 1
+    found = counted([[row], [], [], []])
+    assert table(found) == {
+        "node": (0, 0, 0, 0), "socket": (64, 1, 0, 1), "thread": (128, 2, 0, 1)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("machine", "by_levels", "socket", "thread"),
+    [
+        (SOCKETS, False, 8, 12),  # each thread reads the lines of the 3 others
+        (SOCKETS, True, 2, 6),  # a line of 1, 2 and 3 on the way up, one to each down
+        ("2x9", False, 2, 34),  # the counter passes 17 times, the release is read 17 times
+    ],
+)
+def test_barriers(machine: str, by_levels: bool, socket: int, thread: int) -> None:
+    tree = tree_on(machine)
+    plans = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    found = count(plans, barrier_by_levels=by_levels)
+    assert found.levels[-1].signals == thread
+    if machine == SOCKETS:
+        assert found.levels[1].signals == socket
+
+
+def test_messages_count_between_nodes() -> None:
+    call = call_on(tree_on(SOCKETS, nodes=2), Operand(0), Operand(1), 0, 128)
+    found = counts_of(variant_of("broadcast", MULTICORE, "star"), call)
+    assert table(found)["node"] == (128, 2, 1, 1)
+
+
+MACHINES = ["2x2x2", "2x4x4", "8,8/8,6", "3,1/2,2", "socket:2,numa:2,l3:2,core:3,thread:2"]
+LEAST = {
+    "broadcast": lambda t, d: len(d) - 1,
+    "gather_all": lambda t, d: sum(t - len(part) for part in d),
+    "exchange": lambda t, d: sum(len(part) * (t - len(part)) for part in d),
+    "scatter": lambda t, d: t - next(len(part) for part in d if 1 in part),
+    "gather": lambda t, d: t - next(len(part) for part in d if 1 in part),
+}
+"""The fewest blocks that cross the borders of domains, of so many threads; the root is thread 1."""
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("collective", LEAST)
+def test_each_border_is_crossed_by_the_fewest_bytes(collective: str, machine: str) -> None:
+    tree, n = tree_on(machine), 64
+    root = [] if collective in ("gather_all", "exchange") else [1]
+    label = "levels" if collective in ("broadcast", "gather_all") else "pull"
+    names = {v.label for v in find(collective, MULTICORE).variants}
+    variant = variant_of(collective, *((MULTICORE, label) if label in names else (PULL, "")))
+    call = call_on(tree, Operand(0), Operand(1), *root, n)
+    found = counts_of(variant, call, chains=False)
+    domains = [level.domains for level in tree.levels(0).levels]
+    domains.append(tuple((thread,) for thread in range(tree.size)))
+    bytes_of = [level.nbytes for level in found.levels]
+    assert bytes_of == [n * LEAST[collective](tree.size, some) for some in domains]
+
+
+# --- the command ----------------------------------------------------------------------------------
+def shown(*words: str, status: int = 0) -> str:
+    done = CliRunner().invoke(cli.main, ["algorithms", *words])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_the_command_prints_a_row_for_each_level() -> None:
+    text = shown("all_broadcast", "--topology", "2x2x2", "--size", "64K", "--count")
+    assert text.startswith("counted and modelled, not measured: 1 node, 8 threads")
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
+    assert rows["multicore:levels"][1:4] == ["socket", "2", "65536"]
+    assert rows["pull"][1:4] == ["socket", "2", str(4 * 65536)]
+
+
+def test_the_command_refuses_what_it_cannot_count() -> None:
+    assert "--count needs a COLLECTIVE" in shown("--count", status=2)
+    assert "depend on lists" in shown("all_gather_v", "--count", status=2)
+    assert "at most 512 threads" in shown("all_gather", "-n", "513", "--count", status=2)
+    assert "--topology" in shown("all_gather", "--topology", "2x0", status=2)

@@ -1,0 +1,221 @@
+"""Methods that xupc takes over and whose blocks have different sizes: the v forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from . import uneven
+from .decision import Ready, apart, check_blocks, in_place, root_of
+from .messages import Message, as_bytes
+from .uneven import SLOT, Array
+from .vector_messages import Vector
+
+__all__ = ["FORMS"]
+
+_UNBALANCED = "one block is much longer than the others"
+
+
+# --- sizes that are equal on all threads ---------------------------------------------------------
+
+
+def _allgatherv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
+    dst = Vector(recvbuf, comm.size, writes=True)
+    src = None if in_place(sendbuf) else as_bytes(sendbuf, writes=False).array
+    if src is not None:
+        check_blocks(src.size, dst.sizes[comm.rank], 1)
+    return Ready(sum(dst.sizes), _spread, (dst.blocks, src), dst)
+
+
+def _spread(blocks: Sequence[Array], src: Array | None, team: Any) -> None:
+    if src is not None:
+        blocks[team.rank][...] = src
+    uneven.spread(team, blocks)
+
+
+# --- sizes of a thread's own blocks --------------------------------------------------------------
+
+
+class _Carried:
+    """The result of a call of which MPI may carry the rest.
+
+    Attributes
+    ----------
+    message
+        What to unpack.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message | Vector | None) -> None:
+        self.message = message
+
+    def unpack(self) -> None:
+        """Copy a result to where the program wants it, unless MPI has done so."""
+        if self.message is not None:
+            self.message.unpack()
+
+
+class _Call:
+    """A call that starts on xupc: the first exchange decides for all threads where it ends."""
+
+    def __init__(
+        self, comm: Any, method: str, arguments: tuple[Any, ...], into: Message | Vector | None
+    ) -> None:
+        self.comm, self.method, self.arguments = comm, method, arguments
+        self.result = _Carried(into)
+
+    def ready(self, call: Callable[..., None], *arguments: Any) -> Ready:
+        """Return the call: how many bytes there are in all is not known yet."""
+        return Ready(None, call, (self, *arguments), self.result)
+
+    def by_mpi(self, most: int, total: int, blocks: int) -> bool:
+        """Have MPI carry the call if xupc would move much more than there is."""
+        if not uneven.wasteful(most, total, blocks):
+            return False
+        self.result.message = None
+        self.comm._counts().went_to_mpi(self.method, total, _UNBALANCED)
+        getattr(MPI.Intracomm, self.method)(self.comm, *self.arguments)
+        return True
+
+
+def _gatherv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
+    at, me = root_of(comm, root), comm.rank
+    dst = Vector(recvbuf, comm.size, writes=True) if me == at else None
+    if dst is not None and in_place(sendbuf):
+        src = dst.blocks[me]
+    else:
+        src = as_bytes(sendbuf, writes=False).array
+        if dst is not None:
+            check_blocks(src.size, dst.sizes[me], 1)
+            src = apart(src, dst.memory)
+    call = _Call(comm, "Gatherv", (sendbuf, recvbuf, root), dst)
+    return call.ready(_gather, src, None if dst is None else dst.blocks, at)
+
+
+_ONE = Struct("q")
+
+
+def _gather(call: _Call, src: Array, into: Sequence[Array] | None, root: int, team: Any) -> None:
+    slots = uneven.gather_all_slots(team, uneven.slot(_ONE, src[:SLOT].tobytes(), src.size))
+    sizes = [_ONE.unpack_from(slot)[0] for slot in slots]
+    most, error = max(sizes), _too_long(into, sizes)
+    if most <= SLOT - _ONE.size:
+        _from_slots(into, slots, sizes, _ONE.size)
+    elif call.by_mpi(most, sum(sizes), team.size):
+        return
+    else:
+        uneven.gather(team, src, _parts(into, sizes), root, most)
+    if error is not None:
+        raise error
+
+
+def _scatterv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
+    at, me = root_of(comm, root), comm.rank
+    src = Vector(sendbuf, comm.size, writes=False) if me == at else None
+    dst = None
+    if src is None or not in_place(recvbuf):
+        dst = as_bytes(recvbuf, writes=True)
+    blocks = None if src is None else src.blocks
+    if src is not None and dst is not None:
+        check_blocks(src.sizes[me], dst.array.size, 1)
+        blocks = _apart(src, dst.array)
+    into = np.empty(0, np.uint8) if dst is None else dst.array
+    call = _Call(comm, "Scatterv", (sendbuf, recvbuf, root), dst)
+    return call.ready(_scatter, blocks, into, dst is None, at)
+
+
+_THREE = Struct("3q")  # the longest block, all bytes, this block
+
+
+def _scatter(
+    call: _Call, blocks: Sequence[Array] | None, into: Array, stays: bool, root: int, team: Any
+) -> None:
+    mine = uneven.scatter_slots(team, None if blocks is None else _slots_of(blocks), root)
+    most, total, size = _THREE.unpack_from(mine)
+    error = None if stays else _too_long([into], [size])
+    part = into[:size]
+    if most <= SLOT - _THREE.size:
+        part[...] = _in(mine, _THREE.size, part.size)
+    elif call.by_mpi(most, total, team.size):
+        return
+    else:
+        uneven.scatter(team, blocks, part, root, most)
+    if error is not None:
+        raise error
+
+
+def _alltoallv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
+    dst = Vector(recvbuf, comm.size, writes=True)
+    blocks = dst.blocks
+    if not in_place(sendbuf):
+        blocks = _apart(Vector(sendbuf, comm.size, writes=False), dst.memory)
+    call = _Call(comm, "Alltoallv", (sendbuf, recvbuf), dst)
+    return call.ready(_exchange, blocks, dst.blocks)
+
+
+def _exchange(call: _Call, blocks: Sequence[Array], into: Sequence[Array], team: Any) -> None:
+    slots = uneven.exchange_slots(team, _slots_of(blocks))
+    heads = [_THREE.unpack_from(slot) for slot in slots]
+    sizes = [head[2] for head in heads]
+    most, error = max(head[0] for head in heads), _too_long(into, sizes)
+    if most <= SLOT - _THREE.size:
+        _from_slots(into, slots, sizes, _THREE.size)
+    elif call.by_mpi(most, sum(head[1] for head in heads), team.size**2):
+        return
+    else:
+        uneven.exchange(team, blocks, _parts(into, sizes) or (), most)
+    if error is not None:
+        raise error
+
+
+FORMS: dict[str, Callable[..., Ready]] = {
+    "Allgatherv": _allgatherv, "Gatherv": _gatherv, "Scatterv": _scatterv,
+    "Alltoallv": _alltoallv,
+}  # fmt: skip
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+
+def _apart(src: Vector, dst: Array) -> list[Array]:
+    """Return the blocks of `src`, or copies if they share memory with `dst`."""
+    shared = np.may_share_memory(src.memory, dst)
+    return [block.copy() for block in src.blocks] if shared else src.blocks
+
+
+def _slots_of(blocks: Sequence[Array]) -> list[bytes]:
+    most, total = max(block.size for block in blocks), sum(block.size for block in blocks)
+    return [
+        uneven.slot(_THREE, block[:SLOT].tobytes(), most, total, block.size) for block in blocks
+    ]
+
+
+def _from_slots(
+    into: Sequence[Array] | None, slots: Sequence[memoryview], sizes: Sequence[int], head: int
+) -> None:
+    for part, slot in zip(_parts(into, sizes) or (), slots, strict=False):
+        part[...] = _in(slot, head, part.size)
+
+
+def _in(slot: memoryview, head: int, size: int) -> Array:
+    return np.frombuffer(slot, np.uint8)[head : head + size]
+
+
+def _parts(into: Sequence[Array] | None, sizes: Sequence[int]) -> list[Array] | None:
+    """Return the part of each block that is written: MPI allows less than there is room for."""
+    if into is None:
+        return None
+    return [block[:size] for block, size in zip(into, sizes, strict=True)]
+
+
+def _too_long(into: Sequence[Array] | None, sizes: Sequence[int]) -> Exception | None:
+    """Return MPI's error if more comes than there is room for."""
+    if into is None:
+        return None
+    fits = all(size <= block.size for block, size in zip(into, sizes, strict=True))
+    return None if fits else MPI.Exception(MPI.ERR_TRUNCATE)

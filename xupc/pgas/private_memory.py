@@ -1,0 +1,79 @@
+"""Private memory that a program gives to a call: numpy's arrays, and what can be seen as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import said, show
+
+__all__ = ["array_of", "refuse_masked"]
+
+
+def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
+    """Return an ndarray on the memory of `x`; of a list or tuple, a new one.
+
+    Parameters
+    ----------
+    x
+        An ndarray, an object with the buffer protocol (bytes, memoryview, array.array, mmap ...) or
+        with DLPack on the CPU (tensors of other libraries), or a list or tuple of numbers.
+    what : str
+        The call and the argument, with which error messages begin.
+    receives : bool
+        The call writes to it: a list cannot be seen as memory.
+
+    Raises
+    ------
+    TypeError
+        It is nothing of that, holds Python objects, or is a masked array.
+    """
+    found = x if isinstance(x, np.ndarray) else _seen_as_array(x, what, receives=receives)
+    refuse_masked(found, what)
+    if found.dtype.hasobject:
+        raise TypeError(
+            f"{what}: expected numbers, bytes or records, got dtype {found.dtype}: an array of "
+            "Python objects cannot be sent"
+        )
+    return found
+
+
+def refuse_masked(x: Any, what: str) -> None:
+    """Raise TypeError if `x` is a masked array: its mask would be lost without a word."""
+    if type(x) is np.ndarray or not isinstance(x, np.ndarray):
+        return
+    if any(base.__name__ == "MaskedArray" for base in type(x).__mro__):  # numpy.ma stays unloaded
+        raise TypeError(
+            f"{what}: got a masked array, whose mask would not travel: give x.filled(value), or "
+            "x.data and x.mask in calls of their own"
+        )
+
+
+def _seen_as_array(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
+    if isinstance(x, list | tuple):
+        if receives:
+            raise TypeError(f"{what}: expected an ndarray or a buffer to write to, got {show(x)}")
+        see: Any = np.array
+    elif (view := _buffer(x)) is not None:
+        x, see = view, np.asarray
+    elif hasattr(x, "__dlpack__"):
+        see = np.from_dlpack
+    else:
+        raise TypeError(f"{what}: expected an ndarray or a buffer, got {show(x)}")
+    try:
+        return see(x)  # type: ignore[no-any-return]
+    except Exception as error:  # of any library
+        kind = type(x).__name__
+        raise TypeError(
+            f"{what}: expected an array of numbers in the memory of the CPU, got a {kind} that "
+            f"numpy cannot read: {said(error)}"
+        ) from None
+
+
+def _buffer(x: Any) -> memoryview | None:
+    try:
+        return memoryview(x)
+    except Exception:  # TypeError, or whatever the object of another library raises
+        return None

@@ -1,0 +1,41 @@
+"""Operations of numpy and of mpi4py that mean one of xupc's."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..ops import Op
+from .builtin_kernels import UFUNCS
+
+__all__ = ["OF_MPI", "as_op"]
+
+_OF_NUMPY = {ufunc: op for op, ufunc in UFUNCS.items()}
+
+OF_MPI = {
+    "SUM": Op.ADD, "PROD": Op.MULT, "MIN": Op.MIN, "MAX": Op.MAX,
+    "BAND": Op.AND, "BOR": Op.OR, "BXOR": Op.XOR, "LAND": Op.LOGAND, "LOR": Op.LOGOR,
+    "MINLOC": Op.MINLOC, "MAXLOC": Op.MAXLOC,
+}  # fmt: skip
+"""MPI's names (MPI 4.1, 6.9.2)."""
+
+
+def as_op(op: Any) -> Any:
+    """Return the `Op` that an operation of numpy or of mpi4py stands for, else `op` itself."""
+    if isinstance(op, Op):
+        return op
+    if isinstance(op, np.ufunc):
+        return _OF_NUMPY.get(op, op)
+    mpi = sys.modules.get("mpi4py.MPI")  # loaded where there is an operation of it
+    if mpi is not None and isinstance(op, mpi.Op):
+        return _of_mpi().get(mpi._handleof(op), op)
+    return op
+
+
+@cache
+def _of_mpi() -> dict[int, Op]:
+    mpi: Any = sys.modules["mpi4py.MPI"]
+    return {mpi._handleof(getattr(mpi, name)): op for name, op in OF_MPI.items()}
