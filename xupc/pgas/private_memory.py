@@ -46,8 +46,8 @@ def refuse_masked(x: Any, what: str) -> None:
         return
     if any(base.__name__ == "MaskedArray" for base in type(x).__mro__):  # numpy.ma stays unloaded
         raise TypeError(
-            f"{what}: got a masked array, whose mask would not travel: give x.filled(value), or "
-            "x.data and x.mask in calls of their own"
+            f"{what}: expected an array without a mask, got a masked array: give x.filled(value), "
+            "or x.data and x.mask in calls of their own"
         )
 
 
