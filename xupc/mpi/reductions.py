@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from ..api.private_arrays import (
 )
 from ..flags import EXCLUSIVE
 from ..ops import Op
+from ..reduction.foreign_ops import as_op
 from .decision import Ready, apart, check_blocks, in_place, may_overlap, root_of
 from .messages import Message, as_elements
 
@@ -181,22 +181,16 @@ def _counts(given: Any, size: int) -> list[int]:
 
 # --- operations ---------------------------------------------------------------------------------
 
-# MPI's operation: xupc's, and the kinds of types for which MPI has it (MPI 4.1, 6.9.2).
-_OPS = {
-    "SUM": (Op.ADD, "iufc"), "PROD": (Op.MULT, "iufc"), "MAX": (Op.MAX, "iuf"),
-    "MIN": (Op.MIN, "iuf"), "BAND": (Op.AND, "iu"), "BOR": (Op.OR, "iu"), "BXOR": (Op.XOR, "iu"),
-    "LAND": (Op.LOGAND, "iub"), "LOR": (Op.LOGOR, "iub"),
+# The kinds of types for which MPI has an operation (MPI 4.1, 6.9.2).
+_KINDS = {
+    Op.ADD: "iufc", Op.MULT: "iufc", Op.MAX: "iuf", Op.MIN: "iuf", Op.AND: "iu", Op.OR: "iu",
+    Op.XOR: "iu", Op.LOGAND: "iub", Op.LOGOR: "iub",
 }  # fmt: skip
-
-
-@functools.cache
-def _ops() -> dict[int, tuple[Op, str]]:
-    return {MPI._handleof(getattr(MPI, name)): found for name, found in _OPS.items()}
 
 
 def _operation(op: Any, dtype: Any) -> Op | None:
     """Return xupc's operation; None if it has none for this operation and type."""
     if not isinstance(op, MPI.Op):
         raise TypeError("op: expected an operation of mpi4py")
-    combine, kinds = _ops().get(MPI._handleof(op), (None, ""))
-    return combine if dtype is not None and dtype.kind in kinds else None
+    combine: Op = as_op(op)
+    return combine if dtype is not None and dtype.kind in _KINDS.get(combine, "") else None

@@ -11,16 +11,16 @@ import numpy as np
 from ..ops import Op
 from .builtin_kernels import UFUNCS
 
-__all__ = ["OF_MPI", "as_op"]
+__all__ = ["as_op"]
 
 _OF_NUMPY = {ufunc: op for op, ufunc in UFUNCS.items()}
 
-OF_MPI = {
+# by MPI's names (MPI 4.1, 6.9.2)
+_OF_MPI = {
     "SUM": Op.ADD, "PROD": Op.MULT, "MIN": Op.MIN, "MAX": Op.MAX,
     "BAND": Op.AND, "BOR": Op.OR, "BXOR": Op.XOR, "LAND": Op.LOGAND, "LOR": Op.LOGOR,
     "MINLOC": Op.MINLOC, "MAXLOC": Op.MAXLOC,
 }  # fmt: skip
-"""MPI's names (MPI 4.1, 6.9.2)."""
 
 
 def as_op(op: Any) -> Any:
@@ -38,4 +38,4 @@ def as_op(op: Any) -> Any:
 @cache
 def _of_mpi() -> dict[int, Op]:
     mpi: Any = sys.modules["mpi4py.MPI"]
-    return {mpi._handleof(getattr(mpi, name)): op for name, op in OF_MPI.items()}
+    return {mpi._handleof(getattr(mpi, name)): op for name, op in _OF_MPI.items()}
