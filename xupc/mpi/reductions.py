@@ -192,5 +192,7 @@ def _operation(op: Any, dtype: Any) -> Op | None:
     """Return xupc's operation; None if it has none for this operation and type."""
     if not isinstance(op, MPI.Op):
         raise TypeError("op: expected an operation of mpi4py")
-    combine: Op = as_op(op)
-    return combine if dtype is not None and dtype.kind in _KINDS.get(combine, "") else None
+    combine = as_op(op)
+    if dtype is None or not isinstance(combine, Op):
+        return None
+    return combine if dtype.kind in _KINDS.get(combine, "") else None

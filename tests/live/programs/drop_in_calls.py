@@ -325,7 +325,9 @@ def operations() -> None:
     assert got[0][0] == size - 1
     own = MPI.Op.Create(lambda a, b, kind: None, commute=True)
     x = np.ones(2)
+    before = comm.explain(as_dict=True)["Allreduce"]["calls"]
     comm.Allreduce(MPI.IN_PLACE, x, own)
+    assert comm.explain(as_dict=True)["Allreduce"]["calls"] == before + 1
     own.Free()
     single = np.array(float(me))
     total = np.array(0.0)
