@@ -313,7 +313,7 @@ def _run(
         # Until the folder is removed: a signal that comes again while that happens must not end it.
         control = stack.enter_context(JobControl(threads, forward))
         folder = _sessions_folder(command, environment)
-        # Before the folder is made: one that nobody knows of would be left by a SIGKILL.
+        # Before the folder is made: a SIGKILL would leave one that the keeper does not know.
         keeper = stack.enter_context(Keeper(job.tag_name, job.tag, folder, environment))
         environment = stack.enter_context(_with_sessions(folder, environment))
         launcher = _start(

@@ -41,7 +41,7 @@ def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
 
 
 def refuse_masked(x: Any, what: str) -> None:
-    """Raise TypeError if `x` is a masked array: its mask would be lost without a word."""
+    """Raise TypeError if `x` is a masked array: its mask would be lost silently."""
     if type(x) is np.ndarray or not isinstance(x, np.ndarray):
         return
     if any(base.__name__ == "MaskedArray" for base in type(x).__mro__):  # numpy.ma stays unloaded

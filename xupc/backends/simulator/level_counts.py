@@ -62,7 +62,7 @@ SOURCES: Final = (
 
 @record
 class LevelCount:
-    """What crosses the borders of the domains of one level.
+    """The traffic across the borders of the domains of one level.
 
     Attributes
     ----------
