@@ -185,7 +185,7 @@ def defined(op: str, dtype: np.dtype[Any]) -> bool:
 
 
 def algorithm_named(word: str) -> str:
-    """Return a word that `Settings.algorithms` takes; ValueError for any other."""
+    """Return an entry for `Settings.algorithms`; ValueError if the word is none."""
     known = *ALGORITHMS, VARIANTS
     found = next((name for name in known if name.lower() == word.lower()), "")
     if found or is_name(word):
