@@ -93,14 +93,16 @@ def rendered(template: str, **values: Any) -> str:
     import jinja2
     import markupsafe
 
-    folder = resources.files(__package__)
+    def text_of(name: str) -> str:
+        return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(text_of),
+    )  # fmt: skip
     environment.filters |= {"time": formatting.time, "with_mpi": with_mpi}
-    page = environment.from_string(folder.joinpath(template).read_text(encoding="utf-8"))
-    style = markupsafe.Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))
-    return page.render(style=style, **values)
+    style = markupsafe.Markup(text_of("page.css"))
+    return environment.get_template(template).render(style=style, **values)
 
 
 def _drawings(content: Content) -> dict[str, list[Any]]:

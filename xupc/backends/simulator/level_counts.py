@@ -224,7 +224,6 @@ class _LevelClock(Clock):
     ) -> None:  # fmt: skip
         super().__init__(programs, rates_of({}, several_nodes=True))
         self.names = domains.names
-        self.size = len(programs)
         self.labels = np.array(domains.labels)
         self.apart = domains.widest().tolist()
         self.latencies = [*latency, 0.0]
@@ -327,12 +326,7 @@ class _LevelClock(Clock):
             self.counts[self.apart[a][b], 2] += 1
 
     # -- barriers ------------------------------------------------------------------------------
-    def _arrive(self, lane: Lane) -> None:
-        arrived = self.arrived
-        arrived.append(lane)
-        if len(arrived) < self.size:
-            return
-        self.arrived = []
+    def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
         now = {x.rank: x.now for x in arrived}
         nodes = [[rank for rank in now if self.node[rank] == k] for k in range(self._nodes)]
         rounds = math.ceil(math.log2(self._nodes))

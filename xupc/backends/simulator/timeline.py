@@ -254,11 +254,13 @@ class Clock:
 
     # -- barriers ------------------------------------------------------------------------------
     def _arrive(self, lane: Lane) -> None:
-        arrived = self.arrived
-        arrived.append(lane)
-        if len(arrived) < self.size:
-            return
-        self.arrived = []
+        self.arrived.append(lane)
+        if len(self.arrived) == self.size:
+            arrived, self.arrived = self.arrived, []
+            self._meet(lane, arrived)
+
+    def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
+        """Let all threads go on after a barrier; `lane` has arrived last."""
         last = max(x.now for x in arrived)
         rounds = math.ceil(math.log2(self.tree.node_count))
         met = last + self.rates.line + 2 * rounds * self.rates.latency
