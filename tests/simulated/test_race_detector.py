@@ -10,7 +10,7 @@ from support.soak import amount
 
 from xupc.backends.simulator.race_detector import Head, Race, Shadow, Where
 
-SIZE, ACCESSES = 24, 400
+SIZE, ACCESSES = 24, 200
 HEAD: Head = (0, 0, 0, range(ACCESSES), "test")  # its steps are the numbers of the accesses
 
 
