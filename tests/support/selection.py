@@ -27,10 +27,11 @@ SHAPE = {
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` and `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say
-    what others in the same list test, too. Of each feature one test on one node and one on several
-    nodes are no `further_shape`, and one test is no `other_shape`. Of each function one test is no
-    `other_case`. The last two leave out tests marked ``once``.
+    `waits` (of a file; some tests set it themselves) and `one_node` say what a test is;
+    `further_shape`, `other_shape` and `other_case` say what others in the same list test, too. Of
+    each feature one test on one node and one on several nodes are no `further_shape`, and one test
+    is no `other_shape`. Of each function one test is no `other_case`. The last two leave out tests
+    marked ``once``.
     """
     every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
@@ -51,14 +52,19 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
 
 
 def _mark_all_but_one(groups: Iterable[list[pytest.Item]], mark: str) -> None:
-    """Mark the tests of each group but one, which has several nodes if any has."""
+    """Mark the tests of each group but one, of several nodes and of several threads if any is."""
     for same in groups:
-        chosen = max(
-            same, key=lambda item: (_on_several_nodes(item), not item.get_closest_marker("once"))
-        )
+        chosen = max(same, key=_preferred)
         for item in same:
             if item is not chosen:
                 item.add_marker(mark)
+
+
+def _preferred(item: pytest.Item) -> tuple[bool, bool, bool]:
+    """Return what makes a test the one of its group, the most important first."""
+    parameters = _parameters(item)
+    alone = 1 in (parameters.get("threads"), parameters.get("n"))
+    return _on_several_nodes(item), not item.get_closest_marker("once"), not alone
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:
