@@ -59,6 +59,7 @@ def test_no_false_alarm(
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [pytest.param(3, None, marks=ONCE), (3, "2,1"), pytest.param(4, "cyclic:2", marks=ONCE)],
