@@ -69,9 +69,9 @@ def test_a_feature_is_tested_with_several_threads_if_it_can_be() -> None:
 
 def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
-             Item("test_data", "test_c", threads=2)]  # fmt: skip
+             Item("test_data", "test_c", threads=2), Item("test_run_ends", "test_d")]  # fmt: skip
     mark_live(items)  # type: ignore[arg-type]
-    assert [item.marks for item in items] == [{"waits"}, set(), set()]
+    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher"}]
 
 
 @pytest.mark.parametrize(
