@@ -32,6 +32,7 @@ def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | N
     assert "done: " in result.stdout
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     "nodes", [None, "2,1", pytest.param("1,1,1", marks=ONCE)]
 )
