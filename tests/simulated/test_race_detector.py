@@ -73,4 +73,4 @@ def test_an_access_races_if_any_earlier_one_does_not_come_before_it(
         }  # fmt: skip
         assert {second for _, second in pairs} == expected
         racing += len(expected)
-    assert 0 < racing
+    assert racing > 0
