@@ -74,3 +74,16 @@ def test_an_access_races_if_any_earlier_one_does_not_come_before_it(
         assert {second for _, second in pairs} == expected
         racing += len(expected)
     assert racing > 0
+
+
+def test_a_read_is_kept_until_a_newer_one_knows_of_it() -> None:
+    """Many reads of another thread do not hide it from a write that comes after these alone."""
+    races: dict[tuple[Where, Where], Race] = {}
+    shadow = Shadow("dst", 0, bytearray(SIZE), races)
+    shadow.touch(0, 8, False, 0, 1, (HEAD, 0))
+    known = 0
+    for number in range(1, ACCESSES - 1):
+        shadow.touch(0, 8, False, known, 1 << number, (HEAD, number))
+        known |= 1 << number
+    shadow.touch(4, 5, True, known, 1 << ACCESSES - 1, (HEAD, ACCESSES - 1))
+    assert [(first.step, second.step) for first, second in races] == [(0, ACCESSES - 1)]
