@@ -89,8 +89,9 @@ def core() -> list[Extension]:
         extra_compile_args=C_FLAGS,
         optional=True,
     )
-    # A mistake in the .pyx itself is no reason for a silent fallback: it stays an error.
-    return list(cythonize([extension], language_level=3))
+    # A mistake in the .pyx itself is no reason for a silent fallback: it stays an error. Another
+    # Python may have left C code there that was made from the declarations of another numpy.
+    return list(cythonize([extension], language_level=3, force=True))
 
 
 setup(ext_modules=core(), cmdclass={"build_ext": BuildCore, "build_py": BuildPy})
