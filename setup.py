@@ -6,6 +6,7 @@ the Python engine runs. `XUPC_NO_CORE=1` leaves the core out on purpose.
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -24,11 +25,11 @@ C_FLAGS = ["-O3", "-std=c11", "-fwrapv", "-ffp-contract=off"]
 
 
 def without_core(reason: object) -> None:
-    """Say in one line why there is no core; the source tree must not go on with an older one."""
+    """Say in one line why there is no core; this Python must not go on with an older one."""
     print(f"xupc: building without the native core ({reason}); the Python engine will be used")
     if {"editable_wheel", "develop", "--inplace"} & set(sys.argv):
-        for stale in (ROOT / NATIVE).glob("_core.*.so"):
-            stale.unlink()
+        # a source tree holds the cores of several Pythons
+        (ROOT / NATIVE / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}").unlink(missing_ok=True)
 
 
 class BuildCore(build_ext):

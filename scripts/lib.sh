@@ -3,6 +3,7 @@
 #   use_env FAMILY EXTRAS    FAMILY: mpich -> .venv, openmpi -> .venv-openmpi
 #                            EXTRAS: of pyproject.toml, for example "mpich,test"
 #   use_env FAMILY EXTRAS PYTHON   with another Python, in .venv-py3.12 and so on
+#   fetch_env FAMILY EXTRAS  that environment without xupc: it changes nothing outside its folder
 #   other_pythons            the other Pythons of this machine that xupc supports, one per line
 # With XUPC_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
 # package that pyproject.toml allows, and a copy of the sources in its folder src, which is where
@@ -128,13 +129,14 @@ copy_sources() {
     tar -c --null --files-from=- --ignore-failed-read) | tar -x -C "$1"
 }
 
-use_env() {
-  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_LOWEST:+-lowest}
-  directory=$root/.venv$low${python:+-py$(version_of "$python")}
-  case $family in
+# The folder of an environment goes into $directory, its interpreter into $py; it is made if missing.
+open_env() { # FAMILY PYTHON
+  local python=$2
+  directory=$root/.venv${XUPC_LOWEST:+-lowest}${python:+-py$(version_of "$python")}
+  case $1 in
     mpich) ;;
     openmpi) directory=$directory-openmpi ;;
-    *) die "XUPC_MPI is '$family', expected mpich or openmpi" ;;
+    *) die "XUPC_MPI is '$1', expected mpich or openmpi" ;;
   esac
   py=$directory/bin/python
   if ! "$py" -c 'import pip' 2>/dev/null; then
@@ -145,6 +147,20 @@ use_env() {
     "$base" -m venv "$directory" \
       || die "$base -m venv failed: on Debian and Ubuntu, install the package python3-venv"
   fi
+}
+
+# Install all that use_env does but xupc itself, whose core jobs of another environment may use.
+fetch_env() { # FAMILY EXTRAS
+  local directory
+  open_env "$1" ""
+  # shellcheck disable=SC2046 -- one requirement per word
+  "$py" -m pip install --quiet $(build_requirements) || return
+  has_wheels "$2"
+}
+
+use_env() {
+  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_LOWEST:+-lowest}
+  open_env "$family" "$python"
   if [ -n "$low" ]; then
     copy_sources "$directory/src"
     root=$directory/src

@@ -1,8 +1,10 @@
 """An emulated cluster for tests: several nodes with real host ids and a real, shaped link.
 
-`cluster` is up once per session: 4 nodes at 1 Gbit/s under a name of its own, so that concurrent
-test runs do not meet. It goes down when the session ends, however that happens. Where a cluster
-cannot be made (not Linux, not root, no iproute2), tests that ask for it skip with the reason.
+`cluster` is up once per session, and once per process of pytest-xdist: 4 nodes at 1 Gbit/s under a
+name of its own, so that concurrent test runs and processes do not meet. No test may depend on what
+all clusters of a machine share. It goes down when the session ends, however that happens. Where a
+cluster cannot be made (not Linux, not root, no iproute2), tests that ask for it skip with the
+reason.
 """
 
 from __future__ import annotations

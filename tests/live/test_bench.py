@@ -186,11 +186,15 @@ def started(words: list[str]) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    ("inside", "across"),
-    [(False, False), (True, False), (True, True)],
-    ids=["launches", "in a job", "across nodes"],
+    ("number", "inside", "across"),
+    [
+        pytest.param(signal.SIGTERM, False, False, id="launches-SIGTERM"),
+        pytest.param(signal.SIGINT, False, False, id="launches-SIGINT"),
+        pytest.param(signal.SIGTERM, True, False, id="in a job-SIGTERM"),
+        pytest.param(signal.SIGINT, True, False, id="in a job-SIGINT"),
+        pytest.param(signal.SIGTERM, True, True, id="across nodes"),
+    ],
 )
 def test_what_was_measured_is_kept(tmp_path: Path, number: int, inside: bool, across: bool) -> None:
     file = tmp_path / "r.json"

@@ -27,10 +27,11 @@ def test_nothing_grows(
 ) -> None:
     cycles = amount(sample, whole) // (4 if SLOW_ENGINE else 1)
     limit = 60 + cycles / 3
+    others = [] if WHOLE else ["teams", "dropped"] if nodes else ["teams"]  # the rest: test_memory
     # UCX, under MPICH, keeps a note of some 150 bytes of every mapping that there has ever been
     result = live(
-        threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=[str(cycles)], timeout=limit,
-        env={"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"},
+        threads, f"{PROGRAMS}/memory_growth.py", nodes=nodes, args=[str(cycles), *others],
+        env={"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"}, timeout=limit,
     )  # fmt: skip
     found = re.search("^grown: (.*)$", result.stdout, re.MULTILINE)
     assert found

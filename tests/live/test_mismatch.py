@@ -32,6 +32,7 @@ def test_every_difference(live: Callable[..., Any], threads: int, nodes: str | N
     assert "done: " in result.stdout
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     "nodes", [None, "2,1", pytest.param("1,1,1", marks=ONCE)]
 )
@@ -59,6 +60,7 @@ def test_no_false_alarm(
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("threads", "nodes"),
     [pytest.param(3, None, marks=ONCE), (3, "2,1"), pytest.param(4, "cyclic:2", marks=ONCE)],

@@ -61,6 +61,7 @@ def test_a_program_that_fails_ends_its_job(jobs: Pool) -> None:
     assert jobs.started == 2
 
 
+@pytest.mark.waits
 def test_a_program_whose_time_is_up_shows_its_stacks(jobs: Pool) -> None:
     result = jobs.launch(2, PROGRAM, args=["waits"], timeout=6)
     assert result.timed_out

@@ -48,6 +48,7 @@ def test_an_interrupt_between_the_steps_of_a_call(live: Callable[..., Any]) -> N
     assert result.stdout.count("done") == 3, result.report()
 
 
+@pytest.mark.waits
 @ONCE
 def test_the_timeout_holds_inside_mpi(live: Callable[..., Any]) -> None:
     result = live(3, PROGRAM, args=["stopped", "2"], expect="failure", timeout=40, via="xupc run")

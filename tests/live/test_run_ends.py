@@ -110,6 +110,7 @@ def test_sigterm_gives_handlers_their_chance(job: Running, number: int) -> None:
     assert job.left(0.5) == []
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.once)]
 )

@@ -7,19 +7,21 @@ import os
 import pytest
 from simulated.matrix import SYNCS, TUNINGS
 from simulated.transfers import ENTRIES, NAMES, Case, cases
+from support.soak import amount
 
 from xupc.algorithms.registry import Entry, find
 from xupc.algorithms.transfer_lists import COLLECTIVES
 from xupc.flags import ALGORITHM_NAMES
 
-PER_PLACEMENT = 3
-SCHEDULES = 4
+PER_PLACEMENT = amount(2, 3)
+SCHEDULES = amount(2, 4)
 
 EVERY_ENTRY = pytest.mark.parametrize(
     "entry", ENTRIES, ids=[f"{e.collective}-{e.name}" for e in ENTRIES]
 )
 
 
+@pytest.mark.soak
 @EVERY_ENTRY
 def test_matrix(entry: Entry, request: pytest.FixtureRequest) -> None:
     """Threads x placements, sync modes and tunings sampled."""
@@ -29,6 +31,7 @@ def test_matrix(entry: Entry, request: pytest.FixtureRequest) -> None:
         case.run()
 
 
+@pytest.mark.soak
 @EVERY_ENTRY
 def test_right_under_every_schedule(entry: Entry) -> None:
     """The same verdict and bytes under random schedules."""

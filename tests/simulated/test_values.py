@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -42,8 +44,9 @@ from xupc.plan.recorder import Operand, trace
 from xupc.plan.steps import Copy
 from xupc.topology.tree import Tree
 
-SHARD = 60
-SAMPLE = amount(300, 600)
+SHARD = 20
+OF_EACH_ALGORITHM = amount(4, 15)  # of each form and flag
+OF_EACH_KIND = amount(2, 5)  # of each form, flag and tuning, on two threads of a node
 
 
 @pytest.mark.soak
@@ -53,13 +56,16 @@ def test_sample(request: pytest.FixtureRequest) -> None:
     seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
     chosen = cases(3 if full else 1, seed)
     if not full:
-        chosen = random.Random(seed).sample(chosen, SAMPLE)
+        rng, of_each = random.Random(seed), attrgetter("form", "flag")
+        kinds = [list(same) for _, same in groupby(chosen, of_each)]
+        chosen = [case for same in kinds for case in rng.sample(same, OF_EACH_ALGORITHM)]
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
     with workers() as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
 
+@pytest.mark.soak
 def test_two_threads_of_one_node() -> None:
     """Two threads of a node access each other's memory directly and share the work differently.
 
@@ -71,7 +77,7 @@ def test_two_threads_of_one_node() -> None:
         for form in MOVES + JOINS
         for flag in ALGORITHM_NAMES
         for tuning in VALUES
-        for _ in range(5)
+        for _ in range(OF_EACH_KIND)
     ]
     failures = run_cases(chosen)
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])

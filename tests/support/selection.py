@@ -16,6 +16,8 @@ WAITING = (
 )  # fmt: skip
 # What depends on the MPI on one node, too: starting, ending, and all that can go wrong.
 HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_shortage")
+# Tests of `xupc run` itself, whose programs have MPI alone: another engine changes nothing there.
+LAUNCHER = ("test_run_ends", "test_run_surroundings", "test_run_terminal")
 # Parameters that say where a feature is tested and how much of it, not which one.
 SHAPE = {
     "all_roots", "calls", "cases", "count", "cycles", "every", "folded", "how_many", "inside",
@@ -27,10 +29,11 @@ SHAPE = {
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` and `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say
-    what others in the same list test, too. Of each feature one test on one node and one on several
-    nodes are no `further_shape`, and one test is no `other_shape`. Of each function one test is no
-    `other_case`. The last two leave out tests marked ``once``.
+    `waits` (of a file; some tests set it themselves), `launcher` and `one_node` say what a test is;
+    `further_shape`, `other_shape` and `other_case` say what others in the same list test, too. Of
+    each feature one test on one node and one on several nodes are no `further_shape`, and one test
+    is no `other_shape`. Of each function one test is no `other_case`. The last two leave out tests
+    marked ``once``.
     """
     every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
@@ -40,6 +43,8 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("waits")
         elif _parameters(item).get("nodes", "") is None and item.path.stem not in HEALTH:
             item.add_marker("one_node")
+        if item.path.stem in LAUNCHER:
+            item.add_marker("launcher")
         feature = _feature(item)
         every.setdefault((*feature, _on_several_nodes(item)), []).append(item)
         if not item.get_closest_marker("once"):
@@ -51,14 +56,19 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
 
 
 def _mark_all_but_one(groups: Iterable[list[pytest.Item]], mark: str) -> None:
-    """Mark the tests of each group but one, which has several nodes if any has."""
+    """Mark the tests of each group but one, of several nodes and of several threads if any is."""
     for same in groups:
-        chosen = max(
-            same, key=lambda item: (_on_several_nodes(item), not item.get_closest_marker("once"))
-        )
+        chosen = max(same, key=_preferred)
         for item in same:
             if item is not chosen:
                 item.add_marker(mark)
+
+
+def _preferred(item: pytest.Item) -> tuple[bool, bool, bool]:
+    """Return what makes a test the one of its group, the most important first."""
+    parameters = _parameters(item)
+    alone = 1 in (parameters.get("threads"), parameters.get("n"))
+    return _on_several_nodes(item), not item.get_closest_marker("once"), not alone
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:

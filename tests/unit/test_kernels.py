@@ -575,6 +575,8 @@ def test_errors(arguments: tuple, error: type, words: str) -> None:
 
 # ---- C against numpy -----------------------------------------------------------------
 
+C_ALONE = pytest.mark.once  # no Python is compiled into the library: all Pythons test the same
+
 LIBRARY = """
 #include "kernels.h"
 int size(int type, int op) { return xk_find(type, op) ? xk_find(type, op)->size : 0; }
@@ -634,6 +636,7 @@ def address(x: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(x.ctypes.data)
 
 
+@C_ALONE
 def test_the_table(native: ctypes.CDLL) -> None:
     for number, char in enumerate(UPC):
         for op in BUILTIN:
@@ -647,6 +650,7 @@ def test_the_table(native: ctypes.CDLL) -> None:
 NATIVE = pairs([*UPC, "?"])
 
 
+@C_ALONE
 @pytest.mark.parametrize(("char", "op"), NATIVE)
 def test_native_combine(native: ctypes.CDLL, char: str, op: Op) -> None:
     kernel = find(char, op)
@@ -664,6 +668,7 @@ def test_native_combine(native: ctypes.CDLL, char: str, op: Op) -> None:
         assert same(a, expected)
 
 
+@C_ALONE
 @pytest.mark.parametrize(("char", "op"), NATIVE)
 def test_native_fold(native: ctypes.CDLL, char: str, op: Op) -> None:
     kernel = find(char, op)
@@ -674,6 +679,7 @@ def test_native_fold(native: ctypes.CDLL, char: str, op: Op) -> None:
         assert same(out, kernel.fold(x))
 
 
+@C_ALONE
 @pytest.mark.parametrize(("char", "op"), NATIVE)
 def test_native_scan(native: ctypes.CDLL, char: str, op: Op) -> None:
     kernel = find(char, op)
@@ -689,6 +695,7 @@ def test_native_scan(native: ctypes.CDLL, char: str, op: Op) -> None:
             assert same(x_too, expected)
 
 
+@C_ALONE
 @pytest.mark.parametrize(("char", "op"), NATIVE)
 def test_native_identity(native: ctypes.CDLL, char: str, op: Op) -> None:
     kernel = find(char, op)
@@ -698,6 +705,7 @@ def test_native_identity(native: ctypes.CDLL, char: str, op: Op) -> None:
     assert out.tobytes() == expected.tobytes()
 
 
+@C_ALONE
 def test_native_long_doubles_have_clean_padding(native: ctypes.CDLL) -> None:
     if np.finfo("g").nmant != 63:
         pytest.skip("long double is not x87's here")
@@ -834,6 +842,7 @@ def test_located(dtype: np.dtype, op: Op) -> None:
                 assert dst[i].tobytes() == (alone or located_oracle(op, *some))
 
 
+@C_ALONE
 @pytest.mark.parametrize(("dtype", "op"), EVERY_PAIR)
 def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
     kernel = find(dtype, op)
@@ -868,6 +877,7 @@ def test_native_located(native: ctypes.CDLL, dtype: np.dtype, op: Op) -> None:
             assert out[0].tobytes() == kernel.fold(a).tobytes()
 
 
+@C_ALONE
 def test_native_located_refuses(native: ctypes.CDLL) -> None:
     good = (9, int(Op.MINLOC), 16, 0, 8, 8, 1)
     assert native.locate(*good) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,8 @@ def room(module: str) -> str:
     return max(found, key=len)
 
 
-def names(path: Path) -> set[str]:
+@cache
+def names(path: Path) -> frozenset[str]:
     """Return the absolute names that a file imports, also in functions and under TYPE_CHECKING."""
     package = ["xupc", *path.relative_to(ROOT).parent.parts]
     found: set[str] = set()
@@ -90,7 +92,7 @@ def names(path: Path) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             start = ".".join([*base, *(node.module.split(".") if node.module else [])])
             found |= {f"{start}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def imported(module: str) -> set[str]:
@@ -184,7 +186,8 @@ def test_any_is_where_nothing_else_can_be() -> None:
     assert more == {}, "use a type or a Protocol, or give the reason in ANY"
 
 
-def defined(path: Path) -> set[str]:
+@cache
+def defined(path: Path) -> frozenset[str]:
     """Return the names that a module defines itself."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -192,7 +195,7 @@ def defined(path: Path) -> set[str]:
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-    return found
+    return frozenset(found)
 
 
 def test_names_are_imported_from_where_they_are_defined() -> None:

@@ -59,11 +59,19 @@ def test_a_feature_has_one_test_on_one_node_and_one_on_several() -> None:
     assert other == [0, 1, 3, 4, 6, 7, 8, 10]
 
 
+def test_a_feature_is_tested_with_several_threads_if_it_can_be() -> None:
+    items = [Item("test_drop_in", "test_a", check=check, n=n) for n in (1, 2, 3) for check in "ab"]
+    items += [Item("test_reduce", "test_b", threads=n, nodes=None, once=True) for n in (1, 4)]
+    mark_live(items)  # type: ignore[arg-type]
+    found = [i for i, item in enumerate(items) if "further_shape" not in item.marks]
+    assert found == [2, 3, 7]
+
+
 def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
-             Item("test_data", "test_c", threads=2)]  # fmt: skip
+             Item("test_data", "test_c", threads=2), Item("test_run_ends", "test_d")]  # fmt: skip
     mark_live(items)  # type: ignore[arg-type]
-    assert [item.marks for item in items] == [{"waits"}, set(), set()]
+    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher"}]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ not be compared with later ones.
 The memory is cut into pieces wherever an access began or ended; each piece keeps the
 accesses to all of it. An access is dropped when a newer one covers it and every later
 conflicting access must be ordered after the newer one. So each piece keeps few accesses.
+Reads do not conflict: a read is compared with the writes only, and reads that newer ones
+cover are looked for each time that there are twice as many reads as after the last search.
 """
 
 from __future__ import annotations
@@ -82,6 +84,26 @@ class Race(NamedTuple):
 _Access = tuple[int, bool, int, int, Place]
 """An access: its bit, whether it writes, the bytes that it touches (lo, hi), its place."""
 
+FEW = 8  # reads of a piece among which none is looked for that a newer one covers
+
+
+class _Piece:
+    """The accesses to some bytes that later ones must be compared with, the oldest ones first.
+
+    `most` is the number of reads from which on covered ones are dropped.
+    """
+
+    __slots__ = ("most", "reads", "writes")
+
+    def __init__(self, reads: list[_Access], writes: list[_Access]) -> None:
+        self.most = FEW
+        self.reads = reads
+        self.writes = writes
+
+    def copy(self) -> _Piece:
+        """Return what a part of this piece begins with when it is cut."""
+        return _Piece(self.reads.copy(), self.writes.copy())
+
 
 class Shadow:
     """The accesses to one array on one thread that later ones must be compared with.
@@ -108,7 +130,7 @@ class Shadow:
         self._found = found
         # piece i lies between _starts[i] and the next start; the last one is empty
         self._starts = [0, self.size]
-        self._pieces: list[list[_Access]] = [[], []]
+        self._pieces = [_Piece([], []), _Piece([], [])]
 
     @property
     def name(self) -> str:
@@ -126,35 +148,47 @@ class Shadow:
         first = bisect_left(starts, lo)
         if starts[first] != lo:
             starts.insert(first, lo)
-            pieces.insert(first, pieces[first - 1])
+            pieces.insert(first, pieces[first - 1].copy())
         end = first + 1
         if starts[end] != hi:
             end = bisect_left(starts, hi, end)
             if starts[end] != hi:
                 starts.insert(end, hi)
-                pieces.insert(end, pieces[end - 1])
+                pieces.insert(end, pieces[end - 1].copy())
         access = bit, writes, lo, hi, place
-        whole = writes
-        for i in range(first, end):
-            kept = []
-            for before in pieces[i]:
+        if not writes:
+            self._read(pieces[first:end], access, known)
+        elif self._write(pieces[first:end], access, known) and end - first > 1:
+            del starts[first + 1 : end], pieces[first + 1 : end]
+
+    def _read(self, pieces: Sequence[_Piece], access: _Access, known: int) -> None:
+        """Note a read of all these pieces."""
+        for piece in pieces:
+            for before in piece.writes:
                 if not known & before[0]:
-                    if writes or before[1]:
-                        self._race(before, access)
-                    kept.append(before)
-                    whole = False
-                elif before[1] and not writes:
-                    kept.append(before)
-            kept.append(access)
-            pieces[i] = kept  # a new list, since pieces that were cut share theirs
-        if whole and end - first > 1:
-            starts[first:end] = [lo]
-            pieces[first:end] = [kept]
+                    self._race(before, access)
+            reads = piece.reads
+            if len(reads) >= piece.most:
+                reads[:] = _unordered(reads, known)
+                piece.most = 2 * len(reads) + FEW
+            reads.append(access)
+
+    def _write(self, pieces: Sequence[_Piece], access: _Access, known: int) -> bool:
+        """Note a write to all these pieces; return whether it is all that they have to keep."""
+        alone = True
+        for piece in pieces:
+            for before in (*piece.writes, *piece.reads):
+                if not known & before[0]:
+                    self._race(before, access)
+                    alone = False
+            piece.writes = [access] if alone else [*_unordered(piece.writes, known), access]
+            piece.reads = [] if alone else _unordered(piece.reads, known)
+        return alone
 
     def written_by(self, at: int) -> Place | None:
         """Return the last access that wrote a byte; None if none did."""
-        piece = self._pieces[bisect_right(self._starts, at) - 1]
-        return next((place for _, writes, _, _, place in reversed(piece) if writes), None)
+        writes = self._pieces[bisect_right(self._starts, at) - 1].writes
+        return writes[-1][-1] if writes else None
 
     def _race(self, first: _Access, second: _Access) -> None:
         _, first_writes, first_lo, first_hi, first_place = first
@@ -163,3 +197,8 @@ class Shadow:
         lo, hi = max(first_lo, second_lo), min(first_hi, second_hi)
         race = Race(self._array, self._thread, lo, hi, a, first_writes, b, second_writes)
         self._found.setdefault((a, b), race)
+
+
+def _unordered(accesses: Sequence[_Access], known: int) -> list[_Access]:
+    """Return the accesses of which an actor with this knowledge does not know that they ended."""
+    return [access for access in accesses if not known & access[0]]
