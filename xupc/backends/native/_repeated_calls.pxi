@@ -326,11 +326,15 @@ cdef class CallTable:
 
 
 cdef list _kept(xd_call *c):
+    """Return the objects that a call points to, counted as references."""
     cdef list kept = []
-    cdef PyObject *each
-    for each in (c.dst.dtype, c.dst.given, c.src.dtype, c.src.given, c.op):
-        if each != NULL:
-            kept.append(<object>each)
+    cdef PyObject *each[5]
+    cdef int k
+    each[0], each[1], each[2], each[3] = c.dst.dtype, c.dst.given, c.src.dtype, c.src.given
+    each[4] = c.op
+    for k in range(5):
+        if each[k] != NULL:
+            kept.append(<object>each[k])
     return kept
 
 
