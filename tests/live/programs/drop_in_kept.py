@@ -64,7 +64,7 @@ def bcast(x: Any, root: int = 0) -> None:
 def gather(x: Any, y: Any, root: int = 0) -> None:
     comm.Gather(x, y if me == root else None, root=root)
     if me == root:
-        assert (y.reshape(size, -1).T == np.arange(size) + 1).all(), y
+        assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
 
 
 def scatter(x: Any, y: Any, root: int = 0) -> None:
@@ -75,12 +75,12 @@ def scatter(x: Any, y: Any, root: int = 0) -> None:
 
 def allgather(x: Any, y: Any) -> None:
     comm.Allgather(x, y)
-    assert (y.reshape(size, -1).T == np.arange(size) + 1).all(), y
+    assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
 
 
 def alltoall(x: Any, y: Any) -> None:
     comm.Alltoall(x, y)
-    assert (y.reshape(size, -1).T == np.arange(size) + 1).all(), y
+    assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
 
 
 def allreduce(x: Any, y: Any, op: Any = MPI.SUM, result: Any = total) -> None:
@@ -142,7 +142,7 @@ def described() -> None:
         whole[:] = 0
         whole[2 * me : 2 * me + 2] = me + 1
         comm.Allgather(MPI.IN_PLACE, [whole, 2, MPI.DOUBLE])
-        assert (whole.reshape(size, 2).T == np.arange(size) + 1).all(), whole
+        assert (np.arange(size) + 1 == whole.reshape(size, 2).T).all(), whole
 
     repeated(all_in_place)
 
