@@ -13,6 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 import xupc
+from xupc.backends.native.native_core import invalidate
 from xupc.mpi import decision
 from xupc.mpi.mismatch import MismatchError
 
@@ -28,7 +29,7 @@ def seen(on: Any, name: str, *about: Any) -> Any:
     return team_of(on, name, *about)
 
 
-decision._team_of = seen
+vars(decision)["_team_of"] = seen
 comm.Barrier()
 native = comm._counts().team.state.native
 
@@ -103,39 +104,75 @@ def reduce_scatter_block(x: Any, y: Any) -> None:
     assert (y == total).all(), y
 
 
+def rooted(n: int, root: int) -> None:
+    repeated(lambda: bcast(full(n), root))
+    repeated(lambda: gather(full(n), np.zeros(n * size), root))
+    repeated(lambda: scatter(np.zeros(n * size), np.zeros(n), root))
+    repeated(lambda: reduce(full(n), np.zeros(n), root))
+
+
+def without_root(n: int) -> None:
+    repeated(lambda: allgather(full(n), np.zeros(n * size)))
+    repeated(lambda: alltoall(full(n * size), np.zeros(n * size)))
+    repeated(lambda: allreduce(full(n), np.zeros(n)))
+    repeated(lambda: allreduce(full(n), np.zeros(n), MPI.MAX, size))
+    repeated(lambda: scan(full(n), np.zeros(n)))
+    repeated(lambda: reduce_scatter_block(full(n * size), np.zeros(n)))
+
+
 def every_method() -> None:
     repeated(comm.Barrier)
     for n in (1, 3, 1000):
+        without_root(n)
         for root in range(size):
-            repeated(lambda n=n, root=root: bcast(full(n), root))
-            repeated(lambda n=n, root=root: gather(full(n), np.zeros(n * size), root))
-            repeated(lambda n=n, root=root: scatter(np.zeros(n * size), np.zeros(n), root))
-            repeated(lambda n=n, root=root: reduce(full(n), np.zeros(n), root))
-        repeated(lambda n=n: allgather(full(n), np.zeros(n * size)))
-        repeated(lambda n=n: alltoall(full(n * size), np.zeros(n * size)))
-        repeated(lambda n=n: allreduce(full(n), np.zeros(n)))
-        repeated(lambda n=n: allreduce(full(n), np.zeros(n), MPI.MAX, size))
-        repeated(lambda n=n: scan(full(n), np.zeros(n)))
-        repeated(lambda n=n: reduce_scatter_block(full(n * size), np.zeros(n)))
+            rooted(n, root)
 
 
-def described() -> None:
-    """Lists and tuples with a type, with and without a count; in place; operands as the result."""
-    for x, y in ((full(4), np.zeros(4)), (full(6), np.zeros(5))):
-        repeated(lambda x=x, y=y: comm.Allreduce([x, 4, MPI.DOUBLE], (y, 4, MPI.DOUBLE)))
-        assert (y[:4] == total).all(), y
-        assert (y[4:] == 0).all(), y
-    x, y = full(4), np.zeros(4)
-    repeated(lambda: comm.Allreduce([x, MPI.DOUBLE], [y, MPI.DOUBLE]))
-    assert (y == total).all(), y
+def on_copies() -> None:
+    """Calls that work on copies of the program's arrays are never known."""
+    for _ in range(4):
+        y = np.full(5, -1.0)
+        comm.Exscan(full(5), y)  # the first thread's result stays as it was
+        assert (y == (me * (me + 1) // 2 if me else -1)).all(), y
+        y = full(5)
+        comm.Reduce(MPI.IN_PLACE if me == 0 else y, y if me == 0 else None)
+        assert me or (y == total).all(), y
+        y = full(5 * size)
+        comm.Reduce_scatter_block(MPI.IN_PLACE, y)
+        assert (y[:5] == total).all(), y
 
-    def in_place(given: Any) -> None:
+
+def counted_part(n: int, more: int) -> None:
+    """Reduce fewer elements than the arrays have."""
+    x, y = full(n + more), np.zeros(n + more)
+    repeated(lambda: comm.Allreduce([x, n, MPI.DOUBLE], (y, n, MPI.DOUBLE)))
+    assert (y[:n] == total).all(), y
+    assert (y[n:] == 0).all(), y
+
+
+def in_place(given: Any) -> None:
+    """Reduce in place; `comm` means that the operands are the result."""
+
+    def call() -> None:
         y = full(4)
         comm.Allreduce(y if given is comm else given, y)
         assert (y == total).all(), y
 
+    repeated(call)
+
+
+def described() -> None:
+    """Lists and tuples with a type, with and without a count; in place; operands as the result."""
+    for n, more in ((4, 0), (4, 2), (3, 1), (3, 3)):
+        counted_part(n, more)
+    x, y = full(4), np.zeros(4)
+    repeated(lambda: comm.Allreduce([x, MPI.DOUBLE], [y, MPI.DOUBLE]))
+    assert (y == total).all(), y
+    x.view("i8")[:] = -me - 1  # the same arrays with another type
+    repeated(lambda: comm.Allreduce([x, MPI.INT64_T], [y, MPI.INT64_T]))
+    assert (y.view("i8") == -total).all(), y
     for given in (MPI.IN_PLACE, None, comm):
-        repeated(lambda given=given: in_place(given))
+        in_place(given)
     whole = np.zeros(2 * size)
 
     def all_in_place() -> None:
@@ -152,6 +189,8 @@ def different() -> None:
     x, y = full(4), np.zeros(4)
     repeated(lambda: comm.Allreduce(x, y))
     repeated(lambda: comm.Bcast(y))
+    invalidate()  # as after a change of the job's state
+    short(lambda: comm.Allreduce(x, y))
     whole = np.zeros(6)  # operands that overlap the result
     whole[:4] = me + 1
     short(lambda: comm.Allreduce(whole[:4], whole[2:]))
@@ -250,7 +289,16 @@ def mismatch() -> None:
         pass
 
 
-for check in (every_method, described, different, other_classes, ends, counted, mismatch):
+for check in (
+    every_method,
+    on_copies,
+    described,
+    different,
+    other_classes,
+    ends,
+    counted,
+    mismatch,
+):
     check()
 x, y = full(4), np.zeros(4)
 repeated(lambda: comm.Allreduce(x, y))
