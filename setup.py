@@ -74,6 +74,7 @@ def core() -> list[Extension]:
     if not (ROOT / SOURCE).exists():
         return []
     try:
+        import Cython
         import numpy
         from Cython.Build import cythonize
     except ImportError as error:
@@ -88,8 +89,11 @@ def core() -> list[Extension]:
         extra_compile_args=C_FLAGS,
         optional=True,
     )
+    # Environments of one checkout may have different versions of numpy: what Cython makes with one
+    # may not compile with another, so each has a folder of its own.
+    made_by = f"build/cython-{Cython.__version__}-numpy-{numpy.__version__}"
     # A mistake in the .pyx itself is no reason for a silent fallback: it stays an error.
-    return list(cythonize([extension], language_level=3))
+    return list(cythonize([extension], language_level=3, build_dir=made_by))
 
 
 setup(ext_modules=core(), cmdclass={"build_ext": BuildCore, "build_py": BuildPy})
