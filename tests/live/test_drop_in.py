@@ -12,6 +12,7 @@ from support.launch import PROJECT
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
 REPEATED = "tests/live/programs/drop_in_repeated.py"
+KEPT = "tests/live/programs/drop_in_kept.py"
 VECTORS = "tests/live/programs/drop_in_vectors.py"
 OBJECTS = "tests/live/programs/drop_in_objects.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
@@ -54,10 +55,11 @@ def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: s
     assert result.stdout.count("done") == n, result.report()
 
 
+@pytest.mark.parametrize("program", [REPEATED, KEPT])
 @pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
-def test_repeated_calls(live: Live, n: int, nodes: str | None) -> None:
+def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> None:
     """Calls that look like an earlier one, with other memory, types or roots."""
-    result = live(n, REPEATED, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 

@@ -60,6 +60,7 @@ MPI_USERS = {
     "mpi.communicators",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
     "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
+    "mpi.repeated",
     "mpi.vector_messages", "mpi.vectors",
 }  # fmt: skip
 

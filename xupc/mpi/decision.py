@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from .carrier import team_for
 from .mismatch import carry
+from .repeated import form_of, repeating
 
 __all__ = [
     "Method", "Ready", "apart", "check_blocks", "in_place", "may_overlap", "root_of", "taken_over",
@@ -63,6 +64,8 @@ def taken_over(form: Callable[..., Ready]) -> Method:
     """Make a method of what brings its messages into form; `form` takes mpi4py's arguments."""
 
     def add(name: str, run: Run) -> Run:
+        shape = form_of(name)
+
         @functools.wraps(run)
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             try:
@@ -73,9 +76,11 @@ def taken_over(form: Callable[..., Ready]) -> Method:
             if team is None or call is None:
                 return run(self, *arguments, **keywords)
             carry(call, *ready, team)
+            if shape is not None:
+                _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team))
             return None if result is None else result.unpack()
 
-        return method
+        return method if shape is None else functools.wraps(run)(repeating(shape, method))
 
     return add
 
@@ -90,6 +95,16 @@ def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> Any:
         why = why or _EMPTY
     record.note(method, nbytes or 0, "MPI" if why else "xupc", why)
     return None if why else team
+
+
+def _learn(
+    comm: Any, shape: Any, arguments: Any, keywords: Any, nbytes: int, call: Run,
+    given: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Keep a call that xupc has carried, for those that repeat it."""
+    if not shape.messages:
+        call = given[-1].state.plain_barrier
+    comm._counts().learn(shape, arguments, keywords, comm.rank, nbytes, call, given)
 
 
 # --- arguments ----------------------------------------------------------------------------------

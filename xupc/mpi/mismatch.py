@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from ..errors import CollectiveMismatchError
 
-__all__ = ["MismatchError", "carry"]
+__all__ = ["MismatchError", "carry", "error_for"]
 
 
 class MismatchError(CollectiveMismatchError, MPI.Exception):
@@ -41,3 +41,8 @@ def carry(call: Callable[..., Any], *arguments: Any) -> None:
         call(*arguments)
     except CollectiveMismatchError as error:
         raise MismatchError(str(error)) from error
+
+
+def error_for(error: Exception) -> MismatchError | None:
+    """Return the error to raise in place of an error of xupc's; None if that one is right."""
+    return MismatchError(str(error)) if isinstance(error, CollectiveMismatchError) else None

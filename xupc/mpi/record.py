@@ -11,7 +11,9 @@ from typing import Any
 
 from mpi4py import MPI
 
+from ..backends.native import native_core
 from . import constants
+from .repeated import CallTable
 
 __all__ = ["Record", "all_counts", "record_of", "world_rank"]
 
@@ -19,27 +21,32 @@ Key = tuple[str, str, str]  # method, carrier ("xupc" or "MPI"), reason
 Counts = dict[Key, list[int]]  # [calls, bytes]
 
 
-class Record:
+class Record(CallTable):  # type: ignore[misc]
     """Data that xupc keeps for one communicator.
 
     Attributes
     ----------
-    counts
-        Calls and bytes by method, carrier and reason.
     team
         The team of xupc with the threads of the communicator, if one is open.
     refused
         The reason why there is no team; "" if none was tried yet.
     """
 
-    __slots__ = ("_patience", "_wait", "counts", "refused", "team")
+    __slots__ = ("_counts", "_patience", "_wait", "refused", "team")
 
     def __init__(self) -> None:
-        self.counts: Counts = {}
+        self._counts: Counts = {}
         self.team: Any = None
         self.refused = ""
         self._patience = 1
         self._wait = 0  # calls until a team is tried again; 0 or less: it is not
+
+    @property
+    def counts(self) -> Counts:
+        """Calls and bytes by method, carrier and reason."""
+        for method, calls, nbytes in self.take_counts():
+            _add(self._counts, {(method, "xupc", ""): [calls, nbytes]})
+        return self._counts
 
     def due(self) -> bool:
         """Return whether this call has to open a team. It is the same call on all threads."""
@@ -58,17 +65,18 @@ class Record:
     def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
         """Count one call."""
         key = (method, carrier, why)
-        found = self.counts.get(key)
+        found = self._counts.get(key)
         if found is None:
-            found = self.counts.setdefault(key, [0, 0])
+            found = self._counts.setdefault(key, [0, 0])
         found[0] += 1
         found[1] += nbytes
 
     def went_to_mpi(self, method: str, nbytes: int, why: str) -> None:
         """Correct the count of a call that was given to xupc: MPI carries it after all."""
-        self.counts[method, "xupc", ""][0] -= 1
-        if not self.counts[method, "xupc", ""][0]:
-            del self.counts[method, "xupc", ""]
+        found = self.counts[method, "xupc", ""]
+        found[0] -= 1
+        if not found[0]:
+            del self._counts[method, "xupc", ""]
         self.note(method, nbytes, "MPI", why)
 
 
@@ -100,8 +108,17 @@ def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
     The team is closed later, when all its threads have dropped it: this call waits for no thread.
     """
     record.team, record.refused = None, "the communicator was freed"
+    record.forget()
     _open.discard(record)
     _add(_of_freed.counts, record.counts)
+
+
+def _forget_calls() -> None:
+    for record in list(_open):
+        record.forget()
+
+
+native_core.caches.append(_forget_calls)
 
 
 def world_rank() -> int:

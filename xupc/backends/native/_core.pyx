@@ -1113,3 +1113,6 @@ cdef class CachedPlan:
                 _catch_up(self.instance)
             return self.instance.execute()
         return self.slow()
+
+
+include "_repeated_calls.pxi"

@@ -1,0 +1,309 @@
+"""Calls that repeat an earlier one, under ``XUPC_COMM=force``: the core runs them at once.
+
+`slow` has the names of the calls that went through Python.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import xupc
+from xupc.backends.native.native_core import invalidate
+from xupc.mpi import decision
+from xupc.mpi.mismatch import MismatchError
+
+comm = xupc.Comm(MPI.COMM_WORLD)
+size, me = comm.size, comm.rank
+total = size * (size + 1) // 2
+slow: list[str] = []
+team_of = decision._team_of
+
+
+def seen(on: Any, name: str, *about: Any) -> Any:
+    slow.append(name)
+    return team_of(on, name, *about)
+
+
+vars(decision)["_team_of"] = seen
+comm.Barrier()
+native = comm._counts().team.state.native
+
+
+def repeated(call: Callable[[], None], times: int = 5) -> None:
+    """Check that a call goes through Python once, or never if it is known."""
+    call()
+    del slow[:]
+    for _ in range(times):
+        call()
+    assert not slow or not native, slow
+
+
+def short(call: Callable[[], None]) -> None:
+    """Check that a call that looks like a known one goes through Python."""
+    del slow[:]
+    call()
+    assert slow, "a call that is different was run as the known one"
+
+
+def full(n: int, dtype: Any = "f8") -> Any:
+    return np.full(n, me + 1, dtype)
+
+
+# --- each method, with new arrays at each call -----------------------------------------------
+
+
+def bcast(x: Any, root: int = 0) -> None:
+    comm.Bcast(x, root)
+    assert (x == root + 1).all(), x
+
+
+def gather(x: Any, y: Any, root: int = 0) -> None:
+    comm.Gather(x, y if me == root else None, root=root)
+    if me == root:
+        assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
+
+
+def scatter(x: Any, y: Any, root: int = 0) -> None:
+    x.reshape(size, -1).T[...] = np.arange(size) + 1
+    comm.Scatter(x if me == root else None, y, root)
+    assert (y == me + 1).all(), y
+
+
+def allgather(x: Any, y: Any) -> None:
+    comm.Allgather(x, y)
+    assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
+
+
+def alltoall(x: Any, y: Any) -> None:
+    comm.Alltoall(x, y)
+    assert (np.arange(size) + 1 == y.reshape(size, -1).T).all(), y
+
+
+def allreduce(x: Any, y: Any, op: Any = MPI.SUM, result: Any = total) -> None:
+    comm.Allreduce(x, y, op)
+    assert (y == result).all(), y
+
+
+def reduce(x: Any, y: Any, root: int = 0) -> None:
+    comm.Reduce(x, y if me == root else None, op=MPI.SUM, root=root)
+    assert me != root or (y == total).all(), y
+
+
+def scan(x: Any, y: Any) -> None:
+    comm.Scan(x, y)
+    assert (y == (me + 1) * (me + 2) // 2).all(), y
+
+
+def reduce_scatter_block(x: Any, y: Any) -> None:
+    comm.Reduce_scatter_block(x, y)
+    assert (y == total).all(), y
+
+
+def rooted(n: int, root: int) -> None:
+    repeated(lambda: bcast(full(n), root))
+    repeated(lambda: gather(full(n), np.zeros(n * size), root))
+    repeated(lambda: scatter(np.zeros(n * size), np.zeros(n), root))
+    repeated(lambda: reduce(full(n), np.zeros(n), root))
+
+
+def without_root(n: int) -> None:
+    repeated(lambda: allgather(full(n), np.zeros(n * size)))
+    repeated(lambda: alltoall(full(n * size), np.zeros(n * size)))
+    repeated(lambda: allreduce(full(n), np.zeros(n)))
+    repeated(lambda: allreduce(full(n), np.zeros(n), MPI.MAX, size))
+    repeated(lambda: scan(full(n), np.zeros(n)))
+    repeated(lambda: reduce_scatter_block(full(n * size), np.zeros(n)))
+
+
+def every_method() -> None:
+    repeated(comm.Barrier)
+    for n in (1, 3, 1000):
+        without_root(n)
+        for root in range(size):
+            rooted(n, root)
+
+
+def on_copies() -> None:
+    """Calls that work on copies of the program's arrays are never known."""
+    for _ in range(4):
+        y = np.full(5, -1.0)
+        comm.Exscan(full(5), y)  # the first thread's result stays as it was
+        assert (y == (me * (me + 1) // 2 if me else -1)).all(), y
+        y = full(5)
+        comm.Reduce(MPI.IN_PLACE if me == 0 else y, y if me == 0 else None)
+        assert me or (y == total).all(), y
+        y = full(5 * size)
+        comm.Reduce_scatter_block(MPI.IN_PLACE, y)
+        assert (y[:5] == total).all(), y
+
+
+def counted_part(n: int, more: int) -> None:
+    """Reduce fewer elements than the arrays have."""
+    x, y = full(n + more), np.zeros(n + more)
+    repeated(lambda: comm.Allreduce([x, n, MPI.DOUBLE], (y, n, MPI.DOUBLE)))
+    assert (y[:n] == total).all(), y
+    assert (y[n:] == 0).all(), y
+
+
+def in_place(given: Any) -> None:
+    """Reduce in place; `comm` means that the operands are the result."""
+
+    def call() -> None:
+        y = full(4)
+        comm.Allreduce(y if given is comm else given, y)
+        assert (y == total).all(), y
+
+    repeated(call)
+
+
+def described() -> None:
+    """Lists and tuples with a type, with and without a count; in place; operands as the result."""
+    for n, more in ((4, 0), (4, 2), (3, 1), (3, 3)):
+        counted_part(n, more)
+    x, y = full(4), np.zeros(4)
+    repeated(lambda: comm.Allreduce([x, MPI.DOUBLE], [y, MPI.DOUBLE]))
+    assert (y == total).all(), y
+    x.view("i8")[:] = -me - 1  # the same arrays with another type
+    repeated(lambda: comm.Allreduce([x, MPI.INT64_T], [y, MPI.INT64_T]))
+    assert (y.view("i8") == -total).all(), y
+    for given in (MPI.IN_PLACE, None, comm):
+        in_place(given)
+    whole = np.zeros(2 * size)
+
+    def all_in_place() -> None:
+        whole[:] = 0
+        whole[2 * me : 2 * me + 2] = me + 1
+        comm.Allgather(MPI.IN_PLACE, [whole, 2, MPI.DOUBLE])
+        assert (np.arange(size) + 1 == whole.reshape(size, 2).T).all(), whole
+
+    repeated(all_in_place)
+
+
+def different() -> None:
+    """What must not be taken for a known call."""
+    x, y = full(4), np.zeros(4)
+    repeated(lambda: comm.Allreduce(x, y))
+    repeated(lambda: comm.Bcast(y))
+    invalidate()  # as after a change of the job's state
+    short(lambda: comm.Allreduce(x, y))
+    whole = np.zeros(6)  # operands that overlap the result
+    whole[:4] = me + 1
+    short(lambda: comm.Allreduce(whole[:4], whole[2:]))
+    assert (whole[2:] == total).all(), whole
+    room = np.zeros(5 * 8 + 1, np.uint8)
+    odd = room[1:33].view("f8")  # not aligned
+    odd[:] = me + 1
+    short(lambda: comm.Allreduce(odd, y))
+    assert (y == total).all(), y
+    for wrong in (np.ones((4, 2))[:, 0], x.astype("f4"), x.astype(">f8"), x[:3]):
+        try:
+            comm.Allreduce(wrong, y)
+            raise AssertionError("no error")
+        except (ValueError, BufferError, KeyError, TypeError, MPI.Exception):
+            pass
+    fixed = full(4)
+    fixed.flags.writeable = False
+    repeated(lambda: comm.Allreduce(fixed, y))
+    assert (y == total).all(), y
+    try:
+        comm.Allreduce(x, fixed)
+        raise AssertionError("no error")
+    except (ValueError, BufferError, TypeError):
+        pass
+    assert (fixed == me + 1).all(), fixed
+
+
+class Array(np.ndarray[Any, Any]):
+    """A subclass of numpy's class."""
+
+
+def other_classes() -> None:
+    x, y = full(4), np.zeros(4)
+    repeated(lambda: comm.Allreduce(x, y))
+    short(lambda: comm.Allreduce(x.view(Array), y))
+    assert (y == total).all(), y
+    short(lambda: comm.Allreduce(memoryview(x), y))
+    assert (y == total).all(), y
+    repeated(lambda: allreduce(np.array(me + 1.0), np.zeros(())))
+    repeated(lambda: allreduce(full(4).reshape(2, 2), np.zeros((4, 1))))
+    short(lambda: comm.Allreduce(sendbuf=x, recvbuf=y))
+    mine = MPI.Op.Create(lambda a, b, _: None)
+    short(lambda: comm.Allreduce(x, y, mine))
+    mine.Free()
+
+
+def ends() -> None:
+    """Two communicators in turn, one that is freed, a handle that is used again."""
+    for _ in range(3):
+        other = comm.Dup()
+        for _ in range(4):
+            allreduce(full(4), np.zeros(4))
+            y = np.zeros(4)
+            other.Allreduce(full(4), y)
+            assert (y == total).all(), y
+        half = comm.Split(me % 2)
+        for _ in range(4):
+            half.Allreduce(full(4), y)
+            assert (y == sum(range(me % 2 + 1, size + 1, 2))).all(), y
+        half.Free()
+        again = xupc.Comm(other)
+        other.Free()
+        del again
+        gc.collect()
+        try:
+            other.Barrier()
+            raise AssertionError("no error")
+        except MPI.Exception:
+            pass
+
+
+def counted() -> None:
+    other = comm.Dup()
+    for _ in range(10):
+        other.Allreduce(full(4), np.zeros(4))
+        other.Barrier()
+    found = other.explain(as_dict=True)
+    assert found["Allreduce"]["carried_by"] == {"xupc": 10}, found
+    assert found["Allreduce"]["bytes"] == 320, found
+    assert found["Barrier"]["carried_by"] == {"xupc": 10}, found
+    other.Allreduce(full(4), np.zeros(4))
+    assert other.explain(as_dict=True)["Allreduce"]["calls"] == 11
+    other.Free()
+
+
+def mismatch() -> None:
+    """The error is that of the drop-in, also from the core."""
+    y = np.zeros(4)
+    repeated(lambda: comm.Allreduce(full(4), y))
+    repeated(lambda: comm.Allreduce(full(4), y, MPI.MAX))
+    try:
+        comm.Allreduce(full(4), y, MPI.MAX if me else MPI.SUM)
+        comm.Barrier()
+        raise AssertionError("no error")
+    except MismatchError:
+        pass
+
+
+for check in (
+    every_method,
+    on_copies,
+    described,
+    different,
+    other_classes,
+    ends,
+    counted,
+    mismatch,
+):
+    check()
+x, y = full(4), np.zeros(4)
+repeated(lambda: comm.Allreduce(x, y))
+xupc.finalize()
+short(lambda: comm.Allreduce(x, y))
+short(comm.Barrier)
+assert set(comm.explain(as_dict=True)["Allreduce"]["why"]) & {"xupc was finalized"}
+print("done")
