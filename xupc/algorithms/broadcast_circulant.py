@@ -1,0 +1,135 @@
+"""all_broadcast in the fewest rounds: chunks travel on a circulant graph of the nodes.
+
+Each node sends and receives at most one chunk per round, with another partner in each of log2 N
+rounds (`plan/circulant.py`). n chunks take n - 1 + log2 N rounds on any number N of nodes, where a
+chain takes n + N - 2. Chunks arrive in another order on each node; the plans of its threads follow
+that order::
+
+    round     0   1   2   3   4        N = 5, chunks 0 to 2, root on node 0
+    node 1            2   1   0
+    node 2    0           2   1        the chunk that a node receives
+    node 3        1   0       2
+    node 4            1   0   2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..flags import MULTICORE
+from ..plan.circulant import Hop, rounds
+from ..plan.patterns import chunks, rotate
+from ..plan.recorder import NODE, Operand, Recorder
+from .conditions import by_name, on_several_nodes
+from .registry import algorithm
+
+Part = tuple[int, int]
+"""A chunk: its offset and its bytes."""
+
+
+@algorithm(
+    "broadcast", MULTICORE, "circulant",
+    "Chunks go to log2 N nodes in turn, in the fewest rounds for any number N of nodes.",
+    applies=on_several_nodes, preferred=by_name,
+)  # fmt: skip
+def circulant(
+    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
+) -> None:
+    """Exchange chunks between node roots; each node copies them as they arrive."""
+    node_source = t.acting_root(t.my_node, root)
+    crossing = Crossing(t, root, chunks(nbytes, t.chunk(nbytes)))
+    if t.me == node_source:
+        NodeMessages(t, crossing, dst, src if t.me == root else dst).record()
+    if t.on_my_node(root):
+        t.ready(root, NODE, node_only=True)
+        if not (in_place and t.me == root):
+            for offset, size in crossing.parts:
+                t.copy(dst.on(t.me, offset), src.on(root, offset), size)
+    elif t.me != node_source:
+        for word, arrived in enumerate(crossing.words(), 1):
+            t.wait(crossing.channel, node_source, word)
+            for offset, size in arrived:
+                t.copy(dst.on(t.me, offset), dst.on(node_source, offset), size)
+    t.done(NODE, node_source, node_only=True)
+
+
+class Crossing:
+    """The chunks of a block that cross between nodes, as my node sees them.
+
+    Attributes
+    ----------
+    parts
+        All chunks.
+    rounds
+        What my node does in each round.
+    incoming
+        Its receives, in the order of the rounds.
+    channel
+        Where the node root signals how many words have arrived.
+    per_word
+        The number of chunks in a group that is signalled as one.
+    """
+
+    def __init__(self, t: Recorder, root: int, parts: list[Part]) -> None:
+        self.parts = parts
+        self.channel = t.channel()
+        self.per_word = t.notify_interval(parts[0][1]) // parts[0][1]
+        nodes, first = t.tree.node_count, t.tree.node_of(root)
+        self.rounds = list(rounds(rotate(t.my_node, first, nodes), nodes, len(parts)))
+        self.incoming = [step.recv for step in self.rounds if step.recv is not None]
+        self._sources = lambda position: t.acting_root((position + first) % nodes, root)
+
+    def words(self) -> Iterator[list[Part]]:
+        """Yield the chunks of each word, in the order in which they arrive at my node."""
+        for first in range(0, len(self.incoming), self.per_word):
+            yield [self.parts[hop.chunk] for hop in self.incoming[first : first + self.per_word]]
+
+    def end(self, hop: Hop) -> tuple[int, int, int]:
+        """Return the thread at the other end of a message, its offset and its bytes."""
+        return self._sources(hop.peer), *self.parts[hop.chunk]
+
+
+class NodeMessages:
+    """Record the messages of a node's acting root, and its signals to the node.
+
+    A send waits for messages of earlier rounds only, and the receive of each round is open before
+    its send: so windows cannot lock.
+    """
+
+    def __init__(self, t: Recorder, crossing: Crossing, dst: Operand, source: Operand) -> None:
+        self.t = t
+        self.crossing = crossing
+        self.dst = dst
+        self.source = source
+        self.place = {hop.chunk: i for i, hop in enumerate(crossing.incoming)}
+        self.tickets: list[int] = []
+        self.taken = 0
+
+    def record(self) -> None:
+        """Record all rounds."""
+        t, passed = self.t, 0
+        with t.net():
+            for step in self.crossing.rounds:
+                self._post(passed + t.tuning["window"])
+                passed += step.recv is not None
+                if step.send is not None:
+                    self._take(self.place.get(step.send.chunk, -1) + 1)
+                    to, offset, size = self.crossing.end(step.send)
+                    t.send(to, self.source.on(t.me, offset), size)
+            self._take(len(self.place))
+
+    def _post(self, count: int) -> None:
+        """Open receives until there are so many."""
+        for hop in self.crossing.incoming[len(self.tickets) : count]:
+            of, offset, size = self.crossing.end(hop)
+            ticket = self.t.recv(of, self.dst.on(self.t.me, offset), size, bounded=False)
+            self.tickets.append(ticket)
+
+    def _take(self, count: int) -> None:
+        """Wait for so many chunks in all, in the order of the rounds; signal each word."""
+        t, per_word = self.t, self.crossing.per_word
+        for i in range(self.taken, count):
+            t.need(self.tickets[i])
+            if (i + 1) % per_word == 0 or i + 1 == len(self.place):
+                t.signal(self.crossing.channel, t.node_ranks(), -(-(i + 1) // per_word))
+        self.taken = max(self.taken, count)
