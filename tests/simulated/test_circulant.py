@@ -22,12 +22,12 @@ from xupc.plan.steps import Recv, Send
 from xupc.topology.tree import Tree
 
 VARIANTS = {v.collective: v for e in registered() for v in e.variants if v.label == "circulant"}
-COLLECTIVES = sorted(VARIANTS)
+COLLECTIVES = sorted(name for name in VARIANTS if not name.startswith("allav_"))
 LARGE, SIZES = TUNINGS["large"]
 
 
 def test_which_collectives_have_them() -> None:
-    assert COLLECTIVES == ["broadcast", "broadcast_in_place"]
+    assert sorted(VARIANTS) == ["allav_broadcast", "broadcast", "broadcast_in_place"]
 
 
 def uneven(nodes: int, rng: random.Random) -> list[int]:
@@ -78,9 +78,15 @@ def test_broken_plans_are_noticed() -> None:
         story = Story(whole.with_plans(plans, mutation.plans), tree.size * n, 1)
         for tight in (True, False):
             story.call(variant, 0, n, ("my", "my"), LARGE, tight=tight)
-        with pytest.raises((SimulationError, WrongMemoryError)):
-            story.run()
-            raise AssertionError(f"not noticed: {mutation}")
+        assert _is_noticed(story), mutation
+
+
+def _is_noticed(story: Story) -> bool:
+    try:
+        story.run()
+    except (SimulationError, WrongMemoryError):
+        return True
+    return False
 
 
 def test_steps_of_a_node_among_ten_thousand() -> None:
@@ -90,9 +96,7 @@ def test_steps_of_a_node_among_ten_thousand() -> None:
     variant = VARIANTS["broadcast"]
     given = (DST, SRC, 0, 64 << 16)
     for me in (0, 1, 4999, 9999):
-        plan = trace(
-            variant.function, "", "broadcast", me, tree, ("all", "all"), tuning, given
-        )
+        plan = trace(variant.function, "", "broadcast", me, tree, ("all", "all"), tuning, given)
         assert sum(isinstance(s, Recv) for s in plan.steps) == (64 if me else 0)
         assert sum(isinstance(s, Send) for s in plan.steps) <= 64 - 1 + 14
 
@@ -103,15 +107,16 @@ CHUNK = 1 << 16
 
 
 def _price(label: str, nodes: int, count: int) -> float:
-    """Return the time of a broadcast of `count` chunks on a clock, in ns."""
+    """Return the time of a broadcast of `count` chunks on a clock, in ns.
+
+    Nodes that send ahead of their rounds would take 3.6 times as long.
+    """
     tuning = {**LARGE, "chunk": CHUNK, "notify_bytes": CHUNK, "max_messages": 256, "window": 8}
     tree, given = Tree(range(nodes)), (DST, SRC, 0, count * CHUNK)
     (entry,) = (e for e in registered("broadcast") if e.name == "multicore")
     variant = entry.choose(label, CallFacts(tree, tuning, ("no", "no"), given))
     plans = [
-        trace(
-            variant.function, label, "broadcast", me, tree, ("no", "no"), tuning, given
-        )
+        trace(variant.function, label, "broadcast", me, tree, ("no", "no"), tuning, given)
         for me in range(nodes)
     ]
     return run([Program(plan, tree) for plan in plans], RATES).end

@@ -14,7 +14,7 @@ that order::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ..flags import MULTICORE
 from ..plan.circulant import Hop, rounds
@@ -22,6 +22,8 @@ from ..plan.patterns import chunks, rotate
 from ..plan.recorder import NODE, Operand, Recorder
 from .conditions import by_name, on_several_nodes
 from .registry import algorithm
+
+__all__ = ["Crossing", "NodeMessages", "batched"]
 
 Part = tuple[int, int]
 """A chunk: its offset and its bytes."""
@@ -36,21 +38,33 @@ def circulant(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
 ) -> None:
     """Exchange chunks between node roots; each node copies them as they arrive."""
-    node_source = t.acting_root(t.my_node, root)
-    crossing = Crossing(t, root, chunks(nbytes, t.chunk(nbytes)))
+    node_source, arrived = t.acting_root(t.my_node, root), t.channel()
+    parts = chunks(nbytes, t.chunk(nbytes))
+    crossing, per_word = Crossing(t, root, parts), t.notify_interval(parts[0][1]) // parts[0][1]
+
+    def signal(i: int) -> None:
+        """Signal each word, some chunks together, when its last chunk has arrived."""
+        if not t.on_my_node(root) and ((i + 1) % per_word == 0 or i + 1 == len(parts)):
+            t.signal(arrived, t.node_ranks(), i // per_word + 1)
+
     if t.me == node_source:
-        NodeMessages(t, crossing, dst, src if t.me == root else dst).record()
+        NodeMessages(t, crossing, dst, src if t.me == root else dst, signal).record()
     if t.on_my_node(root):
         t.ready(root, NODE, node_only=True)
         if not (in_place and t.me == root):
-            for offset, size in crossing.parts:
+            for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != node_source:
-        for word, arrived in enumerate(crossing.words(), 1):
-            t.wait(crossing.channel, node_source, word)
-            for offset, size in arrived:
+        for word, some in enumerate(batched(crossing.order, per_word), 1):
+            t.wait(arrived, node_source, word)
+            for offset, size in (parts[chunk] for chunk in some):
                 t.copy(dst.on(t.me, offset), dst.on(node_source, offset), size)
     t.done(NODE, node_source, node_only=True)
+
+
+def batched(order: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield the numbers of an order in groups of `size`; the last one may be shorter."""
+    return (order[first : first + size] for first in range(0, len(order), size))
 
 
 class Crossing:
@@ -63,46 +77,52 @@ class Crossing:
     rounds
         What my node does in each round.
     incoming
-        Its receives, in the order of the rounds.
-    channel
-        Where the node root signals how many words have arrived.
-    per_word
-        The number of chunks in a group that is signalled as one.
+        Its receives, in the order of the rounds; none on the root's node.
+    order
+        The chunks in the order in which my node has them.
     """
 
     def __init__(self, t: Recorder, root: int, parts: list[Part]) -> None:
         self.parts = parts
-        self.channel = t.channel()
-        self.per_word = t.notify_interval(parts[0][1]) // parts[0][1]
         nodes, first = t.tree.node_count, t.tree.node_of(root)
         self.rounds = list(rounds(rotate(t.my_node, first, nodes), nodes, len(parts)))
         self.incoming = [step.recv for step in self.rounds if step.recv is not None]
-        self._sources = lambda position: t.acting_root((position + first) % nodes, root)
-
-    def words(self) -> Iterator[list[Part]]:
-        """Yield the chunks of each word, in the order in which they arrive at my node."""
-        for first in range(0, len(self.incoming), self.per_word):
-            yield [self.parts[hop.chunk] for hop in self.incoming[first : first + self.per_word]]
+        self.order = [hop.chunk for hop in self.incoming] or list(range(len(parts)))
+        self._source = lambda position: t.acting_root((position + first) % nodes, root)
 
     def end(self, hop: Hop) -> tuple[int, int, int]:
         """Return the thread at the other end of a message, its offset and its bytes."""
-        return self._sources(hop.peer), *self.parts[hop.chunk]
+        return self._source(hop.peer), *self.parts[hop.chunk]
 
 
 class NodeMessages:
-    """Record the messages of a node's acting root, and its signals to the node.
+    """Record the messages of a node's acting root.
 
-    A send waits for messages of earlier rounds only, and the receive of each round is open before
-    its send: so windows cannot lock.
+    One send is open at a time. A node that sends ahead of its round would occupy its receiver when
+    the message of an earlier round is due there, and all later rounds would be late. A send waits
+    for messages of earlier rounds only, and the receive of each round is open before its send: so
+    windows cannot lock.
+
+    Parameters
+    ----------
+    dst, source
+        Where chunks arrive, and from where they are sent.
+    arrived
+        Called, in the net lane, when the chunk at a place of `Crossing.order` can be read.
     """
 
-    def __init__(self, t: Recorder, crossing: Crossing, dst: Operand, source: Operand) -> None:
+    def __init__(
+        self, t: Recorder, crossing: Crossing, dst: Operand, source: Operand,
+        arrived: Callable[[int], None],
+    ) -> None:  # fmt: skip
         self.t = t
         self.crossing = crossing
         self.dst = dst
         self.source = source
-        self.place = {hop.chunk: i for i, hop in enumerate(crossing.incoming)}
+        self.arrived = arrived
+        self.place = {chunk: i for i, chunk in enumerate(crossing.order)}
         self.tickets: list[int] = []
+        self.sent: list[int] = []
         self.taken = 0
 
     def record(self) -> None:
@@ -113,10 +133,18 @@ class NodeMessages:
                 self._post(passed + t.tuning["window"])
                 passed += step.recv is not None
                 if step.send is not None:
-                    self._take(self.place.get(step.send.chunk, -1) + 1)
-                    to, offset, size = self.crossing.end(step.send)
-                    t.send(to, self.source.on(t.me, offset), size)
+                    self._send(step.send)
             self._take(len(self.place))
+
+    def _send(self, hop: Hop) -> None:
+        """Send a chunk that has arrived; the root sends each before its node reads it."""
+        t, here = self.t, self.place[hop.chunk] + 1
+        to, offset, size = self.crossing.end(hop)
+        if self.crossing.incoming:
+            self._take(here)
+        t.need(*self.sent)
+        self.sent = [t.send(to, self.source.on(t.me, offset), size)]
+        self._take(here)
 
     def _post(self, count: int) -> None:
         """Open receives until there are so many."""
@@ -126,10 +154,9 @@ class NodeMessages:
             self.tickets.append(ticket)
 
     def _take(self, count: int) -> None:
-        """Wait for so many chunks in all, in the order of the rounds; signal each word."""
-        t, per_word = self.t, self.crossing.per_word
+        """Wait for so many chunks in all, in the order of the rounds."""
         for i in range(self.taken, count):
-            t.need(self.tickets[i])
-            if (i + 1) % per_word == 0 or i + 1 == len(self.place):
-                t.signal(self.crossing.channel, t.node_ranks(), -(-(i + 1) // per_word))
+            if self.crossing.incoming:
+                self.t.need(self.tickets[i])
+            self.arrived(i)
         self.taken = max(self.taken, count)

@@ -15,11 +15,11 @@ its *entry*. The own block of the root counts as `q`, larger than all others.
 
 **Row.** In each phase of `q` rounds a position receives `q` blocks: at its entry the one that the
 root has just sent, and in each other round one of the phase before, counted from -1 (the last one)
-to ``-q`` (the first one). Which one is decided by the positions behind it, with `v` counted as ``v
-+ p``: in round `k` the window from ``v - skip[k + 1] + 1`` to ``v - skip[k]``. Its largest own block
-that `v` does not have yet is received; if there is none, that of the nearest position below the
-window. The sender has that block by then. `tests/unit/test_circulant.py` checks this for every `p`
-up to 256 and for samples up to 10,000.
+to ``-q`` (the first one). The positions behind it decide which one, with `v` counted as ``v + p``:
+in round `k` those from ``v - skip[k + 1] + 1`` to ``v - skip[k]``, its window. The largest own
+block in the window that `v` does not have yet is received. If there is none, the own block of the
+nearest position below the window is. The sender has that block by then.
+`tests/unit/test_circulant.py` checks this for every `p` up to 256 and for samples up to 100,003.
 
 A row costs O(log^3 p) steps, and the rows of one position and of all to which it sends O(log^4 p).
 No table of all positions is needed.
