@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from simulated import values
 from simulated.matrix import SYNCS, TUNINGS, Case, Planner, Story, WrongMemoryError, roots_of
 from simulated.mutations import mutations
 from support.soak import amount, seed
@@ -52,6 +53,22 @@ def test_numbers_of_nodes(collective: str, nodes: int) -> None:
             root = rng.choice(roots_of(variant, len(labels)))
             story.call(variant, root, n, rng.choice(SYNCS), tuning, tight=rng.random() < 0.6)
         story.run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("nodes", range(2, 18))
+def test_private_arrays(nodes: int) -> None:
+    """The same for private arrays, with other calls after it that use the same scratch."""
+    variant = VARIANTS["allav_broadcast"]
+    rng = random.Random(f"{seed()} private {nodes}")
+    for _ in range(amount(2, 60)):
+        labels, name = tuple(uneven(nodes, rng)), rng.choice(list(values.VALUES))
+        one = values.One(
+            "broadcast", variant.flag, rng.randrange(len(labels)), rng.choice(values.SIZES[name]),
+            True, False, variant.label,
+        )  # fmt: skip
+        case = values.Case("broadcast", variant.flag, labels, name, False, rng.randrange(1 << 30))
+        case.run(first=one)
 
 
 @pytest.mark.soak

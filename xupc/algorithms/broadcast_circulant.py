@@ -88,11 +88,12 @@ class Crossing:
         self.rounds = list(rounds(rotate(t.my_node, first, nodes), nodes, len(parts)))
         self.incoming = [step.recv for step in self.rounds if step.recv is not None]
         self.order = [hop.chunk for hop in self.incoming] or list(range(len(parts)))
-        self._source = lambda position: t.acting_root((position + first) % nodes, root)
+        self.t, self.root, self.first = t, root, first
 
     def end(self, hop: Hop) -> tuple[int, int, int]:
         """Return the thread at the other end of a message, its offset and its bytes."""
-        return self._source(hop.peer), *self.parts[hop.chunk]
+        node = (hop.peer + self.first) % self.t.tree.node_count
+        return self.t.acting_root(node, self.root), *self.parts[hop.chunk]
 
 
 class NodeMessages:
