@@ -29,7 +29,7 @@ def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str)
     done = live(threads, PROGRAM, args=["shared"], nodes=nodes, env={"XUPC_ENGINE": engine})
     ran = set(done.stdout.splitlines())
     if nodes:
-        ways = {"star", "chain", "binomial", "binary", "led"}
+        ways = {"star", "chain", "binomial", "binary", "circulant", "led"}
         assert {f"broadcast multicore:{way}" for way in ways} <= ran
         ways = {"linear", "doubling", "rounds", "ring", "led"}
         assert {f"gather_all multicore:{way}" for way in ways} <= ran

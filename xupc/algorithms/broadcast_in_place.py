@@ -9,7 +9,11 @@ The variants of `broadcast` without the copy at the root, where src may be dst i
 
 from __future__ import annotations
 
-from . import broadcast, broadcast_levels  # noqa: F401  (they register the variants that follow)
+from . import (  # noqa: F401  (they register the variants that follow)
+    broadcast,
+    broadcast_circulant,
+    broadcast_levels,
+)
 from .registry import derive
 from .scatter import own_block_stays
 

@@ -24,6 +24,7 @@ __all__ = [
 HOMES = {
     "broadcast": "broadcast",
     "broadcast_levels": "broadcast",
+    "broadcast_circulant": "broadcast",
     "broadcast_in_place": "broadcast_in_place",
     "exchange": "exchange",
     "exchange_in_place": "exchange_in_place",

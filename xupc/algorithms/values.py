@@ -25,8 +25,9 @@ from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_f
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, Ranks
 from . import values_across_nodes as nodes
+from . import values_circulant as circulant
 from . import values_from_root as rooted
-from .conditions import CallFacts, Condition, on_one_node, on_several_nodes
+from .conditions import CallFacts, Condition, by_name, on_one_node, on_several_nodes
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
@@ -350,6 +351,11 @@ _register_tree(
 _register_tree(
     binary, "Chunks go down a complete binary tree of nodes, two on each way down.",
     "More nodes than a chain is for.",
+)  # fmt: skip
+_register(
+    "broadcast", MULTICORE, "circulant",
+    "Chunks go to log2 N nodes in turn, in the fewest rounds for any number N of nodes.",
+    circulant.broadcast, on_several_nodes, by_name,
 )  # fmt: skip
 
 

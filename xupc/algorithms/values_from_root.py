@@ -12,7 +12,7 @@ from ..plan.recorder import Recorder
 from ..plan.steps import OP_SCRATCH, STAGING, Blocks, Ranks
 from .private_staging import LINE, Places, TransferSpec, cut, places_of, units_of, within
 
-__all__ = ["broadcast", "chunk_of", "from_root", "to_root"]
+__all__ = ["Downward", "broadcast", "chunk_of", "from_root", "to_root"]
 
 
 def from_root(t: Recorder, m: TransferSpec) -> None:
@@ -119,14 +119,14 @@ def broadcast(t: Recorder, m: TransferSpec, shape: Shape) -> None:
 
     A node root notifies its threads of several chunks at once; they signal when they have them.
     """
-    downward = _Downward(t, m, shape)
+    downward = Downward(t, m, shape)
     if t.me == downward.node_source:
         downward.pass_on()
     else:
         downward.read()
 
 
-class _Downward:
+class Downward:
     """Record the chunks of `broadcast`: each node has a source, for its other threads to read."""
 
     def __init__(self, t: Recorder, m: TransferSpec, shape: Shape) -> None:
@@ -161,7 +161,7 @@ class _Downward:
             def free(u: int) -> None:
                 """Wait until a unit's place is free."""
                 if u % self.per_notice == 0:
-                    self._wait_for_readers(u // self.per_notice - self.ring)
+                    self.wait_for_readers(u // self.per_notice - self.ring)
                 if u >= places.depth and parent is not None:
                     t.need(*sends[u - places.depth])
 
@@ -184,9 +184,13 @@ class _Downward:
                     t.signal(self.there, self.readers, u // self.per_notice + 1)
                 if parent is not None:
                     t.copy(m.dst.on(t.me, offset), source, size)
-            if not places.short:
-                for w in range(max(0, self.notices - self.ring), self.notices):
-                    self._wait_for_readers(w)
+            self.end()
+
+    def end(self) -> None:
+        """Wait until my threads have copied all chunks out of my staging buffer."""
+        if not self.places.short:
+            for w in range(max(0, self.notices - self.ring), self.notices):
+                self.wait_for_readers(w)
 
     def read(self) -> None:
         """Record another thread: copy chunks from the node source's places after each notice."""
@@ -197,10 +201,14 @@ class _Downward:
             begin, end = some[0][0], sum(some[-1])
             place = places.on(self.node_source, w * self.per_notice)
             t.copy(self.m.dst.on(t.me, begin), place, end - begin)
-            if not places.short:
-                t.signal(self.used, (Ranks(self.node_source),), w + 1)
+            self.free(w + 1)
 
-    def _wait_for_readers(self, notice: int) -> None:
+    def free(self, notice: int) -> None:
+        """Signal that I have copied the chunks of so many notices."""
+        if not self.places.short:
+            self.t.signal(self.used, (Ranks(self.node_source),), notice)
+
+    def wait_for_readers(self, notice: int) -> None:
         """Wait until all readers have copied the chunks of a notice."""
         if notice >= 0:
             self.t.wait(self.used, self.readers, notice + 1)
