@@ -6,9 +6,9 @@ it. So here a node sends its value of each piece once, after it has combined wha
 
     round     0   1   2   3   4        N = 5, pieces 0 to 2, the result on node 0
     node 1    0   1   2
-    node 2        1   2           0    the piece that a node sends
-    node 3        2       0   1
-    node 4        2   0   1
+    node 2    1   2           0        the piece that a node sends
+    node 3    2       0   1
+    node 4    2   0   1
 
 n pieces take n - 1 + log2 N rounds, a chain n + N - 2. Values are combined in the order of their
 arrival, so these variants are for operands in any order.
@@ -117,7 +117,7 @@ class RoundsToOne:
     def notices(self) -> int:
         """Return the notices to my node's threads: of turns whose places are used again, and one.
 
-        The last one says that no thread reads a staging buffer any more.
+        After the last one no thread reads a staging buffer any more.
         """
         turns = self.making.turn(self.making.there - 1) + 1
         return max(0, turns - self.depth) + 1
