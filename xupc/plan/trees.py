@@ -46,8 +46,8 @@ def knomial8(v: int, n: int) -> tuple[int | None, list[int]]:
 def bine(v: int, n: int) -> tuple[int | None, list[int]]:
     """Return parent and children of `v` in a binomial tree in Bine order (arXiv 2508.17311).
 
-    Of s steps, step k has the distance ``(1 - (-2) ** (s - k)) / 3``, an odd position
-    sends in the other direction. So the distances have both signs and about two thirds of those of a binomial
+    Of s steps, step k has the distance ``(1 - (-2) ** (s - k)) / 3``; an odd position sends in the
+    other direction. So distances have both signs, and are about two thirds of those of a binomial
     tree: fewer messages cross the borders of groups of nodes that follow each other.
 
     >>> bine(0, 8), bine(3, 8), bine(7, 8)
