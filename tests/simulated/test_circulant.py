@@ -45,7 +45,7 @@ def test_which_collectives_have_them() -> None:
     blocks = {"broadcast", "broadcast_in_place", "gather_all", "gather_all_in_place"}
     lists = {"broadcast_v", "broadcast_x", "gather_all_v", "gather_all_x"}
     reduced = {"reduce_mpi", "reduce_mpi_all", "reduce_scatter"}
-    private = {"allav_broadcast", "allav_reduce_scatter"}
+    private = {"allav_broadcast", "allav_gather_all", "allav_reduce_scatter"}
     assert set(VARIANTS) == blocks | lists | reduced | private
 
 

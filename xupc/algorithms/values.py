@@ -32,6 +32,8 @@ from .conditions import CallFacts, Condition, by_name, on_one_node, on_several_n
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
+from .values_gather_circulant import gather_all as gather_all_circulant
+from .values_gather_circulant import unit_fits
 
 if TYPE_CHECKING:
     from ..topology.tree import Tree
@@ -359,6 +361,11 @@ _register(
     "broadcast", MULTICORE, "circulant",
     "Chunks go to log2 N nodes in turn, in the fewest rounds for any number N of nodes.",
     circulant.broadcast, on_several_nodes, by_name,
+)  # fmt: skip
+_register(
+    "gather_all", MULTICORE, "circulant",
+    "Node roots exchange staged blocks in log2 N rounds, and send again what arrived before.",
+    gather_all_circulant, unit_fits, by_name,
 )  # fmt: skip
 
 
