@@ -31,7 +31,8 @@ def test_all_modules_are_there() -> None:
 
 def test_all_data_are_there() -> None:
     package = resources.files("xupc")
-    for name in ("py.typed", "report/page.html", "report/page.css", "cli/examples/sobel.py"):
+    pages = "page.html", "page.css", "charts.js", "vega/vega.min.js", "vega/vega-lite.min.js"
+    for name in ("py.typed", "cli/examples/sobel.py", *(f"report/{page}" for page in pages)):
         assert package.joinpath(name).is_file(), name
     assert list(package.joinpath("tuning").iterdir())
 
