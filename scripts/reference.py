@@ -123,6 +123,10 @@ RULES = {
     "family": "MPI",
     "transport": "the way between nodes: `shm` is one machine",
 }
+CARRIERS = {
+    "method": "name of the method in mpi4py: `Bcast`, `bcast`; `*`: all",
+    "carrier": "the library that carries the calls",
+}
 
 
 def table_keys() -> str:
@@ -136,7 +140,7 @@ def table_keys() -> str:
         "[Choose and tune](../how-to/choose-and-tune.md) has an example.\n",
         "A key or a value that is not allowed is a `ValueError` of `xupc.init` on every thread. It "
         "names the file, the entry and the values that are allowed.\n",
-        _rules(), _sizes(), _hosts(), _old(),
+        _rules(), _carriers(), _sizes(), _hosts(), _old(),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -149,6 +153,19 @@ def _rules() -> str:
         "Entries are tried in order, yours first. The first one that fits is used. `collective` "
         "and `algorithm` are needed; a condition that is missing always holds.\n\n"
         + _table("key | allowed | meaning", rows)
+    )
+
+
+def _carriers() -> str:
+    allowed = dict(_allowed(selection_file.CARRIER))
+    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in CARRIERS.items()]
+    return (
+        "## `[[drop_in]]`: calls of the drop-in communicator\n\n"
+        "Entries are tried in order, yours first. The first one that fits a call of "
+        "[`xupc.Comm`](../from-mpi4py.md#which-library-carries-a-call) is used; without one, xupc "
+        "carries the call. Both keys are needed. The conditions are those of `[[choose]]`. An "
+        "entry with sizes does not fit calls on objects, `Barrier`, `Gatherv`, `Scatterv` and "
+        "`Alltoallv`.\n\n" + _table("key | allowed | meaning", rows)
     )
 
 

@@ -74,16 +74,15 @@ GROUPS = (
     ),
     Group(
         "Collectives on buffers that xupc carries", TAKEN,
-        "under `XUPC_COMM=force`, after the first such call on all threads of COMM_WORLD, which "
-        "starts xupc; else MPI",
+        "after 64 calls of a communicator, where the tuning table does not give the call to MPI",
         "Allgather Allreduce Alltoall Barrier Bcast Exscan Gather Reduce Reduce_scatter "
         "Reduce_scatter_block Scan Scatter barrier",
         moves=True,
     ),
     Group(
         "Collectives on buffers of different sizes", TAKEN,
-        "as above; `Gatherv`, `Scatterv` and `Alltoallv` go on by MPI where one block is much "
-        "longer than the others",
+        "as above; under `XUPC_COMM=force` `Gatherv`, `Scatterv` and `Alltoallv` go on by MPI "
+        "where one block is much longer than the others",
         "Allgatherv Alltoallv Gatherv Scatterv",
         moves=True,
     ),
