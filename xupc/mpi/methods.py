@@ -47,6 +47,7 @@ class Group(NamedTuple):
 
 
 _NOT_YET = "not taken over yet"
+_REQUEST = "MPI itself waits for the request that they return, alone or among others"
 _NOT_COLLECTIVE = "not a collective"
 
 GROUPS = (
@@ -97,13 +98,13 @@ GROUPS = (
         moves=True,
     ),
     Group(
-        "Nonblocking collectives", MPI, _NOT_YET,
+        "Nonblocking collectives", MPI, _REQUEST,
         "Iallgather Iallgatherv Iallreduce Ialltoall Ialltoallv Ialltoallw Ibarrier Ibcast Iexscan "
         "Igather Igatherv Ireduce Ireduce_scatter Ireduce_scatter_block Iscan Iscatter Iscatterv",
         moves=True,
     ),
     Group(
-        "Persistent collectives", MPI, _NOT_YET,
+        "Persistent collectives", MPI, _REQUEST,
         "Allgather_init Allgatherv_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init "
         "Barrier_init Bcast_init Exscan_init Gather_init Gatherv_init Reduce_init "
         "Reduce_scatter_block_init Reduce_scatter_init Scan_init Scatter_init Scatterv_init",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -172,17 +172,25 @@ def reduce_scatter(n: int) -> None:
     assert (y == total).all(), y
 
 
+def without_program_memory(n: int, factors: Iterator[int]) -> None:
+    repeated(lambda: exscan(n))
+    repeated(lambda: reduce_scatter_in_place(n, next(factors)))
+    repeated(lambda: reduce_scatter(n))
+
+
+def at_root_in_place(n: int, root: int, factors: Iterator[int]) -> None:
+    repeated(lambda: reduce_in_place(n, root, next(factors)))
+    repeated(lambda: gather_in_place(n, root, next(factors)))
+    repeated(lambda: scatter_in_place(n, root))
+
+
 def with_own_memory() -> None:
     """Calls with an array that is not the program's: the core copies the operands to it."""
     factors = iter(range(1, 1000))
     for n in (1, 5, 700):
-        repeated(lambda: exscan(n))
-        repeated(lambda: reduce_scatter_in_place(n, next(factors)))
-        repeated(lambda: reduce_scatter(n))
+        without_program_memory(n, factors)
         for root in range(size):
-            repeated(lambda: reduce_in_place(n, root, next(factors)))
-            repeated(lambda: gather_in_place(n, root, next(factors)))
-            repeated(lambda: scatter_in_place(n, root))
+            at_root_in_place(n, root, factors)
     repeated(lambda: exscan(3, 2))
     for _ in range(3):  # long ones need no copy that is kept
         reduce_in_place(100_000, 0, next(factors))
