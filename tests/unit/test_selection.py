@@ -303,6 +303,9 @@ def test_carriers() -> None:
     assert here.by_mpi("scan", None)
     assert not here.by_mpi("Scan", 8)
     assert here.by_mpi("Gatherv", None), "of the built-in table"
+    assert here.all_by_mpi("scan")
+    assert not here.all_by_mpi("Bcast"), "an entry with a size comes first"
+    assert not here.all_by_mpi("Barrier"), "no entry"
     limited = parse("version = 1\n" + carrier("*", "mpi", "max_bytes = 9"), "t", built_in())
     assert not limited.carriers_at(ONE).by_mpi("Barrier", None), "it has no size"
     many = parse("version = 1\n" + carrier("*", "mpi", 'nodes = "many"'), "t", built_in())

@@ -46,7 +46,6 @@ def _usable(team: Any) -> bool:
 def _open(comm: Any, record: Record) -> None:
     """Open a team, with the same outcome on all threads."""
     plain = MPI.Intracomm(comm)
-    record.refused = ""
     why = _unfit(plain)
     if why == _NOT_STARTED:
         record.try_later(why)
@@ -64,7 +63,7 @@ def _try(plain: MPI.Intracomm, record: Record) -> None:
     if plain.allreduce(int(team is None), MPI.MAX):
         record.give_to_mpi(why or "no team: an error on another thread")
         return
-    record.team = team
+    record.give_to_team(team)
     if mode() != FORCE:
         record.carriers = team.state.table.carriers_at(team.state.place)
 

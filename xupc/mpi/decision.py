@@ -122,7 +122,7 @@ def _learn_given(
 ) -> None:
     """Keep a call that goes to MPI: all calls of its method if no size decides."""
     record = comm._counts()
-    if nbytes is None and why == _BY_TABLE:
+    if why == _BY_TABLE and (nbytes is None or record.carriers.all_by_mpi(shape.name)):
         record.give_method(shape, why)
     else:
         record.learn_given(shape, arguments, keywords, comm.rank, nbytes or 0, why)

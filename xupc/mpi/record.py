@@ -65,6 +65,11 @@ class Record(CallTable):  # type: ignore[misc]
         self.team, self.refused = None, why
         self.left = calls  # type: ignore[misc]
 
+    def give_to_team(self, team: Any) -> None:
+        """Have a team carry calls from now on."""
+        self.give_to_mpi("", 0)
+        self.team = team
+
     def due(self) -> bool:
         """Return whether this call has to open a team. It is the same call on all threads."""
         return self.team is None and self.left == 0

@@ -212,6 +212,11 @@ class Carriers:
         carrier = next((rule.carrier for rule in self._rules if rule.fits(method, nbytes)), "xupc")
         return carrier == "mpi"
 
+    def all_by_mpi(self, method: str) -> bool:
+        """Return whether MPI carries all calls of a method, whatever their size."""
+        rule = next((rule for rule in self._rules if rule.method in ("*", method)), None)
+        return rule is not None and rule.carrier == "mpi" and rule.fits(method, None)
+
 
 class Choices:
     """A table's rules for one place, collective by collective: few are left to be tried."""

@@ -53,6 +53,8 @@ def begin() -> None:
     assert not {"xupc.mpi.collectives", "xupc.runtime.job"} & set(sys.modules)
     warm_up(calls=3)
     assert carried("Allreduce") == {"MPI": PATIENCE // 2, "xupc": 3}
+    reasons = [set(each["why"]) for each in comm.explain(as_dict=True).values()]
+    assert reasons == [{why}, {why}], reasons
 
 
 def errors() -> None:
