@@ -65,6 +65,9 @@ carrier = "mpi"
 [[drop_in]]
 method = "allgather"
 carrier = "mpi"
+[[drop_in]]
+method = "bcast"
+carrier = "xupc"
 """
 
 

@@ -82,8 +82,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on buffers of different sizes", TAKEN,
-        "as above; under `XUPC_COMM=force` `Gatherv`, `Scatterv` and `Alltoallv` go on by MPI "
-        "where one block is much longer than the others",
+        "as above; the built-in table gives them to MPI; under `XUPC_COMM=force` `Gatherv`, "
+        "`Scatterv` and `Alltoallv` go on by MPI where one block is much longer than the others",
         "Allgatherv Alltoallv Gatherv Scatterv",
         moves=True,
     ),
@@ -93,7 +93,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", TAKEN,
-        "as above; large objects are combined by MPI's messages on more than 4 threads",
+        "as above; the built-in table gives them to MPI, but for `allreduce`, `scan` and `exscan` "
+        "of two threads; large objects are combined by MPI's messages on more than 4 threads",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),

@@ -1,6 +1,6 @@
 """Which library carries a call without ``XUPC_COMM``: ``drop_in_auto.py CHECK``.
 
-``XUPC_TUNING`` names a table that gives short Bcasts, and allgather, to MPI.
+``XUPC_TUNING`` names a table that gives short Bcasts, and allgather, to MPI, and bcast to xupc.
 """
 
 from __future__ import annotations
