@@ -24,7 +24,8 @@ from simulated.mutations import mutations
 from support.soak import amount, seed
 
 from xupc.algorithms.conditions import CallFacts
-from xupc.algorithms.registry import registered
+from xupc.algorithms.reduce_multiplying import groups
+from xupc.algorithms.registry import Variant, registered
 from xupc.backends.simulator.errors import SimulationError
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import Rates, run
@@ -38,6 +39,9 @@ COLLECTIVES = sorted(VARIANTS.keys() & MEANING.keys())
 PRIVATE = sorted(name.removeprefix("allav_") for name in VARIANTS if name.startswith("allav_"))
 LISTS = {name: v for name, v in VARIANTS.items() if name.endswith("_x")}
 REDUCTIONS = sorted(VARIANTS.keys() & {*reductions.ALL_FORMS})
+(MULTIPLYING,) = (
+    v for e in registered("reduce_mpi_all") for v in e.variants if v.label == "multiplying"
+)
 LARGE, SIZES = TUNINGS["large"]
 
 
@@ -137,8 +141,9 @@ def job_of(form: str, threads: int, rng: random.Random) -> reductions.Job:
     )  # fmt: skip
 
 
-def reduced(form: str, labels: list[int], rng: random.Random) -> int:
+def reduced(variant: Variant, labels: list[int], rng: random.Random) -> int:
     """Simulate up to three calls in a row; return how many could run."""
+    form = variant.collective
     tree, kernel, draw = Tree(labels), reductions.Symbols(False), rng.randrange(1 << 30)
     tuning, ran = reductions.tuning_of(rng.choice(list(TUNINGS))), 0
     space = 400 * reductions.ITEM + reductions.Calls.shift
@@ -146,8 +151,8 @@ def reduced(form: str, labels: list[int], rng: random.Random) -> int:
     for _ in range(3):
         job, sync = job_of(form, len(labels), rng), rng.choice(SYNCS)
         facts = CallFacts(tree, tuning, sync, job.arguments(), kernel)
-        if VARIANTS[form].can_run(facts):
-            story.reduce(job, VARIANTS[form], sync, tuning, tight=rng.random() < 0.6)
+        if variant.can_run(facts):
+            story.reduce(job, variant, sync, tuning, tight=rng.random() < 0.6)
             ran += 1
     if ran:
         story.run(draw if rng.random() < 0.3 else None)
@@ -161,7 +166,30 @@ def test_reductions(form: str, nodes: int) -> None:
     """The same for reductions: each operand is in each result once."""
     rng = random.Random(f"{seed()} {form} {nodes}")
     many = amount(3, 60)
-    assert sum(reduced(form, uneven(nodes, rng), rng) for _ in range(many)) >= many
+    assert sum(reduced(VARIANTS[form], uneven(nodes, rng), rng) for _ in range(many)) >= many
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("nodes", range(2, 18))
+def test_recursive_multiplying(nodes: int) -> None:
+    """The same for the exchange of whole values in groups of nodes."""
+    rng, many = random.Random(f"{seed()} multiplying {nodes}"), amount(2, 60)
+    assert sum(reduced(MULTIPLYING, uneven(nodes, rng), rng) for _ in range(many)) >= many
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 16, 32, 64])
+def test_groups_of_recursive_multiplying(n: int) -> None:
+    """Each node of a group has the same group, and each value comes to each node once."""
+    has = [{v} for v in range(n)]
+    for row in zip(*(groups(v, n) for v in range(n)), strict=True):
+        assert all(row[other] == group for group in row for other in group)
+        before = [set(there) for there in has]
+        for v, group in enumerate(row):
+            assert sum(len(before[other]) for other in group) == len(
+                set().union(*(before[other] for other in group))
+            )
+            has[v] = set().union(*(before[other] for other in group))
+    assert all(there == set(range(n)) for there in has)
 
 
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])

@@ -38,6 +38,7 @@ HOMES = {
     "reduce": "reduce reduce_all reduce_mpi reduce_mpi_all",
     "reduce_circulant": "reduce_mpi",
     "reduce_all_circulant": "reduce_mpi_all",
+    "reduce_multiplying": "reduce_mpi_all",
     "scatter": "scatter scatter_in_place",
     "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
                        "gather_all_v gather_all_x permute_v permute_x scatter_v scatter_x",
