@@ -80,8 +80,8 @@ def _bine(n: int) -> tuple[list[int | None], list[list[int]]]:
 
 
 NAMED: tuple[tuple[Shape, str], ...] = (
-    (knomial4, "k-nomial with radix 4: each sends to up to 3 at a time."),
-    (knomial8, "k-nomial with radix 8: each sends to up to 7 at a time."),
-    (bine, "binomial in Bine order, with short distances in both directions."),
+    (knomial4, "k-nomial, up to 3 partners at a time."),
+    (knomial8, "k-nomial, up to 7 partners at a time."),
+    (bine, "binomial, short distances both ways."),
 )
 """The shapes and what they are, in words."""
