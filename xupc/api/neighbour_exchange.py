@@ -35,7 +35,8 @@ from .call_cache import BoundCall, BoundPlan, ResolvedCall, SharedPlan
 from .neighbours import Neighbours, gathered
 
 __all__ = [
-    "NeighbourPlan", "Block", "all_neighbour_exchange", "allav_neighbour_exchange", "transfers_of",
+    "Block", "NeighbourPlan", "all_neighbour_exchange", "allav_neighbour_exchange",
+    "exchange_instance",
 ]  # fmt: skip
 
 _SHARED, _PRIVATE = "all_neighbour_exchange", "allav_neighbour_exchange"
@@ -150,9 +151,11 @@ def allav_neighbour_exchange(
 
 def transfers_of(
     neighbours: Neighbours, call: str, signature: int, record: CallRecord,
-    into: Sequence[Block], of: Sequence[Block],
+    into: Sequence[Block], of: Sequence[Block], *, shorter: bool = False,
 ) -> Transfers:  # fmt: skip
     """Return the blocks of all edges of all threads; collective.
+
+    `shorter`: a block may be shorter than its place.
 
     Raises
     ------
@@ -171,7 +174,8 @@ def transfers_of(
     to, index = np.nonzero(taken[:, :, 0] >= 0)
     source, number, at, nbytes, kind = taken[to, index].T
     theirs = given[source, number].T
-    bad = np.flatnonzero((theirs[1] != nbytes) | ((theirs[2] != kind) & (nbytes > 0)))
+    wrong = theirs[1] > nbytes if shorter else theirs[1] != nbytes
+    bad = np.flatnonzero(wrong | ((theirs[2] != kind) & (nbytes > 0)))
     if bad.size:
         k = int(bad[0])
         raise ValueError(
@@ -180,7 +184,7 @@ def transfers_of(
             f"{nbytes[k]} bytes{'' if theirs[1][k] != nbytes[k] else ' of another type'} as "
             f"receive[{index[k]}]"
         )
-    return Transfers.of(to, at, source, theirs[0], nbytes)
+    return Transfers.of(to, at, source, theirs[0], theirs[1])
 
 
 def _instance(
@@ -198,6 +202,21 @@ def _instance(
         team.fail(e, record)
     number = int.from_bytes(content[:7], "little")
     return team.make(plan, bounds, fingerprint(call, number, full), record)
+
+
+def exchange_instance(
+    neighbours: Neighbours, into: Sequence[Block], of: Sequence[Block]
+) -> Any:
+    """Return an instance for blocks of private memory, which is not bound yet; collective.
+
+    A block may be shorter than its place.
+    """
+    team, record = neighbours.state, _record(neighbours, _PRIVATE, 0)
+    full = check_flags(0, _PRIVATE)
+    signature = fingerprint(_PRIVATE, neighbours.number, full)
+    moves = transfers_of(neighbours, _PRIVATE, signature, record, into, of, shorter=True)
+    bounds = [PrivateOperand(), PrivateOperand()]
+    return _instance(team, _PRIVATE, full, ("no", "no"), [moves], bounds, record, private=True)
 
 
 class NeighbourPlan(BoundPlan):

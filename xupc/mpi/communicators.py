@@ -142,7 +142,8 @@ def _completed(cls: Any) -> Any:
             setattr(cls, name, add(getattr(base, name)))
     if mode() == FORCE:
         for name, taken_over in CALLS.items():
-            setattr(cls, name, taken_over(name, getattr(base, name)))
+            if hasattr(base, name):  # some are of communicators with a topology only
+                setattr(cls, name, taken_over(name, getattr(base, name)))
     if mode() == EXPLAIN:
         for name in methods.counted():
             if hasattr(base, name):

@@ -30,14 +30,17 @@ class Record(CallTable):  # type: ignore[misc]
         The team of xupc with the threads of the communicator, if one is open.
     refused
         The reason why there is no team; "" if none was tried yet.
+    topology
+        The neighbourhood of the communicator, if a call needed it.
     """
 
-    __slots__ = ("_counts", "_patience", "_wait", "refused", "team")
+    __slots__ = ("_counts", "_patience", "_wait", "refused", "team", "topology")
 
     def __init__(self) -> None:
         self._counts: Counts = {}
         self.team: Any = None
         self.refused = ""
+        self.topology: Any = None
         self._patience = 1
         self._wait = 0  # calls until a team is tried again; 0 or less: it is not
 
@@ -108,6 +111,7 @@ def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
     The team is closed later, when all its threads have dropped it: this call waits for no thread.
     """
     record.team, record.refused = None, "the communicator was freed"
+    record.topology = None
     record.forget()
     _open.discard(record)
     _add(_of_freed.counts, record.counts)

@@ -51,6 +51,8 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "Exscan": (2, True),
     "Reduce_scatter_block": (2, True),
     "Reduce": (2, True, True, "dst"),
+    "Neighbor_allgather": (2,),
+    "Neighbor_alltoall": (2,),
 }
 
 
