@@ -6,8 +6,8 @@ Each thread has some rows of the grid. The five-point Laplacian needs the rows n
 neighbours exchange by a plan. Textbook conjugate gradients wait for two dot
 products, one after the other; the form of Chronopoulos and Gear (1989) needs both at the same
 time, so that one `all_reduce_mpi_all` of two numbers per thread adds them up. As it is always the
-same call, it is a plan, too. It is REPRODUCIBLE: the placement of threads on nodes does not change a
-single bit.
+same call, it is a plan as well. It is REPRODUCIBLE: the placement of threads on nodes does not
+change a single bit.
 
 At the end thread 0 compares the result with a direct solution.
 """

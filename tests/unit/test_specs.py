@@ -38,7 +38,7 @@ def test_each_form_is_a_public_call(spec: CollectiveSpec, form: str) -> None:
 
 
 def test_each_public_collective_has_a_spec() -> None:
-    """No call of these families is missing; exchanges of neighbours make plans, whose sizes vary."""
+    """No call of these families is missing, but exchanges of neighbours, whose sizes vary."""
     prefixes = tuple(f"{form}_" for form in FORMS)
     public = {name for name in xupc.__all__ if name.startswith(prefixes)}
     neighbours = {"all_neighbour_exchange", "allav_neighbour_exchange"}

@@ -424,7 +424,9 @@ def _record(neighbours: Neighbours, call: str, flags: Any) -> CallRecord:
 def _checked_flags(flags: Any, call: str) -> int:
     full = check_flags(as_integer(flags, call, "flags"), call)
     if full & IN_PLACE:
-        raise FlagError(f"{call}: flags: IN_PLACE: this call has no form in place: leave it out")
+        raise FlagError(
+            f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
+        )
     return full
 
 
