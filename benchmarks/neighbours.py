@@ -3,9 +3,9 @@
     XUPC_COMM=force mpiexec -n 2 python benchmarks/neighbours.py
 
 The ways take turns, eight times a hundred calls each (fewer of long blocks): `Neighbor_alltoall` of
-mpi4py, the same through `xupc.Comm`, a plan of `allav_neighbour_exchange` on the same arrays, a plan
-on shared arrays, and `Neighbor_alltoallv` of the first two. A time is the third shortest of the
-eight, in microseconds per call on thread 0.
+mpi4py, the same through `xupc.Comm`, a plan of `allav_neighbour_exchange` on the same arrays, a
+plan on shared arrays, and `Neighbor_alltoallv` of the first two. A time is the third shortest of
+the eight, in microseconds per call on thread 0.
 """
 
 from __future__ import annotations
