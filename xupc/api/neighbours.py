@@ -18,7 +18,7 @@ from ..errors import show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..runtime.team_state import TeamState
-from .team import resolve
+from .team import Team, resolve
 
 __all__ = ["Neighbours", "cartesian", "gathered", "neighbours"]
 
@@ -139,6 +139,9 @@ def cartesian(
     made = _agreed(on, call, signature, near, near, words, crossed=1)
     made.dims, made.periods, made.coords = shape, round_, coords
     return made
+
+
+Team.makers |= {"neighbours": neighbours, "cartesian": cartesian}
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -175,7 +175,8 @@ def teams() -> None:
     """Ranks are those of the team."""
     part = team.split(me % 2, -me)
     assert part is not None
-    near = xupc.cartesian([part.size], True, team=part)
+    near = part.cartesian([part.size], True)
+    assert part.neighbours([part.rank]).sources == (part.rank,)
     got, given = np.zeros(2), np.array([10.0 * me, 10.0 * me + 1])
     xupc.allav_neighbour_exchange(near, [got[:1], got[1:]], [given[:1], given[1:]])()
     before = part.threads[(part.rank - 1) % part.size]

@@ -27,7 +27,7 @@ CLASSES = {
 }
 # The library's own, although they begin without an underscore.
 INTERNAL = {
-    "Team": {"rank_of"},
+    "Team": {"makers", "rank_of"},
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
     "Handle": set(),
@@ -48,7 +48,10 @@ ALONE = {
     "memcpy", "memget", "memput", "memset", "scatter", "ticks_now", "ticks_to_ns", "vectorized",
     "wait_all",
 }  # fmt: skip
-TOGETHER = {"Team.barrier", "Team.free", "Team.notify", "Team.split", "Team.wait"}
+TOGETHER = {
+    "Team.barrier", "Team.cartesian", "Team.free", "Team.neighbours", "Team.notify", "Team.split",
+    "Team.wait",
+}  # fmt: skip
 TYPES = (
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
     "longdouble",
@@ -232,6 +235,8 @@ _OF_CLASSES: dict[str, Makers] = {
         f"SharedPointer.__{name}__": {"other": lambda w: w.A + 1}
         for name in ("lt", "le", "gt", "ge", "eq")
     },
+    "Team.neighbours": {"sources": lambda w: [0], "destinations": lambda w: _first_to_all(w)},
+    "Team.cartesian": {"dims": lambda w: (w.part.size,), "periods": lambda w: True},
     "Team.split": {"color": lambda w: 0, "key": lambda w: 0},
     "Team.level": {"name": lambda w: "l3"},
     "Team.level_roots": {"name": lambda w: "socket"},
