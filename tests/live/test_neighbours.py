@@ -26,3 +26,19 @@ def test_neighbours(live: Callable[..., Any], threads: int, nodes: str | None) -
     """Every check of the program."""
     result = live(threads, PROGRAM, nodes=nodes, args=[str(seed())], timeout=120)
     assert result.stdout.count("done") == threads
+
+
+@pytest.mark.parametrize("nodes", [None, pytest.param("2,2", marks=ONCE)])
+@pytest.mark.parametrize(
+    ("how", "words"), [("dies", "DeadThreadError: thread 1"), ("waits", "HangError")]
+)
+def test_a_thread_does_not_come(
+    live: Callable[..., Any], how: str, words: str, nodes: str | None
+) -> None:
+    """Its neighbours report its death, or the call that they wait in."""
+    result = live(
+        4, "tests/live/programs/neighbours_fail.py", nodes=nodes, args=[how], via="xupc run",
+        env={"XUPC_TIMEOUT": "3"}, expect="failure",
+    )  # fmt: skip
+    assert words in result.stderr, result.report()
+    assert "allav_neighbour_exchange" in result.stderr, result.report()
