@@ -20,14 +20,15 @@ from ..api.private_arrays import allav_reduce_all
 from ..backends.interpreter import interpreter as python_engine
 from ..backends.native.native_core import core, empty_caches
 from ..ops import Op
-from .decision import Ready, apart, check_blocks
-from .messages import Array, as_bytes
+from .decision import Ready, apart, check_blocks, may_overlap
+from .messages import Array, as_bytes, size_of
 from .vector_messages import Vector
 from .wide_messages import Wide
 
 __all__ = ["FORMS", "Topology"]
 
 _PLANS = 64
+_DESCRIPTIONS = 256
 _NONE = Block(0, 0)
 _CachedArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
 
@@ -41,6 +42,8 @@ class Topology:
     ----------
     sources, destinations
         Ranks, in MPI's order; PROC_NULL where there is no neighbour.
+    known
+        The blocks of descriptions of v and w forms, with their number.
     isolated
         Whether some thread has no neighbours, so that it does not know the size of blocks.
     """
@@ -49,17 +52,21 @@ class Topology:
         self.plain = type(comm).stands_for(comm)  # the same handle, without xupc's record
         self.sources, self.destinations = (list(ranks) for ranks in self.plain.inoutedges)
         self.isolated = False
+        self.known: dict[Key, tuple[tuple[Block, ...], int]] = {}
         self._near: Neighbours | None = None
         self._equal: dict[Key, Any] = {}
         self._uneven: dict[Key, int] = {}
         self._numbered: list[Any] = []
+        self._numbers: dict[tuple[Block, ...], int] = {}
+        self._given, self._least = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def near(self, team: Any) -> Neighbours:
         """Return the neighbourhood on a team of xupc; the first call is collective."""
         if self._near is None or self._near.state is not team.state:
             mine = np.arange(len(self.destinations), dtype="i4")
             match = np.full(len(self.sources), -1, "i4")
-            self.plain.Neighbor_alltoall(mine, match)  # MPI itself pairs the blocks of both ends
+            # MPI itself pairs the blocks of both ends; Open MPI compares the two counts
+            self.plain.Neighbor_alltoall([mine, 1, MPI.INT], [match, 1, MPI.INT])
             isolated = not (self.sources or self.destinations)
             self.isolated = bool(self.plain.allreduce(int(isolated), MPI.MAX))
             if self._near is not None:
@@ -71,7 +78,7 @@ class Topology:
         """Return the instance of a call that is found by the same key on all threads."""
         near = self.near(team)
         if self.isolated:
-            return self.uneven(into, of, team)
+            return self.uneven(self._places(into), self._places(of), team)
         found = self._equal.get(key)
         if found is None:
             if len(self._equal) == _PLANS:
@@ -79,24 +86,32 @@ class Topology:
             found = self._equal[key] = _new_instance(near, into, of)
         return found
 
-    def uneven(self, into: Sequence[Block], of: Sequence[Block], team: Any) -> Any:
+    def uneven(self, into: _Places, of: _Places, team: Any) -> Any:
         """Return the instance of a call whose sizes other threads do not know."""
-        near, key = self.near(team), (*into, None, *of)
+        near, key = self.near(team), (into.number, of.number)
         number = self._uneven.get(key, -1)
-        both = np.array([number, -number])
-        least = np.empty_like(both)
-        allav_reduce_all(least, both, Op.MIN, None, 0, team)
-        if least[0] < 0 or least[0] != -least[1]:
+        self._given[:] = number, -number
+        allav_reduce_all(self._least, self._given, Op.MIN, None, 0, team)
+        least, most = self._least.tolist()
+        if least < 0 or least != -most:
             if len(self._numbered) == _PLANS:
                 self._drop()
+                key = self.number_of(into.blocks), self.number_of(of.blocks)
             number = len(self._numbered)
-            self._numbered.append(_new_instance(near, into, of))
+            self._numbered.append(_new_instance(near, into.blocks, of.blocks))
             self._uneven[key] = number
         return self._numbered[number]
 
+    def _places(self, blocks: Sequence[Block]) -> _Places:
+        return _Places(_NO_BYTES, tuple(blocks), self.number_of(tuple(blocks)))
+
+    def number_of(self, blocks: tuple[Block, ...]) -> int:
+        """Return the number of some blocks, which is this thread's own."""
+        return self._numbers.setdefault(blocks, len(self._numbers))
+
     def _drop(self) -> None:
         """Forget all plans, on all threads in the same call."""
-        for plans in (self._equal, self._uneven, self._numbered):
+        for plans in (self._equal, self._uneven, self._numbered, self.known, self._numbers):
             plans.clear()
         empty_caches()  # the core keeps instances, too: all threads have to forget them together
 
@@ -183,114 +198,143 @@ def _ready(call: _Equal, topology: Topology, dst: Any, src: Array) -> Ready:
 # --- blocks of different sizes --------------------------------------------------------------------
 
 
-def _neighbor_allgatherv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
-    topology = _topology(comm)
-    dst = _blocks(Vector, recvbuf, topology.sources, writes=True)
-    src = as_bytes(sendbuf, writes=False).array
-    return _uneven(topology, dst, [src] * len(topology.destinations))
-
-
-def _neighbor_alltoallv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
-    topology = _topology(comm)
-    dst = _blocks(Vector, recvbuf, topology.sources, writes=True)
-    src = _blocks(Vector, sendbuf, topology.destinations, writes=False)
-    return _uneven(topology, dst, src.blocks)
-
-
-def _neighbor_alltoallw(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
-    topology = _topology(comm)
-    dst = _blocks(Wide, recvbuf, topology.sources, writes=True)
-    src = _blocks(Wide, sendbuf, topology.destinations, writes=False)
-    return _uneven(topology, dst, src.blocks)
-
-
-class _Nothing:
-    """The message of a thread without neighbours on this side, whatever it gives."""
-
-    blocks: tuple[Array, ...] = ()
-
-    def unpack(self) -> None:
-        """Do nothing."""
-
-
-def _blocks(kind: Any, described: Any, ranks: Sequence[int], *, writes: bool) -> Any:
-    """Return the blocks of a message with one for each neighbour."""
-    return kind(described, len(ranks), writes=writes) if ranks else _Nothing()
-
-
-def _uneven(topology: Topology, dst: Any, of: Sequence[Array]) -> Ready:
-    return Ready(None, _carry, (dst.blocks, of, topology), dst)
-
-
-def _carry(into: Sequence[Array], of: Sequence[Array], topology: Topology, team: Any) -> None:
-    team.state.enter("Neighbor_alltoallv")
-    here, there = _Memory(of, topology.destinations), _Memory(into, topology.sources)
-    if np.may_share_memory(here.whole, there.whole):
-        here.copy()
-    here.fill()
-    instance = topology.uneven(there.blocks, here.blocks, team)
-    instance.rebind(there.whole.ctypes.data, here.whole.ctypes.data)
-    instance.execute()
-    there.empty()
-
-
-class _Memory:
-    """The blocks of one side: where they are, or a copy of all of them.
+class _Places:
+    """Where the blocks of one side are in an array, and their number among those of the topology.
 
     Attributes
     ----------
     whole
-        The memory that they are in.
-    blocks
-        Their places in it.
+        The array.
+    blocks, number
+        Equal numbers mean equal blocks.
     """
 
-    def __init__(self, arrays: Sequence[Array], ranks: Sequence[int]) -> None:
-        self._arrays = [x for x, rank in zip(arrays, ranks, strict=True) if rank >= 0]
-        self._ranks = ranks
-        self._parts: list[Array] = []
-        owners = {id(_owner(x)): _owner(x) for x in self._arrays if x.size}
-        if len(owners) == 1:
-            (self.whole,) = owners.values()
-            self.blocks = self._places(self._arrays)
-        else:
-            self.copy()
+    def __init__(self, whole: Array, blocks: tuple[Block, ...], number: int) -> None:
+        self.whole, self.blocks, self.number = whole, blocks, number
 
-    def copy(self) -> None:
-        """Use a copy from now on."""
+    def fill(self) -> None:
+        """Do nothing: the blocks are in the program's memory."""
+
+    def unpack(self) -> None:
+        """Do nothing: the blocks are in the program's memory."""
+
+
+class _Copies(_Places):
+    """A copy of the blocks of one side."""
+
+    def __init__(self, topology: Topology, ranks: Sequence[int], message: Any) -> None:
+        self._message = message
+        self._arrays = [x for x, rank in zip(message.blocks, ranks, strict=True) if rank >= 0]
         sizes = [x.size for x in self._arrays]
         ends = list(accumulate(sizes))
-        self.whole = np.empty(sum(sizes) + 1, np.uint8)
-        self._parts = [self.whole[end - n : end] for end, n in zip(ends, sizes, strict=True)]
-        self.blocks = self._places(self._parts)
-
-    def _places(self, arrays: Sequence[Array]) -> list[Block]:
-        base, found = self.whole.ctypes.data, iter(arrays)
-        return [_NONE if rank < 0 else _place(next(found), base) for rank in self._ranks]
+        whole = np.empty(sum(sizes) + 1, np.uint8)
+        self._parts = [whole[end - n : end] for end, n in zip(ends, sizes, strict=True)]
+        places = iter([Block(end - n, n) for end, n in zip(ends, sizes, strict=True)])
+        blocks = tuple([_NONE if rank < 0 else next(places) for rank in ranks])
+        super().__init__(whole, blocks, topology.number_of(blocks))
 
     def fill(self) -> None:
         """Copy the program's blocks into the copy."""
-        for part, x in zip(self._parts, self._arrays, strict=False):
+        for part, x in zip(self._parts, self._arrays, strict=True):
             part[...] = x
 
-    def empty(self) -> None:
+    def unpack(self) -> None:
         """Copy the blocks of the copy to the program's."""
-        for part, x in zip(self._parts, self._arrays, strict=False):
+        for part, x in zip(self._parts, self._arrays, strict=True):
             x[...] = part
+        self._message.unpack()
 
 
-def _place(x: Array, base: int) -> Block:
-    return Block(x.ctypes.data - base if x.size else 0, x.size)
+class _OneBlock:
+    """The message of a thread that gives the same block to all of its destinations."""
+
+    def __init__(self, described: Any, blocks: int, *, writes: bool) -> None:
+        self.memory = as_bytes(described, writes=writes).array
+        self.blocks = [self.memory] * blocks
+
+    def unpack(self) -> None:
+        """Do nothing: it is sent."""
 
 
-def _owner(x: Array) -> Array:
-    while isinstance(x.base, np.ndarray):
-        x = x.base
-    return x
+def _side_of(
+    topology: Topology, kind: Any, described: Any, ranks: Sequence[int], *, writes: bool
+) -> _Places:
+    """Return the blocks of one side; those of a description like an earlier one are known."""
+    if not ranks and kind is not _OneBlock:
+        return _Places(_NO_BYTES, (), topology.number_of(()))  # whatever the program gives
+    key = _key_of(described, writes)
+    if key is not None and (known := topology.known.get((kind, writes, key))):
+        return _Places(described[0] if type(described) is list else described, *known)
+    message = kind(described, len(ranks), writes=writes)
+    if not message.memory.size:
+        return _Copies(topology, ranks, message)
+    base, given = message.memory.ctypes.data, zip(message.blocks, ranks, strict=True)
+    blocks = tuple([
+        Block(x.ctypes.data - base, x.size) if rank >= 0 and x.size else _NONE for x, rank in given
+    ])  # fmt: skip
+    number = topology.number_of(blocks)
+    array = described[0] if type(described) is list else described
+    if key is not None and array.ctypes.data == base:
+        if len(topology.known) == _DESCRIPTIONS:
+            topology.known.clear()
+        topology.known[kind, writes, key] = blocks, number
+    return _Places(message.memory, blocks, number)
+
+
+_NO_BYTES = np.empty(0, np.uint8)
+
+
+def _key_of(described: Any, writes: bool) -> Key | None:
+    """Return what decides where the blocks are, but for the address of an array; None if unknown.
+
+    It is None unless the description is an array, or a list of an array, lists of ints and a
+    datatype that the program cannot change.
+    """
+    rest: list[Any] = []
+    array = described
+    if type(described) is list and described:
+        array, *rest = described
+    if type(array) is not np.ndarray or not array.flags.c_contiguous:
+        return None
+    key: list[Any] = [array.dtype, array.nbytes, array.flags.writeable or not writes]
+    for x in rest:
+        for part in x if type(x) is tuple else (x,):
+            if type(part) is list and all(type(n) is int for n in part):
+                key.append(tuple(part))
+            elif type(part) is MPI.Datatype and size_of(part):
+                key.append(MPI._handleof(part))
+            elif type(part) is np.ndarray and part.dtype.kind in "iu":
+                key.append((part.dtype, part.tobytes()))
+            else:
+                return None
+        key.append(type(x))
+    return tuple(key)
+
+
+def _carry(into: _Places, of: _Places, topology: Topology, team: Any) -> None:
+    of.fill()
+    instance = topology.uneven(into, of, team)
+    instance.rebind(into.whole.ctypes.data, of.whole.ctypes.data)
+    instance.execute()
+
+
+def _uneven(kind_of_dst: Any, kind_of_src: Any) -> Callable[..., Ready]:
+    """Return what brings the messages of a method into form."""
+
+    def form(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
+        topology = _topology(comm)
+        into = _side_of(topology, kind_of_dst, recvbuf, topology.sources, writes=True)
+        ranks = topology.destinations
+        of = _side_of(topology, kind_of_src, sendbuf, ranks, writes=False)
+        if may_overlap(of.whole, into.whole):
+            of = _Copies(topology, ranks, kind_of_src(sendbuf, len(ranks), writes=False))
+        return Ready(None, _carry, (into, of, topology), into)
+
+    return form
 
 
 FORMS: dict[str, Callable[..., Ready]] = {
     "Neighbor_allgather": _neighbor_allgather, "Neighbor_alltoall": _neighbor_alltoall,
-    "Neighbor_allgatherv": _neighbor_allgatherv, "Neighbor_alltoallv": _neighbor_alltoallv,
-    "Neighbor_alltoallw": _neighbor_alltoallw,
+    "Neighbor_allgatherv": _uneven(Vector, _OneBlock),
+    "Neighbor_alltoallv": _uneven(Vector, Vector), "Neighbor_alltoallw": _uneven(Wide, Wide),
 }  # fmt: skip

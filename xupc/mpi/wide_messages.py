@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, TypeVar
 
+import numpy as np
 from mpi4py import MPI
 
 from .messages import Array, Message, as_block, bytes_of_buffer, size_of
@@ -16,6 +17,11 @@ _T = TypeVar("_T")
 
 class Wide:
     """The blocks of a message.
+
+    Attributes
+    ----------
+    memory
+        The program's memory that all of them are in; empty if one is a copy.
 
     Parameters
     ----------
@@ -32,7 +38,7 @@ class Wide:
         If mpi4py raises for the description, too.
     """
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "memory")
 
     def __init__(self, described: Any, blocks: int, *, writes: bool) -> None:
         buffer, counts, places, types = _parts(described)
@@ -45,6 +51,8 @@ class Wide:
         given = _exactly(list(types), blocks)
         each = zip(_integers(counts, blocks), _integers(places, blocks), given, strict=True)
         self._blocks = [_block(memory, *one, writes=writes) for one in each]
+        copied = memory is None or any(block.array.base is None for block in self._blocks)
+        self.memory: Array = np.empty(0, np.uint8) if copied or memory is None else memory
 
     @property
     def blocks(self) -> list[Array]:
