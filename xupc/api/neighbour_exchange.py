@@ -168,12 +168,10 @@ def transfers_of(
         neighbours.state, call, signature, record,
         [[*row, *block] for row, block in zip(rows, into, strict=True)], [[*b] for b in of],
     )  # fmt: skip
-    if not taken.size:
-        none = np.zeros(0, np.int64)
-        return Transfers(none, none, none, none, none)
-    to, index = np.nonzero(taken[:, :, 0] >= 0)
-    source, number, at, nbytes, kind = taken[to, index].T
-    theirs = given[source, number].T
+    real = taken.values[:, :1].reshape(-1) >= 0
+    to, index = taken.owner[real], taken.place[real]
+    source, number, at, nbytes, kind = taken.values[real].reshape(-1, 5).T
+    theirs = given.values.reshape(-1, 3)[given.first[source] + number].T
     wrong = theirs[1] > nbytes if shorter else theirs[1] != nbytes
     bad = np.flatnonzero(wrong | ((theirs[2] != kind) & (nbytes > 0)))
     if bad.size:

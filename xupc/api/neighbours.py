@@ -24,6 +24,8 @@ __all__ = ["Neighbours", "cartesian", "gathered", "neighbours"]
 
 Table = NDArray[np.int64]
 
+_AT_ONCE = 64  # rows of each thread that are gathered in one step
+
 
 class Neighbours:
     """A neighbourhood of a team: the threads that each thread gives blocks to and takes them from.
@@ -218,29 +220,53 @@ def _moved(
 # --- agreement ------------------------------------------------------------------------------------
 
 
+class Rows(NamedTuple):
+    """The rows of the tables of all threads, by thread.
+
+    Attributes
+    ----------
+    first
+        For each thread the number of its first row, and that of all rows at the end.
+    owner, place
+        For each row its thread, and its number among the rows of that.
+    values
+        The rows.
+    """
+
+    first: Table
+    owner: Table
+    place: Table
+    values: Table
+
+
 def gathered(
     team: TeamState, call: str, signature: int, record: CallRecord, *tables: Sequence[Sequence[int]]
-) -> list[Table]:
-    """Return the tables of all threads, each filled up with rows of -1 to the longest; collective.
-
-    A table is a sequence of rows of one length. The result has a dimension for the threads in
-    front.
-    """
+) -> list[Rows]:
+    """Return the tables of all threads; collective. The rows of a table have one length."""
     with team.job.whole(call):
         team.meet(signature, record)
         sizes = [x for table in tables for x in (len(table), len(table[0]) if table else 0)]
-        widths = team.agreement.agree(sizes)
-        mine: list[int] = []
-        for i, table in enumerate(tables):
-            rows, width = widths[2 * i], widths[2 * i + 1]
-            mine += [x for row in table for x in row]
-            mine += [-1] * ((rows - len(table)) * width)
-        flat = np.array(team.agreement.gather_all(mine), np.int64).reshape(team.size, -1)
-    out, at = [], 0
-    for rows, width in zip(widths[::2], widths[1::2], strict=True):
-        out.append(flat[:, at : at + rows * width].reshape(team.size, rows, width))
-        at += rows * width
-    return out
+        heads = np.array(team.agreement.gather_all(sizes), np.int64).reshape(team.size, -1, 2)
+        return [_rows_of_all(team, table, heads[:, i]) for i, table in enumerate(tables)]
+
+
+def _rows_of_all(team: TeamState, table: Sequence[Sequence[int]], heads: Table) -> Rows:
+    """Return the tables of all threads, some rows of each at a time: one can be much longer."""
+    lengths, width = heads[:, 0], int(heads[:, 1].max(initial=0))
+    owner, place = (np.zeros(0, np.int64) for _ in range(2))
+    values = np.zeros((0, width), np.int64)
+    for begin in range(0, int(lengths.max(initial=0)), _AT_ONCE):
+        count = min(_AT_ONCE, int(lengths.max()) - begin)
+        mine = [x for row in table[begin : begin + count] for x in row]
+        mine += [0] * (count * width - len(mine))
+        every = np.array(team.agreement.gather_all(mine), np.int64).reshape(-1, count, width)
+        there = begin + np.arange(count) < lengths[:, None]
+        more = np.nonzero(there)
+        owner, place = np.append(owner, more[0]), np.append(place, more[1] + begin)
+        values = np.append(values, every[there], axis=0)
+    order = np.lexsort((place, owner))
+    first = np.concatenate([[0], np.cumsum(lengths)])
+    return Rows(first, owner[order], place[order], values[order])
 
 
 class _Edges(NamedTuple):
@@ -272,14 +298,14 @@ def _agreed(
     return Neighbours(team, sources, destinations, match.tolist())
 
 
-def _edges(table: Table, crossed: int, *, gives: bool) -> _Edges:
+def _edges(rows: Rows, crossed: int, *, gives: bool) -> _Edges:
     """Return the edges of a table of all threads, in the order in which both ends match them."""
-    ranks = table.reshape(len(table), -1)
-    owner, index = np.nonzero(ranks >= 0)
-    peer = ranks[owner, index]
+    ranks = rows.values.reshape(-1)
+    real = ranks >= 0
+    owner, place, peer = rows.owner[real], rows.place[real], ranks[real]
     of, to = (owner, peer) if gives else (peer, owner)
-    order = np.lexsort((index ^ crossed, to, of))
-    return _Edges(of[order], to[order], index[order])
+    order = np.lexsort((place ^ crossed, to, of))
+    return _Edges(of[order], to[order], place[order])
 
 
 def _compare(call: str, out: _Edges, into: _Edges) -> None:

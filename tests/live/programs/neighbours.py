@@ -28,9 +28,9 @@ def value(of: int, k: int, n: int, turn: int = 0) -> Any:
     return np.arange(n, dtype=float) + 1e6 * of + 1e4 * k + 1e9 * turn
 
 
-def edges(rng: random.Random) -> list[tuple[int, int]]:
+def edges(rng: random.Random, *counts: int) -> list[tuple[int, int]]:
     """Return some edges (from, to), in the order in which both ends list them."""
-    count = rng.choice((0, 1, T, 2 * T, 4 * T))
+    count = rng.choice((0, 1, T, 2 * T, 4 * T, *counts))
     return [(rng.randrange(T), rng.randrange(T)) for _ in range(count)]
 
 
@@ -59,8 +59,8 @@ def graphs() -> None:
     """Random graphs, private arrays: blocks of all sizes, in all kinds of arrays."""
     rng = random.Random(SEED)
     for trial in range(12):
-        found = edges(rng)
-        sizes = [rng.choice((0, *LENGTHS)) for _ in found]
+        found = edges(rng, 100 * T)  # more than are gathered in one step
+        sizes = [rng.choice((0, *(LENGTHS if len(found) < 9 * T else (1, 7)))) for _ in found]
         flags, like = rng.choice(ALGORITHMS), rng.randrange(3)
         into, out = of_edges(found)
         near = xupc.neighbours(into, out)
