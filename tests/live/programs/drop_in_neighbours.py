@@ -190,7 +190,8 @@ def wide(comm: Any, k: int) -> None:
 
     def exchanged() -> Any:
         def side(peers: list[int], room: Any, *, gives: bool) -> Any:
-            counts = [0 if x < 0 else pair(*((me, x) if gives else (x, me)), k) for x in peers]
+            ends = [(me, x) if gives else (x, me) for x in peers]
+            counts = [0 if min(of, to) < 0 else pair(of, to, k) for of, to in ends]
             types = [kinds[(me + x + k) % 3] for x in peers]
             return [room, counts, [32000 * i for i in range(len(peers))], types]
 
