@@ -359,7 +359,7 @@ def test_every_registered_algorithm_comes_to_its_end(nodes: list[list[int]]) -> 
     drawn = 0
     for entry in registry.registered():
         name = entry.collective
-        if name.endswith(("_v", "_x")):  # where their blocks lie is not in a result
+        if name.endswith(("_v", "_x", "neighbour_exchange")):  # a result has not all arguments
             continue
         name = name if name.startswith("allav") else f"all_{name}"
         for sync in ("allsync", "mysync", "nosync/allsync"):

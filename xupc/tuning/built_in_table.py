@@ -90,5 +90,10 @@ TABLE = Table(
         CarrierRule("allreduce", "mpi"),
         CarrierRule("scan", "mpi"),
         CarrierRule("exscan", "mpi"),
+        CarrierRule("Neighbor_allgather", "mpi"),
+        CarrierRule("Neighbor_alltoall", "mpi"),
+        CarrierRule("Neighbor_allgatherv", "mpi"),
+        CarrierRule("Neighbor_alltoallv", "mpi"),
+        CarrierRule("Neighbor_alltoallw", "mpi"),
     ),
 )
