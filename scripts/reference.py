@@ -156,8 +156,9 @@ def _sizes() -> str:
     names = ", ".join(f"`{name}`" for name in selection_file.SECTIONS)
     return (
         "## `[tuning.NAME]`: sizes and counts\n\n"
-        f"NAME is one of {names}. The more special one counts more, and yours count more than the "
-        "built-in ones. Sizes are in bytes. The default is that of `[tuning.default]`.\n\n"
+        f"NAME is one of {names}. The more special one counts more. A size in any section of your "
+        "table counts more than in all built-in ones. Sizes are in bytes. The default is that of "
+        "`[tuning.default]`; other built-in sections may differ.\n\n"
         + _keys("tuning.default", selection_file.SIZES)
     )
 

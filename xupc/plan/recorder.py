@@ -123,7 +123,10 @@ class Recorder(LaneRecorder):
         self._one_sided |= not self.one_node
 
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
-        """Let `users` touch data of `owners`: under MYSYNC when those have entered."""
+        """Let `users` touch data of `owners`: under MYSYNC when those have entered.
+
+        `node_only`: the users are on the owners' nodes. Other nodes take part by messages alone.
+        """
         if not node_only:
             self.expose()
         if self.sync[0] == "my":
