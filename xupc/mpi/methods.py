@@ -93,8 +93,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", TAKEN,
-        "as above; the built-in table gives them to MPI, but for `allreduce`, `scan` and `exscan` "
-        "of two threads; large objects are combined by MPI's messages on more than 4 threads",
+        "as above; the built-in table gives them to MPI; under `XUPC_COMM=force` large objects are "
+        "combined by MPI's messages on more than 4 threads",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),

@@ -126,8 +126,7 @@ METHODS = (
     "Gather", "Gatherv", "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
     "Neighbor_alltoallv", "Neighbor_alltoallw", "Reduce", "Reduce_scatter", "Reduce_scatter_block",
     "Scan", "Scatter", "Scatterv", "allgather", "allreduce", "alltoall", "barrier", "bcast",
-    "exscan", "gather",
-    "reduce", "scan", "scatter",
+    "exscan", "gather", "reduce", "scan", "scatter",
 )  # fmt: skip
 CARRIER: dict[str, Read] = {
     "method": _named(("*", *METHODS)),
