@@ -27,6 +27,7 @@ from ..topology.machine import Machine
 from ..topology.node_spec import node_tree
 from ..topology.sysfs import machine_here
 from ..tuning.probes import pids_in_reach
+from .log import INFO, note
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Placement:
         if found[0] and not found[1] and self.link.rank == 0:
             why = why_not or "MPI's C functions cannot be called on all threads"
             warnings.warn(f"init: the Python engine runs, which is slow: {why}", stacklevel=2)
+            note(INFO, "the Python engine runs: %s", why)
         return bool(found.all())
 
     def _map_control(self, shared_segment: Callable[..., Segment]) -> Control:
