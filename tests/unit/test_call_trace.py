@@ -152,6 +152,19 @@ def events_of(folder: Path) -> Any:
     return json.loads((folder / "t.json").read_text())["traceEvents"]
 
 
+def test_posted_calls_have_tracks_of_their_own(tmp_path: Path) -> None:
+    made = part(tmp_path, 0)
+    for op, times in enumerate([(0, 100), (50, 150), (60, 90), (110, 120)], 1):
+        call(made, op, times)
+    made.rows["state"][:2] = layout.POSTED, layout.CLAIMED
+    slices = [e for e in events_of(tmp_path) if e["ph"] == "X"]
+    tracks: dict[int, list[int]] = {}
+    for each in slices:
+        tracks.setdefault(each["tid"], []).append(each["args"]["operation"])
+    assert sorted(tracks.values()) == [[1], [2], [3, 4]]
+    assert tracks[0] == [3, 4]
+
+
 def test_thinning_keeps_the_totals_and_the_same_operations_everywhere(tmp_path: Path) -> None:
     parts = [Part(tmp_path, thread, capacity=64) for thread in (0, 1)]
     for thread, made in enumerate(parts):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,31 @@ def _events(trace: Trace) -> TraceEvents:
         events.process(node, f"node {node} ({host})")
     for thread, place in places.items():
         events.track(*place, f"thread {thread}", thread)
-    for call in trace.calls:
-        _draw(events, call, places[call.thread])
+    for call, place in _placed(events, trace, places):
+        _draw(events, call, place)
     _draw_arrows(events, trace, places)
     return events
+
+
+def _placed(
+    events: TraceEvents, trace: Trace, places: dict[int, tuple[int, int]]
+) -> Iterator[tuple[Call, tuple[int, int]]]:
+    """Yield calls and their places; posted ones overlap others, so they have more tracks."""
+    ends: dict[int, list[int]] = {}
+    most = max(places) + 1
+    for call in trace.calls:
+        node, thread = places[call.thread]
+        if not call.posted:
+            yield call, (node, thread)
+            continue
+        lanes = ends.setdefault(thread, [])
+        lane = next((k for k, end in enumerate(lanes) if end <= call.began), len(lanes))
+        place = node, (lane + 1) * most + thread
+        if lane == len(lanes):
+            lanes.append(0)
+            events.track(*place, f"thread {thread}, posted", thread)
+        lanes[lane] = call.ended
+        yield call, place
 
 
 def _draw(events: TraceEvents, call: Call, place: tuple[int, int]) -> None:
@@ -125,6 +147,6 @@ def _draw_arrows(events: TraceEvents, trace: Trace, places: dict[int, tuple[int,
     for call in longest[:MOST_ARROWS]:
         assert call.cause is not None
         other = calls.get((call.team, call.op, call.cause))
-        if other is not None and call.longest >= SHORT_NS:
+        if other is not None and call.longest >= SHORT_NS and not (call.posted or other.posted):
             begin = places[other.thread], min(float(other.began), float(call.ready))
             events.arrow("arrives", begin, (places[call.thread], call.ready))

@@ -837,7 +837,9 @@ static inline void xu_wait_ends(xu_inst *in, uint64_t now) {
 }
 
 static inline uint64_t xu_position(const xu_inst *in) {
-    return (uint64_t)(in->pc[0] + in->sub[0]) << 32 | (uint32_t)(in->pc[1] + in->sub[1]);
+    uint64_t node = (uint64_t)in->pc[0] << 32 | (uint32_t)in->sub[0];
+    uint64_t net = (uint64_t)in->pc[1] << 32 | (uint32_t)in->sub[1];
+    return node * 0x9e3779b97f4a7c15u + net;
 }
 
 /* xu_advance of a recorded call. While it is posted and the program does something else, its waits are
