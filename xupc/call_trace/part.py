@@ -118,11 +118,11 @@ class Part:
     def _keep(self, row: NDArray[np.void]) -> None:
         head = self.head[0]
         head["calls"] += 1
+        while head["count"] == head["capacity"]:
+            self._thin()
         if not stays(int(row["op"][0]), int(head["level"])):
             self._add(row[0])
             return
-        while head["count"] == head["capacity"]:
-            self._thin()
         self.rows[int(head["count"])] = row[0]
         head["count"] += 1
 

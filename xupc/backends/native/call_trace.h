@@ -210,10 +210,10 @@ static inline void xt_end(xt_log *log, xt_row *row) {
     xt_head *head = log->head;
     row->ended = xt_now(&log->clock);
     head->calls++;
+    while (head->count == head->capacity) xt_thin(log);
     if (head->level && !xt_stays(row->op, head->level)) {
         xt_add(log, row);
     } else {
-        while (head->count == head->capacity) xt_thin(log);
         xt_copy(&log->rows[head->count], row);
         head->count++;
     }
