@@ -62,7 +62,10 @@ class Part:
         self._names = _new(folder / f"thread-{thread}.names")
         fd = _new(folder / f"thread-{thread}.rows")
         try:
-            os.posix_fallocate(fd, 0, size)  # a store must not fail because the disk is full
+            if hasattr(os, "posix_fallocate"):  # a store must not fail because the disk is full
+                os.posix_fallocate(fd, 0, size)
+            else:  # macOS
+                os.ftruncate(fd, size)
             # mapped until the process ends: the core writes there
             self._map = mmap.mmap(fd, size)
         finally:
