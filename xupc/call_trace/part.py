@@ -71,6 +71,7 @@ class Part:
         finally:
             os.close(fd)
         every = np.frombuffer(self._map, np.uint8)
+        every[:: mmap.PAGESIZE] = 0  # a page's first store takes a microsecond: not in a call
         self.head: NDArray[np.void] = every[: HEAD.itemsize].view(HEAD)
         self.totals: NDArray[np.void] = every[HEAD_BYTES:totals].view(TOTAL)
         self.rows: NDArray[np.void] = every[totals:].view(ROW)
