@@ -6,7 +6,6 @@ It is a plan of messages only: `block_transfers` records it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,13 @@ from numpy.typing import NDArray
 
 from ..plan.patterns import Shape, chain, rotate, tree_for
 from ..plan.placement import MOST_BYTES, Facts, Placement
+from ..records import record
 from .transfer_lists import Ints, Transfers
 
-__all__ = ["Crossing", "Event", "Piece", "Totals", "crossing_of", "schedule", "totals_of"]
+__all__ = [
+    "Crossing", "Event", "Piece", "Totals", "crossing_of", "distinct_blocks", "schedule",
+    "totals_of",
+]  # fmt: skip
 
 
 class Piece(NamedTuple):
@@ -27,7 +30,7 @@ class Piece(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Crossing:
     """Hold the blocks that my node sends to other nodes or receives from them.
 
@@ -92,7 +95,7 @@ def _far(t: Facts, moves: Transfers) -> _Far:
     to, of = node_of[moves.dst], node_of[moves.src]
     away = np.flatnonzero(to != of)
     far, to = moves.take(away), to[away]
-    blocks, number = _blocks(far)
+    blocks, number = distinct_blocks(far)
     pairs = np.unique(np.stack([number, to]), axis=1)  # a block crosses to a node once
     return _Far(far, to, blocks, number, pairs)
 
@@ -145,7 +148,7 @@ def crossing_of(t: Placement, moves: Transfers) -> tuple[Crossing, Transfers]:
     return crossing, near
 
 
-def _blocks(moves: Transfers) -> tuple[Transfers, Ints]:
+def distinct_blocks(moves: Transfers) -> tuple[Transfers, Ints]:
     """Return one transfer of each distinct source block, and that block's number for each."""
     if not moves.src.size:
         return moves, np.empty(0, np.int64)
@@ -157,7 +160,7 @@ def _blocks(moves: Transfers) -> tuple[Transfers, Ints]:
     return moves.take(order[first]), number
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """Describe a message of my node, to or from `peer`; `at` is its place in all nodes' order."""
 

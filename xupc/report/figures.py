@@ -1,281 +1,19 @@
-"""The report's drawings: curves, intervals side by side, the node tree, the timeline of a plan."""
+"""The report's drawings: the node tree, the timeline of a plan."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..backends.simulator.timeline import Act, Timeline
-from ..bench.results import FLOOR, PEER, Candidate, Job
-from ..bench.stats import Estimate
+from ..bench.results import Job
 from ..topology.tree import Tree
 from . import formatting
-from .bounds import Bound
-from .findings import CHOSEN, Standing
-from .svg import MARKS, Axis, mark, path, spread_out, tag, text
+from .svg import path, tag, text
 
-__all__ = ["Line", "curves", "intervals", "lines_of", "styles", "timeline", "tree"]
-
-WIDTH, HEIGHT = 440, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 132, 30, 40
-_KNOWN = {CHOSEN: 0, "PULL": 1, "PUSH": 2, "MULTICORE": 3, "plan": 4}
-_FIRST_PEER, _STYLES = 5, 8
+__all__ = ["timeline", "tree"]
 
 NODES_DRAWN, THREADS_DRAWN, NODES_IN_A_ROW = 12, 12, 4
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a candidate is drawn: a CSS class for colour and dashes, and a marker."""
-
-    class_: str
-    mark: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A candidate's times by size."""
-
-    name: str
-    kind: str
-    style: Style
-    points: list[tuple[int, Estimate]]
-
-
-def styles(candidates: Sequence[Candidate]) -> dict[str, Style]:
-    """By name: the same for the same name in all plots of a page, as far as that goes."""
-    found, peers, others = {}, _FIRST_PEER, 0
-    for candidate in candidates:
-        name = candidate.name
-        if candidate.kind == FLOOR:
-            found[name] = Style("floor", "none")
-            continue
-        if name in _KNOWN:
-            number = _KNOWN[name]
-        elif candidate.kind == PEER:
-            number, peers = peers, peers + 1
-        else:
-            number, others = 1 + others % 4, others + 1
-        number = number if number < _STYLES else _FIRST_PEER + number % 3
-        found[name] = Style(f"s{number}", MARKS[number])
-    return found
-
-
-def lines_of(group: Sequence[Standing], candidates: Sequence[Candidate]) -> list[Line]:
-    """Return the lines to draw for a collective."""
-    known = styles(candidates)
-    return [
-        Line(
-            candidate.name,
-            candidate.kind,
-            known[candidate.name],
-            [(s.cell.nbytes, s.times[candidate.name]) for s in group if candidate.name in s.times],
-        )
-        for candidate in candidates
-    ]
-
-
-# --- curves ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Limit:
-    """A bound's line in a plot."""
-
-    name: str
-    points: list[tuple[int, float]]
-
-
-def curves(group: Sequence[Standing], lines: Sequence[Line], bounds: Sequence[Bound]) -> list[str]:
-    """Time against size, and bandwidth against size: two drawings."""
-    cells = [standing.cell for standing in group]
-    limits = [_Limit(b.name, [(c.nbytes, b.least(c)) for c in cells]) for b in bounds]
-    moved = {cell.nbytes: cell.moved for cell in cells}
-    if len({size for size in moved if size > 0}) < 2:
-        return []
-
-    def as_rate(nbytes: int, ns: float) -> float:
-        return moved[nbytes] / ns * 1e9
-
-    title = group[0].cell.title
-    latency = _plot(
-        f"{title}: time", lines, limits, lambda nbytes, ns: ns, formatting.time, faster_down=True
-    )
-    if not all(moved.values()):
-        return [latency]
-    timed = [line for line in lines if line.kind != FLOOR]
-    rates = [limit for limit in limits if limit.name != "cache line"]
-    return [
-        latency,
-        _plot(f"{title}: bandwidth", timed, rates, as_rate, formatting.rate, faster_down=False),
-    ]
-
-
-def _plot(
-    title: str,
-    lines: Sequence[Line],
-    limits: Sequence[_Limit],
-    of: Callable[[int, float], float],
-    unit: Callable[[float], str],
-    *,
-    faster_down: bool,
-) -> str:
-    """A plot on two logarithmic axes."""
-    ys = [of(x, e) for line in lines for x, v in line.points for e in _ends(v)]
-    sizes = sorted({x for line in lines for x, _ in line.points})
-    x = Axis(sizes[0], sizes[-1], LEFT + 8, WIDTH - RIGHT - 6)
-    y = _upright(ys, limits, of)
-    parts = [*_grid(x, y, sizes, unit), *_limits(limits, of, x, y, below=faster_down)]
-    ends = []
-    for line in lines:
-        points = [(x(size), y(of(size, e.value))) for size, e in line.points]
-        if not points:
-            continue
-        parts += _curve(line, points, of, x, y)
-        ends.append((line, points[-1]))
-    parts += _names(ends)
-    what = "time of a call" if faster_down else "bandwidth"
-    arrow = "lower is faster" if faster_down else "higher is faster"
-    parts.append(text(4, 14, f"{what} ({arrow})", class_="axis"))
-    parts.append(text(WIDTH - RIGHT, HEIGHT - 4, "bytes per block", class_="axis end"))
-    return _svg(title, WIDTH, HEIGHT, parts)
-
-
-def _upright(
-    values: Sequence[float], limits: Sequence[_Limit], of: Callable[[int, float], float]
-) -> Axis:
-    """The vertical axis: of all values, and of limits that are not far away from them."""
-    low, high = min(values), max(values)
-    near = [
-        v
-        for limit in limits
-        for size, ns in limit.points
-        if ns > 0 and low / 6 <= (v := of(size, ns)) <= high * 6
-    ]
-    return Axis.around([*values, *near], HEIGHT - BOTTOM - 8, TOP + 6)
-
-
-def _grid(x: Axis, y: Axis, sizes: Sequence[int], unit: Callable[[float], str]) -> list[str]:
-    parts = []
-    for value in y.decades():
-        at = y(value)
-        parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at))
-        parts.append(text(LEFT - 5, at + 4, unit(value), class_="tick end"))
-    room = max(1, -(-len(sizes) // 5))
-    for i, size in enumerate(sizes):
-        at = x(size)
-        shown = i % room == 0
-        foot = HEIGHT - BOTTOM
-        parts.append(
-            tag("line", class_="grid", x1=at, x2=at, y1=TOP if shown else foot, y2=foot + 3)
-        )
-        if shown:
-            parts.append(text(at, foot + 16, formatting.size(size), class_="tick middle"))
-    return parts
-
-
-def _limits(
-    limits: Sequence[_Limit],
-    of: Callable[[int, float], float],
-    x: Axis,
-    y: Axis,
-    *,
-    below: bool,
-) -> list[str]:
-    """Bound lines, as far as they are in the plot; named on the side where no curve can be."""
-    parts = []
-    for limit in limits:
-        points = [
-            (x(size), y(v)) for size, ns in limit.points if ns > 0 and y.holds(v := of(size, ns))
-        ]
-        if len(points) < 2:
-            continue
-        parts.append(tag("path", class_="bound", d=path(points)))
-        (x1, y1), (x2, y2) = points[:2]
-        side = 1 if below else -1
-        at = (x1 + x2) / 2 + 5 * side, (y1 + y2) / 2 + (12 if below else -4)
-        parts.append(text(*at, limit.name, class_="limit" if below else "limit above"))
-    return parts
-
-
-def _curve(
-    line: Line,
-    points: Sequence[tuple[float, float]],
-    of: Callable[[int, float], float],
-    x: Axis,
-    y: Axis,
-) -> list[str]:
-    """The band of intervals, the line, the markers."""
-    class_ = line.style.class_
-    parts = []
-    if line.kind != FLOOR:
-        top = [(x(size), y(of(size, _ends(e)[1]))) for size, e in line.points]
-        bottom = [(x(size), y(of(size, _ends(e)[0]))) for size, e in line.points]
-        d = path([*top, *bottom[::-1]], closed=True)
-        parts.append(tag("path", class_=f"band {class_}", d=d))
-    parts.append(tag("path", class_=f"line {class_}", d=path(points)))
-    if line.name == CHOSEN or line.kind == FLOOR:
-        return parts
-    for (px, py), (size, e) in zip(points, line.points, strict=True):
-        said = f"{line.name}, {formatting.size(size)}: {formatting.time(e.value)} ({_interval(e)})"
-        parts.append(tag("g", tag("title", _escaped(said)), mark(line.style.mark, px, py, class_)))
-    return parts
-
-
-def _ends(e: Estimate) -> tuple[float, float]:
-    """What is drawn of an interval: up to a factor of ten, nothing where there is none."""
-    if math.isnan(e.low):
-        return e.value, e.value
-    return max(e.low, e.value / 10), min(e.high, e.value * 10)
-
-
-def _interval(e: Estimate) -> str:
-    if math.isnan(e.low):
-        return "fewer than three launches, no interval"
-    return f"{formatting.time(e.low)} to {formatting.time(e.high)}"
-
-
-def _names(ends: Sequence[tuple[Line, tuple[float, float]]]) -> list[str]:
-    """Each line's name at its end, apart from the others'."""
-    places = spread_out([y for _, (_, y) in ends], 14, TOP, HEIGHT - BOTTOM + 4)
-    parts = []
-    for (line, (x, y)), place in zip(ends, places, strict=True):
-        at, class_ = WIDTH - RIGHT + 10, line.style.class_
-        parts.append(tag("path", class_="leader", d=path([(x + 4, y), (at - 3, place)])))
-        if line.name == CHOSEN or line.kind == FLOOR:
-            parts.append(
-                tag("path", class_=f"line {class_}", d=path([(at, place), (at + 10, place)]))
-            )
-        else:
-            parts.append(mark(line.style.mark, at + 5, place, class_))
-        parts.append(text(at + 14, place + 4, _short(line.name, 15), class_="name"))
-    return parts
-
-
-def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> str:
-    """Medians and intervals side by side, for a collective of which one size was measured."""
-    shown = [(line, line.points[0][1]) for line in lines if line.points]
-    if not shown:
-        return ""
-    height = TOP + 22 * len(shown) + 34
-    values = [v for _, e in shown for v in _ends(e)]
-    x = Axis.around(values, 110, WIDTH - 74)
-    parts = []
-    for value in x.decades():
-        at = x(value)
-        parts.append(tag("line", class_="grid", x1=at, x2=at, y1=TOP - 8, y2=height - 30))
-        parts.append(text(at, height - 15, formatting.time(value), class_="tick middle"))
-    for i, (line, e) in enumerate(shown):
-        y, class_ = TOP + 6 + 22.0 * i, line.style.class_
-        parts.append(text(104, y + 4, _short(line.name, 16), class_="name end"))
-        low, high = (x(end) for end in _ends(e))
-        parts.append(tag("line", class_=f"whisker {class_}", x1=low, x2=high, y1=y, y2=y))
-        kind = line.style.mark if line.style.mark != "none" else "ring"
-        parts.append(mark(kind, x(e.value), y, class_, 4.2))
-        parts.append(text(WIDTH - 68, y + 4, formatting.time(e.value), class_="name"))
-    parts.append(text(4, 14, "time of a call (left is faster)", class_="axis"))
-    return _svg(f"{group[0].cell.title}: time", WIDTH, height, parts)
 
 
 # --- the node tree --------------------------------------------------------------------------------
@@ -348,7 +86,7 @@ def _thread(number: int, x: float, y: float, r: float, class_: str) -> str:
 
 # --- the timeline ---------------------------------------------------------------------------------
 
-_LANE_OF = {"send": 1, "receive": 2, "get": 2}
+LANE_OF = {"send": 1, "receive": 2, "get": 2}
 _FAINTEST = 0.6  # what is narrower, in pixels, is drawn with its neighbour
 
 
@@ -361,7 +99,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
     body = []
     for rank, name in names.items():
         acts = happened.of(rank)
-        lanes = sorted({_LANE_OF.get(act.kind, 0) for act in acts} | {0})
+        lanes = sorted({LANE_OF.get(act.kind, 0) for act in acts} | {0})
         high = 15.0 + 9 * (len(lanes) - 1)
         body.append(text(left - 8, top + 11, _short(name, 24), class_="name end"))
         body.append(
@@ -369,7 +107,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
                 y2=top + high + 3)
         )  # fmt: skip
         for lane in lanes:
-            mine = [act for act in acts if _LANE_OF.get(act.kind, 0) == lane]
+            mine = [act for act in acts if LANE_OF.get(act.kind, 0) == lane]
             y = top if lane == 0 else top + 15 + 9 * (lanes.index(lane) - 1)
             for act, times in _merged(mine, axis):
                 body.append(_bar(act, times, axis, y, 13.0 if lane == 0 else 7.0))
