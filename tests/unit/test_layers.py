@@ -21,8 +21,8 @@ ORDER = [
     "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
-    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
-    "testing", "__main__",
+    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "predict",
+    "cli", "testing", "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 

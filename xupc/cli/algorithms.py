@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +17,8 @@ from xupc.backends.simulator.timeline import rates_of, run
 from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
 from xupc.bench.settings import near, size_of
+from xupc.predict.candidates import Question, chosen
+from xupc.predict.machine_file import Machine as Modelled
 from xupc.report.plan_events import plan_events
 from xupc.report.plans import MOST_THREADS, Unplanned, call_of, maker
 from xupc.specs import of_mpi
@@ -36,6 +38,8 @@ from .common import (
     refuse_existing,
 )
 from .level_counts import lines_of, with_machine
+from .predict import lines_of as why_lines
+from .predict import machine_option, notes, priced_or_refused
 
 __all__ = ["algorithms_command"]
 
@@ -46,6 +50,7 @@ __all__ = ["algorithms_command"]
     "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
     "xupc algorithms Allreduce --nodes 4x2 --draw multicore --timeline plan.json",
     "xupc algorithms all_broadcast --topology 2x8x8 --size 64K --count",
+    "xupc algorithms Bcast --nodes 64x128 --size 1M --why",
 ))  # fmt: skip
 @options.collectives(nargs=1)
 @options.list_option()
@@ -65,6 +70,11 @@ __all__ = ["algorithms_command"]
     "--count", "counted", is_flag=True,
     help="Print what each variant moves across the borders of each level, counted and modelled.",
 )  # fmt: skip
+@click.option(
+    "--why", is_flag=True,
+    help="Print the modelled time of each variant, and what bounds it, as `xupc predict` does.",
+)  # fmt: skip
+@machine_option
 @click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
 @click.option(
@@ -87,6 +97,8 @@ def algorithms_command(
     threads: int | None,
     topology: str | None,
     counted: bool,
+    why: bool,
+    machine: Modelled,
     size: str,
     draw: str | None,
     timeline: Path | None,
@@ -105,27 +117,21 @@ def algorithms_command(
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
     if collective is None:
-        if draw is not None or counted:
-            raise click.UsageError(f"--{'draw' if draw else 'count'} needs a COLLECTIVE")
-        rows = [
-            [name, " ".join(registry.names_of(registry.registered(known[name])))] for name in known
-        ]
-        click.echo("\n".join(aligned(rows)))
+        _need_collective(draw=draw, count=counted, why=why)
+        click.echo("\n".join(_names(known)))
         return
     collective = collective if collective in known else of_mpi(collective) or collective
     if collective not in known:
         raise click.UsageError(f"{collective!r} has no variants; {near(collective, tuple(known))}")
-    machine = _machine(topology)
-    threads = threads or threads_of_nodes(nodes or "") or (len(machine.cores) if machine else 4)
+    described = _machine(topology)
+    cores = len(described.cores) if described else 4
+    threads = threads or threads_of_nodes(nodes or "") or cores
     check_nodes(nodes, threads)
-    tree = _tree(nodes, threads, machine)
+    tree = _tree(nodes, threads, described)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
     table = _table()
     place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
-    try:
-        nbytes = size_of(size)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    nbytes = _bytes(size)
     entries = registry.registered(known[collective])
     try:
         call = call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, table.tuning(place))
@@ -135,11 +141,42 @@ def algorithms_command(
         click.echo(_drawn(entries, call, draw, thread))
         _write_timeline(entries, call, draw, timeline)
         return
+    lines: Iterable[str]
     if counted:
-        click.echo("\n".join(lines_of(entries, call)))
-        return
-    for line in _lines(collective, entries, call, table, place, nbytes):
-        click.echo(line)
+        lines = lines_of(entries, call)
+    elif why:
+        asked = Question(collective, nbytes, nodes, threads, family, transport)
+        lines = _reasons(asked, machine, table)
+    else:
+        lines = _lines(collective, entries, call, table, place, nbytes)
+    click.echo("\n".join(lines))
+
+
+def _bytes(size: str) -> int:
+    """Return the bytes of ``--size``."""
+    try:
+        return size_of(size)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _names(known: Mapping[str, str]) -> list[str]:
+    """Return all collectives with the names of their variants."""
+    variants = ((name, registry.registered(known[name])) for name in known)
+    return aligned([[name, " ".join(registry.names_of(found))] for name, found in variants])
+
+
+def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
+    """Return the lines of ``--why``."""
+    priced = priced_or_refused(asked, machine, table)
+    return [*why_lines(asked, priced, chosen(asked, table)), *notes(machine)]
+
+
+def _need_collective(**options: object) -> None:
+    """UsageError if there is an option that only says something about one collective."""
+    for option, given in options.items():
+        if given:
+            raise click.UsageError(f"--{option} needs a COLLECTIVE")
 
 
 def _check_timeline(timeline: Path | None, draw: str | None, force: bool) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import click
 
+from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.columns import aligned
+from xupc.bench.settings import near, size_of
 from xupc.predict.candidates import Candidate, Question, candidates, chosen
 from xupc.predict.machine_file import MEANING, Machine, built_in_names, find
 from xupc.predict.scaling import EXACT
@@ -16,14 +18,16 @@ from xupc.report import formatting
 from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
 from xupc.topology.node_spec import threads_of_nodes
-from xupc.tuning.selection import Table
-from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find as find_table, load
+from xupc.tuning import selection_file
+from xupc.tuning.selection import Table, public_name
+from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 
 from . import options
 from .common import EnvironmentProblem, check_nodes, examples, plain
 
-__all__ = ["lines_of", "machine_option", "predict_command"]
+__all__ = ["lines_of", "machine_option", "notes", "predict_command", "priced_or_refused"]
 
+_WORTH = 0.01  # a smaller gain is not printed
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
 
@@ -34,23 +38,30 @@ def _machine(_context: object, _option: object, value: str) -> Machine:
         raise click.BadParameter(str(error)) from None
 
 
+def _sizes(_context: object, _option: object, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 machine_option = click.option(
     "--machine", metavar="NAME|FILE", default="default", show_default=True, callback=_machine,
-    help=f"What steps cost: {', '.join(built_in_names())}, or a file of `xupc calibrate`.",
+    help=f"What steps cost: {', '.join(built_in_names())}, or a file like these.",
 )  # fmt: skip
 
 
 @click.command("predict", epilog=examples(
-    "xupc predict Bcast --nodes 64x16 --sizes 8,64K,1M",
-    "xupc predict allav_reduce_all --nodes 1000x64 --sizes 8 --machine lumi-c",
+    "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
+    "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
 ))  # fmt: skip
 @options.collectives(nargs=1)
 @click.option(
     "--nodes", metavar="SPEC", required=True, help="Nodes and threads: 10000x128, or 3,1,4."
 )
 @click.option(
-    "-m", "--sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=options.sizes,
-    help="Bytes of a block, such as 8,64K or 1K:1M.",
+    "--size", "sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=_sizes,
+    help="Bytes of a block: 64K, or several.",
 )  # fmt: skip
 @machine_option
 @click.option(
@@ -59,9 +70,9 @@ machine_option = click.option(
 )  # fmt: skip
 @click.option(
     "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
-    help="Between nodes, likewise.",
+    help="The network between nodes, which the selection table asks for.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
     collective: str | None, nodes: str, sizes: tuple[int, ...], machine: Machine, family: str,
     transport: str, as_json: bool,
@@ -70,19 +81,22 @@ def predict_command(
 
     The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
     priced, and what is left out and predicted from the others says how far off that is. Nothing is
-    measured. ``xupc calibrate`` makes the description of a machine.
+    measured.
     """
     if collective is None:
         raise click.UsageError("expected a COLLECTIVE, such as all_broadcast or Bcast")
     load_files()
+    known = tuple(public_name(name) for name in registry.collectives())
+    name = collective if collective in known else of_mpi(collective) or collective
+    if name not in known:
+        raise click.UsageError(f"{collective!r} has no variants; {near(collective, known)}")
     threads = threads_of_nodes(nodes)
     if threads is None:
         raise click.BadParameter(f"{nodes!r}: expected 64x16 or 3,1,4", param_hint="--nodes")
     check_nodes(nodes, threads)
-    name = of_mpi(collective) or collective
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
     table = _table()
-    found = [(q, _candidates(q, machine, table), chosen(q, table)) for q in questions]
+    found = [(q, priced_or_refused(q, machine, table), chosen(q, table)) for q in questions]
     if as_json:
         click.echo(json.dumps(plain(
             [{"call": q, "candidates": c, "chosen by the table": t} for q, c, t in found]
@@ -91,33 +105,41 @@ def predict_command(
     for question, priced, choice in found:
         click.echo("\n".join(lines_of(question, priced, choice)))
         click.echo()
-    click.echo("\n".join(_notes(machine)))
+    click.echo("\n".join(notes(machine)))
 
 
 def _table() -> Table:
     try:
-        return load(find_table())
+        return selection_file.load(selection_file.find())
     except ValueError as error:
         raise EnvironmentProblem(str(error)) from None
 
 
-def _candidates(question: Question, machine: Machine, table: Table) -> list[Candidate]:
+def priced_or_refused(question: Question, machine: Machine, table: Table) -> list[Candidate]:
+    """Return the candidates; UsageError for a collective that takes lists."""
     try:
         return candidates(question, machine, table)
-    except Unplanned as reason:
-        raise click.UsageError(f"{question.collective}: {reason}") from None
+    except Unplanned:
+        raise click.UsageError(
+            f"{question.collective}: the plans of this collective depend on lists"
+        ) from None
 
 
 def lines_of(question: Question, priced: list[Candidate], choice: str) -> Iterator[str]:
     """Yield the table of one call, its choice, and how far the price can be trusted."""
-    where = f"{question.collective}, {formatting.size(question.nbytes)}, nodes {question.nodes}"
-    yield f"{where}: modelled, not measured"
+    where = f"nodes {question.nodes}" if question.nodes else f"{question.threads} threads"
+    size = formatting.size(question.nbytes)
+    yield f"{question.collective}, {size}, {where}: modelled, not measured"
     yield from aligned([_HEAD, *(_row(each, choice) for each in priced)], indent=2)
     if not any(each.name == choice for each in priced):
         yield f"the table chooses {choice}"
     best = priced[0] if priced else None
     if best is not None and best.how:
         yield f"from plans of at most {EXACT} threads; {best.name}: {best.how}"
+    if best is not None and best.gains:
+        shares = sorted(best.gains.items(), key=lambda pair: -pair[1])
+        helps = ", ".join(f"{what} {share:.0%}" for what, share in shares if share >= _WORTH)
+        yield f"{best.name} gets shorter if one cost is halved: {helps or 'by nothing'}"
 
 
 def _row(each: Candidate, choice: str) -> list[str]:
@@ -134,7 +156,7 @@ def _row(each: Candidate, choice: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _notes(machine: Machine) -> Iterator[str]:
+def notes(machine: Machine) -> Iterator[str]:
     """Yield what the prices rest on."""
     yield f"machine {machine.name}:"
     rows = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Entry, Variant
 from ..backends.simulator.timeline import run
 from ..bench.results import Cell
-from ..records import record
+from ..records import record, replace
 from ..report.plans import Unplanned, call_of
 from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, registered_name
 from .machine_file import Machine
-from .price import Price, price, programs_of, steps_of
+from .price import Price, gains, price, programs_of, steps_of
 from .scaling import EXACT, Measured, Shape, TooLarge, predict
 
 __all__ = ["Candidate", "Question", "candidates", "chosen"]
@@ -30,14 +30,14 @@ class Question:
     Attributes
     ----------
     nodes
-        As ``XUPC_NODES``: 64x16 or, with few threads, 3,1,4.
+        As ``XUPC_NODES``: 64x16 or, with few threads, 3,1,4; None: one node.
     family, transport
         The MPI and the network that the selection table asks for.
     """
 
     collective: str
     nbytes: int
-    nodes: str
+    nodes: str | None
     threads: int
     family: str
     transport: str
@@ -52,23 +52,27 @@ class Candidate:
     price
         Of the largest shape whose plans ran.
     shape
-        That shape, as text.
+        That shape: nodes, and the most threads of one.
     time, low, high
         On the shape asked for, in ns.
     how
         How they follow from smaller shapes; empty if the plans of all threads ran.
     missing
         Why the variant has no price.
+    gains
+        Of the cheapest one: by which share its time falls if a cost is halved, by the names of
+        `price.COSTS`.
     """
 
     name: str
     price: Price | None = None
-    shape: str = ""
+    shape: Shape = (0, 0)
     time: float = float("inf")
     low: float = 0.0
     high: float = float("inf")
     how: str = ""
     missing: str = ""
+    gains: Mapping[str, float] | None = None
 
 
 class _Shapes:
@@ -108,21 +112,24 @@ def candidates(question: Question, machine: Machine, table: Table) -> list[Candi
         The collective has arguments that the question does not have, such as lists.
     """
     shapes = _Shapes(question, table)
-    found = [
-        _candidate(variant, shapes, machine)
+    variants = {
+        variant.name: variant
         for entry in registry.registered(registered_name(question.collective))
         for variant in entry.variants
         if variant.can_run(shapes.call)
-    ]
-    return sorted(found, key=lambda each: (each.time, each.name))
+    }
+    found = [_candidate(variant, shapes, machine) for variant in variants.values()]
+    found.sort(key=lambda each: (each.time, each.name))
+    if found and found[0].price:
+        best = found[0]
+        found[0] = replace(best, gains=gains(variants[best.name], shapes.at(best.shape), machine))
+    return found
 
 
 def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate:
     if shapes.call.size <= EXACT:
         exact = price(variant, shapes.call, machine)
-        return Candidate(
-            variant.name, exact, shapes.question.nodes, exact.time, exact.low, exact.high
-        )
+        return Candidate(variant.name, exact, shapes.shape, exact.time, exact.low, exact.high)
     if not shapes.even:
         return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
     rates = machine.rates()
@@ -141,7 +148,7 @@ def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate
     largest = price(variant, shapes.at(found.largest), machine)
     low, high = largest.low / largest.time, largest.high / largest.time
     return Candidate(
-        variant.name, largest, "x".join(map(str, found.largest)), found.time,
+        variant.name, largest, found.largest, found.time,
         found.time * low / (1 + found.error), found.time * high * (1 + found.error), found.how,
     )  # fmt: skip
 

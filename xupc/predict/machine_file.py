@@ -61,7 +61,7 @@ class Parameter:
 
     @property
     def assumed(self) -> bool:
-        """Return whether nobody has measured it."""
+        """Return True if it was not measured and is not published."""
         return self.source == ASSUMED
 
 

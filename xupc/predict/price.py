@@ -39,7 +39,7 @@ _HALVES: Final[dict[str, float]] = {
 
 @record
 class Traffic:
-    """What a call sends between nodes.
+    """Hold what a call sends between nodes.
 
     Attributes
     ----------
