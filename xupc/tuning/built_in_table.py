@@ -15,6 +15,7 @@ TABLE = Table(
     "built-in",
     (
         Rule("allav_exchange", PUSH, min_bytes=32768, nodes="many"),
+        Rule("allav_neighbour_exchange", PUSH, min_bytes=32768, nodes="many"),
         Rule("*", MULTICORE, nodes="many"),
         Rule("gather_all", PUSH, min_bytes=8193, max_bytes=4194304, nodes="one"),
         Rule("gather_all_v", PUSH, min_bytes=8193, max_bytes=4194304, nodes="one"),
@@ -78,6 +79,9 @@ TABLE = Table(
         CarrierRule("Gatherv", "mpi"),
         CarrierRule("Scatterv", "mpi"),
         CarrierRule("Alltoallv", "mpi"),
+        CarrierRule("Neighbor_allgatherv", "mpi"),
+        CarrierRule("Neighbor_alltoallv", "mpi"),
+        CarrierRule("Neighbor_alltoallw", "mpi"),
         CarrierRule("allreduce", "xupc", shape="2"),
         CarrierRule("scan", "xupc", shape="2"),
         CarrierRule("exscan", "xupc", shape="2"),
