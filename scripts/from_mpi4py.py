@@ -58,12 +58,14 @@ data. Bytes of calls that MPI carries before a team is open are counted only und
 1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
    communicators make fewer calls never starts xupc, and loads little of it.
 2. The next call opens a team of xupc. If xupc does not run yet, a call on a communicator with the
-   threads of `MPI.COMM_WORLD`, in their order, starts it. On another communicator MPI carries the
-   calls, and a later call tries again. On a communicator of one thread, and on one where a Python
-   thread other than the main one makes that call, MPI carries all calls.
+   threads of `MPI.COMM_WORLD`, in their order, starts it, which takes some tenths of a second. On
+   another communicator MPI carries the calls, and a later call tries again. On a communicator of
+   one thread, and on one where a Python thread other than the main one makes that call, MPI carries
+   all calls.
 3. From then on the [tuning table](how-to/choose-and-tune.md) decides, by method, threads, nodes and
    bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of your
-   own (`XUPC_TUNING`) can have other `[[drop_in]]` entries.
+   own (`XUPC_TUNING`) can have other
+   [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator).
 
 A decision looks only at what MPI makes equal on all threads, never at how a thread describes its
 message.

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from .pgas.pointer_record import pointer_dtype
     from .pgas.shared_array import SharedArray
     from .pgas.shared_pointer import SharedPointer
+    from .runtime.call_hooks import hooks
 
 __version__ = "0.1.0"
 
@@ -171,6 +172,7 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "pgas.pointer_record": "pointer_dtype",
     "pgas.shared_array": "SharedArray",
     "pgas.shared_pointer": "SharedPointer",
+    "runtime.call_hooks": "hooks",
     "api.team": "Team",
     "api.private_arrays":
         "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
@@ -317,6 +319,7 @@ __all__ = [
     "free",
     "gather",
     "global_alloc",
+    "hooks",
     "init",
     "memcpy",
     "memget",

@@ -20,7 +20,7 @@ ALONE = {
     "ticks_now", "ticks_to_ns", "vectorized", "wait_all",
 }  # fmt: skip
 # Swept elsewhere: init by test_launch, finalize by mismatch.py, wait together with notify.
-ELSEWHERE = {"init", "finalize", "wait"}
+ELSEWHERE = {"init", "finalize", "wait", "hooks"}
 METHODS = {"split", "free"}  # of a Team; its others are functions'
 
 

@@ -590,6 +590,7 @@ def test_charts_are_what_vega_draws(tmp_path: Path, kind: str) -> None:
         texts_drawn = {"".join(each.itertext()) for each in whole.iter() if each.tag[-4:] == "text"}
         rows = spec["data"]["values"]
         assert {row["name"] for row in rows} <= texts_drawn
+        assert {row["label"] for row in rows if "label" in row} <= texts_drawn
         assert "var(--ink)" in drawing
         assert "NaN" not in drawing
 

@@ -93,8 +93,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", TAKEN,
-        "as above; the built-in table gives them to MPI, but for `allreduce`, `scan` and `exscan` "
-        "of two threads; large objects are combined by MPI's messages on more than 4 threads",
+        "as above; the built-in table gives them to MPI; under `XUPC_COMM=force` large objects are "
+        "combined by MPI's messages on more than 4 threads",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),
@@ -113,8 +113,8 @@ GROUPS = (
     ),
     Group(
         "Neighbourhood collectives on buffers", TAKEN,
-        "as above, on communicators with a topology; the built-in table gives the v and w forms to "
-        "MPI, since all threads first agree there whether they repeat an earlier call",
+        "as above, on communicators with a topology; the built-in table gives them to MPI between "
+        "nodes, and the v and w forms everywhere: there all threads first agree on a plan",
         "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv "
         "Neighbor_alltoallw",
         moves=True,
