@@ -113,8 +113,8 @@ GROUPS = (
     ),
     Group(
         "Neighbourhood collectives on buffers", TAKEN,
-        "as above, on communicators with a topology; in the v and w forms all threads first agree, "
-        "in one small reduction, whether they repeat an earlier call",
+        "as above, on communicators with a topology; the built-in table gives them to MPI between "
+        "nodes, and the v and w forms everywhere: there all threads first agree on a plan",
         "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv "
         "Neighbor_alltoallw",
         moves=True,

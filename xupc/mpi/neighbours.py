@@ -190,9 +190,9 @@ def _neighbor_alltoall(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
 
 
 def _ready(call: _Equal, topology: Topology, dst: Any, src: Array) -> Ready:
-    """Return the call; a thread without neighbours does not know whether there is data."""
+    """Return the call. No size decides: that of a thread without neighbours is unknown."""
     arguments = (dst.array, apart(src, dst.array), topology)
-    return Ready(dst.array.nbytes or None, call, arguments, dst)
+    return Ready(None, call, arguments, dst)
 
 
 # --- blocks of different sizes --------------------------------------------------------------------
