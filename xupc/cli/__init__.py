@@ -30,6 +30,9 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "report": ("report", "report_command", "Show what results of `xupc bench` say."),
     "run": ("jobs", "run_command", "Run a Python program as N threads."),
     "topo": ("jobs", "topo_command", "Draw where threads are: nodes, sockets, caches, cores."),
+    "trace": ("trace", "trace_command",
+              "Show the lines of a program whose calls take most time, and for which thread they "
+              "wait."),
     "tune": ("tune", "tune_command",
              "Find the best algorithm for each size on this machine, for the library to follow."),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import numpy as np
@@ -11,10 +12,13 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts, text_of
 from xupc.algorithms.registry import Entry, Variant
 from xupc.api.algorithms import load_files
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.timeline import rates_of, run
 from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
 from xupc.bench.settings import near, size_of
-from xupc.report.plans import Unplanned, call_of, maker
+from xupc.report.plan_events import plan_events
+from xupc.report.plans import MOST_THREADS, Unplanned, call_of, maker
 from xupc.specs import of_mpi
 from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree, threads_of_nodes
@@ -24,7 +28,13 @@ from xupc.tuning.selection import Place, Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
 
 from . import options
-from .common import EnvironmentProblem, check_nodes, examples
+from .common import (
+    EnvironmentProblem,
+    check_nodes,
+    check_writable,
+    examples,
+    refuse_existing,
+)
 from .level_counts import lines_of, with_machine
 
 __all__ = ["algorithms_command"]
@@ -34,6 +44,7 @@ __all__ = ["algorithms_command"]
     "xupc algorithms",
     "xupc algorithms Allgather --nodes 4x2 --size 1MiB",
     "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
+    "xupc algorithms Allreduce --nodes 4x2 --draw multicore --timeline plan.json",
     "xupc algorithms all_broadcast --topology 2x8x8 --size 64K --count",
 ))  # fmt: skip
 @options.collectives(nargs=1)
@@ -56,6 +67,11 @@ __all__ = ["algorithms_command"]
 )  # fmt: skip
 @click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
+@click.option(
+    "--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Simulate the plan of --draw, and write the times of all threads for Perfetto.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --timeline if it exists.")
 @click.option("--thread", default=0, show_default=True, help="The thread whose plan is printed.")
 @click.option(
     "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
@@ -73,6 +89,8 @@ def algorithms_command(
     counted: bool,
     size: str,
     draw: str | None,
+    timeline: Path | None,
+    force: bool,
     thread: int,
     family: str,
     transport: str | None,
@@ -83,6 +101,7 @@ def algorithms_command(
     it shows each variant's idea, its conditions, and whether a call with these nodes and this size
     can use it.
     """
+    _check_timeline(timeline, draw, force)
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
     if collective is None:
@@ -114,12 +133,22 @@ def algorithms_command(
         call = None  # its arguments are lists
     if draw is not None:
         click.echo(_drawn(entries, call, draw, thread))
+        _write_timeline(entries, call, draw, timeline)
         return
     if counted:
         click.echo("\n".join(lines_of(entries, call)))
         return
     for line in _lines(collective, entries, call, table, place, nbytes):
         click.echo(line)
+
+
+def _check_timeline(timeline: Path | None, draw: str | None, force: bool) -> None:
+    """UsageError if the file of ``--timeline`` cannot be made."""
+    if timeline is not None and draw is None:
+        raise click.UsageError("--timeline: expected the name of a variant in --draw, too")
+    check_writable(timeline)
+    if not force:
+        refuse_existing([("--timeline", timeline)])
 
 
 def _machine(topology: str | None) -> Machine | None:
@@ -204,9 +233,34 @@ def _drawn(entries: list[Entry], call: CallFacts | None, name: str, thread: int)
         raise click.UsageError("--draw: the plans of this collective depend on lists")
     if not 0 <= thread < call.size:
         raise click.UsageError(f"--thread: expected 0 to {call.size - 1}, got {thread}")
+    return str(maker(_variant(entries, call, name), call)(thread))
+
+
+def _variant(entries: list[Entry], call: CallFacts | None, name: str) -> Variant:
+    """Return the variant that ``--draw`` names; UsageError if there is none."""
+    assert call is not None
     try:
         flag, label = registry.parse_name(name.lower() if ":" not in name else name)
-        variant = next(e for e in entries if e.flag == flag).choose(label, call)
+        return next(e for e in entries if e.flag == flag).choose(label, call)
     except ValueError as error:
         raise click.UsageError(f"--draw: {error}") from None
-    return str(maker(variant, call)(thread))
+
+
+def _write_timeline(
+    entries: list[Entry], call: CallFacts | None, name: str, path: Path | None
+) -> None:
+    """Write the plans of all threads, carried out on a clock, as trace events, to a path if any."""
+    if path is None or call is None:
+        return
+    variant = _variant(entries, call, name)
+    if call.size > MOST_THREADS:
+        raise click.UsageError(f"--timeline: expected at most {MOST_THREADS} threads")
+    make, tree = maker(variant, call), call.tree
+    made = [Program(make(rank), tree) for rank in range(call.size)]
+    happened = run(made, rates_of({}, tree.node_count > 1))
+    names = {rank: f"thread {rank}" for rank in range(call.size)}
+    events = plan_events(happened, names, {rank: tree.node_of(rank) for rank in names})
+    try:
+        path.write_text("".join(events.lines()), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(str(error)) from None
