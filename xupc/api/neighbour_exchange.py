@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from ..algorithms.transfer_lists import Transfers
 from ..backends.operand_binding import HeapOperand, PrivateOperand
 from ..errors import FlagError, OverlapError, show
-from ..fingerprint import fingerprint
+from ..fingerprint import digest, fingerprint
 from ..flags import ASYNC, IN_PLACE, check_flags, sync_modes
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
@@ -191,7 +190,7 @@ def _instance(
 ) -> Any:  # fmt: skip
     """Return an instance of the plan for the blocks of all threads."""
     moves = arguments[-1]
-    content = blake2b(b"".join(c.tobytes() for c in moves), digest_size=16).digest()
+    content = digest(b"".join(c.tobytes() for c in moves), 16)
     most = int(moves.nbytes.max(initial=0))
     name = call.removeprefix("all_")
     try:
