@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..records import record
 from .lanes import LaneRecorder
 from .plan import Plan
 from .steps import (
@@ -47,7 +47,7 @@ NODE: Final = "node"
 Who = int | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """Name a piece of memory of each thread, shared or private."""
 

@@ -17,7 +17,6 @@ from ..comm.mpi import MpiContext
 from ..comm.team_comm import TeamComm
 from ..health.control_layout import control_bytes
 from ..health.control_segment import Control
-from ..health.failure_tree import FailureTree, Identity
 from ..pgas.segment import Segment
 from ..records import replace
 from ..topology import host
@@ -31,6 +30,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..comm.mpi_types import Op
+    from ..health.failure_tree import FailureTree, Identity
 
 __all__ = [
     "Placement",
@@ -178,6 +178,8 @@ class Placement:
         """Connect the lowest threads of all machines, so that each detects the death of others."""
         if self.info.machines == 1:
             return None
+        from ..health.failure_tree import FailureTree  # it needs sockets
+
         lowest = self.info.me == self.info.machine[0]
         comm = self.link.split(0 if lowest else 1)
         line = None
