@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.launch import PROJECT
+from support.soak import seed
 
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
@@ -18,6 +19,7 @@ VECTORS = "tests/live/programs/drop_in_vectors.py"
 OBJECTS = "tests/live/programs/drop_in_objects.py"
 NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
 AUTO = "tests/live/programs/drop_in_auto.py"
+RANDOM = "tests/live/programs/drop_in_random.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -82,6 +84,15 @@ def test_which_library_carries_a_call(
     table.write_text(TABLE)
     tuned = {"XUPC_TUNING": str(table)}
     result = live(n, AUTO, args=[check], nodes=nodes, env=tuned, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize("switch", ["auto", "force"])
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> None:
+    """The results of random calls equal those of mpi4py."""
+    words = [str(seed()), "800"]
+    result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 
