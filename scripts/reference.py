@@ -24,7 +24,7 @@ from xupc.cli.variables import VARIABLES
 from xupc.flags import ALGORITHM_NAMES
 from xupc.tuning import selection_file
 from xupc.tuning.old_keys import NEW_KEYS
-from xupc.tuning.selection import Rule
+from xupc.tuning.selection import CarrierRule, Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "This page is made by `python scripts/reference.py {name} > docs/reference/{name}.md`.\n"
@@ -131,6 +131,10 @@ RULES = {
     "family": "MPI",
     "transport": "the way between nodes: `shm` is one machine",
 }
+CARRIERS = {
+    "method": "name of the method in mpi4py: `Bcast`, `bcast`; `*`: all",
+    "carrier": "the library that carries the calls",
+}
 
 
 def table_keys() -> str:
@@ -144,7 +148,7 @@ def table_keys() -> str:
         "[Choose and tune](../how-to/choose-and-tune.md) has an example.\n",
         "A key or a value that is not allowed is a `ValueError` of `xupc.init` on every thread. It "
         "names the file, the entry and the values that are allowed.\n",
-        _rules(), _sizes(), _hosts(), _old(),
+        _rules(), _carriers(), _sizes(), _hosts(), _old(),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -157,6 +161,19 @@ def _rules() -> str:
         "Entries are tried in order, yours first. The first one that fits is used. `collective` "
         "and `algorithm` are needed; a condition that is missing always holds.\n\n"
         + _table("key | allowed | meaning", rows)
+    )
+
+
+def _carriers() -> str:
+    allowed = dict(_allowed(selection_file.CARRIER))
+    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in CARRIERS.items()]
+    return (
+        "## `[[drop_in]]`: calls of the drop-in communicator\n\n"
+        "Entries are tried in order, yours first. The first one that fits a call of "
+        "[`xupc.Comm`](../from-mpi4py.md#which-library-carries-a-call) is used; without one, xupc "
+        "carries the call. Both keys are needed. The conditions are those of `[[choose]]`. An "
+        "entry with sizes does not fit calls on objects, `Barrier`, `Gatherv`, `Scatterv` and "
+        "`Alltoallv`.\n\n" + _table("key | allowed | meaning", rows)
     )
 
 
@@ -233,6 +250,7 @@ def built_in_table() -> str:
     text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
     table = selection_file.parse(text, selection_file.BUILT_IN, None)
     rules = "".join(f"        {_rule(rule)},\n" for rule in table.rules)
+    carriers = "".join(f"        {_carrier(rule)},\n" for rule in table.carriers)
     flags = ", ".join(sorted({_flag(rule) for rule in table.rules}))
     return f"""{MODULE.format(flags=flags)}
 TABLE = Table(
@@ -242,15 +260,27 @@ TABLE = Table(
 {_literal(table.sizes)},
     None,
 {_literal(table.hosts)},
+    (
+{carriers}    ),
 )
 """.replace("'", '"')
 
 
 def _rule(rule: Rule) -> str:
     """Return what makes a rule."""
-    given = [(name, getattr(rule, name)) for name in Rule.__match_args__[2:]]
-    words = [f"{name}={value!r}" for name, value in given if value not in (None, "")]
-    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *words])})"
+    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *_conditions(rule)])})"
+
+
+def _carrier(rule: CarrierRule) -> str:
+    """Return what makes a rule of the drop-in communicator."""
+    first = repr(rule.method), repr(rule.carrier)
+    return f"CarrierRule({', '.join([*first, *_conditions(rule)])})"
+
+
+def _conditions(rule: Rule | CarrierRule) -> list[str]:
+    """Return the keyword arguments of all fields but the first two."""
+    given = [(name, getattr(rule, name)) for name in rule.__match_args__[2:]]
+    return [f"{name}={value!r}" for name, value in given if value not in (None, "")]
 
 
 def _flag(rule: Rule) -> str:
@@ -271,7 +301,7 @@ Made of selection.toml by
 from __future__ import annotations
 
 from ..flags import {flags}
-from .selection import Rule, Table
+from .selection import CarrierRule, Rule, Table
 
 __all__ = ["TABLE"]
 """

@@ -58,7 +58,7 @@ MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.host_probe",
     "bench.machine", "bench.network_probe", "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
-    "mpi.communicators",
+    "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
     "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
     "mpi.repeated",

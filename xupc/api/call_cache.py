@@ -9,7 +9,7 @@ this module.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..backends.interpreter import interpreter as python_engine
@@ -217,6 +217,10 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         self._enter(posted=True)
         self._started = self._pending()
         return post(self._started)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Start the call, and wait in a coroutine."""
+        return self.start().__await__()
 
     def _enter(self, *, posted: bool) -> None:
         """Check before a run that everything the plan uses still exists."""

@@ -30,7 +30,7 @@ VARIABLES: dict[str, Variable] = {
         "Run these files when xupc starts; they register variants of algorithms.",
     ),
     "XUPC_COMM": Variable(
-        _RUN, "`off`, `force`, `explain`", "all calls go to MPI",
+        _RUN, "`auto`, `off`, `force`, `explain`", "`auto`",
         "Choose what the drop-in communicator for mpi4py programs does.",
     ),
     "XUPC_ENGINE": Variable(

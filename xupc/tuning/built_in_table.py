@@ -7,7 +7,7 @@ Made of selection.toml by
 from __future__ import annotations
 
 from ..flags import MULTICORE, PUSH
-from .selection import Rule, Table
+from .selection import CarrierRule, Rule, Table
 
 __all__ = ["TABLE"]
 
@@ -73,4 +73,22 @@ TABLE = Table(
            "direct_min_pair": 32768,
            "direct_reduce": 0,
            "nt_store_min": 0}},
+    (
+        CarrierRule("Allgatherv", "mpi"),
+        CarrierRule("Gatherv", "mpi"),
+        CarrierRule("Scatterv", "mpi"),
+        CarrierRule("Alltoallv", "mpi"),
+        CarrierRule("allreduce", "xupc", shape="2"),
+        CarrierRule("scan", "xupc", shape="2"),
+        CarrierRule("exscan", "xupc", shape="2"),
+        CarrierRule("bcast", "mpi"),
+        CarrierRule("gather", "mpi"),
+        CarrierRule("scatter", "mpi"),
+        CarrierRule("allgather", "mpi"),
+        CarrierRule("alltoall", "mpi"),
+        CarrierRule("reduce", "mpi"),
+        CarrierRule("allreduce", "mpi"),
+        CarrierRule("scan", "mpi"),
+        CarrierRule("exscan", "mpi"),
+    ),
 )
