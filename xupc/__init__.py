@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .api.handles import Handle, wait_all
     from .api.job_end import finalize
     from .api.lifecycle import init
+    from .api.neighbour_exchange import all_neighbour_exchange, allav_neighbour_exchange
+    from .api.neighbours import Neighbours, cartesian, neighbours
     from .api.node_arrays import node_array, node_broadcast
     from .api.one_sided import broadcast, exchange, gather, scatter
     from .api.private_arrays import (
@@ -148,6 +150,8 @@ _HOMES = {  # module: the public names that are imported from it when they are f
         "all_broadcast all_broadcast_in_place all_exchange all_gather all_gather_all "
         "all_permute all_scatter",
     "api.handles": "Handle wait_all",
+    "api.neighbour_exchange": "all_neighbour_exchange allav_neighbour_exchange",
+    "api.neighbours": "Neighbours cartesian neighbours",
     "api.node_arrays": "node_array node_broadcast",
     "api.one_sided": "broadcast exchange gather scatter",
     "api.reductions":
@@ -243,6 +247,7 @@ __all__ = [
     "Handle",
     "HangError",
     "HeapError",
+    "Neighbours",
     "NotInitializedError",
     "Op",
     "OverlapError",
@@ -265,6 +270,7 @@ __all__ = [
     "all_gather_all_x",
     "all_gather_v",
     "all_gather_x",
+    "all_neighbour_exchange",
     "all_permute",
     "all_permute_v",
     "all_permute_x",
@@ -284,6 +290,7 @@ __all__ = [
     "allav_exchange",
     "allav_gather",
     "allav_gather_all",
+    "allav_neighbour_exchange",
     "allav_permute",
     "allav_prefix_reduce",
     "allav_reduce",
@@ -304,6 +311,7 @@ __all__ = [
     "allv_suffix_reduce",
     "barrier",
     "broadcast",
+    "cartesian",
     "exchange",
     "fence",
     "finalize",
@@ -317,6 +325,7 @@ __all__ = [
     "memget",
     "memput",
     "memset",
+    "neighbours",
     "node_array",
     "node_broadcast",
     "notify",

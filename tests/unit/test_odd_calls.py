@@ -21,7 +21,7 @@ ALONE = {
 }  # fmt: skip
 # Swept elsewhere: init by test_launch, finalize by mismatch.py, wait together with notify.
 ELSEWHERE = {"init", "finalize", "wait", "hooks"}
-METHODS = {"split", "free"}  # of a Team; its barrier, notify and wait are the functions'
+METHODS = {"split", "free"}  # of a Team; its others are functions'
 
 
 def load() -> Any:
