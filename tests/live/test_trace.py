@@ -105,6 +105,12 @@ def test_xupc_run_joins_what_a_dead_job_leaves(tmp_path: Path) -> None:
     result = launch(3, PROGRAM, args=["1", "ends"], via="xupc run", launcher_args=given)
     assert result.returncode == 2
     assert "expected a new file, but it exists" in result.stderr
+    given.append("--force")
+    plain = tmp_path / "plain.py"
+    plain.write_text("print('without xupc')\n")
+    result = launch(1, plain, via="xupc run", launcher_args=given)
+    assert "nothing was recorded" in result.stderr
+    assert not path.exists()
 
 
 @ONCE

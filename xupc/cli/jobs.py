@@ -216,6 +216,8 @@ def run_command(
     check_writable(trace)
     if not force:
         refuse_existing([("--trace", trace)])
+    elif trace is not None and trace.is_file():
+        trace.unlink()
     fill_standard_streams()
     python = [*_interpreter(program), *(("-m", "xupc.mpi") if drop_in else ())]
     python += _checked_program(program, drop_in)
@@ -354,11 +356,17 @@ def _run(
 
 
 def _join_trace(trace: Path) -> None:
-    """Join the parts of a trace that the job has left, because it did not come to its end."""
+    """Join the parts of a trace that the job has left, because it did not come to its end.
+
+    What exists is the job's: an earlier file was removed.
+    """
     from ..call_trace.file import join_parts
     from ..call_trace.layout import folder_of
 
-    if not folder_of(trace).is_dir() or trace.exists():
+    if trace.exists():
+        return
+    if not folder_of(trace).is_dir():
+        click.echo("xupc run: --trace: nothing was recorded: no thread called xupc.init", err=True)
         return
     try:
         join_parts(trace)

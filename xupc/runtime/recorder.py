@@ -181,11 +181,11 @@ def _near(file: str) -> str:
 def _checked(text: str) -> tuple[str, str]:
     """Return the path of a file, and what is wrong with it.
 
-    Parts of an earlier trace are removed. A file that exists is replaced at the end.
+    A file that exists and parts of an earlier trace are removed.
     """
     path = Path(text).absolute()
-    if path.is_dir():
-        return str(path), "it is a directory"
+    if path.exists() and not path.is_file():
+        return str(path), "it exists, and is no file"
     if not path.parent.is_dir():
         return str(path), f"there is no directory {path.parent}"
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
@@ -194,4 +194,5 @@ def _checked(text: str) -> tuple[str, str]:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         return str(path), f"{folder}, which is for its parts, is no directory"
     shutil.rmtree(folder, ignore_errors=True)
+    path.unlink(missing_ok=True)
     return str(path), ""
