@@ -83,6 +83,10 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
   between the blocks of a result stays as it was. A block can be shorter than the receiver expects
   (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
+- `Neighbor_allgather`, `Neighbor_alltoall` and their v and w forms, on any topology: sources and
+  destinations in MPI's order, none at a border without a period, a thread listed twice, a thread as
+  its own neighbour. MPI pairs the blocks of both ends in the first call. Each new size costs a
+  plan. A block that is longer than its place raises `MPI.ERR_TRUNCATE` on all threads.
 - Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
   functions, large buffers stay out of the pickle and go from array to array. The results are of the
   same types as mpi4py's.
