@@ -146,6 +146,19 @@ def test_plans_on_a_circulant_graph_stay_small(
     _measure(entry, f"{collective} {found.name} {size}", tree, lambda: given, capsys)
 
 
+@pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
+@pytest.mark.parametrize("block", [1, 1 << 14])
+def test_plans_of_circulant_reductions_stay_small(
+    form: str, block: int, tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same for reductions."""
+    (found,) = (v for v in find(form, MULTICORE).variants if v.label == "circulant")
+    entry = Entry(form, MULTICORE, (replace(found, preferred=None),))
+    job = Job(form, tree.size, 0, 0, block, block * tree.size, ROOT, False)
+    what = f"{form} {found.name} {block}"
+    _measure(entry, what, tree, job.arguments, capsys)
+
+
 LAYOUTS = {
     "a block each": (0, 16, 16 * NODES * PER_NODE),
     "a large block each": (0, 1 << 14, (NODES * PER_NODE) << 14),

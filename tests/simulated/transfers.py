@@ -26,7 +26,7 @@ from simulated.matrix import (
     placements,
 )
 
-from xupc.algorithms.registry import Entry, find, registered
+from xupc.algorithms.registry import Entry, Variant, find, registered
 from xupc.algorithms.transfer_lists import COLLECTIVES, Transfers, entries
 from xupc.backends.simulator.script import Call
 from xupc.flags import ALGORITHM_NAMES
@@ -154,7 +154,9 @@ def some_moved(collective: str, threads: int, n: int, seed: int) -> Moved:
 class ListPlanner(Planner):
     """Plans of the forms; the `root` of a plan is the seed of its lists."""
 
-    def plan(self, entry: Entry, me: int, sync: Sync, tuning: Tuning, root: int, n: int) -> Plan:
+    def plan(
+        self, entry: Entry | Variant, me: int, sync: Sync, tuning: Tuning, root: int, n: int
+    ) -> Plan:
         moves = some_moved(entry.collective, self.tree.size, n, root).transfers
         given = (Operand(0), Operand(1), moves)
         return trace(
@@ -166,7 +168,7 @@ class ListStory(Story):
     """Calls with lists, on memory with room for all of them."""
 
     def call(
-        self, entry: Entry, root: int, n: int, sync: Sync, tuning: Tuning, *, tight: bool
+        self, entry: Entry | Variant, root: int, n: int, sync: Sync, tuning: Tuning, *, tight: bool
     ) -> None:
         """What users do before the call, and the call."""
         _, sources, results, blocks = some_moved(entry.collective, self.threads, n, root)

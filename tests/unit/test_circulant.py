@@ -11,6 +11,7 @@ from math import ceil, log2
 import pytest
 from support.soak import amount
 
+from xupc.algorithms.reduce_circulant import LANDINGS, first_uses, places_needed
 from xupc.plan import circulant
 from xupc.plan.circulant import (
     Hop,
@@ -172,6 +173,38 @@ def test_a_lost_chunk_is_noticed(p: int, n: int) -> None:
     for lost in product(range(round_count(p, n)), range(p)):
         if list(message(*lost, p, n)):
             assert all_to_all_problem(p, n, lost)
+
+
+def most_open(v: int, p: int, n: int) -> int:
+    """Return how many values position `v` needs places for in a reduction to position 0.
+
+    Values are combined in the rounds of their arrival. A place is free when the next send begins.
+    """
+    steps = list(rounds(v, p, n))[::-1]
+    number = {chunk: i for i, chunk in enumerate(first_uses(steps))}
+    last = {step.send.chunk: i for i, step in enumerate(steps) if step.send} if v == 0 else {}
+    free: set[int] = set()
+    sent, first, most = -1, 0, 0
+    for i, step in enumerate(steps):
+        if step.recv is not None:
+            free |= {sent}
+            sent = number[step.recv.chunk]
+        for hop in (step.recv, step.send):
+            while first in free:
+                first += 1
+            most = max(most, number[hop.chunk] - first if hop else 0)
+        if step.send is not None and last.get(step.send.chunk) == i:
+            free |= {number[step.send.chunk]}
+    return most
+
+
+@pytest.mark.soak
+def test_places_of_a_reduction() -> None:
+    """The reserve of `places_needed` is no less than the values that a node may combine later."""
+    for p in (*range(2, 35, amount(3, 1)), 63, 64, 65, *([100, 127, 128, 129] * amount(0, 1))):
+        found = max(most_open(v, p, n) for v in range(p) for n in (1, 8, 40))
+        assert found <= 1 + (p - 1).bit_length()
+        assert found + LANDINGS - 1 <= places_needed(p)
 
 
 # --- broken schedules -----------------------------------------------------------------------------

@@ -5,20 +5,21 @@ It is a plan of messages only: `block_transfers` records it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..plan.circulant import message, round_count, skip_of
 from ..plan.patterns import Shape, chain, rotate, tree_for
 from ..plan.placement import MOST_BYTES, Facts, Placement
 from ..records import record
 from .transfer_lists import Ints, Transfers
 
 __all__ = [
-    "Crossing", "Event", "Piece", "Totals", "crossing_of", "distinct_blocks", "schedule",
-    "totals_of",
+    "Crossing", "Event", "Piece", "Schedule", "Totals", "crossing_of", "distinct_blocks", "rounds",
+    "schedule", "totals_of",
 ]  # fmt: skip
 
 
@@ -168,12 +169,16 @@ class Event:
     takes: bool
     peer: int
     pieces: tuple[Piece, ...]
-    awaited: tuple[Any, ...] | None
-    """The place of the message whose blocks it passes on; None if they are my node's own."""
+    awaited: tuple[tuple[Any, ...], ...]
+    """The places of messages that must have arrived before: those whose blocks it passes on."""
+
+
+Schedule = Callable[[Placement, Crossing], list[Event]]
+"""All messages of my node, in order."""
 
 
 def schedule(t: Placement, crossing: Crossing) -> list[Event]:
-    """Return all messages of my node, in order.
+    """Return all messages of my node, in order, along trees.
 
     Message c of a route passes a tree's edge of depth d in round c + d. In each round a node sends
     to the next node first, then to the one after that. The blocks that a message passes on arrived
@@ -186,6 +191,50 @@ def schedule(t: Placement, crossing: Crossing) -> list[Event]:
     for (home, nodes), blocks in routes.items():
         events += _along(t, crossing, home, nodes, blocks)
     return sorted(events, key=lambda event: event.at)
+
+
+def rounds(t: Placement, crossing: Crossing) -> list[Event]:
+    """Return all messages of my node, in order, where each block goes to all other nodes.
+
+    All nodes broadcast their blocks at once on a circulant graph, as in `gather_all_circulant`. In
+    a round a node sends first. It waits for its messages of all earlier rounds before that.
+    """
+    p, me = t.tree.node_count, t.my_node
+    n, chunks = _chunks_of_nodes(t, crossing)
+    events: list[Event] = []
+    awaited: tuple[tuple[Any, ...], ...] = ()
+    for i in range(round_count(p, n)):
+        skip = skip_of(i, p, n)
+        to, of = (me + skip) % p, (me - skip) % p
+        sent, received = (
+            tuple(piece for hop in message(i, node, p, n) for piece in chunks[hop.peer][hop.chunk])
+            for node in (to, me)
+        )
+        if sent:
+            events.append(Event((i, 0), False, to, sent, awaited))
+            awaited = ()
+        if received:
+            events.append(Event((i, 1), True, of, received, ()))
+            awaited = (*awaited, (i, 1))
+    return events
+
+
+def _chunks_of_nodes(t: Facts, crossing: Crossing) -> tuple[int, list[list[tuple[Piece, ...]]]]:
+    """Return into how many chunks the blocks of each node are cut, and these; some are empty."""
+    nodes, tuning = t.tree.node_count, t.tuning
+    blocks: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    for block, (home, nbytes) in enumerate(zip(crossing.home, crossing.nbytes, strict=True)):
+        blocks[home].append((block, nbytes))
+    totals = [sum(nbytes for _, nbytes in row) for row in blocks]
+    homes = max(1, sum(map(bool, totals)))
+    wanted = sum(totals) // tuning["alltoall_chunk" if homes > 1 else "chunk"]
+    least = -(-sum(totals) // MOST_BYTES)
+    n = max(1, least, min(wanted, max(totals), tuning["max_messages"] // homes))
+    cut = [
+        list(_packed(row, -(-total // n))) if row else []
+        for row, total in zip(blocks, totals, strict=True)
+    ]
+    return n, [[*row, *[()] * (n - len(row))] for row in cut]
 
 
 def _along(
@@ -204,10 +253,10 @@ def _along(
         return step, rotate(stops[b], stops[a], count), home, nodes, c
 
     for c, pieces in enumerate(_packed([(b, crossing.nbytes[b]) for b in blocks], most)):
-        came = None
+        came: tuple[tuple[Any, ...], ...] = ()
         if parent is not None:
-            came = place(c + depth - 1, parent, here, c)
-            yield Event(came, True, stops[parent], pieces, None)
+            came = (place(c + depth - 1, parent, here, c),)
+            yield Event(came[0], True, stops[parent], pieces, ())
         for child in children:
             yield Event(place(c + depth, here, child, c), False, stops[child], pieces, came)
 

@@ -18,8 +18,17 @@ from ..plan.placement import MOST_BYTES
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks, Ranks
 from ..records import record
-from .block_crossing import Crossing, Event, Piece, crossing_of, schedule, totals_of
-from .conditions import CallFacts, fused, on_one_node, on_several_nodes
+from .block_crossing import (
+    Crossing,
+    Event,
+    Piece,
+    Schedule,
+    crossing_of,
+    rounds,
+    schedule,
+    totals_of,
+)
+from .conditions import CallFacts, by_name, fused, on_one_node, on_several_nodes
 from .registry import algorithm
 from .transfer_lists import COLLECTIVES, Ints, Transfers
 
@@ -108,6 +117,16 @@ def routes(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
     _share(t, dst, src, Work.of(t, near, crossing))
 
 
+def circulant(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
+    """Let all nodes broadcast their blocks at once, in chunks on a circulant graph.
+
+    Where one node has much more than the others, no link carries it more than once, and n chunks
+    take n - 1 + log2 N rounds.
+    """
+    crossing, near = crossing_of(t, moves)
+    _share(t, dst, src, Work.of(t, near, crossing, rounds))
+
+
 def _total(call: CallFacts) -> int:
     return int(call.arguments[-1].total)
 
@@ -144,6 +163,12 @@ def _register(name: str) -> None:
         "Blocks for the same nodes go along a tree of these nodes together, once to each.",
         applies=on_several_nodes,
     )(routes)  # fmt: skip
+    if name.startswith(("broadcast", "gather_all")):
+        add(
+            "circulant",
+            "Each node broadcasts its blocks in n chunks, all in the same n - 1 + log2 N rounds.",
+            applies=on_several_nodes, preferred=by_name,
+        )(circulant)  # fmt: skip
 
 
 for _name in COLLECTIVES:
@@ -175,9 +200,7 @@ def _copy(
             t.copy(dst.on(rank, to + offset), src.on(of, at + offset), n)
 
 
-def _done_by_one(
-    t: Recorder, dst: Operand, src: Operand, moves: Transfers, movers: Ints
-) -> bool:
+def _done_by_one(t: Recorder, dst: Operand, src: Operand, moves: Transfers, movers: Ints) -> bool:
     """Fuse the call with its barrier if one thread moves everything; return whether so.
 
     Only inside one node, under ALLSYNC.
@@ -206,9 +229,7 @@ def send_and_receive(t: Recorder, dst: Operand, src: Operand, far: Transfers) ->
 # --- between nodes, by node roots alone ------------------------------------------------------
 
 
-def _lead(
-    t: Recorder, dst: Operand, src: Operand, crossing: Crossing, near: Transfers
-) -> None:
+def _lead(t: Recorder, dst: Operand, src: Operand, crossing: Crossing, near: Transfers) -> None:
     """Record a node root that does everything for its node: one message to each node."""
     count = t.tree.node_count
     tickets = []
@@ -249,6 +270,15 @@ def _landings(dst: Operand, crossing: Crossing, pieces: Sequence[Piece]) -> list
         assert place is not None
         out.append(Blocks(dst.on(place[0], place[1] + piece.offset), piece.nbytes))
     return out
+
+
+def _held(dst: Operand, src: Operand, crossing: Crossing, pieces: Sequence[Piece]) -> list[Blocks]:
+    """Return where my node has pieces: its own in src, those of others where they arrived."""
+    rows = []
+    for piece in pieces:
+        ours = crossing.landing[piece.block] is None
+        rows += _sources(src, crossing, [piece]) if ours else _landings(dst, crossing, [piece])
+    return rows
 
 
 def _follow(
@@ -294,10 +324,12 @@ class Work:
     touches: set[tuple[int, int]]
 
     @classmethod
-    def of(cls, t: Recorder, local: Transfers, crossing: Crossing) -> Work:
-        """Divide the work of my node's threads."""
+    def of(
+        cls, t: Recorder, local: Transfers, crossing: Crossing, way: Schedule = schedule
+    ) -> Work:
+        """Divide the work of my node's threads; `way` returns the messages of a node root."""
         local, movers = _divided(t, local)
-        events = schedule(t, crossing)
+        events = way(t, crossing)
         followers = sorted({rank for some in crossing.follows for rank, _ in some})
         touches = {*zip(movers.tolist(), local.src.tolist(), strict=True)}
         touches |= {*zip(movers.tolist(), local.dst.tolist(), strict=True)}
@@ -350,8 +382,11 @@ def _cut_evenly(local: Transfers, members: Ints) -> tuple[Transfers, Ints]:
     number = np.searchsorted(ends, starts, side="right")
     within = starts - (ends - local.nbytes)[number]
     cut = Transfers(
-        local.dst[number], local.dst_at[number] + within,
-        local.src[number], local.src_at[number] + within, sizes,
+        local.dst[number],
+        local.dst_at[number] + within,
+        local.src[number],
+        local.src_at[number] + within,
+        sizes,
     )
     return cut, members[np.searchsorted(cuts, starts, side="right")]
 
@@ -408,12 +443,9 @@ def _speak(t: Recorder, dst: Operand, src: Operand, work: Work, arrived: int) ->
     for event in work.events:
         post(taken + window)
         if not event.takes:
-            if event.awaited is None:
-                blocks = _sources(src, crossing, event.pieces)
-            else:
-                need(event.awaited)
-                blocks = _landings(dst, crossing, event.pieces)
-            t.send_blocks(t.tree.node_root(event.peer), blocks)
+            for at in event.awaited:
+                need(at)
+            t.send_blocks(t.tree.node_root(event.peer), _held(dst, src, crossing, event.pieces))
             continue
         taken += 1
         if event.at in followed:

@@ -15,7 +15,8 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import Shape, binary, binomial, chain, chunks, rotate, star, tree_for
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import BlockRef, Ranks
-from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
+from ..plan.trees import NAMED
+from .conditions import CallFacts, by_name, fused, led, on_one_node, on_several_nodes
 from .registry import algorithm
 
 
@@ -108,16 +109,20 @@ def led_star(
         _lead(t, dst, src, root, nbytes, root if in_place else None)
 
 
-def _across(shape: Shape, name: str, summary: str, text: str) -> None:
-    """Register a variant that sends chunks between node roots along a tree of nodes."""
+def _across(shape: Shape, name: str, summary: str, text: str = "") -> None:
+    """Register a variant that sends chunks between node roots along a tree of nodes.
+
+    `text`: where it is the default; without it the variant is used by name only.
+    """
 
     def preferred(call: CallFacts) -> bool:
         unit = min(call.chunk(call.nbytes), call.nbytes)
         return tree_for(call.tree.node_count, call.nbytes, unit, call.tuning) is shape
 
     @algorithm(
-        "broadcast", MULTICORE, name, summary, applies=on_several_nodes, preferred=preferred
-    )
+        "broadcast", MULTICORE, name, summary, applies=on_several_nodes,
+        preferred=preferred if text else by_name,
+    )  # fmt: skip
     def across(
         t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, *, in_place: bool = False
     ) -> None:
@@ -143,6 +148,8 @@ _across(
     binary, "binary", "Chunks go down a complete binary tree of nodes, two on each way down.",
     "Fewest messages in sequence on N nodes: 2 (chunks + log2 (N + 1) - 2).",
 )  # fmt: skip
+for _shape, _words in NAMED:
+    _across(_shape, _shape.__name__, f"Chunks go down a tree of nodes, {_words}")
 
 
 def _chunks_across(
@@ -176,9 +183,7 @@ def _chunks_across(
     t.done(NODE, node_source, node_only=True)
 
 
-def _lead(
-    t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None
-) -> None:
+def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None) -> None:
     """A node root's work when it does everything for its node."""
     parent, children = _tree(t, root, star)
     if parent is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..flags import MULTICORE
-from ..plan.circulant import Hop, rounds
+from ..plan.circulant import Hop, keeps_rounds, rounds
 from ..plan.patterns import chunks, rotate
 from ..plan.recorder import NODE, Operand, Recorder
 from .conditions import by_name, on_several_nodes
@@ -100,8 +100,11 @@ class NodeMessages:
     """Record the messages of a node's acting root.
 
     One send is open at a time. A node that sends ahead of its round would occupy its receiver when
-    the message of an earlier round is due there, and all later rounds would be late. A send waits
-    for messages of earlier rounds only, and the receive of each round is open before its send: so
+    the message of an earlier round is due there, and all later rounds would be late. A node may be
+    ahead, too, because it has nothing to receive in some rounds. So a send also waits for all
+    messages of earlier rounds, unless the number of nodes is a power of two: there nodes keep to
+    their rounds by themselves, and the latency of some messages is hidden. A send waits for
+    messages of earlier rounds only, and the receive of each round is open before its send: so
     windows cannot lock.
 
     Parameters
@@ -128,21 +131,24 @@ class NodeMessages:
 
     def record(self) -> None:
         """Record all rounds."""
-        t, passed = self.t, 0
+        t, passed, ahead = self.t, 0, keeps_rounds(self.t.tree.node_count)
         with t.net():
             for step in self.crossing.rounds:
                 self._post(passed + t.tuning["window"])
-                passed += step.recv is not None
                 if step.send is not None:
-                    self._send(step.send)
+                    self._send(step.send, 0 if ahead else passed)
+                passed += step.recv is not None
             self._take(len(self.place))
 
-    def _send(self, hop: Hop) -> None:
-        """Send a chunk that has arrived; the root sends each before its node reads it."""
+    def _send(self, hop: Hop, passed: int) -> None:
+        """Send a chunk that has arrived; the root sends each before its node reads it.
+
+        `passed`: the number of messages for which it waits in any case.
+        """
         t, here = self.t, self.place[hop.chunk] + 1
         to, offset, size = self.crossing.end(hop)
         if self.crossing.incoming:
-            self._take(here)
+            self._take(max(here, passed))
         t.need(*self.sent)
         self.sent = [t.send(to, self.source.on(t.me, offset), size)]
         self._take(here)

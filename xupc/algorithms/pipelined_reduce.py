@@ -10,6 +10,7 @@ from ..plan.patterns import Shape, chain, tree_for
 from ..plan.placement import Facts
 from ..plan.recorder import DST, NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef
+from ..plan.trees import bine
 from .reduce_pipeline import ReducePipeline
 from .reduce_spec import Reduction, tree_of
 
@@ -46,7 +47,8 @@ class PipelinedReduce:
         self.home = t.tree.node_of(r.to)
         self.shape = shape
         self.parent, self.children = self.shape((t.my_node - self.home) % n, n)
-        width = self.width = _unit(t, r, len(shape(0, n)[1]))  # 0 has the most
+        children = len(shape(0, n)[1]) + (shape is bine)  # 0 has the most; in Bine order one less
+        width = self.width = _unit(t, r, children)
         self.pieces = r.pieces(0, r.each, width)
         self.node_source = t.acting_root(t.my_node, r.to)
         self.making = ReducePipeline(t, r, self.pieces, self.node_source)
@@ -68,10 +70,17 @@ class PipelinedReduce:
             if self.shape is chain:
                 have = np.logical_or.accumulate(have[::-1])[::-1]
             elif not have.all():
-                for v in range(self.n - 1, 0, -1):  # a child's place is behind its parent's
+                for v in self._leaves_first():
                     have[self.shape(v, self.n)[0]] |= have[v]
             out[blocks] = have
         return out
+
+    def _leaves_first(self) -> list[int]:
+        """Return all places in the tree but its top, each before its parent."""
+        places = [0]
+        for v in places:  # it grows
+            places += self.shape(v, self.n)[1]
+        return places[:0:-1]
 
     def record(self) -> None:
         """Record the steps of every thread."""
@@ -104,9 +113,7 @@ class PipelinedReduce:
 
     def _slot(self, k: int, q: int) -> BlockRef:
         """Return a place of the k-th pair of my staging buffer, behind that of my own pieces."""
-        return Operand(STAGING).on(
-            self.t.me, (DEPTH * (1 + k) + q % DEPTH) * self.width
-        )
+        return Operand(STAGING).on(self.t.me, (DEPTH * (1 + k) + q % DEPTH) * self.width)
 
     def _root(self, v: int) -> int:
         """Return the thread that sends and receives for the node at a place in the tree."""

@@ -23,8 +23,9 @@ from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_j
 from ..plan.placement import Facts
 from ..plan.recorder import ALL, DST, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, BlockRef, FoldOperand, Ranks
+from ..plan.trees import NAMED
 from . import reduce_across_nodes as nodes
-from .conditions import CallFacts, Condition, fused
+from .conditions import CallFacts, Condition, by_name, fused
 from .pipelined_reduce import pipeline_shape
 from .private_staging import LINE
 from .reduce_parts import parts_fit, parts_pay
@@ -324,6 +325,10 @@ def _register_blocks(add: Add, *, to_one: bool) -> None:
         add(
             shape.__name__, _ONE_TO_EACH + words, applies=_can_be_piped,
             preferred=_piped(shape, text),
+        )(partial(nodes.pipeline, shape=shape))  # fmt: skip
+    for shape, words in NAMED if to_one else ():
+        add(
+            shape.__name__, _ONE_TO_EACH + words, applies=_can_be_piped, preferred=by_name
         )(partial(nodes.pipeline, shape=shape))  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def led(t: Recorder, r: ReduceScatter) -> None:
     """Let node roots do everything between the two barriers of the call."""
     t.lead(ByNodes.landing_bytes(t, r))
     if t.me == t.node_root:
-        _SharedByNodes(t, r).lead()
+        SharedByNodes(t, r).lead()
 
 
 @algorithm(
@@ -103,7 +103,7 @@ def led(t: Recorder, r: ReduceScatter) -> None:
 )  # fmt: skip
 def nodes(t: Recorder, r: ReduceScatter) -> None:
     """Reduce the blocks of each node on its node root."""
-    _SharedByNodes(t, r).record()
+    SharedByNodes(t, r).record()
 
 
 algorithm(
@@ -112,7 +112,7 @@ algorithm(
 )(push_blocks)  # fmt: skip
 
 
-class _SharedByNodes(ByNodes):
+class SharedByNodes(ByNodes):
     """Nothing is staged: the node root reads its threads' src."""
 
     leads = False

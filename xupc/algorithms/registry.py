@@ -36,6 +36,9 @@ HOMES = {
     "permute_in_place": "permute_in_place",
     "prefix_reduce": "prefix_reduce suffix_reduce exclusive_prefix_reduce exclusive_suffix_reduce",
     "reduce": "reduce reduce_all reduce_mpi reduce_mpi_all",
+    "reduce_circulant": "reduce_mpi",
+    "reduce_all_circulant": "reduce_mpi_all",
+    "reduce_multiplying": "reduce_mpi_all",
     "scatter": "scatter scatter_in_place",
     "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
                        "gather_all_v gather_all_x neighbour_exchange permute_v permute_x scatter_v "
@@ -45,6 +48,7 @@ HOMES = {
     "values_neighbours": "allav_neighbour_exchange",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
+    "reduce_scatter_circulant": "reduce_scatter allav_reduce_scatter",
     "values_reduce": "allav_reduce allav_reduce_all",
     "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
                    "allav_exclusive_suffix_reduce",

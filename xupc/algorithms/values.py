@@ -24,6 +24,7 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import Shape, binary, binomial, chain, chunks, star, tree_for
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, Ranks
+from ..plan.trees import NAMED
 from . import values_across_nodes as nodes
 from . import values_circulant as circulant
 from . import values_from_root as rooted
@@ -31,6 +32,8 @@ from .conditions import CallFacts, Condition, by_name, on_one_node, on_several_n
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
+from .values_gather_circulant import gather_all as gather_all_circulant
+from .values_gather_circulant import unit_fits
 
 if TYPE_CHECKING:
     from ..topology.tree import Tree
@@ -98,9 +101,7 @@ def pull_staged(t: Recorder, m: TransferSpec) -> None:
     everyone = m.ranks(t, m.target)
     blocks = everyone.count if m.by_target else 1
     places = places_of(t, m.nbytes * blocks)
-    for u, (first, count, offset, size) in enumerate(
-        units_of(blocks, m.nbytes, places.width)
-    ):
+    for u, (first, count, offset, size) in enumerate(units_of(blocks, m.nbytes, places.width)):
         to = everyone.cut(first, count)
         if m.gives(t.me):
             stage_blocks(t, m, to, offset, size, places.on(t.me, u))
@@ -281,9 +282,7 @@ def _register(
         way(t, move_of(t, flow, root, nbytes, in_place))
 
     record.__doc__ = way.__doc__
-    add = algorithm(
-        f"allav_{flow}", flag, label, summary, applies=applies, preferred=preferred
-    )
+    add = algorithm(f"allav_{flow}", flag, label, summary, applies=applies, preferred=preferred)
     add(record)
 
 
@@ -294,8 +293,11 @@ _STAGED_PUSH = "Givers copy blocks into the takers' scratch; messages go to priv
 _ROUNDS = "Node roots exchange staged blocks; in round k with the node k places after."
 
 
-def _register_tree(shape: Shape, text: str, default: str) -> None:
-    """Register a broadcast that sends chunks along a tree of nodes."""
+def _register_tree(shape: Shape, text: str, default: str = "") -> None:
+    """Register a broadcast that sends chunks along a tree of nodes.
+
+    `default`: where it is the default; without it the variant is used by name only.
+    """
 
     def preferred(call: CallFacts) -> bool:
         unit = rooted.chunk_of(call)
@@ -307,7 +309,8 @@ def _register_tree(shape: Shape, text: str, default: str) -> None:
     preferred.__doc__ = default
     way.__doc__ = rooted.broadcast.__doc__
     name = shape.__name__
-    _register("broadcast", MULTICORE, name, text, way, on_several_nodes, preferred)
+    condition = preferred if default else by_name
+    _register("broadcast", MULTICORE, name, text, way, on_several_nodes, condition)
 
 
 for _flow in FLOWS:
@@ -352,10 +355,17 @@ _register_tree(
     binary, "Chunks go down a complete binary tree of nodes, two on each way down.",
     "Fewest messages in sequence on N nodes: 2 (chunks + log2 (N + 1) - 2).",
 )  # fmt: skip
+for _shape, _words in NAMED:
+    _register_tree(_shape, f"Chunks go down a tree of nodes, {_words}")
 _register(
     "broadcast", MULTICORE, "circulant",
     "Chunks go to log2 N nodes in turn, in the fewest rounds for any number N of nodes.",
     circulant.broadcast, on_several_nodes, by_name,
+)  # fmt: skip
+_register(
+    "gather_all", MULTICORE, "circulant",
+    "Node roots exchange staged blocks in log2 N rounds, and send again what arrived before.",
+    gather_all_circulant, unit_fits, by_name,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from ..plan.steps import Blocks, Ranks
 from .node_relay import SMALL_PIECE, Relay
 from .private_staging import LINE, TransferSpec, Unit, units_of, within
 
-__all__ = ["all_to_all", "permute"]
+__all__ = ["AllToAll", "all_to_all", "permute"]
 
 
 # --- gather_all and exchange ------------------------------------------------------------------
@@ -31,10 +31,10 @@ def all_to_all(t: Recorder, m: TransferSpec) -> None:
         node 0   [0]   [1]->   [2]->       N = 3; [x]: what is for node x (gather_all: the same)
         node 1   [1]   [2]->   [0]->
     """
-    _Rounds(t, m).record()
+    AllToAll(t, m).record()
 
 
-class _Rounds:
+class AllToAll:
     """Record the units of `all_to_all`: some rounds, and a part of the blocks of each."""
 
     def __init__(self, t: Recorder, m: TransferSpec) -> None:

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 from ..records import record
 
 __all__ = [
-    "Hop", "Ints", "Round", "arrivals", "entry", "every_row", "message", "own_block", "round_count",
-    "rounds", "row", "skip_of", "skips",
+    "Hop", "Ints", "Round", "arrivals", "entry", "every_row", "keeps_rounds", "message",
+    "own_block", "round_count", "rounds", "row", "skip_of", "skips",
 ]  # fmt: skip
 
 Ints = NDArray[Any]
@@ -77,6 +77,16 @@ def skips(p: int) -> tuple[int, ...]:
 def round_count(p: int, n: int) -> int:
     """Return the number of rounds in which `n` chunks reach all of `p` positions."""
     return n - 1 + len(skips(p)) - 1 if p > 1 else 0
+
+
+def keeps_rounds(p: int) -> bool:
+    """Return whether positions keep to their rounds if they wait for nothing but their chunks.
+
+    That is so for powers of two, where all positions receive in the same rounds. Elsewhere a
+    position that has nothing to receive in a round may be ahead, and its messages then come in the
+    way of those of earlier rounds.
+    """
+    return p & (p - 1) == 0
 
 
 def own_block(v: int, p: int) -> int:
