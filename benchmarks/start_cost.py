@@ -1,6 +1,7 @@
 """CPU time that starting costs: `import xupc`, `xupc --help`, `init` and `finalize` of two threads.
 
     python benchmarks/start_cost.py [--before FOLDER] [--rounds 20] [--only WORD] [--json FILE]
+    python benchmarks/start_cost.py --instructions [--before FOLDER] [--only WORD]
 
 Run it with the interpreter to be measured; its MPI's mpiexec is taken. Each round runs every
 command once with the sources of this checkout and, with --before, once with those in FOLDER (a
@@ -8,6 +9,9 @@ checkout whose core is built in place), the sides in turn. A time is user and sy
 command and all its processes, from start to end; the table shows medians over the rounds. FOLDER
 and this checkout are put on PYTHONPATH, so an interpreter without xupc installed measures best: an
 editable installation costs every start of Python some milliseconds of its own.
+
+On a busy machine times mislead. With --instructions each command runs once under valgrind, jobs as
+one thread, and the table shows the instructions that it executes.
 """
 
 from __future__ import annotations
@@ -77,6 +81,35 @@ def measured(
     return found
 
 
+def counted(folders: dict[str, Path], only: str, cache: str) -> dict[str, dict[str, int]]:
+    """Return the instructions of each command, by side: the same in each run, to a thousandth."""
+    found: dict[str, dict[str, int]] = {side: {} for side in folders}
+    count = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    for side, folder in folders.items():
+        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONPYCACHEPREFIX": cache,
+                       "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for name, code in COMMANDS.items():
+            if only and name not in ("python", "numpy", only):
+                continue
+            for prefix in ([], count):  # the first run fills caches
+                done = subprocess.run(
+                    [*prefix, sys.executable, "-c", code], env=environment, cwd="/",
+                    capture_output=True, text=True, timeout=300, check=True,
+                )  # fmt: skip
+            found[side][name] = int(done.stderr.rsplit("Collected :", 1)[1].split()[0])
+    return found
+
+
+def count_table(found: dict[str, dict[str, int]]) -> str:
+    """Return millions of instructions as Markdown."""
+    lines = [f"| million instructions | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
+    for name in next(iter(found.values())):
+        row = " | ".join(f"{side[name] / 1e6:.0f}" for side in found.values())
+        lines.append(f"| `{COMMANDS[name]}` | {row} |")
+    return "\n".join(lines) + "\n"
+
+
 def table(found: dict[str, dict[str, list[float]]]) -> str:
     """Return medians in milliseconds, and the ratios that matter, as Markdown."""
     lines = [f"| CPU, ms | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
@@ -119,8 +152,12 @@ def main() -> int:
     top.add_argument("--rounds", type=int, default=20, help="how often each command runs")
     top.add_argument("--only", default="", choices=["", *COMMANDS], help="one command")
     top.add_argument("--json", type=Path, metavar="FILE", help="keep the medians here")
+    top.add_argument("--instructions", action="store_true", help="count instructions, by valgrind")
     args = top.parse_args()
     with tempfile.TemporaryDirectory() as cache:  # all modules compiled, whatever the settings
+        if args.instructions:
+            print(count_table(counted(in_turn.sides(args.before), args.only, cache)), end="")
+            return 0
         found = measured(in_turn.sides(args.before), args.rounds, args.only, cache)
     print(table(found), end="")
     if args.json:

@@ -3,17 +3,18 @@
     xupc run -n 4 --nodes 2x2 examples/poisson.py [points per side] [pull | push | multicore]
 
 Each thread has some rows of the grid. The five-point Laplacian needs the rows next to them, which
-`memget` fetches from the threads that own them. Textbook conjugate gradients wait for two dot
+neighbours exchange by a plan. Textbook conjugate gradients wait for two dot
 products, one after the other; the form of Chronopoulos and Gear (1989) needs both at the same
 time, so that one `all_reduce_mpi_all` of two numbers per thread adds them up. As it is always the
-same call, it is a plan. It is REPRODUCIBLE: the placement of threads on nodes does not change a
-single bit.
+same call, it is a plan as well. It is REPRODUCIBLE: the placement of threads on nodes does not
+change a single bit.
 
 At the end thread 0 compares the result with a direct solution.
 """
 
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def direct_solution(b: np.ndarray) -> np.ndarray:
 class Grid:
     """A shared grid in blocks of rows, and its Laplacian."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, flags: int = 0) -> None:
         rows = -(-n // xupc.THREADS)
         self.n = n
         self.shared = xupc.all_alloc(n * n, np.float64, blocksize=rows * n)
@@ -52,18 +53,23 @@ class Grid:
         self.first = xupc.MYTHREAD * rows
         self.end = self.first + len(self.mine)
         self.framed = np.zeros((len(self.mine) + 2, n + 2))  # with a frame of neighbours and zeros
+        self.exchange = self.exchange_of_rows(flags)
+
+    def exchange_of_rows(self, flags: int) -> Callable[[], object]:
+        """The plan that fills the rows of the frame with those of the threads before and behind."""
+        f, me = self.framed[:, 1:-1], xupc.MYTHREAD
+        before = me - 1 if len(self.mine) and self.first > 0 else None
+        behind = me + 1 if len(self.mine) and self.end < self.n else None
+        near = xupc.neighbours([before, behind])
+        mine = self.mine if len(self.mine) else f  # without rows there are no neighbours
+        return xupc.allav_neighbour_exchange(near, [f[0], f[-1]], [mine[0], mine[-1]], flags)
 
     def laplacian(self) -> np.ndarray:
-        """My rows of it. On return others may still be reading mine."""
-        n, f = self.n, self.framed
-        xupc.notify()  # my rows are complete
+        """My rows of it. On return no thread reads them any more."""
+        f = self.framed
+        self.exchange()
         f[1:-1, 1:-1] = self.mine
         result = 4 * self.mine - f[1:-1, :-2] - f[1:-1, 2:]
-        xupc.wait()  # the rows of all threads are
-        if len(self.mine) and self.first > 0:
-            xupc.memget(f[0, 1:-1], self.shared + (self.first - 1) * n, n * f.itemsize)
-        if len(self.mine) and self.end < n:
-            xupc.memget(f[-1, 1:-1], self.shared + self.end * n, n * f.itemsize)
         result -= f[:-2, 1:-1]
         result -= f[2:, 1:-1]
         return result
@@ -78,8 +84,8 @@ def main(n: int, algorithm: str) -> int:
         T, me = xupc.THREADS, xupc.MYTHREAD
         pair = xupc.all_alloc(2 * T, np.float64, blocksize=2)
         sums = xupc.all_alloc(2 * T, np.float64, blocksize=2)
-        # MYSYNC is enough. The sums hold a part of every thread, so all have entered by the time a
-        # thread has them: no thread reads the residual any more, and it may be overwritten.
+        # MYSYNC is enough: the sums hold a part of every thread, so all have entered by the time a
+        # thread has them, and a thread overwrites only what it alone reads.
         flags = xupc.IN_MYSYNC | xupc.OUT_MYSYNC | xupc.REPRODUCIBLE
         add_up = xupc.all_reduce_mpi_all.plan(
             sums, pair, xupc.ADD, flags=flags | ALGORITHMS[algorithm]
@@ -91,7 +97,7 @@ def main(n: int, algorithm: str) -> int:
             return float(sums.local[0]), float(sums.local[1])
 
         lines = []
-        solution, grid = Grid(n), Grid(n)
+        solution, grid = Grid(n), Grid(n, ALGORITHMS[algorithm])
         x, r = solution.mine, grid.mine  # r = b - A x
         r[:] = source(n)[grid.first : grid.end]
         p, s = np.zeros_like(r), np.zeros_like(r)  # the direction, and A p

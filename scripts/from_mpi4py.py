@@ -58,12 +58,14 @@ data. Bytes of calls that MPI carries before a team is open are counted only und
 1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
    communicators make fewer calls never starts xupc, and loads little of it.
 2. The next call opens a team of xupc. If xupc does not run yet, a call on a communicator with the
-   threads of `MPI.COMM_WORLD`, in their order, starts it. On another communicator MPI carries the
-   calls, and a later call tries again. On a communicator of one thread, and on one where a Python
-   thread other than the main one makes that call, MPI carries all calls.
+   threads of `MPI.COMM_WORLD`, in their order, starts it, which takes some tenths of a second. On
+   another communicator MPI carries the calls, and a later call tries again. On a communicator of
+   one thread, and on one where a Python thread other than the main one makes that call, MPI carries
+   all calls.
 3. From then on the [tuning table](how-to/choose-and-tune.md) decides, by method, threads, nodes and
    bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of your
-   own (`XUPC_TUNING`) can have other `[[drop_in]]` entries.
+   own (`XUPC_TUNING`) can have other
+   [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator).
 
 A decision looks only at what MPI makes equal on all threads, never at how a thread describes its
 message.
@@ -81,6 +83,10 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
   between the blocks of a result stays as it was. A block can be shorter than the receiver expects
   (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
+- `Neighbor_allgather`, `Neighbor_alltoall` and their v and w forms, on any topology: sources and
+  destinations in MPI's order, none at a border without a period, a thread listed twice, a thread as
+  its own neighbour. MPI pairs the blocks of both ends in the first call. Each new size costs a
+  plan. A block that is longer than its place raises `MPI.ERR_TRUNCATE` on all threads.
 - Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
   functions, large buffers stay out of the pickle and go from array to array. The results are of the
   same types as mpi4py's.

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .api.handles import Handle, wait_all
     from .api.job_end import finalize
     from .api.lifecycle import init
+    from .api.neighbour_exchange import all_neighbour_exchange, allav_neighbour_exchange
+    from .api.neighbours import Neighbours, cartesian, neighbours
     from .api.node_arrays import node_array, node_broadcast
     from .api.one_sided import broadcast, exchange, gather, scatter
     from .api.private_arrays import (
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from .pgas.pointer_record import pointer_dtype
     from .pgas.shared_array import SharedArray
     from .pgas.shared_pointer import SharedPointer
+    from .runtime.call_hooks import hooks
 
 __version__ = "0.1.0"
 
@@ -147,6 +150,8 @@ _HOMES = {  # module: the public names that are imported from it when they are f
         "all_broadcast all_broadcast_in_place all_exchange all_gather all_gather_all "
         "all_permute all_scatter",
     "api.handles": "Handle wait_all",
+    "api.neighbour_exchange": "all_neighbour_exchange allav_neighbour_exchange",
+    "api.neighbours": "Neighbours cartesian neighbours",
     "api.node_arrays": "node_array node_broadcast",
     "api.one_sided": "broadcast exchange gather scatter",
     "api.reductions":
@@ -167,6 +172,7 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "pgas.pointer_record": "pointer_dtype",
     "pgas.shared_array": "SharedArray",
     "pgas.shared_pointer": "SharedPointer",
+    "runtime.call_hooks": "hooks",
     "api.team": "Team",
     "api.private_arrays":
         "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
@@ -241,6 +247,7 @@ __all__ = [
     "Handle",
     "HangError",
     "HeapError",
+    "Neighbours",
     "NotInitializedError",
     "Op",
     "OverlapError",
@@ -263,6 +270,7 @@ __all__ = [
     "all_gather_all_x",
     "all_gather_v",
     "all_gather_x",
+    "all_neighbour_exchange",
     "all_permute",
     "all_permute_v",
     "all_permute_x",
@@ -282,6 +290,7 @@ __all__ = [
     "allav_exchange",
     "allav_gather",
     "allav_gather_all",
+    "allav_neighbour_exchange",
     "allav_permute",
     "allav_prefix_reduce",
     "allav_reduce",
@@ -302,6 +311,7 @@ __all__ = [
     "allv_suffix_reduce",
     "barrier",
     "broadcast",
+    "cartesian",
     "exchange",
     "fence",
     "finalize",
@@ -309,11 +319,13 @@ __all__ = [
     "free",
     "gather",
     "global_alloc",
+    "hooks",
     "init",
     "memcpy",
     "memget",
     "memput",
     "memset",
+    "neighbours",
     "node_array",
     "node_broadcast",
     "notify",

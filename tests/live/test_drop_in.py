@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.launch import PROJECT
+from support.soak import seed
 
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
@@ -16,7 +17,9 @@ REPEATED = "tests/live/programs/drop_in_repeated.py"
 KEPT = "tests/live/programs/drop_in_kept.py"
 VECTORS = "tests/live/programs/drop_in_vectors.py"
 OBJECTS = "tests/live/programs/drop_in_objects.py"
+NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
 AUTO = "tests/live/programs/drop_in_auto.py"
+RANDOM = "tests/live/programs/drop_in_random.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -84,6 +87,15 @@ def test_which_library_carries_a_call(
     assert result.stdout.count("done") == n, result.report()
 
 
+@pytest.mark.parametrize("switch", ["auto", "force"])
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> None:
+    """The results of random calls equal those of mpi4py."""
+    words = [str(seed()), "800"]
+    result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
 @pytest.mark.parametrize("program", [REPEATED, KEPT])
 @pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
 def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> None:
@@ -97,6 +109,15 @@ def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> 
 def test_vectors_and_objects(live: Live, program: str, n: int, nodes: str | None) -> None:
     """``XUPC_COMM=force``: all checks of the program."""
     result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize(
+    ("n", "nodes"), [(1, None), (2, None), (6, None), (6, "3,1,2"), (4, "1,1,1,1")]
+)
+def test_neighbourhoods(live: Live, n: int, nodes: str | None) -> None:
+    """``XUPC_COMM=force``: all checks of the program, against mpi4py on the same communicators."""
+    result = live(n, NEIGHBOURS, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 

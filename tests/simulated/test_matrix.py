@@ -31,6 +31,7 @@ from simulated.matrix import (
     run_cases,
     sample,
 )
+from simulated.neighbours import NAME as NEIGHBOURS
 from simulated.pool import workers
 from simulated.reductions import ALL_FORMS
 from simulated.transfers import NAMES
@@ -157,7 +158,10 @@ def test_the_roots_own_block_is_not_touched(name: str) -> None:
 def test_every_collective_has_an_oracle() -> None:
     """A collective without one would not be tested."""
     values = {f"allav_{form}" for form in (*MOVES, *JOINS)}
-    assert {e.collective for e in registered()} == {*MEANING, *ALL_FORMS, *NAMES, *values}
+    graphs = {NEIGHBOURS, NEIGHBOURS.removeprefix("allav_")}  # the second one as the `_x` forms
+    assert {e.collective for e in registered()} == {
+        *MEANING, *ALL_FORMS, *NAMES, *values, *graphs
+    }  # fmt: skip
 
 
 def test_placements_are_different_kinds() -> None:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import pytest
-from simulated import reductions, transfers, values
+from simulated import neighbours, reductions, transfers, values
 from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, partitions, roots_of
 from simulated.pool import Progress, workers
 from support.soak import WHOLE, figure, part, seed
@@ -65,6 +65,7 @@ ALGORITHMS = [
         for form in values.MOVES + values.JOINS
         for flag in ALGORITHM_NAMES
     ),
+    *(Algorithm("neighbours", neighbours.NAME, flag) for flag in ALGORITHM_NAMES),
 ]
 
 
@@ -96,6 +97,8 @@ def _run(algorithm: Algorithm, labels: tuple[int, ...]) -> None:
     elif kind == "lists":
         n = rng.choice((1, 5, 13, 17))
         transfers.Case(find(name, flag), labels, sync, tuning, n, number % 6).run(schedule)
+    elif kind == "neighbours":
+        neighbours.Case(flag, labels, tuning, number).run(schedule)
     elif kind == "values":
         values.Case(name, flag, labels, tuning, rng.random() < 0.5, number).run(schedule)
     else:
@@ -170,9 +173,10 @@ def test_placements_are_all() -> None:
 
 
 def test_algorithms_are_all() -> None:
-    """None that is registered is left out; a `_v` form is the function of its `_x` form."""
+    """None that is registered is left out; some are the functions of an `_x` form."""
     names = {(f"allav_{c}" if kind == "values" else c, flag) for kind, c, flag in ALGORITHMS}
     names |= {(c.replace("_x", "_v"), flag) for c, flag in names if c.endswith("_x")}
+    names |= {("neighbour_exchange", flag) for flag in ALGORITHM_NAMES}
     assert names == {(entry.collective, entry.flag) for entry in registered()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,19 @@ MODES = ("NOSYNC", "MYSYNC", "ALLSYNC")
 SYNC = {(i, o): int(xupc.Flags[f"IN_{i}"] | xupc.Flags[f"OUT_{o}"]) for i in MODES for o in MODES}
 GUARD = 64
 POISON = 0xA5
-_POOL: Bytes = np.random.default_rng(20).integers(0, 256, 10 << 20, dtype=np.uint8)
+SMALL = 1 << 16
+
+
+@cache
+def _random(nbytes: int) -> Bytes:
+    return np.random.default_rng(20).integers(0, 256, nbytes, dtype=np.uint8)
 
 
 def values(number: int, thread: int, nbytes: int) -> Bytes:
     """Return what `thread` has to give in call `number`: other bytes for each."""
-    start = (number * 7919 + thread * 104729) % (_POOL.size - nbytes)
-    return _POOL[start : start + nbytes]
+    found = _random(10 << 20 if nbytes > SMALL else 8 * SMALL)  # few programs have long blocks
+    start = (number * 7919 + thread * 104729) % (found.size - nbytes)
+    return found[start : start + nbytes]
 
 
 def permutation(which: int) -> list[int]:

@@ -17,11 +17,12 @@ ROOT = Path(xupc.__file__).parent
 # From below: a module imports from its own room and from those before it. The first ones
 # are modules of words that all rooms use. `backends` is what all backends have in common.
 ORDER = [
-    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "topology", "pgas",
+    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "call_trace",
+    "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
-    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
-    "testing", "__main__",
+    "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "predict",
+    "cli", "testing", "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 
@@ -59,9 +60,10 @@ MPI_USERS = {
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
-    "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
+    "mpi.mismatch", "mpi.neighbours", "mpi.objects", "mpi.pickles", "mpi.record",
+    "mpi.reductions",
     "mpi.repeated",
-    "mpi.vector_messages", "mpi.vectors",
+    "mpi.vector_messages", "mpi.vectors", "mpi.wide_messages",
 }  # fmt: skip
 
 

@@ -20,8 +20,8 @@ ALONE = {
     "ticks_now", "ticks_to_ns", "vectorized", "wait_all",
 }  # fmt: skip
 # Swept elsewhere: init by test_launch, finalize by mismatch.py, wait together with notify.
-ELSEWHERE = {"init", "finalize", "wait"}
-METHODS = {"split", "free"}  # of a Team; its barrier, notify and wait are the functions'
+ELSEWHERE = {"init", "finalize", "wait", "hooks"}
+METHODS = {"split", "free"}  # of a Team; its others are functions'
 
 
 def load() -> Any:

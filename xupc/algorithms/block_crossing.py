@@ -18,8 +18,8 @@ from ..records import record
 from .transfer_lists import Ints, Transfers
 
 __all__ = [
-    "Crossing", "Event", "Piece", "Schedule", "Totals", "crossing_of", "rounds", "schedule",
-    "totals_of",
+    "Crossing", "Event", "Piece", "Schedule", "Totals", "crossing_of", "distinct_blocks", "rounds",
+    "schedule", "totals_of",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def _far(t: Facts, moves: Transfers) -> _Far:
     to, of = node_of[moves.dst], node_of[moves.src]
     away = np.flatnonzero(to != of)
     far, to = moves.take(away), to[away]
-    blocks, number = _blocks(far)
+    blocks, number = distinct_blocks(far)
     pairs = np.unique(np.stack([number, to]), axis=1)  # a block crosses to a node once
     return _Far(far, to, blocks, number, pairs)
 
@@ -149,7 +149,7 @@ def crossing_of(t: Placement, moves: Transfers) -> tuple[Crossing, Transfers]:
     return crossing, near
 
 
-def _blocks(moves: Transfers) -> tuple[Transfers, Ints]:
+def distinct_blocks(moves: Transfers) -> tuple[Transfers, Ints]:
     """Return one transfer of each distinct source block, and that block's number for each."""
     if not moves.src.size:
         return moves, np.empty(0, np.int64)

@@ -32,7 +32,7 @@ from .conditions import CallFacts, by_name, fused, on_one_node, on_several_nodes
 from .registry import algorithm
 from .transfer_lists import COLLECTIVES, Ints, Transfers
 
-__all__ = ["pull", "push"]
+__all__ = ["distinct", "pull", "push", "send_and_receive"]
 
 
 def pull(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
@@ -43,7 +43,7 @@ def pull(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
     if _done_by_one(t, dst, src, moves, moves.dst):
         return
     mine = moves.take(moves.dst == t.me)
-    owners, users = _distinct(mine.src), _distinct(moves.dst[moves.src == t.me])
+    owners, users = distinct(mine.src), distinct(moves.dst[moves.src == t.me])
     t.ready_each(owners, users)
     near = _near(t, mine.src)
     if not near.all():
@@ -63,14 +63,14 @@ def push(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
         return
     near = _near(t, moves.src) & _near(t, moves.dst)
     mine = moves.take(near & (moves.src == t.me))
-    owners, users = _distinct(mine.dst), _distinct(moves.src[near & (moves.dst == t.me)])
+    owners, users = distinct(mine.dst), distinct(moves.src[near & (moves.dst == t.me)])
     t.ready_each(owners, users, node_only=True)
     node_of = t.tree.node_index
     involved = (moves.src == t.me) | (moves.dst == t.me)
     far = moves.take(involved & (node_of[moves.src] != node_of[moves.dst]))
     if far.total:
         with t.net():
-            _send_and_take(t, dst, src, far)
+            send_and_receive(t, dst, src, far)
     _copy(t, dst, src, mine)
     t.done_each(owners, users)
 
@@ -174,12 +174,14 @@ def _register(name: str) -> None:
 for _name in COLLECTIVES:
     for _letter in "vx":
         _register(f"{_name}_{_letter}")
+_register("neighbour_exchange")
 
 
 # --- for all three ------------------------------------------------------------------------
 
 
-def _distinct(ranks: Ints) -> list[int]:
+def distinct(ranks: Ints) -> list[int]:
+    """Return the ranks in order, each once."""
     return sorted(set(ranks.tolist()))
 
 
@@ -213,7 +215,7 @@ def _done_by_one(t: Recorder, dst: Operand, src: Operand, moves: Transfers, move
     return True
 
 
-def _send_and_take(t: Recorder, dst: Operand, src: Operand, far: Transfers) -> None:
+def send_and_receive(t: Recorder, dst: Operand, src: Operand, far: Transfers) -> None:
     """Record my messages to and from threads of other nodes."""
     order = np.lexsort((far.dst_at, far.src, (far.dst - far.src) % t.size))
     for rank, to, of, at, nbytes in far.take(order).each():

@@ -41,9 +41,11 @@ HOMES = {
     "reduce_multiplying": "reduce_mpi_all",
     "scatter": "scatter scatter_in_place",
     "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
-                       "gather_all_v gather_all_x permute_v permute_x scatter_v scatter_x",
+                       "gather_all_v gather_all_x neighbour_exchange permute_v permute_x scatter_v "
+                       "scatter_x",
     "values": "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
               "allav_scatter",
+    "values_neighbours": "allav_neighbour_exchange",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
     "reduce_scatter_circulant": "reduce_scatter allav_reduce_scatter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.native.native_core import core
 from ..comm.team_comm import TeamComm
@@ -16,6 +16,7 @@ from ..pgas.integer_arguments import as_integer
 from ..runtime import current
 from ..runtime.dropped_teams import Hold
 from ..runtime.job import Job
+from ..runtime.log import INFO, note
 from ..runtime.settings import Settings
 from ..runtime.team_state import TeamState
 from ..topology.machine import Machine
@@ -24,6 +25,9 @@ from ..tuning.selection import Table
 from ..tuning.selection_file import find, load
 from .job_end import before_mpi_ends, install_hooks
 from .team import Team
+
+if TYPE_CHECKING:
+    from ..runtime.recorder import Recorder
 
 __all__ = ["described_machine", "init", "settings_of"]
 
@@ -113,7 +117,22 @@ def _start(settings: Settings, comm: Any) -> TeamState:
         )
     job.network.before_end(before_mpi_ends)
     world.meet(fingerprint("init"), CallRecord("init"))
+    if job.info.me == 0:
+        _note_start(job, world)
     return world
+
+
+def _note_start(job: Job, world: TeamState) -> None:
+    """Log what was found out and chosen for the job."""
+    info = job.info
+    note(INFO, "%d threads on %d nodes of %d machines", info.threads, info.tree.node_count,
+         info.machines)  # fmt: skip
+    note(INFO, "engine: %s; transport: %s; more threads than cores: %s; direct access: %s",
+         "native" if info.native else "python", info.transport, info.crowded,
+         info.pids is not None)  # fmt: skip
+    note(INFO, "selection table: %s, for %s", world.table.name, world.place)
+    if job.recorder is not None:
+        note(INFO, "calls are recorded for %s", job.recorder.target)
 
 
 def _handle(world: TeamState) -> Team:
@@ -121,23 +140,32 @@ def _handle(world: TeamState) -> Team:
     return team
 
 
-def _agree_files(link: TeamComm) -> tuple[Table, Machine | None]:
-    """Return the selection table and the machine of ``XUPC_TOPOLOGY``, as thread 0 finds them."""
-    found, machine = link.comm.bcast(_find_files() if link.rank == 0 else None)
+def _agree_files(link: TeamComm) -> tuple[Table, Machine | None, Recorder | None]:
+    """Return what thread 0 finds in the environment.
+
+    It is the selection table, the machine of ``XUPC_TOPOLOGY`` and the recorder of ``XUPC_TRACE``.
+    """
+    found, machine, target = link.comm.bcast(_find_files() if link.rank == 0 else None)
     try:
         if isinstance(machine, str):
             raise ValueError(machine)
-        return load(found), machine
+        table = load(found)
     except ValueError as e:
         raise ValueError(f"init: {e}") from None
+    if not target:
+        return table, machine, None
+    from ..runtime.recorder import Recorder  # few programs are traced
+
+    return table, machine, Recorder.open(link, target)
 
 
-def _find_files() -> tuple[Any, Machine | str | None]:
-    """Return the table's text, and the machine or what is wrong with its description."""
+def _find_files() -> tuple[Any, Machine | str | None, str]:
+    """Return the table's text, the machine or what is wrong with it, and the file of a trace."""
+    target = os.environ.get("XUPC_TRACE", "").strip()
     try:
-        return find(), described_machine()
+        return find(), described_machine(), target
     except ValueError as e:
-        return find(), str(e)
+        return find(), str(e), target
 
 
 def described_machine() -> Machine | None:

@@ -7,8 +7,8 @@ so that no collector of garbage is needed to see that.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 from ..errors import show
 from ..runtime import current
@@ -41,6 +41,8 @@ class Team:
     tree : Tree or ThreadTree
         Which of them share a node.
     """
+
+    makers: ClassVar[dict[str, Callable[..., Any]]] = {}  # of modules that import this one
 
     def __init__(self, state: TeamState, hold: Hold) -> None:
         self.state = state
@@ -165,6 +167,14 @@ class Team:
         """
         state = self.state.split(color, key)
         return None if state is None else held(state)
+
+    def neighbours(self, sources: Any, destinations: Any = None) -> Any:
+        """Agree on the neighbours of all threads: `xupc.neighbours` on this team."""
+        return self.makers["neighbours"](sources, destinations, team=self)
+
+    def cartesian(self, dims: Any, periods: Any = False) -> Any:
+        """Arrange the threads in a grid: `xupc.cartesian` on this team."""
+        return self.makers["cartesian"](dims, periods, team=self)
 
     def free(self) -> None:
         """Give the team's memory back; collective. Views stay readable.

@@ -283,6 +283,18 @@ class Instance(Protocol):
     def end(self) -> None:
         """End the call."""
 
+    def post(self) -> None:
+        """Note for a trace that the program goes on while the call runs."""
+
+    def claim(self) -> None:
+        """Note for a trace that the program waits for the posted call."""
+
+    def fail(self) -> None:
+        """Note for a trace that the call ends by an exception."""
+
+    def note_wait(self, *, waits: bool) -> None:
+        """Note for a trace that the call waits, or that it goes on."""
+
     def withdraw(self) -> None:
         """Give the call up: from now on no other thread may access this thread's arrays."""
 

@@ -27,9 +27,14 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "info": ("jobs", "info_command", "Show what is in use and what is wrong with it."),
     "job-script": ("job_script", "job_script_command",
                    "Print a Slurm batch script that runs the benchmark and makes its report."),
+    "predict": ("predict", "predict_command",
+                "Model what a call costs on a machine, by each variant, up to 10,000 nodes."),
     "report": ("report", "report_command", "Show what results of `xupc bench` say."),
     "run": ("jobs", "run_command", "Run a Python program as N threads."),
     "topo": ("jobs", "topo_command", "Draw where threads are: nodes, sockets, caches, cores."),
+    "trace": ("trace", "trace_command",
+              "Show the lines of a program whose calls take most time, and for which thread they "
+              "wait."),
     "tune": ("tune", "tune_command",
              "Find the best algorithm for each size on this machine, for the library to follow."),
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import click
 import numpy as np
@@ -11,10 +12,15 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts, text_of
 from xupc.algorithms.registry import Entry, Variant
 from xupc.api.algorithms import load_files
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.timeline import rates_of, run
 from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
 from xupc.bench.settings import near, size_of
-from xupc.report.plans import Unplanned, call_of, maker
+from xupc.predict.candidates import Question, chosen
+from xupc.predict.machine_file import Machine as Modelled
+from xupc.report.plan_events import plan_events
+from xupc.report.plans import MOST_THREADS, Unplanned, call_of, maker
 from xupc.specs import of_mpi
 from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree, threads_of_nodes
@@ -24,8 +30,16 @@ from xupc.tuning.selection import Place, Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
 
 from . import options
-from .common import EnvironmentProblem, check_nodes, examples
+from .common import (
+    EnvironmentProblem,
+    check_nodes,
+    check_writable,
+    examples,
+    refuse_existing,
+)
 from .level_counts import lines_of, with_machine
+from .predict import lines_of as why_lines
+from .predict import machine_option, notes, priced_or_refused
 
 __all__ = ["algorithms_command"]
 
@@ -34,7 +48,9 @@ __all__ = ["algorithms_command"]
     "xupc algorithms",
     "xupc algorithms Allgather --nodes 4x2 --size 1MiB",
     "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
+    "xupc algorithms Allreduce --nodes 4x2 --draw multicore --timeline plan.json",
     "xupc algorithms all_broadcast --topology 2x8x8 --size 64K --count",
+    "xupc algorithms Bcast --nodes 64x128 --size 1M --why",
 ))  # fmt: skip
 @options.collectives(nargs=1)
 @options.list_option()
@@ -54,8 +70,18 @@ __all__ = ["algorithms_command"]
     "--count", "counted", is_flag=True,
     help="Print what each variant moves across the borders of each level, counted and modelled.",
 )  # fmt: skip
+@click.option(
+    "--why", is_flag=True,
+    help="Print the modelled time of each variant, and what bounds it, as `xupc predict` does.",
+)  # fmt: skip
+@machine_option
 @click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
+@click.option(
+    "--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Simulate the plan of --draw, and write the times of all threads for Perfetto.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --timeline if it exists.")
 @click.option("--thread", default=0, show_default=True, help="The thread whose plan is printed.")
 @click.option(
     "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
@@ -71,8 +97,12 @@ def algorithms_command(
     threads: int | None,
     topology: str | None,
     counted: bool,
+    why: bool,
+    machine: Modelled,
     size: str,
     draw: str | None,
+    timeline: Path | None,
+    force: bool,
     thread: int,
     family: str,
     transport: str | None,
@@ -83,30 +113,25 @@ def algorithms_command(
     it shows each variant's idea, its conditions, and whether a call with these nodes and this size
     can use it.
     """
+    _check_timeline(timeline, draw, force)
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
     if collective is None:
-        if draw is not None or counted:
-            raise click.UsageError(f"--{'draw' if draw else 'count'} needs a COLLECTIVE")
-        rows = [
-            [name, " ".join(registry.names_of(registry.registered(known[name])))] for name in known
-        ]
-        click.echo("\n".join(aligned(rows)))
+        _need_collective(draw=draw, count=counted, why=why)
+        click.echo("\n".join(_names(known)))
         return
     collective = collective if collective in known else of_mpi(collective) or collective
     if collective not in known:
         raise click.UsageError(f"{collective!r} has no variants; {near(collective, tuple(known))}")
-    machine = _machine(topology)
-    threads = threads or threads_of_nodes(nodes or "") or (len(machine.cores) if machine else 4)
+    described = _machine(topology)
+    cores = len(described.cores) if described else 4
+    threads = threads or threads_of_nodes(nodes or "") or cores
     check_nodes(nodes, threads)
-    tree = _tree(nodes, threads, machine)
+    tree = _tree(nodes, threads, described)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
     table = _table()
     place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
-    try:
-        nbytes = size_of(size)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    nbytes = _bytes(size)
     entries = registry.registered(known[collective])
     try:
         call = call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, table.tuning(place))
@@ -114,12 +139,53 @@ def algorithms_command(
         call = None  # its arguments are lists
     if draw is not None:
         click.echo(_drawn(entries, call, draw, thread))
+        _write_timeline(entries, call, draw, timeline)
         return
+    lines: Iterable[str]
     if counted:
-        click.echo("\n".join(lines_of(entries, call)))
-        return
-    for line in _lines(collective, entries, call, table, place, nbytes):
-        click.echo(line)
+        lines = lines_of(entries, call)
+    elif why:
+        asked = Question(collective, nbytes, nodes, threads, family, transport)
+        lines = _reasons(asked, machine, table)
+    else:
+        lines = _lines(collective, entries, call, table, place, nbytes)
+    click.echo("\n".join(lines))
+
+
+def _bytes(size: str) -> int:
+    """Return the bytes of ``--size``."""
+    try:
+        return size_of(size)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _names(known: Mapping[str, str]) -> list[str]:
+    """Return all collectives with the names of their variants."""
+    variants = ((name, registry.registered(known[name])) for name in known)
+    return aligned([[name, " ".join(registry.names_of(found))] for name, found in variants])
+
+
+def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
+    """Return the lines of ``--why``."""
+    priced = priced_or_refused(asked, machine, table)
+    return [*why_lines(asked, priced, chosen(asked, table)), *notes(machine)]
+
+
+def _need_collective(**options: object) -> None:
+    """UsageError if there is an option that only says something about one collective."""
+    for option, given in options.items():
+        if given:
+            raise click.UsageError(f"--{option} needs a COLLECTIVE")
+
+
+def _check_timeline(timeline: Path | None, draw: str | None, force: bool) -> None:
+    """UsageError if the file of ``--timeline`` cannot be made."""
+    if timeline is not None and draw is None:
+        raise click.UsageError("--timeline: expected the name of a variant in --draw, too")
+    check_writable(timeline)
+    if not force:
+        refuse_existing([("--timeline", timeline)])
 
 
 def _machine(topology: str | None) -> Machine | None:
@@ -204,9 +270,34 @@ def _drawn(entries: list[Entry], call: CallFacts | None, name: str, thread: int)
         raise click.UsageError("--draw: the plans of this collective depend on lists")
     if not 0 <= thread < call.size:
         raise click.UsageError(f"--thread: expected 0 to {call.size - 1}, got {thread}")
+    return str(maker(_variant(entries, call, name), call)(thread))
+
+
+def _variant(entries: list[Entry], call: CallFacts | None, name: str) -> Variant:
+    """Return the variant that ``--draw`` names; UsageError if there is none."""
+    assert call is not None
     try:
         flag, label = registry.parse_name(name.lower() if ":" not in name else name)
-        variant = next(e for e in entries if e.flag == flag).choose(label, call)
+        return next(e for e in entries if e.flag == flag).choose(label, call)
     except ValueError as error:
         raise click.UsageError(f"--draw: {error}") from None
-    return str(maker(variant, call)(thread))
+
+
+def _write_timeline(
+    entries: list[Entry], call: CallFacts | None, name: str, path: Path | None
+) -> None:
+    """Write the plans of all threads, carried out on a clock, as trace events, to a path if any."""
+    if path is None or call is None:
+        return
+    variant = _variant(entries, call, name)
+    if call.size > MOST_THREADS:
+        raise click.UsageError(f"--timeline: expected at most {MOST_THREADS} threads")
+    make, tree = maker(variant, call), call.tree
+    made = [Program(make(rank), tree) for rank in range(call.size)]
+    happened = run(made, rates_of({}, tree.node_count > 1))
+    names = {rank: f"thread {rank}" for rank in range(call.size)}
+    events = plan_events(happened, names, {rank: tree.node_of(rank) for rank in names})
+    try:
+        path.write_text("".join(events.lines()), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(str(error)) from None

@@ -20,7 +20,7 @@ from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
     "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable", "examples",
-    "figures_text", "in_job", "plain",
+    "figures_text", "in_job", "plain", "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -81,6 +81,16 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
         raise click.UsageError(f"{path} cannot be written")
     if not special and path.exists() and not os.access(path, os.W_OK):
         raise click.UsageError(f"{path} cannot be written")
+
+
+def refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
+    """UsageError if a file would be replaced; devices and - are no files."""
+    for option, path in targets:
+        if path is not None and str(path) != "-" and path.is_file():
+            raise click.UsageError(
+                f"{option} {path}: expected a new file, but it exists; name another one, or "
+                "replace it with --force"
+            )
 
 
 def check_crowd(threads: int, extra: Sequence[str]) -> None:

@@ -24,7 +24,15 @@ from ..topology import host
 from ..topology.sysfs import machine_here
 from . import options
 from .binding import POLICIES, bind_options, binds
-from .common import EnvironmentProblem, check_crowd, check_nodes, examples, in_job
+from .common import (
+    EnvironmentProblem,
+    check_crowd,
+    check_nodes,
+    check_writable,
+    examples,
+    in_job,
+    refuse_existing,
+)
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
@@ -172,6 +180,11 @@ def measured_by(
 @click.option(
     "--mpi", "drop_in", is_flag=True, help="PROGRAM is written for mpi4py: run its calls on xupc."
 )
+@click.option(
+    "--trace", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Record all calls in FILE, for `xupc trace` and Perfetto (XUPC_TRACE).",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --trace if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the mpiexec command.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(
@@ -182,6 +195,8 @@ def run_command(
     bind: str,
     mpiexec_args: str,
     drop_in: bool,
+    trace: Path | None,
+    force: bool,
     verbose: bool,
     program: tuple[str, ...],
 ) -> None:
@@ -198,6 +213,11 @@ def run_command(
     program gets SIGTERM, and all of it is killed 3 seconds later.
     """
     _refuse_copies()
+    check_writable(trace)
+    if not force:
+        refuse_existing([("--trace", trace)])
+    elif trace is not None and trace.is_file():
+        trace.unlink()
     fill_standard_streams()
     python = [*_interpreter(program), *(("-m", "xupc.mpi") if drop_in else ())]
     python += _checked_program(program, drop_in)
@@ -211,6 +231,7 @@ def run_command(
         extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
         stdin=0,
+        trace=trace,
     )
     sys.exit(status)
 
@@ -301,6 +322,7 @@ def _run(
     verbose: bool = False,
     stdin: int | None = None,
     stdout: IO[bytes] | None = None,
+    trace: Path | None = None,
 ) -> int:
     """Run a job and return its status; what went wrong is said on stderr."""
     check_crowd(threads, extra)
@@ -311,8 +333,9 @@ def _run(
         mpi = find_mpi()
         extra = [*_bound(bind, mpi.family, threads, extra), *extra]
         environment = job_environment(
-            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout
-        )
+            os.environ, mpi.family, tag=uuid.uuid4().hex, nodes=nodes, timeout=timeout,
+            trace=trace,
+        )  # fmt: skip
         command = job_command(
             mpi, threads, thread_command(python), extra=extra, environment=environment
         )
@@ -325,9 +348,32 @@ def _run(
         raise EnvironmentProblem(str(error)) from None
     if outcome.status or outcome.survivors:
         click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
+    if trace is not None:
+        _join_trace(trace)
     if outcome.interrupted == signal.SIGINT:
         die_of_interrupt()
     return outcome.status
+
+
+def _join_trace(trace: Path) -> None:
+    """Join the parts of a trace that the job has left, because it did not come to its end.
+
+    What exists is the job's: an earlier file was removed.
+    """
+    from ..call_trace.file import join_parts
+    from ..call_trace.layout import folder_of
+
+    if trace.exists():
+        return
+    if not folder_of(trace).is_dir():
+        click.echo("xupc run: --trace: nothing was recorded: no thread called xupc.init", err=True)
+        return
+    try:
+        join_parts(trace)
+    except (OSError, ValueError) as error:
+        click.echo(f"xupc run: --trace: {error}", err=True)
+        return
+    click.echo(f"xupc run: {trace} has the calls up to the end of each thread", err=True)
 
 
 def _bound(bind: str, family: str, threads: int, extra: Sequence[str]) -> list[str]:

@@ -158,6 +158,7 @@ def job_environment(
     tag: str,
     nodes: str | None = None,
     timeout: float | None = None,
+    trace: Path | None = None,
 ) -> dict[str, str]:
     """Return `base` with what a job needs.
 
@@ -173,6 +174,8 @@ def job_environment(
         ``XUPC_NODES``.
     timeout : float, optional
         ``XUPC_TIMEOUT``, in seconds.
+    trace : Path, optional
+        ``XUPC_TRACE``.
     """
     environment = clean_environment(base, family)
     environment |= local_settings(environment, family)
@@ -181,6 +184,8 @@ def job_environment(
         environment["XUPC_NODES"] = nodes
     if timeout is not None:
         environment["XUPC_TIMEOUT"] = f"{timeout:g}"
+    if trace is not None:
+        environment["XUPC_TRACE"] = str(trace.absolute())
     return environment
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import examples
+from .common import examples, refuse_existing
 from .launcher import EXIT_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def report_command(
     if output is None and markdown is None and compact is None:
         output = _page_of(results[0])
     if not force:
-        _refuse_existing([("-o", output), ("--markdown", markdown), ("--compact", compact)])
+        refuse_existing([("-o", output), ("--markdown", markdown), ("--compact", compact)])
     loaded = [_load(path) for path in results]
     wanted = _parsed(choice, loaded)
     names = _names(results)
@@ -134,16 +134,6 @@ def _status(faulty: bool, compared: Sequence[Regressions]) -> int:
 def _page_of(result: Path) -> Path:
     """Return the path of a result's page, beside it."""
     return result.with_name(result.name.split(".json")[0] + ".html")
-
-
-def _refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
-    """UsageError if a file would be replaced; devices and - are no files."""
-    for option, path in targets:
-        if path is not None and str(path) != "-" and path.is_file():
-            raise click.UsageError(
-                f"{option} {path}: expected a new file, but it exists; name another one, or "
-                "replace it with --force"
-            )
 
 
 def _print_faults(names: Sequence[str], results: Sequence[Result]) -> bool:

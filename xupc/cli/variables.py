@@ -57,6 +57,10 @@ VARIABLES: dict[str, Variable] = {
         _RUN, "`2x4x8`, or a directory", "the machine itself",
         "Take another machine for each node, to test levels.",
     ),
+    "XUPC_TRACE": Variable(
+        _RUN, "a file", "nothing is recorded",
+        "Record all calls and write them to this file, which is replaced if it exists.",
+    ),
     "XUPC_TUNING": Variable(
         _RUN, "a file", "`xupc/tuning.toml` in the user's config directory",
         "Choose the selection table that lies over the built-in one.",

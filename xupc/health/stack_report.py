@@ -88,6 +88,11 @@ def _is_ours(frame: FrameType) -> bool:
     return file.startswith(_PACKAGE) and not file.startswith(_TOOLS)
 
 
+def is_internal(frame: FrameType) -> bool:
+    """Return whether a frame is in the library, not in a program or one of its tools."""
+    return _is_ours(frame)
+
+
 def _is_library(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     return file.startswith((*_LIBRARIES, "<frozen "))

@@ -14,7 +14,7 @@ from ..api.private_arrays import (
     allav_gather_all,
     allav_scatter,
 )
-from . import objects, reductions, vectors
+from . import neighbours, objects, reductions, vectors
 from .decision import Ready, apart, check_blocks, in_place, root_of, taken_over
 from .messages import as_bytes
 
@@ -91,7 +91,7 @@ def _alltoall(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
 _FORMS: dict[str, Callable[..., Ready]] = {
     "Barrier": _barrier, "barrier": _barrier, "Bcast": _bcast, "Gather": _gather,
     "Scatter": _scatter, "Allgather": _allgather, "Alltoall": _alltoall, **reductions.FORMS,
-    **vectors.FORMS,
+    **vectors.FORMS, **neighbours.FORMS,
 }  # fmt: skip
 CALLS = {name: taken_over(form) for name, form in _FORMS.items()} | objects.CALLS
 FORMS = _FORMS | objects.FORMS

@@ -142,7 +142,8 @@ def _completed(cls: Any) -> Any:
             setattr(cls, name, add(getattr(base, name)))
     taken = [] if mode() == OFF else methods.names(methods.TAKEN)
     for name in taken:
-        setattr(cls, name, replaced(name, getattr(base, name)))
+        if hasattr(base, name):  # some are of communicators with a topology only
+            setattr(cls, name, replaced(name, getattr(base, name)))
     if mode() == EXPLAIN:
         for name in methods.counted():
             if hasattr(base, name):

@@ -61,8 +61,19 @@ def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:
     """
     found = _memory(described, blocks)
     if found is not None and (found.flags.writeable or not writes):
-        return Message(found)
-    return _packed(_all_blocks(described, blocks), writes)
+        message = Message(found)
+    else:
+        message = _packed(_all_blocks(described, blocks), writes)
+    if blocks > 1 and message.array.size % (blocks * _size_of_element(described) or 1):
+        raise ValueError(f"the number of elements is no multiple of {blocks} blocks")
+    return message
+
+
+def _size_of_element(described: Any) -> int:
+    """Return the bytes of an element of a description."""
+    if type(described) is np.ndarray:
+        return described.itemsize
+    return datatype_of(described).Get_size()
 
 
 def as_elements(

@@ -93,8 +93,8 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", TAKEN,
-        "as above; the built-in table gives them to MPI, but for `allreduce`, `scan` and `exscan` "
-        "of two threads; large objects are combined by MPI's messages on more than 4 threads",
+        "as above; the built-in table gives them to MPI; under `XUPC_COMM=force` large objects are "
+        "combined by MPI's messages on more than 4 threads",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),
@@ -112,12 +112,19 @@ GROUPS = (
         moves=True,
     ),
     Group(
-        "Neighbourhood collectives", MPI, _NOT_YET,
+        "Neighbourhood collectives on buffers", TAKEN,
+        "as above, on communicators with a topology; the built-in table gives them to MPI between "
+        "nodes, and the v and w forms everywhere: there all threads first agree on a plan",
+        "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv "
+        "Neighbor_alltoallw",
+        moves=True,
+    ),
+    Group(
+        "Other neighbourhood collectives", MPI, _NOT_YET,
         "Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv "
-        "Ineighbor_alltoallw Neighbor_allgather Neighbor_allgather_init Neighbor_allgatherv "
-        "Neighbor_allgatherv_init Neighbor_alltoall Neighbor_alltoall_init Neighbor_alltoallv "
-        "Neighbor_alltoallv_init Neighbor_alltoallw Neighbor_alltoallw_init neighbor_allgather "
-        "neighbor_alltoall",
+        "Ineighbor_alltoallw Neighbor_allgather_init Neighbor_allgatherv_init "
+        "Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init "
+        "neighbor_allgather neighbor_alltoall",
         moves=True,
     ),
     Group(

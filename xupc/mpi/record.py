@@ -38,9 +38,11 @@ class Record(CallTable):  # type: ignore[misc]
         How many calls MPI carries before a team is tried; -1: all of them.
     carriers
         Which calls the tuning table gives to MPI; None: none of them.
+    topology
+        The neighbourhood of the communicator, if a call needed it.
     """
 
-    __slots__ = ("_counts", "_patience", "carriers", "refused", "team")
+    __slots__ = ("_counts", "_patience", "carriers", "refused", "team", "topology")
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,6 +50,7 @@ class Record(CallTable):  # type: ignore[misc]
         self.team: Any = None
         self.refused = ""
         self.carriers: Any = None
+        self.topology: Any = None
         self._patience = 1
 
     @property
@@ -137,6 +140,7 @@ def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
     The team is closed later, when all its threads have dropped it: this call waits for no thread.
     """
     record.give_to_mpi("the communicator was freed")
+    record.topology = None
     record.forget()
     _open.discard(record)
     _add(_of_freed.counts, record.counts)

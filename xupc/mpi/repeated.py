@@ -88,6 +88,8 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "Reduce_scatter_block": (2, True),
     "Reduce_scatter": (2, True, False, "", True),
     "Reduce": (2, True, True, "dst"),
+    "Neighbor_allgather": (2,),
+    "Neighbor_alltoall": (2,),
 }
 _NOT_KEPT = (-1,)
 

@@ -44,6 +44,8 @@ class Plan:
         Whether steps name op_scratch or a staging buffer.
     private
         Whether operands 0 and 1 are each thread's own memory, which others cannot access.
+    nbytes
+        The size of the call by which the selection table chooses, for traces.
     """
 
     collective: str
@@ -58,6 +60,7 @@ class Plan:
     kernel: Any = None
     scratch: bool = False
     private: bool = False
+    nbytes: int = 0
 
     def bytes_between_nodes(self, node_of: Callable[[int], int]) -> int:
         """Return how many bytes the thread sends to other nodes or reads there in one call."""

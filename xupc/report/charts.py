@@ -143,20 +143,21 @@ def curves(group: Sequence[Standing], lines: Sequence[Line], bounds: Sequence[Bo
     def as_rate(nbytes: int, ns: float) -> float:
         return moved[nbytes] / ns * 1e9
 
-    title = group[0].cell.title
+    call = group[0].cell.title
     latency = _plot(
-        f"{title}: time of a call (lower is faster)", lines, limits, lambda nbytes, ns: ns,
+        call, "time of a call (lower is faster)", lines, limits, lambda nbytes, ns: ns,
         formatting.time, _TIME,
     )  # fmt: skip
     if not all(moved.values()):
         return [latency]
     timed = [line for line in lines if line.kind != FLOOR]
     rates = [limit for limit in limits if limit.name != "cache line"]
-    words = f"{title}: bandwidth (higher is faster)"
-    return [latency, _plot(words, timed, rates, as_rate, formatting.rate, _RATE)]
+    words = "bandwidth (higher is faster)"
+    return [latency, _plot(call, words, timed, rates, as_rate, formatting.rate, _RATE)]
 
 
 def _plot(
+    of_call: str,
     title: str,
     lines: Sequence[Line],
     limits: Sequence[_Limit],
@@ -174,14 +175,15 @@ def _plot(
     sizes = sorted({row["size"] for row in rows})
     least, most = min(r["low"] for r in rows), max(r["high"] for r in rows)
     bounds = _bound_rows(limits, of, least, most, unit)
-    return _whole(title, 230, {
+    return _whole(of_call, title, 230, {
         "encoding": {
             "x": {"field": "size", "type": "quantitative", "title": "bytes per block",
                   "scale": {"type": "log", "base": 2, "nice": False},
                   "axis": {"labelExpr": _SIZE, "values": sizes, "labelOverlap": True}},
             "y": {"field": "value", "type": "quantitative", "title": None,
                   "scale": {"type": "log", "nice": False, "padding": 6},
-                  "axis": {"labelExpr": labels, "values": _ticks(least, most, bounds)}},
+                  "axis": {"labelExpr": labels, **_tick_axis(
+                      *_around([least, most, *(row["value"] for row in bounds)]))}},
             "color": {
                 **_by_name(lines, [line.style.colour for line in lines]),
                 "legend": {"symbolOpacity": 1},
@@ -196,11 +198,11 @@ def _line_layers(lines: Sequence[Line]) -> list[Spec]:
     shown = {"condition": {"param": "shown", "value": 1}, "value": 0.06}
     said = {"field": "said", "type": "nominal"}
     band = {
-        "mark": {"type": "area", "opacity": 0.18},
+        "mark": {"type": "area", "opacity": 1},
         "transform": [{"filter": {"field": "kind", "oneOf": ["timed"]}}],
         "encoding": {
             "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"},
-            "fillOpacity": {"condition": {"param": "shown", "value": 0.18}, "value": 0},
+            "fillOpacity": {"condition": {"param": "shown", "value": 0.2}, "value": 0},
         },
     }  # fmt: skip
     curve = {
@@ -241,15 +243,17 @@ def _point(
     }  # fmt: skip
 
 
-def _ticks(least: float, most: float, bounds: Sequence[Spec]) -> list[float]:
-    """Return powers of ten on an axis; 2 and 5 times them, too, if those are few."""
-    values = [least, most, *(row["value"] for row in bounds)]
-    low, high = min(values), max(values)
+def _around(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _tick_axis(low: float, high: float) -> Spec:
+    """Return where an axis has ticks: powers of ten; 2 and 5 times them, too, if those are few."""
     powers = [10.0**k for k in range(-3, 16)]
     found = [p for p in powers if low <= p <= high]
     if len(found) < 3:
         found = [m * p for p in powers for m in (1, 2, 5) if low <= m * p <= high]
-    return found
+    return {"values": found} if len(found) > 1 else {"tickCount": 4}
 
 
 def _by_name(lines: Sequence[Line], values: Sequence[object]) -> Spec:
@@ -315,12 +319,17 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> Spec | None:
                     "colour": line.style.colour, "label": formatting.time(e.value),
                     "said": f"{line.name}: {formatting.time(e.value)}",
                 })  # fmt: skip
-    title = f"{group[0].cell.title}: time of a call (left is faster)"
-    return whiskers(title, rows, labels=_TIME) if rows else None
+    title, call = "time of a call (left is faster)", group[0].cell.title
+    return whiskers(title, rows, of=call, labels=_TIME) if rows else None
 
 
 def whiskers(
-    title: str, rows: Sequence[Spec], *, labels: str = "", even: float | None = None
+    title: str,
+    rows: Sequence[Spec],
+    *,
+    of: str = "",
+    labels: str = "",
+    even: float | None = None,
 ) -> Spec:
     """Return a row for each value, with its interval, on a logarithmic axis.
 
@@ -330,12 +339,21 @@ def whiskers(
         What the axis shows.
     rows
         "name", "value", "low", "high", "colour", "label" (at the right) and "said" of each row.
+    of
+        The call, for readers that do not see the page.
     labels
         The expression that formats the axis; "" for plain numbers.
     even
         Where to draw a vertical line.
     """
-    axis: Spec = {"tickCount": 5, **({"labelExpr": labels} if labels else {})}
+    least = min([*(row["low"] for row in rows), *([even] if even else [])])
+    most = max([*(row["high"] for row in rows), *([even] if even else [])])
+    axis: Spec = {"labelExpr": labels} if labels else {}
+    along: Spec = {
+        "type": "quantitative", "title": None,
+        "scale": {"type": "log", "nice": False, "padding": 10},
+        "axis": {**axis, **_tick_axis(least, most)},
+    }  # fmt: skip
     colour = {"field": "colour", "type": "nominal", "scale": None}
     said = {"field": "said", "type": "nominal"}
     names = {
@@ -348,24 +366,19 @@ def whiskers(
             {"name": "zoom", "bind": "scales", "select": {
                 "type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}}],
          "encoding": {
-             "x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"},
-             "color": colour}},
-        {"mark": {"type": "point", "filled": True, "size": 70}, "encoding": {
-            "x": {"field": "value", "type": "quantitative"}, "color": colour, "tooltip": said}},
-        {"mark": {"type": "text", "align": "left", "dx": 8}, "encoding": {
+             "x": {"field": "low", **along}, "x2": {"field": "high"}, "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": {
+            "x": {"field": "value", **along}, "color": colour, "tooltip": said}},
+        {"mark": {"type": "text", "align": "left", "dx": 8, "clip": False}, "encoding": {
             "x": {"value": "width"}, "text": {"field": "label", "type": "nominal"}}},
     ]  # fmt: skip
     if even is not None:
         layers.insert(0, {
             "data": {"values": [{"even": even}]}, "mark": {"type": "rule", "color": _INK},
-            "encoding": {"x": {"field": "even", "type": "quantitative"}, "y": None},
+            "encoding": {"x": {"field": "even", **along}, "y": None},
         })  # fmt: skip
-    whole = _whole(title, 24 * len(rows) + 10, {
-        "encoding": {
-            "y": names,
-            "x": {"type": "quantitative", "title": None, "scale": {"type": "log"}, "axis": axis},
-        },
-        "layer": layers,
+    whole = _whole(of, title, 24 * len(rows) + 10, {
+        "encoding": {"y": names}, "layer": layers,
     }, rows)  # fmt: skip
     return {**whole, "padding": {"left": 5, "top": 5, "bottom": 5, "right": 120}}
 
@@ -377,9 +390,12 @@ def ends(e: Estimate | Ratio) -> tuple[float, float]:
     return max(e.low, e.value / 10), min(e.high, e.value * 10)
 
 
-def _whole(title: str, height: float, spec: Mapping[str, Any], rows: Sequence[Spec]) -> Spec:
+def _whole(
+    of: str, title: str, height: float, spec: Mapping[str, Any], rows: Sequence[Spec]
+) -> Spec:
     return {
-        "title": title, "description": title, "width": "container", "height": height,
+        "title": title, "description": f"{of}: {title}" if of else title,
+        "width": "container", "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"}, "config": _CONFIG,
         "data": {"values": list(rows)}, **spec,
     }  # fmt: skip

@@ -57,6 +57,7 @@ class Drawn:
     notes: list[str] = field(default_factory=list)
     happened: Timeline | None = None
     rows: dict[int, str] = field(default_factory=dict)
+    nodes: dict[int, int] = field(default_factory=dict)
     missing: str = ""
 
 
@@ -117,7 +118,7 @@ def drawn(job: Job, choice: Choice | None) -> Drawn:
             f"{len(rows)} of {tree.size} threads are drawn: of each kind of node one node root "
             "and one other thread, and the root."
         )
-    return Drawn(title, notes, happened, rows)
+    return Drawn(title, notes, happened, rows, {rank: tree.node_of(rank) for rank in rows})
 
 
 def _rows(tree: Tree, threads: Sequence[int], root: int) -> dict[int, str]:

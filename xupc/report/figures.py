@@ -86,7 +86,7 @@ def _thread(number: int, x: float, y: float, r: float, class_: str) -> str:
 
 # --- the timeline ---------------------------------------------------------------------------------
 
-_LANE_OF = {"send": 1, "receive": 2, "get": 2}
+LANE_OF = {"send": 1, "receive": 2, "get": 2}
 _FAINTEST = 0.6  # what is narrower, in pixels, is drawn with its neighbour
 
 
@@ -99,7 +99,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
     body = []
     for rank, name in names.items():
         acts = happened.of(rank)
-        lanes = sorted({_LANE_OF.get(act.kind, 0) for act in acts} | {0})
+        lanes = sorted({LANE_OF.get(act.kind, 0) for act in acts} | {0})
         high = 15.0 + 9 * (len(lanes) - 1)
         body.append(text(left - 8, top + 11, _short(name, 24), class_="name end"))
         body.append(
@@ -107,7 +107,7 @@ def timeline(happened: Timeline, names: dict[int, str]) -> str:
                 y2=top + high + 3)
         )  # fmt: skip
         for lane in lanes:
-            mine = [act for act in acts if _LANE_OF.get(act.kind, 0) == lane]
+            mine = [act for act in acts if LANE_OF.get(act.kind, 0) == lane]
             y = top if lane == 0 else top + 15 + 9 * (lanes.index(lane) - 1)
             for act, times in _merged(mine, axis):
                 body.append(_bar(act, times, axis, y, 13.0 if lane == 0 else 7.0))

@@ -12,6 +12,7 @@ from .charts import as_data, curves, intervals, lines_of, program
 from .figures import timeline, tree
 from .findings import with_mpi
 from .model import HOW, Content, Section
+from .plan_events import as_link, plan_events
 from .two_results import Regressions
 
 __all__ = ["MissingError", "render", "rendered", "require"]
@@ -128,4 +129,14 @@ def _drawings(content: Content) -> dict[str, list[Any]]:
     found["timeline"] = (
         [] if drawn_plan.happened is None else [timeline(drawn_plan.happened, drawn_plan.rows)]
     )
+    found["events"] = _events(content)
     return found
+
+
+def _events(content: Content) -> list[str]:
+    """Return the link to the plan's trace events, none if it is too long."""
+    drawn_plan = content.drawn
+    if drawn_plan.happened is None:
+        return []
+    link = as_link(plan_events(drawn_plan.happened, drawn_plan.rows, drawn_plan.nodes))
+    return [link] if link else []

@@ -204,5 +204,7 @@ def _of_values(name: str, cell: Cell, threads: int, root: int, kernel: Any) -> l
         exclusive = bool(SPECS[name].inclusive)
         each = max(1, cell.nbytes // size)
         return [ReduceSpec(each, size, to, False, False, False, exclusive)]
+    if name not in SPECS:
+        raise Unplanned("which threads are neighbours in this call is not in the file")
     first = _rotation(threads) if name == "permute" else root
     return [first, cell.nbytes, name == "broadcast"]

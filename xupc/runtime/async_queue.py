@@ -30,6 +30,7 @@ from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Unguarded
 from ..health.mismatch_recovery import MismatchDetector, Resync
 from ..pgas.allocation import Allocation
+from .call_hooks import HookedCall, hooks
 from .callers import Callers
 from .executor import Engine, RunningCall
 
@@ -123,6 +124,7 @@ class AsyncCall:
         self.error: BaseException | None = None
         self._instances: Iterator[RunningCall | Waitable] = iter(instances)
         self._instance: RunningCall | Waitable | None = None
+        self._hooked: HookedCall | None = None  # the instance, for hooks
         self._found: int | None = None  # MISMATCH, if it was seen on arrival
         self._waiting: WaitState | None = None  # for the instance, while `advance` polls it
         self._resync: Resync | None = None  # of the instance, since a difference was seen
@@ -172,6 +174,7 @@ class AsyncCall:
             status, self._found = self._found or engine.poll(instance), None
             if status == DONE:
                 engine.end(instance)
+                self._end_hooks(None)
                 return True
             if status != MISMATCH and not self._hears(instance):
                 return False
@@ -206,7 +209,9 @@ class AsyncCall:
                     engine.wait_until(instance)
                 else:
                     found, self._found = self._found, None
+                    instance.claim()
                     engine.finish(instance, found)
+                    self._end_hooks(None)
                 self._instance = None
         except BaseException as e:
             self._wrong(e)
@@ -235,6 +240,7 @@ class AsyncCall:
             if following is None:
                 self._over(None)
             elif not isinstance(following, Waitable):
+                self._hooked = hooks.begin(following)
                 job.engine.begin(following)
             self._instance, self._waiting = following, None
         return self._instance
@@ -242,6 +248,8 @@ class AsyncCall:
     def _wrong(self, error: BaseException) -> None:
         """Keep an exception for the thread that waits; raise an interrupt at once."""
         job, instance = self.team.job, self._instance
+        with contextlib.suppress(Exception):  # the first error counts
+            self._end_hooks(error)
         if isinstance(error, job.network.mpi.Exception):
             error = job.guard.mpi_failed(error, WaitState(None, self.call))
         half = instance is not None and (isinstance(instance, Waitable) or instance.active)
@@ -250,6 +258,10 @@ class AsyncCall:
             job.guard.interrupted(self.call, error)
             raise error
         self._over(error)
+
+    def _end_hooks(self, error: BaseException | None) -> None:
+        call, self._hooked = self._hooked, None
+        hooks.end(call, error)
 
     def _over(self, error: BaseException | None) -> None:
         self.done, self.error = True, error

@@ -141,6 +141,7 @@ class Engine:
     def begin(self, instance: RunningCall) -> None:
         """Begin a call; other threads may be notified later."""
         instance.begin()
+        instance.post()
         self.job.control.posted()
         if instance.net is not None:
             instance.net.start(instance.op)
@@ -235,6 +236,7 @@ class Engine:
         Where calls differ it is over. Else it is a KeyboardInterrupt, what a handler of some other
         signal raised, or that the job is lost.
         """
+        instance.fail()
         if instance.active:
             instance.withdraw()
             self.job.guard.interrupted(instance.record.call, error)
@@ -259,6 +261,8 @@ class Engine:
             moved |= self.network.progress()
             if self.job.pending and self.job.progress():
                 moved = True
+            if not self.native:
+                instance.note_wait(waits=not moved)
             if moved:
                 wait.moved()
                 status = instance.run(0)
@@ -268,6 +272,8 @@ class Engine:
                 status = MISMATCH
             else:
                 status = instance.run(pause)
+        if not self.native:
+            instance.note_wait(waits=False)
         if wait.published:
             self.job.control.wait_ends()
         return status

@@ -56,10 +56,12 @@ from .settings import Settings, agree_settings
 
 if TYPE_CHECKING:
     from ..comm.mpi_types import Intracomm, Request
+    from .recorder import Recorder
 
 __all__ = ["Job", "OpenTeam"]
 
 
+Prepare = Callable[[TeamComm], tuple[Table, Machine | None, "Recorder | None"]]
 ZONE_BYTE = 1 << 40
 START_LEAST = 10.0  # seconds for MPI's start, also with a shorter timeout: programs load slowly
 
@@ -125,12 +127,12 @@ class Job(JobState):
 
     # -- start-up ----------------------------------------------------------------------
     def start(
-        self, comm: Intracomm | None, prepare: Callable[[TeamComm], tuple[Table, Machine | None]]
+        self, comm: Intracomm | None, prepare: Prepare
     ) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
         `prepare` is called when all threads have arrived and no resource is allocated. It returns
-        `prepared` and `described`. An error that it raises must be raised on all threads.
+        `prepared`, `described`, `recorder`. An error that it raises must be raised on all threads.
         """
         sweep_stale()
         patience = None if self.timeout is None else max(self.timeout, START_LEAST)
@@ -211,12 +213,12 @@ class Job(JobState):
         return f"a thread on host {self.host} (pid {self.pid})"
 
     def _start(
-        self, prepare: Callable[[TeamComm], tuple[Table, Machine | None]], deadline: Deadline
+        self, prepare: Prepare, deadline: Deadline
     ) -> None:
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
-        self.prepared, self.described = prepare(self.link)
+        self.prepared, self.described, self.recorder = prepare(self.link)
         deadline.stage("the proof of shared memory", unwatched=True)
         machine = self._find_machine(deadline)
         self._agree_segments()
@@ -225,6 +227,8 @@ class Job(JobState):
         self.lifeline = self._join_machines()
         deadline.hear(self.lifeline)
         self.info = replace(self.info, native=self._agree_engine())
+        if self.recorder is not None:
+            self.recorder.start(self.info, self.link, self.host)
         self.engine = Engine(self)
         self.allocating = Allocating(self)
         self.agreement = Agreement(self, self.link, range(self.link.size))
@@ -463,6 +467,8 @@ class Job(JobState):
             self.release(self.heap)
             self.heap.unmap()
             self.node_comm.Free()
+        if self.recorder is not None:
+            self.recorder.stop(self.info, self.link)
         self.agreement.agree([0])  # Open MPI does not wait in an agreement on nothing
         guard.finished()
         with self._deadline("finalize") as deadline:
@@ -470,6 +476,8 @@ class Job(JobState):
             self.network.free()
         guard.stop()
         self.ended = True
+        if self.recorder is not None and self.info.me == 0:
+            self.recorder.join()
 
     @staticmethod
     def release(heap: Heap) -> None:

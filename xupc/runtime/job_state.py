@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import TYPE_CHECKING
 
 from ..errors import (
     NotInitializedError,
@@ -12,6 +13,9 @@ from ..errors import (
 from ..health.control_segment import Control
 from .callback_scope import UserCallbackScope
 from .placement import Placement
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 __all__ = [
     "JobState",
@@ -33,6 +37,8 @@ class JobState(Placement):
         True after ``finalize()``.
     agreed
         Errors that all threads raise, in the current `Job.whole`; None outside of one.
+    recorder
+        What records calls; None without ``XUPC_TRACE``.
     calling_out
         Scope of the user's functions that collectives call.
     """
@@ -41,6 +47,7 @@ class JobState(Placement):
     who: str
 
     def __init__(self) -> None:
+        self.recorder: Recorder | None = None
         self.broken: BaseException | None = None
         self.ended = False
         self.calling_out = UserCallbackScope()

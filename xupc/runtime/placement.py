@@ -26,6 +26,7 @@ from ..topology.machine import Machine
 from ..topology.node_spec import node_tree
 from ..topology.sysfs import machine_here
 from ..tuning.probes import pids_in_reach
+from .log import INFO, note
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class Placement:
         found = np.empty(3, np.int32)
         self.link.comm.Allreduce(np.array([wish, *can], np.int32), found, self.network.mpi.MIN)
         if found[0] and not found.all() and self.link.rank == 0:
-            warnings.warn(_slow(core_everywhere=bool(found[1])), stacklevel=2)
+            slow = _slow(core_everywhere=bool(found[1]))
+            warnings.warn(slow, stacklevel=2)
+            note(INFO, "%s", slow)
         return bool(found.all())
 
     def _map_control(self, shared_segment: Callable[..., Segment]) -> Control:

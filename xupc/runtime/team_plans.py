@@ -15,10 +15,12 @@ from ..comm.message_layout import MessageLayout, PlacedOperand, UnboundOperand
 from ..flags import ALGORITHM_MASK, variant_label
 from ..plan.plan import Plan
 from ..plan.recorder import trace
+from ..records import replace
 from ..reduction.kernel_base import Kernel
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, public_name
 from .executor import RunningCall
+from .log import DEBUG, note
 from .lru_cache import LruCache
 from .placement import Placement
 
@@ -187,11 +189,17 @@ class TeamPlans:
             call = CallFacts(self.rank_tree, self.tuning, sync, arguments, kernel)
             variant = self._variant(collective, way, call)
             if variant.own:
-                return self._proved(variant, call, private)[self.rank]
-            return trace(
-                variant.function, variant.name, collective, self.rank, self.rank_tree, sync,
-                self.tuning, arguments, kernel, private=private,
+                plan = self._proved(variant, call, private)[self.rank]
+            else:
+                plan = trace(
+                    variant.function, variant.name, collective, self.rank, self.rank_tree, sync,
+                    self.tuning, arguments, kernel, private=private,
+                )  # fmt: skip
+            note(
+                DEBUG, "%s of %d bytes on %r: %s (%s)", public_name(collective), nbytes, self,
+                plan.algorithm, "asked for" if flags & ALGORITHM_MASK else self.table.name,
             )  # fmt: skip
+            return replace(plan, nbytes=nbytes)
 
         computes = None if kernel is None else kernel.key
         return self._plans.get((collective, way, sync, computes, key), build)

@@ -99,6 +99,8 @@ class TeamState(TeamMeetings):
         self.heap = ground.heap
         if self.parent is not None:
             self.heap.dealt_over = weakref.WeakMethod(self.public)
+        if self.job.recorder is not None:
+            self.job.recorder.describe(self)
         self.core = self._make_core(ground)
         self.core.blocked = self.job.blocks(self)
         self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
@@ -121,7 +123,9 @@ class TeamState(TeamMeetings):
     def _make_core(self, ground: TeamResources) -> TeamCore:
         job = self.job
         if not self.native:
-            return python_engine.Team(job.control, ground.number)
+            team = python_engine.Team(job.control, ground.number)
+            team.recorder = job.recorder
+            return team
         n = self.rank_tree.node_size(self.node_number)
         made: TeamCore = core.Team(
             ground.sync_address,

@@ -16,6 +16,7 @@ __all__ = [
     "available_cores",
     "c_compiler",
     "caches",
+    "constant_counter",
     "cpu_limit",
     "cpu_list",
     "cpus_allowed",
@@ -33,6 +34,7 @@ __all__ = [
     "within_limit",
 ]
 
+_CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _CPUS = Path("/sys/devices/system/cpu")
 _NUMA = Path("/sys/devices/system/node")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -208,6 +210,21 @@ def governors(cpus: Path = _CPUS) -> tuple[str, ...]:
     """Return the frequency governors in use, without repetition; none where there is no choice."""
     files = cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
     return tuple(sorted({name for file in files if (name := read(file))}))
+
+
+def constant_counter(
+    cpuinfo: Path = Path("/proc/cpuinfo"), source: Path = _CLOCK_SOURCE, machine: str = ""
+) -> bool:
+    """Return whether the processor's counter runs at one rate on all cores, as the kernel found.
+
+    Where it does not, the kernel takes its time from elsewhere.
+    """
+    if (machine or os.uname().machine) == "aarch64":
+        return True
+    if read(source) not in ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page"):
+        return False
+    flags = next((line for line in (read(cpuinfo) or "").splitlines() if "flags" in line), "")
+    return {"constant_tsc", "nonstop_tsc"} <= set(flags.split())
 
 
 def load_average() -> float:

@@ -15,6 +15,7 @@ TABLE = Table(
     "built-in",
     (
         Rule("allav_exchange", PUSH, min_bytes=32768, nodes="many"),
+        Rule("allav_neighbour_exchange", PUSH, min_bytes=32768, nodes="many"),
         Rule("*", MULTICORE, nodes="many"),
         Rule("gather_all", PUSH, min_bytes=8193, max_bytes=4194304, nodes="one"),
         Rule("gather_all_v", PUSH, min_bytes=8193, max_bytes=4194304, nodes="one"),
@@ -78,9 +79,6 @@ TABLE = Table(
         CarrierRule("Gatherv", "mpi"),
         CarrierRule("Scatterv", "mpi"),
         CarrierRule("Alltoallv", "mpi"),
-        CarrierRule("allreduce", "xupc", shape="2"),
-        CarrierRule("scan", "xupc", shape="2"),
-        CarrierRule("exscan", "xupc", shape="2"),
         CarrierRule("bcast", "mpi"),
         CarrierRule("gather", "mpi"),
         CarrierRule("scatter", "mpi"),
@@ -90,5 +88,10 @@ TABLE = Table(
         CarrierRule("allreduce", "mpi"),
         CarrierRule("scan", "mpi"),
         CarrierRule("exscan", "mpi"),
+        CarrierRule("Neighbor_allgather", "mpi", nodes="many"),
+        CarrierRule("Neighbor_alltoall", "mpi", nodes="many"),
+        CarrierRule("Neighbor_allgatherv", "mpi"),
+        CarrierRule("Neighbor_alltoallv", "mpi"),
+        CarrierRule("Neighbor_alltoallw", "mpi"),
     ),
 )

@@ -123,9 +123,10 @@ _REQUIRED = "collective", "algorithm"
 
 METHODS = (
     "Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Barrier", "Bcast", "Exscan",
-    "Gather", "Gatherv", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Scatter",
-    "Scatterv", "allgather", "allreduce", "alltoall", "barrier", "bcast", "exscan", "gather",
-    "reduce", "scan", "scatter",
+    "Gather", "Gatherv", "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
+    "Neighbor_alltoallv", "Neighbor_alltoallw", "Reduce", "Reduce_scatter", "Reduce_scatter_block",
+    "Scan", "Scatter", "Scatterv", "allgather", "allreduce", "alltoall", "barrier", "bcast",
+    "exscan", "gather", "reduce", "scan", "scatter",
 )  # fmt: skip
 CARRIER: dict[str, Read] = {
     "method": _named(("*", *METHODS)),

@@ -38,6 +38,7 @@ class Shelf:
         self.rows = [team.threads.index(t) for t in team.threads]
         self.D = np.arange(float(N * T))
         self.E = np.zeros(N * T)
+        self.ring, self.line = (xupc.cartesian((T,), p, team=team) for p in (True, False))
         team.barrier()
 
     def at(self, array: Any, rank: int, offset: int = 0) -> Any:
@@ -487,6 +488,56 @@ def _split_phase(s: Shelf) -> Callable[..., Any]:
     return notify_wait
 
 
+def _of_first(s: Shelf) -> list[int]:
+    """The destinations of this thread, if it is the source for itself and thread 0 for all."""
+    return [s.team.rank, *(range(s.T) if s.team.rank == 0 else ())]
+
+
+_OTHER_NEIGHBOURS = odd(
+    "neighbours", lambda s: {"neighbours": s.line}, "neighbours differs"
+)
+_HALVES = (slice(0, 8), slice(8, 16)), (slice(16, 24), slice(24, 32))
+_NEIGHBOURS = {
+    "neighbours": Form(
+        lambda s: xupc.neighbours,
+        lambda s: {"sources": [s.team.rank, 0], "destinations": _of_first(s)},
+        {"team": []}, {"sources": (3, TypeError), "destinations": (["a"], TypeError), **TEAM},
+        "meets", own=("sources", "destinations"),
+    ),
+    "cartesian": Form(
+        lambda s: xupc.cartesian, lambda s: {"dims": (s.T,), "periods": True},
+        {
+            "dims": [odd("dims", lambda s: {"dims": (1, s.T)}, "dims differs", "(1, {T})")],
+            "periods": [odd("one", lambda s: {"periods": False}, "periods differs", "False")],
+            "team": [],
+        },
+        {"dims": ((0,), ValueError), "periods": ((True,) * 5, ValueError), **TEAM}, "meets",
+    ),
+    "all_neighbour_exchange": Form(
+        lambda s: xupc.all_neighbour_exchange,
+        lambda s: {
+            "neighbours": s.ring, "dst": s.B, "src": s.A, "receive": _HALVES[0],
+            "send": _HALVES[1], "flags": 0,
+        },
+        {"neighbours": [_OTHER_NEIGHBOURS], "flags": FLAGS + SYNCS},
+        {
+            "dst": (3, TypeError), "src": (None, TypeError), "receive": ([1], ValueError),
+            "send": ([1, 2], TypeError), "flags": BAD_FLAGS,
+        },
+        "meets", own=("dst", "src", "receive", "send"), on_team=False,
+    ),
+    "allav_neighbour_exchange": Form(
+        lambda s: xupc.allav_neighbour_exchange,
+        lambda s: {
+            "neighbours": s.ring, "receive": [np.zeros(3), np.zeros(3)],
+            "send": [np.zeros(3), np.zeros(3)], "flags": 0,
+        },
+        {"neighbours": [_OTHER_NEIGHBOURS], "flags": FLAGS},
+        {"receive": ([], ValueError), "send": (3, TypeError), "flags": BAD_FLAGS},
+        "meets", own=("receive", "send"), on_team=False,
+    ),
+}  # fmt: skip
+
 _VALUES = [
     odd("number", lambda s: {"value": 2}, "value differs", ": 2", ": 1"),
     odd("text", lambda s: {"value": "one"}, "value differs", ": 'one'", ": 1"),
@@ -558,6 +609,7 @@ FORMS: dict[str, Form] = {
         {"color": ("red", TypeError), "key": (1 << 63, ValueError)}, "meets",
         own=("color", "key"), on_team=False,
     ),
+    **_NEIGHBOURS,
     "Team.free": Form(lambda s: s.team.free, lambda s: {}, {}, {}, "meets", on_team=False),
 }  # fmt: skip
 

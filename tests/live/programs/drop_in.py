@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import gc
+import inspect
 import pickle
 import random
 import sys
@@ -363,9 +364,33 @@ def explained() -> None:
     comm.Free()
 
 
+def methods() -> None:
+    """A method that xupc can take over looks and is called like mpi4py's."""
+    comm = xupc.Comm(PLAIN)
+    for name in ("Barrier", "Bcast", "Allreduce", "Reduce_scatter", "bcast", "allgather"):
+        ours, plain = getattr(xupc.Comm, name), getattr(MPI.Intracomm, name)
+        assert ours.__name__ == plain.__name__ == name
+        assert ours.__doc__ == plain.__doc__
+        assert inspect.signature(ours) == inspect.signature(plain)
+        assert inspect.isroutine(ours)
+        assert getattr(comm, name).__self__ is comm
+    bound = pickle.loads(pickle.dumps(comm.Barrier)) if comm.size == 1 else comm.Barrier
+    for call in (comm.Barrier, bound, lambda: xupc.Comm.Barrier(comm)):
+        assert call() is None
+    x, y = np.arange(3.0), np.zeros(3)
+    comm.Allreduce(recvbuf=y, sendbuf=x, op=MPI.MAX)
+    assert (y == x).all()
+    comm.Allreduce(*(x, y), op=MPI.MIN)
+    assert comm.bcast(root=0, obj=5) == comm.allreduce(sendobj=5, op=MPI.MAX) == 5
+    for wrong in ((), (x,), (x, y, MPI.SUM, 0)):
+        ours = raises(TypeError, comm.Allreduce, *wrong)
+        assert str(ours) == str(raises(TypeError, PLAIN.Allreduce, *wrong))
+    raises(TypeError, xupc.Comm.Barrier)
+
+
 CHECKS = [
-    classes, subclasses, wrong_arguments, made, pickling, freed_in_any_order, not_kept, attributes,
-    error_handlers, seen_from_c, results, beside_the_library, sizes, explained,
+    classes, methods, subclasses, wrong_arguments, made, pickling, freed_in_any_order, not_kept,
+    attributes, error_handlers, seen_from_c, results, beside_the_library, sizes, explained,
 ]  # fmt: skip
 
 if __name__ == "__main__":

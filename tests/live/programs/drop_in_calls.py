@@ -351,6 +351,7 @@ def errors() -> None:
         ("Reduce", (np.zeros(2), np.zeros(2), 5, size - 1)), ("Scan", (np.zeros(2), np.zeros(3))),
         ("Exscan", (np.zeros(2), np.zeros(2, int))), ("Reduce_scatter", (np.zeros(2), None, [3])),
         ("Reduce_scatter_block", (np.zeros(2 * size), np.zeros(3))),
+        *[("Alltoall", (np.zeros(n), np.zeros(n))) for n in [size + 1] if n % size],
     ]  # fmt: skip
     if me == 0:  # the others are in no call
         for method, arguments in wrong:

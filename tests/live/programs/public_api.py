@@ -27,7 +27,7 @@ CLASSES = {
 }
 # The library's own, although they begin without an underscore.
 INTERNAL = {
-    "Team": {"rank_of"},
+    "Team": {"makers", "rank_of"},
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
     "Handle": set(),
@@ -48,7 +48,10 @@ ALONE = {
     "memcpy", "memget", "memput", "memset", "scatter", "ticks_now", "ticks_to_ns", "vectorized",
     "wait_all",
 }  # fmt: skip
-TOGETHER = {"Team.barrier", "Team.free", "Team.notify", "Team.split", "Team.wait"}
+TOGETHER = {
+    "Team.barrier", "Team.cartesian", "Team.free", "Team.neighbours", "Team.notify", "Team.split",
+    "Team.wait",
+}  # fmt: skip
 TYPES = (
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
     "longdouble",
@@ -85,6 +88,7 @@ class World:
         self.src = {k: xupc.all_alloc(PART * T, k, PART) for k in TYPES}
         self.dst = {k: xupc.all_alloc(PART * T, k, PART) for k in TYPES}
         self.part = self.team.split(0)
+        self.ring = xupc.cartesian((T,), True)
         self.values = np.arange(BLOCK * T, dtype="i8")
         self.result = np.zeros(BLOCK * T, dtype="i8")
         self.handle = xupc.all_broadcast(self.B, self.A, BLOCK, xupc.ASYNC)
@@ -231,6 +235,8 @@ _OF_CLASSES: dict[str, Makers] = {
         f"SharedPointer.__{name}__": {"other": lambda w: w.A + 1}
         for name in ("lt", "le", "gt", "ge", "eq")
     },
+    "Team.neighbours": {"sources": lambda w: [0], "destinations": lambda w: _first_to_all(w)},
+    "Team.cartesian": {"dims": lambda w: (w.part.size,), "periods": lambda w: True},
     "Team.split": {"color": lambda w: 0, "key": lambda w: 0},
     "Team.level": {"name": lambda w: "l3"},
     "Team.level_roots": {"name": lambda w: "socket"},
@@ -239,6 +245,12 @@ _OF_CLASSES: dict[str, Makers] = {
     "Team.wait": {"value": lambda w: None},
     "Handle.__eq__": {"other": lambda w: w.handle},
 }
+
+
+
+def _first_to_all(w: World) -> list[int]:
+    return list(range(w.team.size)) if w.team.rank == 0 else []
+
 
 _POINTERS: Makers = {"dst": lambda w: w.B, "src": lambda w: w.A, "nbytes": lambda w: BLOCK}
 _NAMED: dict[str, Makers] = {
@@ -276,6 +288,18 @@ _NAMED: dict[str, Makers] = {
     "memset": {
         "dst": lambda w: w.B, "byte": lambda w: 3, "c": lambda w: 3, "nbytes": lambda w: BLOCK,
         "n": lambda w: BLOCK,
+    },
+    "neighbours": {"sources": lambda w: [0], "destinations": _first_to_all},
+    "cartesian": {"dims": lambda w: (w.team.size,), "periods": lambda w: True},
+    "all_neighbour_exchange": {
+        "neighbours": lambda w: w.ring, "dst": lambda w: w.B, "src": lambda w: w.A,
+        "receive": lambda w: [slice(0, 8), slice(8, 16)],
+        "send": lambda w: [slice(16, 24), slice(24, 32)],
+    },
+    "allav_neighbour_exchange": {
+        "neighbours": lambda w: w.ring,
+        "receive": lambda w: [w.result[:1], w.result[1:2]],
+        "send": lambda w: [w.values[:1], w.values[1:2]],
     },
     "node_array": {"shape": lambda w: (3, 4), "dtype": lambda w: "f8"},
     "node_broadcast": {"array": lambda w: w.values, "root": lambda w: 0},

@@ -13,9 +13,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...comm.plan_messages import NetContext
 from ...comm.tags import SIGNAL
 from ...plan.plan import Plan
@@ -46,6 +43,7 @@ from ...plan.steps import (
 from ..operand_binding import BoundOperand
 from ..protocol import Record
 from ..wait import CALL_PYTHON, DONE, MISMATCH, PENDING
+from .observed import CallRecorder, ControlLines, ObservedCall
 
 if TYPE_CHECKING:
     from ...comm.mpi_types import Request
@@ -63,22 +61,10 @@ def mix(a: int, b: int) -> int:
     return a ^ (a >> 32)
 
 
-class ControlLines(Protocol):
-    """The lines of the control segment in which this engine notes its calls."""
-
-    index: int
-    status: NDArray[np.void]
-
-    def begin_call(self, op: int, call: int, team: int) -> int:
-        """Note the begin of a call; return the calls before it."""
-
-    def end_call(self, noted: int) -> None:
-        """Note the end of a call."""
-
-
 class Team:
     """Counters and fingerprint of a team on this thread."""
 
+    recorder: CallRecorder | None = None
     unread = None  # in this engine no thread reads private memory of another
 
     def __init__(self, control: ControlLines, number: int) -> None:
@@ -211,7 +197,7 @@ class CallTeam(Protocol):
         """Return the tag of a call's data and signals."""
 
 
-class Instance:
+class Instance(ObservedCall):
     """A program bound to operands; the same interface as the native core's.
 
     Attributes
@@ -265,6 +251,7 @@ class Instance:
         status = team.control.status[team.control.index]
         status["op"], status["call"], status["team"] = self.op, self.call, team.number
         self.noted = team.control.begin_call(self.op, self.call, team.number)
+        self.begin_row(team.recorder)
 
     def withdraw(self) -> None:
         """Do nothing: no other thread accesses private arrays in this engine."""
@@ -277,6 +264,7 @@ class Instance:
         self.active = False
         self.team.control.status[self.team.control.index]["done"] = self.op
         self.team.control.end_call(self.noted)
+        self.end_row()
 
     def rebind(self, dst: int, src: int) -> None:
         """Set the addresses of private operands for the next call."""
@@ -284,6 +272,8 @@ class Instance:
 
     def execute(self) -> None:
         """Run the whole call."""
+        if self.hooked():
+            return
         job = self.owner.job
         with job.callers.executing(self):
             try:

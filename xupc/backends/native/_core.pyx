@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 cimport numpy as cnp
@@ -22,6 +23,9 @@ cnp.import_array()
 
 
 cdef extern from "shm_protocol.h" nogil:
+    ctypedef struct xt_row:
+        uint64_t op
+        uint32_t kind, line, state
     ctypedef struct xp_policy:
         void (*enter)() noexcept
         int clock
@@ -82,6 +86,7 @@ cdef extern from "shm_protocol.h" nogil:
         const int32_t *pids
         const xp_policy *progress
         uint64_t *history
+        void *trace
     ctypedef struct xk_kernel:
         int32_t size
         void (*combine)(const xk_kernel *, void *, const void *, const void *, int64_t)
@@ -110,6 +115,8 @@ cdef extern from "shm_protocol.h" nogil:
         uint64_t op
         uint64_t fp
         char *offered
+        xt_row row
+        xt_row *record
     ctypedef struct xu_blocked:
         void *word
     int XU_SLOTS, XU_SLOT
@@ -120,6 +127,8 @@ cdef extern from "shm_protocol.h" nogil:
     int xk_locate(xk_located *, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t, int32_t)
     void xu_begin(xu_inst *, uint64_t, uint64_t)
     void xu_end(xu_inst *)
+    void xu_record_failure(xu_inst *)
+    int XT_POSTED, XT_CLAIMED
     int xu_run(xu_inst *, uint64_t)
     int xu_advance(xu_inst *, xu_blocked *, int *)
     int xu_suspect(const xu_inst *)
@@ -338,6 +347,7 @@ def fence():
     xu_fence()
 
 
+include "_call_trace.pxi"
 include "_mpi_messages.pxi"
 include "_user_functions.pxi"
 
@@ -369,6 +379,8 @@ cdef class Team:
         self.t.left = <void *>left
         self.t.number = number
         self.t.progress = &_progress
+        if _recording:
+            self.t.trace = &_log
         self.keep = keep
         self.forget()
 
@@ -591,11 +603,35 @@ cdef class Instance:
         if self.program.tickets:
             memset(self.i.tickets, 0, self.program.tickets)
         xm_begin(&self.c)
+        if self.team.t.trace != NULL:
+            self._record()
         xu_begin(&self.i, self.hash, self.call)
         if self.function is not None:
             self.i.kernel = &self.function.f.kernel
         self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
         return 0
+
+    cdef int _record(self) except -1:
+        """Note the kind and the line of a call that is recorded."""
+        if not self.i.row.kind and _kind_of is not None:
+            self.i.row.kind = _kind_of(self)
+        self.i.row.line = _line()
+        return 0
+
+    def post(self):
+        """Note that the program goes on: from now on the call's waits are none of its own."""
+        if self.team.t.trace != NULL:
+            self.i.record = xt_move_out(&_log, self.i.record, &self.i.row)
+            self.i.record.state = XT_POSTED
+
+    def fail(self):
+        """Note that the call ends by an exception."""
+        xu_record_failure(&self.i)
+
+    def claim(self):
+        """Note that the program waits for a posted call."""
+        if self.team.t.trace != NULL and self.i.record.state == XT_POSTED:
+            self.i.record.state = XT_CLAIMED
 
     cpdef begin(self):
         self.active = True
@@ -753,6 +789,8 @@ cdef class Instance:
         """Run the whole call; XupcError if this process is running another one."""
         global _running, _running_by
         cdef int r
+        if _hooks is not None and not _hooked:
+            return _between_hooks(self, _hooks)
         if _running != NULL:
             self.owner.job.callers.check(self.record.name, self.owner)
         _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()

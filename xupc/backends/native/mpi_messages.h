@@ -492,6 +492,27 @@ static inline xm_turn xm_turn_of(xm_call *c) {
     return turn;
 }
 
+/* Return whose message a call waits for. */
+static inline uint32_t xm_whom(const xm_call *c) {
+    const xm_mail *m = &c->mail;
+    for (int32_t i = 0; i < m->open; i++)
+        if (!m->sends[i]) return XT_RANK | (uint32_t)m->ranks[i];
+    const xm_exchange *x = &c->wire->x;
+    for (int32_t i = x->round < 0 ? x->slots : xm_first(x); i < x->slots; i++)
+        if (!x->taken[i]) return XT_RANK | (uint32_t)x->of[i];
+    return m->open ? XT_RANK | (uint32_t)m->ranks[0] : XT_NONE;
+}
+
+/* Record that a call waits for messages, or that it does not any more. */
+static inline void xm_record(xm_call *c, int moved) {
+    xu_inst *in = c->in;
+    if (!in->team->trace || in->record->state == XT_POSTED) return;
+    if (moved)
+        xu_wait_ends(in, in->wait_from ? xt_now(&in->team->trace->clock) : 0);
+    else if (xm_busy(c))
+        xu_wait_begins(in, xm_whom(c));
+}
+
 /* Run a call as far as possible without Python. Results are those of xu_run, but XU_PENDING and
  * XU_CALL_PYTHON do not imply `xm_busy`, and XU_DONE can come while messages are in flight. Sleep only
  * without messages in flight. Test for `patience` ns after the last progress, and return to Python now
@@ -505,6 +526,7 @@ static inline int xm_run(xm_call *c, uint64_t sleep_ns, int64_t patience) {
         if (r == XU_PENDING && !xm_busy(c)) return r;
         xm_turn turn = xm_turn_of(c);
         if (turn.failed) return r;
+        xm_record(c, turn.moved);
         if (turn.moved) {
             until = 0;
             r = xu_run(c->in, 0);

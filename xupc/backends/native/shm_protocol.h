@@ -70,6 +70,7 @@
 #include "user_functions.h"
 #include "kernels.h"
 #include "mpi_progress.h"
+#include "call_trace.h"
 
 #define XU_LINE 64
 #define XU_SLOTS 64
@@ -172,6 +173,7 @@ typedef struct {
     uint64_t nt_min; /* calls that write so many bytes here do it past the cache; 0: none */
     const int32_t *pids; /* of my node's threads, by place; NULL if they cannot be reached into */
     const xp_policy *progress; /* how a wait makes MPI's progress; NULL: it makes none */
+    xt_log *trace; /* where calls are recorded; NULL: nowhere */
     uint64_t history[XU_SLOTS]; /* fp after operation i, at i % XU_SLOTS */
 } xu_team;
 
@@ -204,6 +206,10 @@ typedef struct {
     int32_t slept;  /* the last run came to the end of its time asleep */
     char *offered; /* a copy of one that they cannot; NULL: there was no need */
     const xu_expose_row *unprobed; /* my offer of which I do not know yet whether they can read it */
+    xt_row row;         /* of a recorded call, where the open row of the log is in use */
+    xt_row *record;     /* the one that is in use */
+    uint64_t wait_from; /* when its wait began; 0: it does not wait */
+    uint32_t wait_for;  /* for whom it waits */
 } xu_inst;
 
 /* ---- waiting --------------------------------------------------------------- */
@@ -805,6 +811,52 @@ static inline int xu_advance(xu_inst *in, xu_blocked *b, int *blocked_lanes) {
     return blocked ? XU_PENDING : XU_DONE;
 }
 
+/* ---- recorded waits ---------------------------------------------------------- */
+/* Return whom a blocked step waits for. */
+static inline uint32_t xu_whom(const xu_team *t, const xu_blocked *b) {
+    uintptr_t word = (uintptr_t)b->word, n = (uintptr_t)t->n;
+    if (!word) return XT_NONE;
+    if (b->word == &t->release->word || b->word == &t->counter->word) return XT_LAST;
+    uintptr_t at = (word - (uintptr_t)t->arrival) / XU_LINE;
+    if (at >= 2 * n) at = (word - (uintptr_t)t->slot) / XU_LINE;
+    return XT_MEMBER | (uint32_t)(at % n);
+}
+
+static inline void xu_wait_begins(xu_inst *in, uint32_t whom) {
+    if (!in->wait_from) {
+        in->wait_from = xt_now(&in->team->trace->clock);
+        in->wait_for = whom;
+    } else if (whom) {
+        in->wait_for = whom;
+    }
+}
+
+static inline void xu_wait_ends(xu_inst *in, uint64_t now) {
+    if (in->wait_from) xt_waited(in->record, in->wait_from, now, in->wait_for);
+    in->wait_from = 0;
+}
+
+static inline uint64_t xu_position(const xu_inst *in) {
+    uint64_t node = (uint64_t)in->pc[0] << 32 | (uint32_t)in->sub[0];
+    uint64_t net = (uint64_t)in->pc[1] << 32 | (uint32_t)in->sub[1];
+    return node * 0x9e3779b97f4a7c15u + net;
+}
+
+/* xu_advance of a recorded call. While it is posted and the program does something else, its waits are
+ * none of the program's. */
+static inline int xu_advance_recorded(xu_inst *in, xu_blocked *b, int *lanes) {
+    uint64_t before = xu_position(in), now = 0;
+    if (in->wait_from) now = xt_now(&in->team->trace->clock);
+    int r = xu_advance(in, b, lanes);
+    if (now && xu_position(in) != before) xu_wait_ends(in, now);
+    if (r == XU_PENDING && in->record->state != XT_POSTED) xu_wait_begins(in, xu_whom(in->team, b));
+    return r;
+}
+
+static inline int xu_move(xu_inst *in, xu_blocked *b, int *lanes) {
+    return in->team->trace ? xu_advance_recorded(in, b, lanes) : xu_advance(in, b, lanes);
+}
+
 /* Whether a call waits at its team's barrier `epoch`, at which it has arrived. */
 static inline int xu_arrived(const xu_inst *in) {
     if (in->pc[0] >= in->prog->end[0]) return 0;
@@ -912,14 +964,14 @@ static inline int xu_stay_awake(xu_inst *in, xu_blocked *b, int *lanes, int brie
         } else {
             xu_pause();
         }
-        r = xu_advance(in, b, lanes);
+        r = xu_move(in, b, lanes);
         if (r != XU_PENDING) return r;
     }
     xu_probe(in);
     int yields = t->several && in->prog->exchange ? 0 : t->yields;
     for (int i = 0; i < yields && *lanes == 1 && b->word; i++) {
         sched_yield();
-        r = xu_advance(in, b, lanes);
+        r = xu_move(in, b, lanes);
         if (r != XU_PENDING) return r;
         if (!brief) xp_spin(&in->others);
     }
@@ -938,10 +990,11 @@ static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t n
             xu_sleep(b->word, b->sleepers, b->target, rest < most ? rest : most);
         else
             sched_yield();
-        int r = xu_advance(in, b, lanes);
+        int r = xu_move(in, b, lanes);
         if (r != XU_PENDING) return r;
         now = xu_now_ns();
         if (now < look) continue;
+        if (in->team->trace) in->team->trace->head->seen = now;
         if (xu_suspect(in)) return XU_MISMATCH;
         if (slice < 64000000u) slice *= 2;
         look = now + slice;
@@ -954,7 +1007,7 @@ static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t n
 static inline int xu_go_on(xu_inst *in, uint64_t sleep_ns) {
     xu_blocked b;
     int lanes, r;
-    r = xu_advance(in, &b, &lanes);
+    r = xu_move(in, &b, &lanes);
     if (r != XU_PENDING) return r;
     if (sleep_ns) xp_go_on(&in->others, in->team->progress);
     int slept = in->slept && sleep_ns; /* all the time of the last run, for nothing */
@@ -1003,7 +1056,8 @@ static inline void xu_note_begin(xu_inst *in, uint64_t call) {
     xu_call *mine = &ring->call[count % XU_RING];
     atomic_store_explicit(&mine->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&mine->what, call | in->team->number << 32, memory_order_relaxed);
-    atomic_store_explicit(&mine->began, xu_coarse_ns(), memory_order_relaxed);
+    uint64_t now = in->team->trace ? in->record->began : xu_coarse_ns();
+    atomic_store_explicit(&mine->began, now, memory_order_relaxed);
     atomic_store_explicit(&mine->ended, 0, memory_order_relaxed);
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
     in->noted = count;
@@ -1014,8 +1068,8 @@ static inline void xu_note_end(xu_inst *in) {
     /* a posted call may have left the ring before it ends */
     if (!ring || atomic_load_explicit(&ring->count, memory_order_relaxed) - in->noted > XU_RING)
         return;
-    atomic_store_explicit(
-        &ring->call[in->noted % XU_RING].ended, xu_coarse_ns(), memory_order_relaxed);
+    uint64_t now = in->team->trace ? in->record->ended : xu_coarse_ns();
+    atomic_store_explicit(&ring->call[in->noted % XU_RING].ended, now, memory_order_relaxed);
 }
 
 static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
@@ -1036,6 +1090,10 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
     atomic_store_explicit(&t->status->op, in->op, memory_order_relaxed);
     atomic_store_explicit(&t->status->call, call, memory_order_relaxed);
     atomic_store_explicit(&t->status->team, t->number, memory_order_relaxed);
+    if (t->trace) {
+        in->wait_from = 0;
+        in->record = xt_begin(t->trace, &in->row, in->op);
+    }
     xu_note_begin(in, call);
     /* others may have to compare signals, or wait for messages while this thread is at a barrier */
     if (in->prog->barriers < 2 || t->several) {
@@ -1047,7 +1105,21 @@ static inline void xu_begin(xu_inst *in, uint64_t hash, uint64_t call) {
 
 static inline void xu_end(xu_inst *in) {
     atomic_store_explicit(&in->team->status->done, in->op, memory_order_relaxed);
+    xt_log *log = in->team->trace;
+    if (log) {
+        if (in->wait_from) xu_wait_ends(in, xt_now(&log->clock));
+        xt_end(log, in->record);
+    }
     xu_note_end(in);
+}
+
+/* Record that a call ends by an exception. */
+static inline void xu_record_failure(xu_inst *in) {
+    xt_log *log = in->team->trace;
+    if (!log || !in->record || in->record->op != in->op) return;
+    if (in->wait_from) xu_wait_ends(in, xt_now(&log->clock));
+    in->record->state |= XT_FAILED;
+    xt_end(log, in->record);
 }
 
 static inline uint64_t xu_sync_bytes(uint64_t n) {

@@ -4,13 +4,16 @@ The simulator decides whether plans are right under every schedule; it has no no
 module runs the same programs (`xupc.backends.simulator.sim_program`) in the order of a clock, and
 no byte moves:
 
-* a copy runs at the copy rate, and so does the reading of a reduction; threads do not slow each
-  other down, and every thread has a core;
+* a copy runs at the copy rate, and so does the reading of a reduction. The threads of a node share
+  its memory rate and its cores, if `Rates` has them: a step gets an equal share of what is in use
+  when it begins, or waits for a core;
 * a signal is visible one cache line latency later; a barrier ends two cache line latencies after
   the last thread has arrived; across nodes each round of its dissemination adds two wire latencies;
 * a message leaves when both sides have posted it and the network of both nodes is free in that
   direction; it takes its bytes at the wire rate, and the latency after that. A one-sided read
-  sends a request first, which takes one latency more.
+  sends a request first, which takes one latency more;
+* MPI takes time of the sending thread before a message leaves, and time of the receiving one, for
+  one message after the other, before it is there.
 
 The result shows the shape of a plan and a lower bound of its time. It is not a measurement.
 """
@@ -57,13 +60,34 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class Rates:
-    """The costs of steps, in bytes per ns and in ns; `assumed`: the bounds not measured."""
+    """The costs of steps, in bytes per ns and in ns.
+
+    Attributes
+    ----------
+    copy, wire
+        Rates of a thread's copies and of a node's network in each direction.
+    line, latency
+        Latencies of a cache line and of the network.
+    assumed
+        The bounds that were not measured.
+    send, receive, per_byte
+        Processor time of MPI: per message that a thread sends or receives, and per byte of either.
+    node_copy
+        Rate of the copies of all threads of a node together.
+    cores
+        Cores of a node; 0: one for each thread.
+    """
 
     copy: float
     line: float
     wire: float
     latency: float
-    assumed: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+    send: float = 0.0
+    receive: float = 0.0
+    per_byte: float = 0.0
+    node_copy: float = math.inf
+    cores: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,7 +185,11 @@ class Clock:
         self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         self.listening: dict[tuple[int, int], list[Lane]] = defaultdict(list)
         self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-        self.free = [[0.0] * self.tree.node_count for _ in range(2)]  # network out, in
+        nodes = range(self.tree.node_count)
+        self.free = [[0.0 for _ in nodes] for _ in range(2)]  # network out, in
+        self.mpi = [0.0] * self.size  # when the MPI of a thread has done its last message
+        self.ends: list[list[float]] = [[] for _ in nodes]  # of copies
+        self.cores = [[0.0] * rates.cores for _ in nodes]  # when each is free
         self.arrived: list[Lane] = []  # at the next barrier
         self.running = 0
         for rank, program in enumerate(programs):
@@ -228,9 +256,25 @@ class Clock:
 
     def _work(self, lane: Lane, what: Any) -> None:
         """Spend the time of a step by loads and stores."""
-        start, nbytes = lane.now, _weight(what)
-        lane.now += nbytes / self.rates.copy
+        nbytes = _weight(what)
+        start, lane.now = self._copying(self.node[lane.rank], lane.now, nbytes)
         self._act(_name(what), lane.rank, start, lane.now, nbytes)
+
+    def _copying(self, node: int, now: float, nbytes: int) -> tuple[float, float]:
+        """Return when a copy begins and ends that a thread of a node makes from `now` on."""
+        rates, cores, ends = self.rates, self.cores[node], self.ends[node]
+        start = max(now, heapq.heappop(cores)) if cores else now
+        rate = rates.copy
+        if rates.node_copy != math.inf:
+            while ends and ends[0] <= start:
+                heapq.heappop(ends)
+            rate = min(rate, rates.node_copy / (len(ends) + 1))
+        end = start + nbytes / rate
+        if rates.node_copy != math.inf:
+            heapq.heappush(ends, end)
+        if rates.cores:
+            heapq.heappush(cores, end)
+        return start, end
 
     def _signal(self, lane: Lane, what: tuple[int, int, Any]) -> None:
         channel, value, _ = what
@@ -318,6 +362,8 @@ class Clock:
 
     def _post(self, lane: Lane, sends: bool, channel: int, number: int, message: Message) -> None:
         """Post one side of messages; the second side starts each of them."""
+        if sends:
+            lane.now += self._mpi(self.rates.send, message.nbytes)
         ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
         theirs = self.posted[(*ends, channel, not sends)]
         if not theirs:
@@ -333,12 +379,23 @@ class Clock:
     ) -> None:
         sender, receiver = ends
         begin, left = self._on_the_wire(start, self.node[sender], self.node[receiver], nbytes)
-        arrived = left + self.rates.latency
+        arrived = self._received(receiver, left + self.rates.latency, nbytes)
         if nbytes:
             self._act("send", sender, begin, left, nbytes, receiver)
             self._act("receive", receiver, begin, arrived, nbytes, sender)
         for rank, ticket, time in zip(ends, tickets, (left, arrived), strict=True):
             self._at(time, self._set, self.tickets[rank][ticket], 1, time)
+
+    def _mpi(self, per_message: float, nbytes: int) -> float:
+        """Return the ns of MPI's work on one side of a message."""
+        return per_message + nbytes * self.rates.per_byte
+
+    def _received(self, thread: int, arrived: float, nbytes: int) -> float:
+        """Return when MPI hands a message over that reaches a thread's node at a time."""
+        cost = self._mpi(self.rates.receive, nbytes)
+        if cost:
+            arrived = self.mpi[thread] = max(arrived, self.mpi[thread]) + cost
+        return arrived
 
     def _on_the_wire(
         self, start: float, source: int, target: int, nbytes: int
@@ -357,11 +414,12 @@ class Clock:
         time = lane.now
         for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
             nbytes = hi - lo
+            lane.now += self.rates.send
             asked = lane.now + self.rates.latency
             begin, left = self._on_the_wire(
                 asked, self.node[thread], self.node[lane.rank], nbytes
             )
-            arrived = left + self.rates.latency
+            arrived = self._received(lane.rank, left + self.rates.latency, nbytes)
             self._act("get", lane.rank, begin, arrived, nbytes, thread)
             time = max(time, arrived)
         self._at(time, self._set, ticket, 1, time)

@@ -1,0 +1,315 @@
+"""Prices of calls: times computed by hand, counts by formulas, and larger shapes from smaller."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from xupc import cli
+from xupc.algorithms import registry
+from xupc.algorithms.conditions import CallFacts
+from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.timeline import Rates, run
+from xupc.bench.results import Cell
+from xupc.plan.plan import Plan
+from xupc.plan.steps import BlockRef, Copy
+from xupc.predict import machine_file, scaling
+from xupc.predict.candidates import Question, candidates, chosen
+from xupc.predict.price import price, programs_of, steps_of, traffic
+from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
+from xupc.report.plans import call_of
+from xupc.topology.tree import Tree
+from xupc.tuning.selection import Place, registered_name
+from xupc.tuning.selection_file import built_in
+
+DEFAULT = machine_file.find("default")
+RATES = Rates(copy=2.0, line=0.0, wire=4.0, latency=1000.0)
+
+
+def call_on(shape: Shape, collective: str, nbytes: int) -> CallFacts:
+    nodes, threads = shape
+    tree = Tree(np.repeat(np.arange(nodes), threads).tolist())
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "fabric", oversubscribed=False))
+    return call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, tuning)
+
+
+def variant_of(collective: str, name: str) -> registry.Variant:
+    entries = registry.registered(registered_name(collective))
+    return next(v for e in entries for v in e.variants if v.name == name)
+
+
+def ended(plans: list[list[Any]], nodes: list[int], rates: Rates, tickets: int = 0) -> float:
+    """Return the time of plans written by hand: the steps of each thread."""
+    tree = Tree(nodes)
+    made = [
+        Plan("test", "test", rank, len(nodes), (tuple(steps), ()), tickets, ("no", "no"))
+        for rank, steps in enumerate(plans)
+    ]
+    return run([Program(plan, tree) for plan in made], rates).end
+
+
+# --- the clock --------------------------------------------------------------------------------
+
+
+def copy_of(rank: int, nbytes: int) -> Copy:
+    return Copy(BlockRef(0, rank, 0, 0, 0), BlockRef(1, rank, 0, 0, 0), nbytes, 1)
+
+
+def test_threads_of_a_node_share_its_memory_rate() -> None:
+    """The second copy gets half of 3 B/ns, below its own 2; a node of its own is not shared."""
+    plans = [[copy_of(rank, 600)] for rank in range(2)]
+    shared = Rates(2.0, 0.0, 1.0, 0.0, node_copy=3.0)
+    assert ended(plans, [0, 0], RATES) == 300
+    assert ended(plans, [0, 0], shared) == 400
+    assert ended(plans, [0, 1], shared) == 300
+
+
+def test_copies_wait_for_a_core() -> None:
+    plans = [[copy_of(rank, 600)] for rank in range(3)]
+    assert ended(plans, [0, 0, 0], Rates(2.0, 0.0, 1.0, 0.0, cores=1)) == 900
+    assert ended(plans, [0, 0, 0], Rates(2.0, 0.0, 1.0, 0.0, cores=2)) == 600
+    assert ended(plans, [0, 0, 0], Rates(2.0, 0.0, 1.0, 0.0, cores=3)) == 300
+
+
+def test_mpi_takes_time_of_both_threads() -> None:
+    """The root of a gather takes two messages, one after the other."""
+    call = call_on((3, 1), "all_gather", 400)
+    programs = programs_of(variant_of("all_gather", "push"), call)
+    free = run(programs, Rates(math.inf, 0.0, math.inf, 0.0)).end
+    received = run(programs, Rates(math.inf, 0.0, math.inf, 0.0, receive=70.0)).end
+    by_byte = run(programs, Rates(math.inf, 0.0, math.inf, 0.0, per_byte=1.0)).end
+    assert free == 0
+    assert received == 2 * 70  # two messages of data, one after the other
+    assert by_byte == 400 + 2 * 400  # the senders at once, then the root's two
+
+
+# --- the price ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [2, 5, 8])
+def test_the_traffic_of_a_broadcast(nodes: int) -> None:
+    """A chain sends each byte once from each node but the last."""
+    call = call_on((nodes, 2), "all_broadcast", 1 << 18)
+    found = traffic(programs_of(variant_of("all_broadcast", "multicore:chain"), call))
+    chunk = call.tuning["chunk"]
+    assert found.messages == (nodes - 1) * (1 << 18) // chunk
+    assert found.busiest == 1 << 18
+
+
+def test_the_traffic_of_an_exchange() -> None:
+    """Each node sends a block from each thread to each thread elsewhere: T * T * (N - 1)."""
+    for name in ("pull", "push", "multicore:rounds"):
+        found = traffic(
+            programs_of(variant_of("all_exchange", name), call_on((4, 3), "all_exchange", 64))
+        )
+        assert found.busiest == 3 * 3 * 3 * 64, name
+
+
+def test_what_bounds_a_call() -> None:
+    long = price(
+        variant_of("all_broadcast", "push"), call_on((8, 2), "all_broadcast", 1 << 22), DEFAULT
+    )
+    short = price(
+        variant_of("all_broadcast", "multicore:binomial"),
+        call_on((8, 2), "all_broadcast", 8),
+        DEFAULT,
+    )
+    alone = price(
+        variant_of("all_broadcast", "pull"), call_on((1, 4), "all_broadcast", 1 << 22), DEFAULT
+    )
+    assert (long.bound, short.bound, alone.bound) == ("wire rate", "wire latency", "copies")
+    # 7 nodes have 2 threads, and all bytes leave the root's node
+    assert long.time >= 14 * (1 << 22) / 12.5
+    assert long.low < long.time < long.high
+    assert alone.traffic.messages == 0
+
+
+def test_the_chosen_variant_is_the_table_s() -> None:
+    asked = Question("all_broadcast", 1 << 20, "4x2", 8, "mpich", "tcp")
+    found = candidates(asked, DEFAULT, built_in())
+    assert [each.time for each in found] == sorted(each.time for each in found)
+    assert chosen(asked, built_in()) in {each.name for each in found}
+    assert found[0].gains is not None
+    assert 0 <= max(found[0].gains.values()) <= 0.5 + 1e-9  # half of one cost saves half at most
+
+
+# --- larger shapes ------------------------------------------------------------------------------
+
+
+def measured(formula: Any) -> Any:
+    return lambda shape: Measured(float(formula(*shape)), shape[0] * shape[1])
+
+
+@pytest.mark.parametrize(
+    ("formula", "tolerance"),
+    [
+        (lambda n, t: 500 + 90 * math.ceil(math.log2(n)) + 7 * t, 1e-6),
+        (lambda n, t: 100 + 30 * n + 2 * t * t, 1e-6),
+        (lambda n, t: 3 * n * t * t, 1e-6),
+        (lambda n, t: 40 * math.ceil(math.log2(n)) * t, 1e-6),
+    ],
+)
+def test_sums_and_products_are_found(formula: Any, tolerance: float) -> None:
+    found = predict((10_000, 128), measured(formula))
+    assert found.time == pytest.approx(formula(10_000, 128), rel=tolerance)
+    assert found.error < 1e-6
+
+
+def test_small_shapes_are_not_predicted() -> None:
+    found = predict((EXACT // 4, 4), measured(lambda n, t: n * n * t))
+    assert (found.time, found.error, found.how) == (EXACT // 4 * EXACT, 0.0, "")
+
+
+def test_an_odd_growth_shows_as_an_error() -> None:
+    found = predict((10_000, 128), measured(lambda n, t: n * n + t))
+    assert found.error > 0.3
+
+
+def test_long_plans_are_left_out() -> None:
+    asked: list[Shape] = []
+
+    def measure(shape: Shape) -> Measured:
+        asked.append(shape)
+        return Measured(100.0 * shape[0], shape[0] ** 3)
+
+    found = predict((10_000, 4), measure)
+    assert found.time == pytest.approx(1e6, rel=0.01)
+    assert max(n for n, _ in asked) <= 64  # 32 ** 3 steps are the most that are doubled
+    with pytest.raises(TooLarge):
+        predict((10_000, 128), lambda shape: Measured(1.0, 1 << 20))
+
+
+@pytest.mark.parametrize("name", ["multicore:binomial", "multicore:chain", "multicore:star"])
+def test_a_predicted_broadcast_is_that_of_its_plans(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """512 threads predicted from at most 128 are as if their plans ran."""
+    variant, rates = variant_of("all_broadcast", name), DEFAULT.rates()
+
+    def measure(shape: Shape) -> Measured:
+        programs = programs_of(variant, call_on(shape, "all_broadcast", 64))
+        return Measured(run(programs, rates).end, steps_of(programs))
+
+    exact = predict((64, 8), measure)
+    monkeypatch.setattr(scaling, "EXACT", 128)
+    found = predict((64, 8), measure)
+    assert exact.how == "" != found.how
+    assert found.time == pytest.approx(exact.time, rel=0.02)
+
+
+# --- files of machines --------------------------------------------------------------------------
+
+
+def test_the_machines_of_the_library() -> None:
+    for name in machine_file.built_in_names():
+        found = machine_file.find(name)
+        assert machine_file.parse(tomllib.loads(machine_file.text_of(found))) == found
+        assert set(found.parameters) == set(machine_file.MEANING)
+    assert set(DEFAULT.assumed) == set(machine_file.MEANING)
+
+
+def test_what_a_file_leaves_out_is_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('version = 1\n[wire_rate]\nvalue = 5e9\nsource = "measured"\n')
+    found = machine_file.find(str(path))
+    assert found.name == "mine"
+    assert "wire_rate" not in found.assumed
+    assert found.parameters["copy_rate"] == DEFAULT.parameters["copy_rate"]
+    assert (found.rates().wire, found.fastest().wire, found.slowest().wire) == (5.0, 5.0, 5.0)
+    assert found.fastest().copy > found.rates().copy > found.slowest().copy
+    assert found.fastest().latency < found.rates().latency < found.slowest().latency
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "version: expected 1"),
+        ("version = 2", "version: expected 1"),
+        ("version = 1\nspeed = 3", "speed: expected one of copy_rate"),
+        ("version = 1\nwire_rate = 3", "wire_rate: expected a table"),
+        ("version = 1\n[wire_rate]\nvalue = 'x'", "wire_rate: value: expected a positive number"),
+        ("version = 1\n[wire_rate]\nvalue = nan", "wire_rate: value: expected a positive number"),
+        ("version = 1\n[wire_rate]\nvalue = -1", "wire_rate: value: expected a positive number"),
+        ("version = 1\n[wire_rate]\nvalue = 0", "wire_rate: value: expected a positive number"),
+        ("version = 1\n[wire_rate]\nvalue = true", "wire_rate: value: expected a positive number"),
+        ("version = 1\n[wire_rate]\nvalue = 2\nlow = 3", "expected low <= value <= high"),
+        ("version = 1\n[wire_rate]\nvalue = 2\nmost = 3", "most: expected value, low"),
+        ("version = 1\n[cores]\nvalue = 1.5", "cores: value: expected an int"),
+        ("version = 1\n[", "machine"),
+    ],
+)  # fmt: skip
+def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"wrong\.toml") as caught:
+        machine_file.find(str(path))
+    assert words in str(caught.value)
+
+
+def test_a_missing_machine_names_those_that_are_there() -> None:
+    with pytest.raises(ValueError, match="expected a file or one of default, gigabit"):
+        machine_file.find("nowhere")
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def xupc(*words: str) -> Result:
+    return CliRunner().invoke(cli.main, list(words))
+
+
+def test_the_command_prints_all_variants() -> None:
+    found = xupc("predict", "Bcast", "--nodes", "3,1,2", "--size", "8,64K", "--machine", "gigabit")
+    assert found.exit_code == 0, found.output
+    assert found.output.count("modelled, not measured") == 2
+    assert found.output.count("<- the table's choice") == 2
+    assert "multicore:binomial" in found.output
+    assert "gets shorter if one cost is halved" in found.output
+    assert "1 Gbit/s without the headers" in found.output
+
+
+def test_the_command_prints_json() -> None:
+    found = xupc("predict", "all_exchange", "--nodes", "4x2", "--size", "64", "--json")
+    (call,) = json.loads(found.output)
+    names = [each["name"] for each in call["candidates"]]
+    assert call["chosen by the table"] in names
+    assert all(each["low"] <= each["time"] <= each["high"] for each in call["candidates"])
+
+
+def test_a_large_machine() -> None:
+    found = xupc("predict", "all_broadcast", "--nodes", "10000x128", "--size", "8")
+    assert found.exit_code == 0, found.output
+    assert f"from plans of at most {EXACT} threads" in found.output
+
+
+def test_why_a_variant_is_chosen() -> None:
+    found = xupc("algorithms", "Allreduce", "-n", "4", "--size", "1K", "--why")
+    assert found.exit_code == 0, found.output
+    assert "bound by" in found.output
+    assert "<- the table's choice" in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--nodes", "2x2"], "expected a COLLECTIVE"),
+        (["Bcasr", "--nodes", "2x2"], "did you mean"),
+        (["Bcast", "--nodes", "2y2"], "expected 64x16 or 3,1,4"),
+        (["Bcast"], "--nodes"),
+        (["Bcast", "--nodes", "2x2", "--size", "x"], "--size"),
+        (["Bcast", "--nodes", "2x2", "--machine", "nowhere"], "expected a file or one of"),
+        (["all_gather_v", "--nodes", "2x2"], "depend on lists"),
+        (["Bcast", "--nodes", "400,200"], "at most 512 threads"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], text: str) -> None:
+    found = xupc("predict", *words)
+    assert text in found.output
+    assert found.exit_code == (0 if "512" in text else 2)

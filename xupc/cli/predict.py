@@ -1,0 +1,169 @@
+"""`xupc predict`: what a call costs on a machine that is not here, by each variant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from xupc.algorithms import registry
+from xupc.api.algorithms import load_files
+from xupc.bench.columns import aligned
+from xupc.bench.settings import near, size_of
+from xupc.predict.candidates import Candidate, Question, candidates, chosen
+from xupc.predict.machine_file import MEANING, Machine, built_in_names, find
+from xupc.predict.scaling import EXACT
+from xupc.report import formatting
+from xupc.report.plans import Unplanned
+from xupc.specs import of_mpi
+from xupc.topology.node_spec import threads_of_nodes
+from xupc.tuning import selection_file
+from xupc.tuning.selection import Table, public_name
+from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
+
+from . import options
+from .common import EnvironmentProblem, check_nodes, examples, plain
+
+__all__ = ["lines_of", "machine_option", "notes", "predict_command", "priced_or_refused"]
+
+_WORTH = 0.01  # a smaller gain is not printed
+_HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
+
+
+def _machine(_context: object, _option: object, value: str) -> Machine:
+    try:
+        return find(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _sizes(_context: object, _option: object, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+machine_option = click.option(
+    "--machine", metavar="NAME|FILE", default="default", show_default=True, callback=_machine,
+    help=f"What steps cost: {', '.join(built_in_names())}, or a file like these.",
+)  # fmt: skip
+
+
+@click.command("predict", epilog=examples(
+    "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
+    "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
+))  # fmt: skip
+@options.collectives(nargs=1)
+@click.option(
+    "--nodes", metavar="SPEC", required=True, help="Nodes and threads: 10000x128, or 3,1,4."
+)
+@click.option(
+    "--size", "sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=_sizes,
+    help="Bytes of a block: 64K, or several.",
+)  # fmt: skip
+@machine_option
+@click.option(
+    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
+    help="The MPI, which the selection table asks for.",
+)  # fmt: skip
+@click.option(
+    "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
+    help="The network between nodes, which the selection table asks for.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
+def predict_command(
+    collective: str | None, nodes: str, sizes: tuple[int, ...], machine: Machine, family: str,
+    transport: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Model what COLLECTIVE costs on a machine, by each variant.
+
+    The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
+    priced, and what is left out and predicted from the others says how far off that is. Nothing is
+    measured.
+    """
+    if collective is None:
+        raise click.UsageError("expected a COLLECTIVE, such as all_broadcast or Bcast")
+    load_files()
+    known = tuple(public_name(name) for name in registry.collectives())
+    name = collective if collective in known else of_mpi(collective) or collective
+    if name not in known:
+        raise click.UsageError(f"{collective!r} has no variants; {near(collective, known)}")
+    threads = threads_of_nodes(nodes)
+    if threads is None:
+        raise click.BadParameter(f"{nodes!r}: expected 64x16 or 3,1,4", param_hint="--nodes")
+    check_nodes(nodes, threads)
+    questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
+    table = _table()
+    found = [(q, priced_or_refused(q, machine, table), chosen(q, table)) for q in questions]
+    if as_json:
+        click.echo(json.dumps(plain(
+            [{"call": q, "candidates": c, "chosen by the table": t} for q, c, t in found]
+        ), indent=1))  # fmt: skip
+        return
+    for question, priced, choice in found:
+        click.echo("\n".join(lines_of(question, priced, choice)))
+        click.echo()
+    click.echo("\n".join(notes(machine)))
+
+
+def _table() -> Table:
+    try:
+        return selection_file.load(selection_file.find())
+    except ValueError as error:
+        raise EnvironmentProblem(str(error)) from None
+
+
+def priced_or_refused(question: Question, machine: Machine, table: Table) -> list[Candidate]:
+    """Return the candidates; UsageError for a collective that takes lists."""
+    try:
+        return candidates(question, machine, table)
+    except Unplanned:
+        raise click.UsageError(
+            f"{question.collective}: the plans of this collective depend on lists"
+        ) from None
+
+
+def lines_of(question: Question, priced: list[Candidate], choice: str) -> Iterator[str]:
+    """Yield the table of one call, its choice, and how far the price can be trusted."""
+    where = f"nodes {question.nodes}" if question.nodes else f"{question.threads} threads"
+    size = formatting.size(question.nbytes)
+    yield f"{question.collective}, {size}, {where}: modelled, not measured"
+    yield from aligned([_HEAD, *(_row(each, choice) for each in priced)], indent=2)
+    if not any(each.name == choice for each in priced):
+        yield f"the table chooses {choice}"
+    best = priced[0] if priced else None
+    if best is not None and best.how:
+        yield f"from plans of at most {EXACT} threads; {best.name}: {best.how}"
+    if best is not None and best.gains:
+        shares = sorted(best.gains.items(), key=lambda pair: -pair[1])
+        helps = ", ".join(f"{what} {share:.0%}" for what, share in shares if share >= _WORTH)
+        yield f"{best.name} gets shorter if one cost is halved: {helps or 'by nothing'}"
+
+
+def _row(each: Candidate, choice: str) -> list[str]:
+    """Return the cells of one variant."""
+    mark = "  <- the table's choice" if each.name == choice else ""
+    if each.price is None:
+        return [each.name, "-", each.missing + mark]
+    found = each.price
+    return [
+        each.name, formatting.time(each.time),
+        f"{formatting.time(each.low)} - {formatting.time(each.high)}",
+        f"{found.bound} {found.share:.0%}",
+        formatting.size(found.traffic.busiest), str(found.traffic.messages) + mark,
+    ]  # fmt: skip
+
+
+def notes(machine: Machine) -> Iterator[str]:
+    """Yield what the prices rest on."""
+    yield f"machine {machine.name}:"
+    rows = [
+        [name, f"{p.value:g}", f"{p.low:g} - {p.high:g}" if p.low < p.high else "", p.source,]
+        for name, p in machine.parameters.items()
+    ]  # fmt: skip
+    yield from aligned(rows, indent=2)
+    if machine.assumed:
+        yield f"{len(machine.assumed)} of {len(MEANING)} values are assumed"
+    yield "bound by: the part that would take longest alone, and its share of the time"

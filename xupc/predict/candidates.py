@@ -1,0 +1,172 @@
+"""What each variant of a collective costs on a machine, and which one the selection table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..algorithms import registry
+from ..algorithms.conditions import CallFacts
+from ..algorithms.registry import Entry, Variant
+from ..backends.simulator.timeline import run
+from ..bench.results import Cell
+from ..records import record, replace
+from ..report.plans import Unplanned, call_of
+from ..topology.node_spec import node_tree
+from ..topology.tree import Tree
+from ..tuning.selection import Place, Rule, Table, registered_name
+from .machine_file import Machine
+from .price import Price, gains, price, programs_of, steps_of
+from .scaling import EXACT, Measured, Shape, TooLarge, predict
+
+__all__ = ["Candidate", "Question", "candidates", "chosen"]
+
+
+@record
+class Question:
+    """A call whose price is asked.
+
+    Attributes
+    ----------
+    nodes
+        As ``XUPC_NODES``: 64x16 or, with few threads, 3,1,4; None: one node.
+    family, transport
+        The MPI and the network that the selection table asks for.
+    """
+
+    collective: str
+    nbytes: int
+    nodes: str | None
+    threads: int
+    family: str
+    transport: str
+
+
+@record
+class Candidate:
+    """One variant: its price on the shape asked for, or why there is none.
+
+    Attributes
+    ----------
+    price
+        Of the largest shape whose plans ran.
+    shape
+        That shape: nodes, and the most threads of one.
+    time, low, high
+        On the shape asked for, in ns.
+    how
+        How they follow from smaller shapes; empty if the plans of all threads ran.
+    missing
+        Why the variant has no price.
+    gains
+        Of the cheapest one: by which share its time falls if a cost is halved, by the names of
+        `price.COSTS`.
+    """
+
+    name: str
+    price: Price | None = None
+    shape: Shape = (0, 0)
+    time: float = float("inf")
+    low: float = 0.0
+    high: float = float("inf")
+    how: str = ""
+    missing: str = ""
+    gains: Mapping[str, float] | None = None
+
+
+class _Shapes:
+    """The calls of a question on its own shape and on smaller ones, with equal sizes."""
+
+    def __init__(self, question: Question, table: Table) -> None:
+        self.question = question
+        self.tree = node_tree(np.zeros(question.threads, np.int32), question.nodes)
+        sizes = {self.tree.node_size(k) for k in range(self.tree.node_count)}
+        self.even = len(sizes) == 1
+        self.shape: Shape = self.tree.node_count, max(sizes)
+        self.place = Place.of(
+            self.tree.node_sizes, question.family, question.transport, oversubscribed=False
+        )
+        self.tuning = table.tuning(self.place)
+        self.call = self._call(self.tree)
+
+    def _call(self, tree: Tree) -> CallFacts:
+        q = self.question
+        return call_of(Cell(q.collective, q.nbytes, q.nbytes, sync="allsync"), tree, self.tuning)
+
+    def at(self, shape: Shape) -> CallFacts:
+        """Return the call on a smaller shape."""
+        if shape == self.shape:
+            return self.call
+        nodes, threads = shape
+        labels = np.repeat(np.arange(nodes, dtype=np.int32), threads)
+        return self._call(Tree(labels))
+
+
+def candidates(question: Question, machine: Machine, table: Table) -> list[Candidate]:
+    """Return all variants that can carry out a call, cheapest first.
+
+    Raises
+    ------
+    Unplanned
+        The collective has arguments that the question does not have, such as lists.
+    """
+    shapes = _Shapes(question, table)
+    variants = {
+        variant.name: variant
+        for entry in registry.registered(registered_name(question.collective))
+        for variant in entry.variants
+        if variant.can_run(shapes.call)
+    }
+    found = [_candidate(variant, shapes, machine) for variant in variants.values()]
+    found.sort(key=lambda each: (each.time, each.name))
+    if found and found[0].price:
+        best = found[0]
+        found[0] = replace(best, gains=gains(variants[best.name], shapes.at(best.shape), machine))
+    return found
+
+
+def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate:
+    if shapes.call.size <= EXACT:
+        exact = price(variant, shapes.call, machine)
+        return Candidate(variant.name, exact, shapes.shape, exact.time, exact.low, exact.high)
+    if not shapes.even:
+        return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
+    rates = machine.rates()
+
+    def measure(shape: Shape) -> Measured:
+        call = shapes.at(shape)
+        if not variant.can_run(call):
+            raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
+        programs = programs_of(variant, call)
+        return Measured(run(programs, rates).end, steps_of(programs))
+
+    try:
+        found = predict(shapes.shape, measure)
+    except (TooLarge, Unplanned) as reason:
+        return Candidate(variant.name, missing=str(reason))
+    largest = price(variant, shapes.at(found.largest), machine)
+    low, high = largest.low / largest.time, largest.high / largest.time
+    return Candidate(
+        variant.name, largest, found.largest, found.time,
+        found.time * low / (1 + found.error), found.time * high * (1 + found.error), found.how,
+    )  # fmt: skip
+
+
+def chosen(question: Question, table: Table) -> str:
+    """Return the name of the variant that a selection table gives the call."""
+    shapes = _Shapes(question, table)
+    entries = registry.registered(registered_name(question.collective))
+    by_flag = {entry.flag: entry for entry in entries}
+
+    def possible(rule: Rule) -> bool:
+        return by_flag[rule.algorithm].can_run(rule.variant, shapes.call)
+
+    rule = table.at(shapes.place).rule(entries[0].collective, question.nbytes, possible)
+    return next(_names(entries, rule, shapes.call), rule.name)
+
+
+def _names(entries: Sequence[Entry], rule: Rule, call: CallFacts) -> Iterator[str]:
+    for entry in entries:
+        if entry.flag == rule.algorithm:
+            yield entry.choose(rule.variant, call).name

@@ -1,0 +1,196 @@
+"""Files that describe a machine by what its steps cost, for `xupc predict`.
+
+A file is TOML::
+
+    version = 1
+    name = "cluster-a"
+    [wire_rate]
+    value = 12.5e9
+    low = 11.8e9
+    high = 12.6e9
+    source = "measured"
+
+Each parameter may have an interval and a source. One that is missing has the value of the file
+``default``, whose values are assumed. An assumed value has an interval of a factor of `UNKNOWN`
+both ways.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..backends.simulator.timeline import Rates
+from ..records import record
+
+__all__ = ["MEANING", "Machine", "Parameter", "built_in_names", "find", "parse", "text_of"]
+
+VERSION = 1
+UNKNOWN = 1.5
+ASSUMED = "assumed"
+LARGEST = 1 << 16  # a file beyond this is not of a machine
+FOLDER = Path(__file__).parent / "machines"
+
+MEANING: Mapping[str, str] = {
+    "copy_rate": "bytes per second that one thread copies",
+    "node_copy_rate": "bytes per second that all threads of a node copy together",
+    "line_latency": "seconds until another core sees a store",
+    "wire_rate": "bytes per second of a node's network, in each direction",
+    "wire_latency": "seconds from one node to another one",
+    "send_time": "seconds of the sending thread for a message",
+    "receive_time": "seconds of the receiving thread for a message",
+    "byte_time": "seconds of either thread for a byte of a message",
+    "cores": "cores of a node",
+}
+"""The parameters of a machine."""
+_RATES = "copy_rate", "node_copy_rate", "wire_rate"
+_MAY_BE_ZERO = "send_time", "receive_time", "byte_time"
+
+
+@record
+class Parameter:
+    """One property of a machine, in bytes and seconds, with its interval and its source."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+    @property
+    def assumed(self) -> bool:
+        """Return True if it was not measured and is not published."""
+        return self.source == ASSUMED
+
+
+@record
+class Machine:
+    """A name, and all parameters by the names of `MEANING`."""
+
+    name: str
+    parameters: Mapping[str, Parameter]
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return the names of the parameters that are assumed."""
+        return tuple(name for name, each in self.parameters.items() if each.assumed)
+
+    def rates(self, pick: Callable[[str, Parameter], float] | None = None) -> Rates:
+        """Return the costs of steps for the clock; `pick` chooses another value of a parameter."""
+        p = {n: pick(n, x) if pick else x.value for n, x in self.parameters.items()}
+        return Rates(
+            p["copy_rate"] / 1e9, p["line_latency"] * 1e9, p["wire_rate"] / 1e9,
+            p["wire_latency"] * 1e9, self.assumed, p["send_time"] * 1e9, p["receive_time"] * 1e9,
+            p["byte_time"] * 1e9, p["node_copy_rate"] / 1e9, int(p["cores"]),
+        )  # fmt: skip
+
+    def fastest(self) -> Rates:
+        """Return the costs at the better ends of all intervals."""
+        return self.rates(lambda name, p: p.high if name in _RATES else p.low)
+
+    def slowest(self) -> Rates:
+        """Return the costs at the worse ends of all intervals."""
+        return self.rates(lambda name, p: p.low if name in _RATES else p.high)
+
+
+def built_in_names() -> tuple[str, ...]:
+    """Return the names of the machines that the library describes."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def find(name: str) -> Machine:
+    """Read a built-in machine by its name, or a file by its path.
+
+    Raises
+    ------
+    ValueError
+        There is no such machine, or the file is wrong: the message says where.
+    """
+    built_in = FOLDER / f"{name}.toml"
+    path = built_in if name in built_in_names() else Path(name)
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ValueError(
+            f"machine {name!r}: expected a file or one of {', '.join(built_in_names())}; "
+            f"{error.strerror or error}"
+        ) from None
+    if len(text) > LARGEST:
+        raise ValueError(f"machine {path}: expected at most {LARGEST} bytes")
+    try:
+        return parse(tomllib.loads(text.decode()), path.stem)
+    except ValueError as error:
+        raise ValueError(f"machine {path}: {error}") from None
+
+
+def parse(given: Mapping[str, Any], name: str = "") -> Machine:
+    """Return the machine that a file describes; ValueError says what is wrong with it."""
+    if given.get("version") != VERSION:
+        raise ValueError(f"version: expected {VERSION}, got {given.get('version')!r}")
+    named = given.get("name", name)
+    if not isinstance(named, str):
+        raise ValueError(f"name: expected text, got {named!r}")
+    unknown = sorted(set(given) - {"version", "name", *MEANING})
+    if unknown:
+        raise ValueError(f"{unknown[0]}: expected one of {', '.join(MEANING)}")
+    whole = {key: _parameter(key, given[key]) for key in MEANING if key in given}
+    if len(whole) < len(MEANING):
+        default = find("default").parameters
+        whole = {key: whole.get(key, default[key]) for key in MEANING}
+    return Machine(named, whole)
+
+
+def _parameter(key: str, given: Any) -> Parameter:
+    """Return one parameter of a file."""
+    if not isinstance(given, dict) or "value" not in given:
+        raise ValueError(f"{key}: expected a table with value and, if known, low, high and source")
+    unknown = sorted(set(given) - {"value", "low", "high", "source"})
+    if unknown:
+        raise ValueError(f"{key}: {unknown[0]}: expected value, low, high or source")
+    source = given.get("source", ASSUMED)
+    if not isinstance(source, str):
+        raise ValueError(f"{key}: source: expected text, got {source!r}")
+    value = _number(key, "value", given["value"])
+    if key == "cores":
+        low = high = value
+    else:
+        spread = UNKNOWN if source == ASSUMED else 1.0
+        low = _number(key, "low", given.get("low", value / spread))
+        high = _number(key, "high", given.get("high", value * spread))
+    if not low <= value <= high:
+        raise ValueError(f"{key}: expected low <= value <= high, got {low}, {value}, {high}")
+    return Parameter(value, low, high, source)
+
+
+def _number(key: str, part: str, given: Any) -> float:
+    """Return a number of a file, if it is one that a clock can use."""
+    number = type(given) in (int, float)
+    if key == "cores" and not (type(given) is int and given >= 0):
+        raise ValueError(f"{key}: {part}: expected an int, 0 for a core per thread, got {given!r}")
+    if not number or not math.isfinite(given) or given < 0:
+        raise ValueError(f"{key}: {part}: expected a positive number, got {given!r}")
+    if given == 0 and key not in (*_MAY_BE_ZERO, "cores"):
+        raise ValueError(f"{key}: {part}: expected a positive number, got 0")
+    return float(given)
+
+
+def text_of(machine: Machine) -> str:
+    """Return a machine as the text of a file."""
+    lines = [f"version = {VERSION}", f"name = {_quoted(machine.name)}"]
+    for key, p in machine.parameters.items():
+        lines += ["", f"[{key}]  # {MEANING[key]}"]
+        if key == "cores":
+            lines.append(f"value = {int(p.value)}")
+        else:
+            lines += [f"value = {p.value!r}", f"low = {p.low!r}", f"high = {p.high!r}"]
+        lines.append(f"source = {_quoted(p.source)}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return text as a basic string of TOML."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return '"' + kept.replace("\\", "\\\\").replace('"', '\\"') + '"'

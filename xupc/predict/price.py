@@ -1,0 +1,148 @@
+"""The price of a call: its modelled time on a machine, what bounds it, and what it sends.
+
+All plans of the call run on the clock of `xupc.backends.simulator.timeline`. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ..algorithms.conditions import CallFacts
+from ..algorithms.registry import Variant
+from ..backends.simulator.sim_program import GET, SEND, Program
+from ..backends.simulator.timeline import Rates, run
+from ..records import record
+from ..report.plans import maker
+from .machine_file import Machine
+
+__all__ = ["COSTS", "Price", "Traffic", "gains", "price", "programs_of", "steps_of", "traffic"]
+
+_FREE = Rates(math.inf, 0.0, math.inf, 0.0)
+
+COSTS: Final[dict[str, tuple[str, ...]]] = {
+    "copies": ("copy", "node_copy", "cores"),
+    "cache lines": ("line",),
+    "wire rate": ("wire",),
+    "wire latency": ("latency",),
+    "MPI's time": ("send", "receive", "per_byte"),
+}
+"""What can bound a call, and the costs of the clock that belong to it."""
+_HALVES: Final[dict[str, float]] = {
+    "copy": 2.0, "node_copy": 2.0, "wire": 2.0, "line": 0.5, "latency": 0.5, "send": 0.5,
+    "receive": 0.5, "per_byte": 0.5,
+}  # fmt: skip
+
+
+@record
+class Traffic:
+    """Hold what a call sends between nodes.
+
+    Attributes
+    ----------
+    messages
+        Their number, those without data included.
+    busiest
+        The bytes of the node that sends or receives most, in one direction.
+    """
+
+    messages: int
+    busiest: int
+
+
+@record
+class Price:
+    """The modelled time of a call by one variant, in ns, with its range.
+
+    Attributes
+    ----------
+    bound
+        The key of `COSTS` that takes longest if all others are free.
+    share
+        That time as a share of the whole.
+    """
+
+    variant: str
+    time: float
+    low: float
+    high: float
+    bound: str
+    share: float
+    traffic: Traffic
+
+
+def steps_of(programs: Sequence[Program]) -> int:
+    """Return the number of steps of all threads."""
+    return sum(len(lane) for program in programs for lane in program.lanes)
+
+
+def programs_of(variant: Variant, call: CallFacts) -> list[Program]:
+    """Return the programs of all threads of a call by a variant."""
+    make = maker(variant, call)
+    return [Program(make(rank), call.tree) for rank in range(call.size)]
+
+
+def price(variant: Variant, call: CallFacts, machine: Machine) -> Price:
+    """Return the price of a call by a variant on a machine."""
+    programs = programs_of(variant, call)
+    time, low, high = (
+        run(programs, rates).end
+        for rates in (machine.rates(), machine.fastest(), machine.slowest())
+    )
+    alone = {name: run(programs, rates).end for name, rates in _alone(machine.rates())}
+    bound = max(alone, key=lambda name: alone[name])
+    share = alone[bound] / time if time else 0.0
+    return Price(variant.name, time, low, high, bound, min(1.0, share), traffic(programs))
+
+
+def _alone(rates: Rates) -> Iterable[tuple[str, Rates]]:
+    """Yield for each bound the rates in which nothing else costs anything."""
+    for name, costs in COSTS.items():
+        yield name, replace(_FREE, **{cost: getattr(rates, cost) for cost in costs})
+
+
+def gains(variant: Variant, call: CallFacts, machine: Machine) -> dict[str, float]:
+    """Return by which share a call gets shorter if each of `COSTS` is halved."""
+    programs, rates = programs_of(variant, call), machine.rates()
+    whole = run(programs, rates).end
+    found = {}
+    for name, costs in COSTS.items():
+        better = {cost: getattr(rates, cost) * _HALVES.get(cost, 1.0) for cost in costs}
+        better["cores"] = rates.cores
+        found[name] = 1 - run(programs, replace(rates, **better)).end / whole if whole else 0.0
+    return found
+
+
+def traffic(programs: Sequence[Program]) -> Traffic:
+    """Count the messages between nodes, and the bytes of the busiest direction of a node."""
+    node = programs[0].tree.node_of
+    moved: Counter[tuple[str, int]] = Counter()
+    messages = 0
+    for program in programs:
+        me = node(program.plan.rank)
+        for to, nbytes in _sent(program):
+            messages += 1
+            moved["out", me] += nbytes
+            moved["in", node(to)] += nbytes
+        for of, nbytes in _fetched(program):
+            messages += 2  # a request and its answer
+            moved["out", node(of)] += nbytes
+            moved["in", me] += nbytes
+    return Traffic(messages, max(moved.values(), default=0))
+
+
+def _sent(program: Program) -> Iterable[tuple[int, int]]:
+    for lane in program.lanes:
+        for kind, what in lane:
+            if kind == SEND:
+                yield from ((message.peer, message.nbytes) for message in what.messages)
+
+
+def _fetched(program: Program) -> Iterable[tuple[int, int]]:
+    for lane in program.lanes:
+        for kind, what in lane:
+            if kind == GET:
+                yield from ((of, hi - lo) for _, (_, of, lo, hi) in what[1].blocks)
