@@ -253,7 +253,7 @@ def _piped(shape: Shape, text: str) -> Condition:
     return condition
 
 
-_ONE_TO_EACH = "In a tree of nodes with the receiver's at its top, each combines what arrives: "
+_ONE_TO_EACH = "Each node of a tree with the receiver's at its top combines what arrives: "
 _SHAPES: tuple[tuple[Shape, str, str], ...] = (  # default: as in `patterns.tree_for`
     (star, "a star.", "Less than `pipeline_min` bytes on at most `few_nodes_max` nodes."),
     (
