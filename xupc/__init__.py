@@ -52,14 +52,18 @@ if TYPE_CHECKING:
     from .api.private_arrays import (
         allav_broadcast,
         allav_exchange,
+        allav_exchange_v,
         allav_gather,
         allav_gather_all,
+        allav_gather_all_v,
+        allav_gather_v,
         allav_permute,
         allav_prefix_reduce,
         allav_reduce,
         allav_reduce_all,
         allav_reduce_scatter,
         allav_scatter,
+        allav_scatter_v,
         allav_suffix_reduce,
     )
     from .api.reductions import (
@@ -169,9 +173,9 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "pgas.shared_pointer": "SharedPointer",
     "api.team": "Team",
     "api.private_arrays":
-        "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
-        "allav_prefix_reduce allav_reduce allav_reduce_all allav_reduce_scatter "
-        "allav_scatter allav_suffix_reduce",
+        "allav_broadcast allav_exchange allav_exchange_v allav_gather allav_gather_all "
+        "allav_gather_all_v allav_gather_v allav_permute allav_prefix_reduce allav_reduce "
+        "allav_reduce_all allav_reduce_scatter allav_scatter allav_scatter_v allav_suffix_reduce",
 }
 _STARTS_MPI = {"Comm": "mpi.communicators"}  # names that import mpi4py: at their first use only
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()} | _STARTS_MPI
@@ -280,14 +284,18 @@ __all__ = [
     "alloc",
     "allav_broadcast",
     "allav_exchange",
+    "allav_exchange_v",
     "allav_gather",
+    "allav_gather_v",
     "allav_gather_all",
+    "allav_gather_all_v",
     "allav_permute",
     "allav_prefix_reduce",
     "allav_reduce",
     "allav_reduce_all",
     "allav_reduce_scatter",
     "allav_scatter",
+    "allav_scatter_v",
     "allav_suffix_reduce",
     "allv_broadcast",
     "allv_exchange",

@@ -107,6 +107,8 @@ def _staged(value: Any, nelems: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     if _is_plain(value) and value.dtype == dtype and value.shape == (nelems,):
         staged = value
         return staged
+    if isinstance(value, range) and len(value) not in (1, nelems):  # as an array it may be huge
+        raise ValueError(f"A[i:j] = v: v: expected {nelems} elements, got {len(value)}")
     staged = np.empty(nelems, dtype)
     staged[...] = value
     return staged
