@@ -1,4 +1,4 @@
-"""Moves of blocks of different sizes, simulated: threads advance together, on memory of numpy alone."""
+"""Moves of blocks of different sizes, simulated: threads advance together, on numpy alone."""
 
 from __future__ import annotations
 
