@@ -55,14 +55,18 @@ def _layout(
 
 
 def _shaped(
-    shape: Shape, dtype: DTypeLike, blocksize: Any, threads: int, call: str
-) -> tuple[int, np.dtype[Any], int, int]:
-    """Return the layout of an array with several axes, like `_layout`."""
-    n = _nelems(prod(shape), call)
-    kind = check_dtype(dtype, call)
+    nelems: Any, dtype: DTypeLike, blocksize: Any, threads: int, call: str
+) -> tuple[Shape | None, tuple[int, np.dtype[Any], int, int]]:
+    """Return the shape of an array with several axes, or None, and its layout (`_layout`)."""
+    shape = as_shape(nelems, call)
+    if shape is not None and len(shape) == 1:
+        nelems, shape = shape[0], None
+    if shape is None:
+        return None, _layout(nelems, dtype, blocksize, threads, call)
+    n, kind = _nelems(prod(shape), call), check_dtype(dtype, call)
     if is_pointer_dtype(kind):
         raise TypeError(f"{call}: nelems: expected an integer for pointers, got {shape}")
-    return _sized(n, kind, block_of_rows(shape, blocksize, threads, call), threads)
+    return shape, _sized(n, kind, block_of_rows(shape, blocksize, threads, call), threads)
 
 
 def _sized(
@@ -118,13 +122,7 @@ def all_alloc(
     try:
         if wrong is not None:
             raise wrong
-        shape = as_shape(nelems, "all_alloc")
-        if shape is not None and len(shape) == 1:
-            nelems, shape = shape[0], None
-        if shape is None:
-            n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
-        else:
-            n, kind, block, nbytes = _shaped(shape, dtype, blocksize, on.size, "all_alloc")
+        shape, (n, kind, block, nbytes) = _shaped(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
         on.fail(e, record)
     with on.job.whole("all_alloc"):
