@@ -35,21 +35,33 @@ if TYPE_CHECKING:
     from .api.algorithms import algorithm
     from .api.allocation import all_alloc, all_free, alloc, free, global_alloc
     from .api.barriers import barrier, fence, notify, wait
-    from .api.collectives import (
+    from .api.call_types import (
         all_broadcast,
         all_broadcast_in_place,
+        all_broadcast_v,
+        all_broadcast_x,
         all_exchange,
+        all_exchange_v,
+        all_exchange_x,
         all_gather,
         all_gather_all,
+        all_gather_all_v,
+        all_gather_all_x,
+        all_gather_v,
+        all_gather_x,
         all_permute,
+        all_permute_v,
+        all_permute_x,
+        all_prefix_reduce,
+        all_reduce,
+        all_reduce_all,
+        all_reduce_mpi,
+        all_reduce_mpi_all,
+        all_reduce_scatter,
         all_scatter,
-    )
-    from .api.handles import Handle, wait_all
-    from .api.job_end import finalize
-    from .api.lifecycle import init
-    from .api.node_arrays import node_array, node_broadcast
-    from .api.one_sided import broadcast, exchange, gather, scatter
-    from .api.private_arrays import (
+        all_scatter_v,
+        all_scatter_x,
+        all_suffix_reduce,
         allav_broadcast,
         allav_exchange,
         allav_exchange_v,
@@ -66,15 +78,11 @@ if TYPE_CHECKING:
         allav_scatter_v,
         allav_suffix_reduce,
     )
-    from .api.reductions import (
-        all_prefix_reduce,
-        all_reduce,
-        all_reduce_all,
-        all_reduce_mpi,
-        all_reduce_mpi_all,
-        all_reduce_scatter,
-        all_suffix_reduce,
-    )
+    from .api.handles import Handle, wait_all
+    from .api.job_end import finalize
+    from .api.lifecycle import init
+    from .api.node_arrays import node_array, node_broadcast
+    from .api.one_sided import broadcast, exchange, gather, scatter
     from .api.scalars import (
         allv_broadcast,
         allv_exchange,
@@ -89,20 +97,6 @@ if TYPE_CHECKING:
         allv_suffix_reduce,
     )
     from .api.team import Team
-    from .api.vector_collectives import (
-        all_broadcast_v,
-        all_broadcast_x,
-        all_exchange_v,
-        all_exchange_x,
-        all_gather_all_v,
-        all_gather_all_x,
-        all_gather_v,
-        all_gather_x,
-        all_permute_v,
-        all_permute_x,
-        all_scatter_v,
-        all_scatter_x,
-    )
     from .mpi.communicators import Comm as Comm
     from .pgas.copy import memcpy, memget, memput, memset
     from .pgas.forall import forall
@@ -204,7 +198,7 @@ def _load_all() -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "Comm", *(name for name in globals() if name.startswith("__"))})
 
 
 # Not THREADS and MYTHREAD, which there are after init only, and not Comm, which imports mpi4py.

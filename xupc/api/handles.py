@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from ..errors import show
+from ..records import public_names
 from ..runtime.async_queue import AsyncCall
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
@@ -59,6 +60,9 @@ class Handle:
         if pending.done:
             self._complete()
         return pending.done
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle):

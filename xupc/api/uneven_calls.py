@@ -19,6 +19,7 @@ from ..flags import ALGORITHM_MASK, IN_PLACE, VARIANT_SHIFT, check_flags
 from ..health.call_record import CallRecord
 from ..pgas.integer_arguments import as_integer
 from ..pgas.private_memory import array_of
+from ..records import public_names
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
@@ -151,6 +152,9 @@ class UnevenCall:
 
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, only=frozenset(("plan",)))
 
     def __reduce__(self) -> str:
         return self.__name__

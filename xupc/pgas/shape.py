@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final
 
 from ..errors import show
 from .integer_arguments import at_least_0, integer
@@ -100,7 +100,7 @@ def _offset(before: Sequence[Any], shape: Shape, call: str) -> int:
     )
 
 
-def _index(key: SupportsIndex, shape: Shape, axis: int, call: str, whole: Any) -> int:
+def _index(key: Any, shape: Shape, axis: int, call: str, whole: Any) -> int:
     if isinstance(key, slice) or key is Ellipsis or key is None:
         raise _scattered(whole, call)
     i = integer(key, call, f"index {axis}")

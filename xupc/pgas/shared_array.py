@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
+from ..records import public_names
 from .access import load, store
 from .allocation import Allocation
 from .integer_arguments import integer, is_integer
@@ -118,12 +119,6 @@ class SharedArray(SharedReference):
         assert view is not None, "a thread reaches its own memory"
         return view
 
-    def _view_of(self, allocation: Allocation, thread: int) -> NDArray[Any] | None:
-        view = allocation.elements(thread)
-        if view is None or self._axes is None:
-            return view
-        return view.reshape(part_shape(self._axes, view.size))
-
     @local.setter
     def local(self, value: Any) -> None:
         self.local[...] = value  # as numpy's x.real = v; and A.local += 1 ends with an assignment
@@ -144,6 +139,12 @@ class SharedArray(SharedReference):
             raise ValueError("np.asarray(A, copy=False): a shared array can only be gathered")
         gathered = self._read(slice(None)).reshape(self.shape)
         return gathered if dtype is None else gathered.astype(dtype, copy=False)
+
+    def _view_of(self, allocation: Allocation, thread: int) -> NDArray[Any] | None:
+        view = allocation.elements(thread)
+        if view is None or self._axes is None:
+            return view
+        return view.reshape(part_shape(self._axes, view.size))
 
     # --- pointers
 
@@ -260,6 +261,9 @@ class SharedArray(SharedReference):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SharedArray cannot be pickled or copied: pickle A + 0, copy np.array(A)")
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, "allocation")
 
     def __repr__(self) -> str:
         allocation = self._allocation

@@ -36,8 +36,9 @@ with xupc.init() as team:
     assert B.local.shape == ((3, 4) if me == T - 1 else (0, 4))
     assert xupc.all_alloc((7,), blocksize=2).blocksize == 2
     if me == 0:
-        refused("a pointer has no shape", TypeError, lambda: xupc.alloc((3, 4)))
-        refused("a pointer has no shape", TypeError, lambda: xupc.global_alloc([3, 4]))
+        one: Any
+        for one in (xupc.alloc, xupc.global_alloc):
+            refused("a pointer has no shape", TypeError, lambda one=one: one((3, 4)))
     refused("whole rows", ValueError, lambda: xupc.all_alloc((3 * T, 4), "i4", 1))
     refused("expected an integer for pointers", TypeError,
             lambda: xupc.all_alloc((3, 4), xupc.pointer_dtype))  # fmt: skip

@@ -76,7 +76,7 @@ def wrong_on_one(T: int, me: int) -> None:
     def case(kind: type[Exception], words: str, call: Callable[[], Any]) -> None:
         raises(kind if one else xupc.CollectiveMismatchError, words if one else "thread 0", call)
 
-    gather_all = xupc.allav_gather_all_v
+    gather_all: Any = xupc.allav_gather_all_v
     case(ValueError, f"counts: expected {T} integers, one for each thread, got 1",
          lambda: gather_all(dst, src, [4] if one else [4] * T))  # fmt: skip
     case(ValueError, "counts[0]: expected at least 0, got -1",
