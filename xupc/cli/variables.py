@@ -57,6 +57,10 @@ VARIABLES: dict[str, Variable] = {
         _RUN, "`2x4x8`, or a directory", "the machine itself",
         "Take another machine for each node, to test levels.",
     ),
+    "XUPC_TRACEBACK": Variable(
+        _RUN, "`full`", "the program's lines",
+        "Show the lines of xupc, too, in tracebacks of errors that the program does not catch.",
+    ),
     "XUPC_TUNING": Variable(
         _RUN, "a file", "`xupc/tuning.toml` in the user's config directory",
         "Choose the selection table that lies over the built-in one.",
