@@ -1,9 +1,11 @@
 """Builds the optional native core, `xupc.backends.native._core`; the rest is in pyproject.toml.
 
 A machine without a C compiler, or with one that cannot build the core, gets xupc without it: then
-the Python engine runs. `XUPC_NO_CORE=1` leaves the core out on purpose.
+the Python engine runs. `XUPC_NO_CORE=1` leaves the core out on purpose. With `XUPC_REQUIRE_CORE=1`
+an installation without the core fails, as wheels for others must.
 """
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -24,12 +26,37 @@ DEMO = "sobel.py", "unequal_arrays.py"
 C_FLAGS = ["-O3", "-std=c11", "-fwrapv", "-ffp-contract=off"]
 
 
+NOTICE = """
+xupc: installed WITHOUT its native core: {reason}
+xupc: the Python engine will run, with the same results but MANY TIMES SLOWER.
+xupc: install a C compiler and Python's headers (Debian, Ubuntu: gcc python3-dev), then repeat with
+xupc: pip install --force-reinstall --no-deps --no-cache-dir
+"""
+
+
+def given(name: str) -> bool:
+    """Return True if a variable is set, and not to 0."""
+    return os.environ.get(name, "") not in ("", "0")
+
+
 def without_core(reason: object) -> None:
-    """Say in one line why there is no core; this Python must not go on with an older one."""
-    print(f"xupc: building without the native core ({reason}); the Python engine will be used")
+    """Print why there is no core; this Python must not go on with an older one."""
+    if given("XUPC_REQUIRE_CORE"):
+        raise SystemExit(f"xupc: XUPC_REQUIRE_CORE: the native core is missing: {reason}")
+    if given("XUPC_NO_CORE"):
+        print(f"xupc: building without the native core ({reason}); the Python engine will be used")
+    else:
+        notify(NOTICE.format(reason=reason))
     if {"editable_wheel", "develop", "--inplace"} & set(sys.argv):
         # a source tree holds the cores of several Pythons
         (ROOT / NATIVE / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}").unlink(missing_ok=True)
+
+
+def notify(text: str) -> None:
+    """Print to the terminal, too: pip shows the output of a build only if it fails, or with -v."""
+    print(text, flush=True)
+    with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
+        terminal.write(text)
 
 
 class BuildCore(build_ext):
@@ -66,7 +93,7 @@ class BuildPy(build_py):
 
 def core() -> list[Extension]:
     """Return the core as a list of one extension, or of none."""
-    if os.environ.get("XUPC_NO_CORE", "") not in ("", "0"):
+    if given("XUPC_NO_CORE"):
         without_core("XUPC_NO_CORE is set")
         return []
     if sys.platform == "win32":

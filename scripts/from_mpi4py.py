@@ -44,19 +44,34 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 
 | `XUPC_COMM` | means |
 |---|---|
-| not set | all calls go to MPI, in this version |
+| `auto`, or not set | xupc carries calls that are faster so, on communicators with many calls |
 | `off` | all calls go to MPI, and `python -m xupc.mpi` leaves `MPI.COMM_WORLD` as it is |
 | `force` | xupc carries all calls that it can carry, from the first one on |
-| `explain` | counts all calls; thread 0 prints the counts at the end of the program |
+| `explain` | as `auto`; counts all calls, and thread 0 prints the counts at the end |
 
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
-data.
+data. Bytes of calls that MPI carries before a team is open are counted only under
+`XUPC_COMM=explain`.
+
+## Which library carries a call
+
+1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
+   communicators make fewer calls never starts xupc, and loads little of it.
+2. The next call opens a team of xupc. If xupc does not run yet, a call on a communicator with the
+   threads of `MPI.COMM_WORLD`, in their order, starts it. On another communicator MPI carries the
+   calls, and a later call tries again. On a communicator of one thread, and on one where a Python
+   thread other than the main one makes that call, MPI carries all calls.
+3. From then on the [tuning table](how-to/choose-and-tune.md) decides, by method, threads, nodes and
+   bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of your
+   own (`XUPC_TUNING`) can have other `[[drop_in]]` entries.
+
+A decision looks only at what MPI makes equal on all threads, never at how a thread describes its
+message.
+
+Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 
 ## Calls that xupc carries
 
-Under `XUPC_COMM=force`. The first call on a communicator with the threads of `MPI.COMM_WORLD`, in
-their order, starts xupc if it does not run yet, and opens a team. Calls on other communicators go
-to MPI.
 
 - Messages can be described in any way that mpi4py takes, and in another way on each thread. A
   derived type, or an array that is not in C order, costs one copy on that thread.
@@ -78,7 +93,8 @@ to MPI.
 - `Free` waits for no thread.
 - One Python thread of a process may be inside such a call at a time. A second one gets an
   `XupcError`, also if the two calls are on different communicators, which MPI allows. Use
-  `XUPC_COMM=off` for such programs.
+  `XUPC_COMM=off` for programs where threads other than the main one use communicators that the
+  main one has used before.
 
 ## Method by method
 

@@ -2,12 +2,18 @@
 
 NAME is variables or table-keys, made of the tables that the library itself reads, or figures, made
 of the tables in benchmarks/results.
+
+    python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py
+
+makes the module of the built-in selection table from selection.toml.
 """
 
 from __future__ import annotations
 
+import pprint
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +21,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from xupc.cli.variables import VARIABLES
+from xupc.flags import ALGORITHM_NAMES
 from xupc.tuning import selection_file
 from xupc.tuning.old_keys import NEW_KEYS
+from xupc.tuning.selection import CarrierRule, Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "This page is made by `python scripts/reference.py {name} > docs/reference/{name}.md`.\n"
@@ -123,6 +131,10 @@ RULES = {
     "family": "MPI",
     "transport": "the way between nodes: `shm` is one machine",
 }
+CARRIERS = {
+    "method": "name of the method in mpi4py: `Bcast`, `bcast`; `*`: all",
+    "carrier": "the library that carries the calls",
+}
 
 
 def table_keys() -> str:
@@ -136,7 +148,7 @@ def table_keys() -> str:
         "[Choose and tune](../how-to/choose-and-tune.md) has an example.\n",
         "A key or a value that is not allowed is a `ValueError` of `xupc.init` on every thread. It "
         "names the file, the entry and the values that are allowed.\n",
-        _rules(), _sizes(), _hosts(), _old(),
+        _rules(), _carriers(), _sizes(), _hosts(), _old(),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -152,12 +164,26 @@ def _rules() -> str:
     )
 
 
+def _carriers() -> str:
+    allowed = dict(_allowed(selection_file.CARRIER))
+    rows = [f"`{key}` | {allowed[key]} | {words}" for key, words in CARRIERS.items()]
+    return (
+        "## `[[drop_in]]`: calls of the drop-in communicator\n\n"
+        "Entries are tried in order, yours first. The first one that fits a call of "
+        "[`xupc.Comm`](../from-mpi4py.md#which-library-carries-a-call) is used; without one, xupc "
+        "carries the call. Both keys are needed. The conditions are those of `[[choose]]`. An "
+        "entry with sizes does not fit calls on objects, `Barrier`, `Gatherv`, `Scatterv` and "
+        "`Alltoallv`.\n\n" + _table("key | allowed | meaning", rows)
+    )
+
+
 def _sizes() -> str:
     names = ", ".join(f"`{name}`" for name in selection_file.SECTIONS)
     return (
         "## `[tuning.NAME]`: sizes and counts\n\n"
-        f"NAME is one of {names}. The more special one counts more, and yours count more than the "
-        "built-in ones. Sizes are in bytes. The default is that of `[tuning.default]`.\n\n"
+        f"NAME is one of {names}. The more special one counts more. A size in any section of your "
+        "table counts more than in all built-in ones. Sizes are in bytes. The default is that of "
+        "`[tuning.default]`; other built-in sections may differ.\n\n"
         + _keys("tuning.default", selection_file.SIZES)
     )
 
@@ -181,8 +207,7 @@ def _keys(section: str, schema: Mapping[str, Callable[[Any], Any]]) -> str:
 
 def _commented(section: str) -> Iterator[tuple[str, str, str]]:
     """Yield each key of a section of the built-in table with its value and its comment."""
-    path = ROOT / "xupc" / "tuning" / "selection.toml"
-    text = path.read_text(encoding="utf-8").split(f"\n[{section}]\n")[1]
+    text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8").split(f"\n[{section}]\n")[1]
     words: list[str] = []
     for line in text.splitlines():
         if line.startswith("#"):
@@ -217,7 +242,74 @@ def _table(head: str, rows: Iterable[str]) -> str:
     return "".join(f"| {row} |\n" for row in (head, *rows)).replace("\n", f"\n|{rule}|\n", 1)
 
 
-PAGES = {"variables": variables, "table-keys": table_keys, "figures": figures}
+# --- the built-in table ---------------------------------------------------------------------------
+
+
+def built_in_table() -> str:
+    """Return the module of the built-in selection table."""
+    text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
+    table = selection_file.parse(text, selection_file.BUILT_IN, None)
+    rules = "".join(f"        {_rule(rule)},\n" for rule in table.rules)
+    carriers = "".join(f"        {_carrier(rule)},\n" for rule in table.carriers)
+    flags = ", ".join(sorted({_flag(rule) for rule in table.rules}))
+    return f"""{MODULE.format(flags=flags)}
+TABLE = Table(
+    {table.name!r},
+    (
+{rules}    ),
+{_literal(table.sizes)},
+    None,
+{_literal(table.hosts)},
+    (
+{carriers}    ),
+)
+""".replace("'", '"')
+
+
+def _rule(rule: Rule) -> str:
+    """Return what makes a rule."""
+    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *_conditions(rule)])})"
+
+
+def _carrier(rule: CarrierRule) -> str:
+    """Return what makes a rule of the drop-in communicator."""
+    first = repr(rule.method), repr(rule.carrier)
+    return f"CarrierRule({', '.join([*first, *_conditions(rule)])})"
+
+
+def _conditions(rule: Rule | CarrierRule) -> list[str]:
+    """Return the keyword arguments of all fields but the first two."""
+    given = [(name, getattr(rule, name)) for name in rule.__match_args__[2:]]
+    return [f"{name}={value!r}" for name, value in given if value not in (None, "")]
+
+
+def _flag(rule: Rule) -> str:
+    return ALGORITHM_NAMES[rule.algorithm].upper()
+
+
+def _literal(sections: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a mapping of mappings as source text."""
+    return textwrap.indent(pprint.pformat(sections, width=90, sort_dicts=False), "    ")
+
+
+MODULE = """\"""The built-in selection table for Python, since to parse TOML takes each start 10 ms.
+
+Made of selection.toml by
+`python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py`.
+\"""
+
+from __future__ import annotations
+
+from ..flags import {flags}
+from .selection import CarrierRule, Rule, Table
+
+__all__ = ["TABLE"]
+"""
+
+PAGES = {
+    "variables": variables, "table-keys": table_keys, "figures": figures,
+    "built-in-table": built_in_table,
+}  # fmt: skip
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in PAGES:

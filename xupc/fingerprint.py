@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL besides, which takes a start 3 ms
+except ImportError:
+    from hashlib import blake2b
 
-__all__ = ["fingerprint"]
+__all__ = ["digest", "fingerprint"]
 
 _MASK = (1 << 64) - 1
 _NAMES: dict[str, int] = {}
@@ -13,11 +16,15 @@ _NAMES: dict[str, int] = {}
 def _name(text: str) -> int:
     value = _NAMES.get(text)
     if value is None:
-        digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
-        value = int.from_bytes(digest, "little") >> 1
+        value = int.from_bytes(digest(text.encode(errors="replace"), 8), "little") >> 1
         if len(_NAMES) < 4096:
             _NAMES[text] = value
     return value
+
+
+def digest(data: bytes, size: int) -> bytes:
+    """Return a hash of `size` bytes, the same on all machines."""
+    return blake2b(data, digest_size=size).digest()
 
 
 def fingerprint(name: str, *values: int | str) -> int:

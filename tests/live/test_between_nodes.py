@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from support.launch import SLOW_ENGINE, launch
+from support.launch import SLOW_ENGINE, import_path, launch
 
 pytestmark = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
 PROGRAM = "tests/live/programs/native_messages.py"
@@ -34,4 +36,18 @@ def test_without_functions_of_mpi_on_one_thread_all_take_the_python_engine() -> 
     result = launch(3, PROGRAM, args=["no_functions"], nodes="2,1")
     assert result.returncode == 0, result.report()
     assert sorted(result.stdout.splitlines()) == 3 * ["False 3"], result.report()
-    assert result.stderr.count("the Python engine runs, which is slow: MPI's C functions") == 1
+    assert result.stderr.count("the Python engine runs, many times slower: MPI's C functions") == 1
+
+
+def test_without_the_core_init_warns_once_that_calls_are_many_times_slower(tmp_path: Path) -> None:
+    """An import of the core fails, as where there was no compiler."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['xupc.backends.native._core'] = None\n"
+    )
+    env = {"PYTHONPATH": import_path(tmp_path)}
+    result = launch(3, PROGRAM, args=["no_core"], nodes="2,1", env=env)
+    assert result.returncode == 0, result.report()
+    assert sorted(result.stdout.splitlines()) == 6 * ["False 3"], result.report()
+    words = "the Python engine runs, many times slower: the native core is missing (import of"
+    assert result.stderr.count(words) == 1, result.report()
+    assert "install a C compiler and Python's headers, then reinstall xupc" in result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ REPEATED = "tests/live/programs/drop_in_repeated.py"
 KEPT = "tests/live/programs/drop_in_kept.py"
 VECTORS = "tests/live/programs/drop_in_vectors.py"
 OBJECTS = "tests/live/programs/drop_in_objects.py"
+AUTO = "tests/live/programs/drop_in_auto.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -52,6 +54,33 @@ def shapes() -> list[tuple[int, str | None, str]]:
 def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: str) -> None:
     """``XUPC_COMM=force``: one check of the program."""
     result = live(n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+TABLE = """version = 1
+[[drop_in]]
+method = "Bcast"
+max_bytes = 64
+carrier = "mpi"
+[[drop_in]]
+method = "allgather"
+carrier = "mpi"
+[[drop_in]]
+method = "bcast"
+carrier = "xupc"
+"""
+
+
+@pytest.mark.parametrize("check", checks(AUTO))
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_which_library_carries_a_call(
+    live: Live, check: str, n: int, nodes: str | None, tmp_path: Path
+) -> None:
+    """Without ``XUPC_COMM``: one check of the program."""
+    table = tmp_path / "table.toml"
+    table.write_text(TABLE)
+    tuned = {"XUPC_TUNING": str(table)}
+    result = live(n, AUTO, args=[check], nodes=nodes, env=tuned, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -101,7 +130,7 @@ def test_a_wrong_switch(live: Live) -> None:
         1, PROGRAM, args=["plain"], via="xupc run", launcher_args=["--mpi"], expect=1,
         env={"XUPC_COMM": "on"},
     )  # fmt: skip
-    words = "python -m xupc.mpi: XUPC_COMM: expected off, force or explain, got 'on'"
+    words = "python -m xupc.mpi: XUPC_COMM: expected auto, off, force or explain, got 'on'"
     assert words in result.stderr, result.report()
 
 

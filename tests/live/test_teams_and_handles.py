@@ -81,3 +81,10 @@ def test_no_more_communicators(
     enough = 1 if nodes is None else 3
     for free in (0, 1, 2):
         assert result.stdout.count(f"refused {free // enough}") >= threads, result.report()
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(2, None), (3, "2,1")])
+def test_handles_are_awaited(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
+    """Tasks of asyncio wait for calls under way, and for plans."""
+    result = live(threads, f"{PROGRAMS}/awaited.py", nodes=nodes)
+    assert result.stdout.count("done") == threads, result.report()

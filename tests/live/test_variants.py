@@ -31,7 +31,7 @@ def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str)
     if nodes:
         ways = {"star", "chain", "binomial", "binary", "circulant", "led"}
         assert {f"broadcast multicore:{way}" for way in ways} <= ran
-        ways = {"linear", "doubling", "rounds", "ring", "led"}
+        ways = {"linear", "doubling", "rounds", "ring", "circulant", "led"}
         assert {f"gather_all multicore:{way}" for way in ways} <= ran
     else:
         assert {"gather_all multicore:fused", "permute multicore:pull", "gather push"} <= ran

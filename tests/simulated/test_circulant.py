@@ -28,7 +28,8 @@ LARGE, SIZES = TUNINGS["large"]
 
 
 def test_which_collectives_have_them() -> None:
-    assert sorted(VARIANTS) == ["allav_broadcast", "broadcast", "broadcast_in_place"]
+    blocks = {"broadcast", "broadcast_in_place", "gather_all", "gather_all_in_place"}
+    assert set(VARIANTS) == {"allav_broadcast", *blocks}
 
 
 def uneven(nodes: int, rng: random.Random) -> list[int]:

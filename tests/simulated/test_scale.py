@@ -23,6 +23,7 @@ from xupc.plan.draw import step_text
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import Recorder
 from xupc.plan.steps import Ranks, Step
+from xupc.records import replace
 from xupc.topology.tree import Tree
 
 LESS = amount(5, 1)
@@ -130,6 +131,19 @@ def test_plans_of_long_broadcasts_stay_small(me: int, nbytes: int) -> None:
     for name in ("broadcast", "broadcast_in_place"):
         plan = _plan(find(name, MULTICORE), me, tree, arguments(name, tree.size, 3, nbytes))
         assert sum(map(len, plan.lanes)) <= 6 * TUNING["max_messages"]
+
+
+@pytest.mark.parametrize(
+    ("collective", "size"), [("broadcast", "8 B"), ("broadcast", "1 MiB"), ("gather_all", "8 B")]
+)
+def test_plans_on_a_circulant_graph_stay_small(
+    collective: str, size: str, tree: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of all nodes' receives has one number for each round of a phase."""
+    (found,) = (v for v in find(collective, MULTICORE).variants if v.label == "circulant")
+    entry = Entry(collective, MULTICORE, (replace(found, preferred=None),))
+    given = arguments(collective, tree.size, ROOT, SIZES[size])
+    _measure(entry, f"{collective} {found.name} {size}", tree, lambda: given, capsys)
 
 
 LAYOUTS = {

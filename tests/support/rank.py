@@ -420,8 +420,12 @@ def main() -> None:
     from xupc.comm.mpi import place_in_mpi, start_mpi
 
     start_mpi()
+    import xupc
     from xupc.pgas import heap
 
+    xupc._load_all()  # the collections after each program leave out what is loaded here
+    gc.collect()
+    gc.freeze()
     guards = Guards()
     guards.install(heap)
     weakref.finalize(main, int)  # has weakref register its exit function before any program does

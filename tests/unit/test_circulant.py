@@ -12,7 +12,20 @@ import pytest
 from support.soak import amount
 
 from xupc.plan import circulant
-from xupc.plan.circulant import Hop, Round, entry, own_block, round_count, rounds, row, skips
+from xupc.plan.circulant import (
+    Hop,
+    Round,
+    arrivals,
+    entry,
+    every_row,
+    message,
+    own_block,
+    round_count,
+    rounds,
+    row,
+    skip_of,
+    skips,
+)
 from xupc.records import replace
 
 Schedule = list[list[Round]]
@@ -113,6 +126,55 @@ def test_rows_of_many_positions() -> None:
         assert [text for v in sorted(some) if (text := wrong_row(v, p))] == []
 
 
+# --- all positions at once ------------------------------------------------------------------------
+@pytest.mark.soak
+def test_the_table_has_the_rows_of_all_positions() -> None:
+    for p in {*range(2, 40), *range(40, 257, amount(31, 1)), *SAMPLES[:: amount(5, 1)]}:
+        table = every_row(p)
+        some = {1, p // 2, p - 1, *range(1, p, amount(1 + p // 16, 1 + p // 64))}
+        assert [v for v in some if tuple(table[:, v]) != row(v, p)] == [], p
+
+
+def test_arrivals_are_those_of_the_rounds() -> None:
+    for p, n in product((2, 3, 5, 8, 11, 33), FEW):
+        whole = arrivals(p, n)
+        for v, mine in enumerate(schedule(p, n)):
+            assert whole[:, v].tolist() == [step.recv.chunk if step.recv else -1 for step in mine]
+            senders = {(i, step.recv.peer) for i, step in enumerate(mine) if step.recv}
+            assert senders <= {(i, (v - skip_of(i, p, n)) % p) for i in range(len(mine))}
+
+
+def all_to_all_problem(p: int, n: int, lost: tuple[int, int] | None = None) -> str:
+    """Let all positions broadcast at once; return what is wrong, or nothing.
+
+    `lost`: a round and a position which then does not receive its first chunk.
+    """
+    has = [{(v, chunk) for chunk in range(n)} for v in range(p)]
+    for i in range(round_count(p, n)):
+        coming = [list(map(tuple, message(i, v, p, n))) for v in range(p)]
+        if lost and lost[0] == i:
+            coming[lost[1]] = coming[lost[1]][1:]
+        for v, chunks in enumerate(coming):
+            if not set(chunks) <= has[(v - skip_of(i, p, n)) % p] or set(chunks) & has[v]:
+                return f"round {i}: {v} cannot receive {chunks}"
+        for v, chunks in enumerate(coming):
+            has[v] |= set(chunks)
+    return "" if all(len(there) == p * n for there in has) else "chunks are missing"
+
+
+def test_all_positions_broadcast_at_once() -> None:
+    for p, n in product((2, 3, 5, 8, 11, 17), (1, 2, 7)):
+        assert all_to_all_problem(p, n) == ""
+
+
+@pytest.mark.parametrize(("p", "n"), [(2, 3), (5, 3), (8, 1)])
+def test_a_lost_chunk_is_noticed(p: int, n: int) -> None:
+    for lost in product(range(round_count(p, n)), range(p)):
+        if list(message(*lost, p, n)):
+            assert all_to_all_problem(p, n, lost)
+
+
+# --- broken schedules -----------------------------------------------------------------------------
 def changed(hop: Hop | None, other: Hop | None, part: str) -> Hop | None:
     """Return a message with the peer or the chunk of another one."""
     if hop is None or other is None:

@@ -50,16 +50,16 @@ def test_ways() -> None:
     assert methods.group_of("Ibcast").title == "Nonblocking collectives"
 
 
-@pytest.mark.parametrize("value", ["", "off", "force", "explain"])
+@pytest.mark.parametrize("value", ["", "auto", "off", "force", "explain"])
 def test_the_switch(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("XUPC_COMM", value)
-    assert switch.mode() == value
+    assert switch.mode() == (value or "auto")
 
 
 @pytest.mark.parametrize("value", ["on", "OFF", "off,explain"])
 def test_other_values_of_the_switch(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("XUPC_COMM", value)
-    with pytest.raises(ValueError, match="XUPC_COMM: expected off, force or explain, got"):
+    with pytest.raises(ValueError, match="XUPC_COMM: expected auto, off, force or explain, got"):
         switch.mode()
 
 

@@ -24,14 +24,14 @@ from xupc.api import lifecycle
 from xupc.bench.results import Result
 from xupc.cli.report import report_command
 from xupc.topology.node_spec import parse_nodes
-from xupc.tuning.selection_file import Found, built_in, load, read
+from xupc.tuning.selection_file import TEXT_OF_BUILT_IN, Found, load, read
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 1 << 31, 1 << 64, -(1 << 64), 10**400, 0.5, -0.0, 1e308,
     float("nan"), float("inf"), "", "x", "\0", "\ud800", "8x8", "a" * 3000, [], [[]], [0], [-1],
     [[0]], ["x"], {}, {"": 0}, {"x": []}, [[[[]]]],
 ]  # fmt: skip
-TABLE = Path(built_in.__wrapped__.__code__.co_filename).with_name("selection.toml").read_text()
+TABLE = TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
 
 
 def _places(data: Any, where: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

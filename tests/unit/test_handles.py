@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,56 @@ def test_a_call_that_is_over_is_complete_after_wait_alone() -> None:
     assert good != handles.COMPLETE
     good.wait()
     assert good == handles.COMPLETE
+
+
+class Later(Over):
+    """Stand in for a call that is over after some tests."""
+
+    def __init__(self, tests: int, error: BaseException | None = None) -> None:
+        super().__init__(error)
+        self.tests = tests
+        job = self.team.job
+        job.check, job.check_outside, job.progress = (lambda *a, **k: None), print, self.progress
+
+    def progress(self, wait: bool) -> None:
+        self.tests -= 1
+
+    @property
+    def done(self) -> bool:  # type: ignore[override]
+        return self.tests <= 0
+
+
+@pytest.mark.parametrize("tests", [0, 5, 103])
+def test_a_handle_can_be_awaited_while_other_tasks_run(tests: int) -> None:
+    late = handles.Handle(Later(tests))  # type: ignore[arg-type]
+    steps = 0
+
+    async def other() -> None:
+        nonlocal steps
+        while not late.done:
+            steps += 1
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        running = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        await late
+        await handles.COMPLETE
+        await running
+
+    asyncio.run(both())
+    assert late == handles.COMPLETE
+    assert steps >= tests // 2
+
+
+def test_await_raises_the_error_of_the_call() -> None:
+    late = handles.Handle(Later(2, ValueError("of the call")))  # type: ignore[arg-type]
+
+    async def wait() -> None:
+        await late
+
+    with pytest.raises(ValueError, match="of the call"):
+        asyncio.run(wait())
 
 
 @pytest.mark.parametrize("waits", [True, False])

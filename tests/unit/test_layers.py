@@ -21,7 +21,7 @@ ORDER = [
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
     "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "cli",
-    "__main__",
+    "testing", "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 
@@ -57,7 +57,7 @@ MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.host_probe",
     "bench.machine", "bench.network_probe", "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
-    "mpi.communicators",
+    "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
     "mpi.mismatch", "mpi.objects", "mpi.pickles", "mpi.record", "mpi.reductions",
     "mpi.repeated",

@@ -183,6 +183,15 @@ def test_pages_that_are_made_are_up_to_date(name: str) -> None:
     assert made == page, f"run: python scripts/reference.py {name} > docs/reference/{name}.md"
 
 
+def test_the_built_in_table_is_up_to_date() -> None:
+    command = [sys.executable, PROJECT / "scripts" / "reference.py", "built-in-table"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    path = "xupc/tuning/built_in_table.py"
+    assert made == (PROJECT / path).read_text(), f"run: {command[1]} {command[2]} > {path}"
+    text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
+    assert selection_file.parse(text, "built-in", None) == selection_file.built_in()
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     """A function or class with its docstring, a constant in the page of flags and operations."""
     calls = (REFERENCE / "api.md").read_text(encoding="utf-8")
@@ -196,7 +205,8 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_every_key_of_the_selection_table_is_listed() -> None:
     text = (REFERENCE / "table-keys.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(\w+)` \|", text.split("## Old names")[0], re.MULTILINE))
-    assert listed == {*selection_file.RULE, *selection_file.SIZES, *selection_file.HOST}
+    known = (selection_file.RULE, selection_file.CARRIER, selection_file.SIZES, selection_file.HOST)
+    assert listed == {key for keys in known for key in keys}
 
 
 # ---- results and errors --------------------------------------------------------------------------

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import itertools
+import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -27,6 +32,8 @@ from xupc.report.findings import Findings
 from xupc.report.plans import programs
 
 NOTHING = Job(2, [[0, 1]])
+LONG = [8 << i for i in range(12)]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def report(tmp_path: Path, *results: Result, options: tuple[str, ...] = ()) -> Outcome:
@@ -52,6 +59,42 @@ def parsed(page: str) -> None:
     """Every drawing is well-formed."""
     for drawing in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(drawing)
+
+
+NODE = shutil.which("node")
+DRAWN = """
+const fs = require("fs"), path = require("path"), folder = process.argv[2];
+globalThis.vega = require(path.join(folder, "vega.min.js"));
+const load = require("module")._load;
+require("module")._load = (name, ...rest) => (name === "vega" ? vega : load(name, ...rest));
+const lite = require(path.join(folder, "vega-lite.min.js"));
+const logger = { level: () => logger, warn: (m) => { throw Error(m); }, info: () => logger,
+                 debug: () => logger, error: (m) => { throw Error(m); } };
+(async () => {
+  for (const spec of JSON.parse(fs.readFileSync(0, "utf8"))) {
+    const fixed = { ...spec, width: 400, autosize: "pad" };
+    const runtime = vega.parse(lite.compile(fixed, { logger }).spec);
+    console.log(JSON.stringify(await new vega.View(runtime, { renderer: "none" }).toSVG()));
+  }
+})().catch((error) => { console.error(error); process.exit(1); });
+"""
+
+
+def without_library(page: str) -> str:
+    """Remove the scripts that the page's policy allows; there are no others that run."""
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    for script in re.findall(r"<script>(.*?)</script>", page, re.S):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{html.escape(digest)}'" in html.unescape(policy[1])
+        page = page.replace(f"<script>{script}</script>", "")
+    return page
+
+
+def charts_of(page: str) -> list[dict[str, Any]]:
+    """Return the specifications of a page's charts."""
+    found = re.findall(r'<script type="application/json">(.*?)</script>', page, re.S)
+    return [json.loads(text) for text in found]
 
 
 # --- results of all kinds -------------------------------------------------------------------------
@@ -96,7 +139,9 @@ def test_any_result_has_a_report(tmp_path: Path, kind: str) -> None:
     assert ("nothing was measured" in done.output) == whole.is_empty
     page, text = texts(tmp_path)
     assert len(page) < 2e6
-    assert not re.search(r"https?://|<script|url\(", page)
+    own = without_library(page)
+    assert not re.search(r"https?://|<script(?! type=.application/json)|url\(", own)
+    assert (own != page) == bool(charts_of(page))
     assert text.startswith("# ")
     parsed(page)
 
@@ -116,7 +161,9 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
     whole = Result([evil], evil, False, [evil], [found])
     assert report(tmp_path, whole, whole).exit_code == 1  # it has a wrong result
     page, text = texts(tmp_path)
-    assert "<script" not in page
+    assert "<script" not in without_library(page).replace('<script type="application/json">', "")
+    names = {row["name"] for chart in charts_of(page) for row in chart["data"]["values"]}
+    assert any(name.endswith(evil) for name in names)
     assert "<script" not in text.replace("\\<script", "")
     parsed(page)
 
@@ -518,6 +565,53 @@ def test_without_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     only = ["report", str(tmp_path / "r0.json"), "--markdown", out]
     assert CliRunner().invoke(cli.main, only).exit_code == 1  # there is nothing in it
     assert Path(out).exists()
+
+
+# --- charts ---
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node.js")
+@pytest.mark.parametrize("kind", ["one node", "barrier", "odd arguments", "no peers, no bounds"])
+def test_charts_are_what_vega_draws(tmp_path: Path, kind: str) -> None:
+    """No chart has a warning; its drawing has all names and a tooltip for each value."""
+    report(tmp_path, result(*KINDS[kind]()))
+    specs = charts_of(texts(tmp_path)[0])
+    assert specs
+    program = tmp_path / "draw.js"
+    program.write_text(DRAWN)
+    done = subprocess.run(
+        [str(NODE), program, ROOT / "xupc/report/vega"], input=json.dumps(specs),
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    drawings = [json.loads(line) for line in done.stdout.splitlines()]
+    for spec, drawing in zip(specs, drawings, strict=True):
+        whole = ElementTree.fromstring(drawing)
+        texts_drawn = {"".join(each.itertext()) for each in whole.iter() if each.tag[-4:] == "text"}
+        rows = spec["data"]["values"]
+        assert {row["name"] for row in rows} <= texts_drawn
+        assert "var(--ink)" in drawing
+        assert "NaN" not in drawing
+
+
+def test_tables_wider_than_a_small_screen_say_that_they_scroll(tmp_path: Path) -> None:
+    for sizes, classes in (([8, 64], ""), ([8, 64, 512], " many"), (LONG, " many wide")):
+        report(tmp_path, result(job("1x2", sizes=sizes, launches=1, repetitions=3)))
+        caption = 'tabindex="0" role="group" aria-label="The fastest way'
+        assert f'<div class="scroll{classes}" {caption}' in texts(tmp_path)[0]
+
+
+def test_charts_hold_the_times_of_the_tables(tmp_path: Path) -> None:
+    made = small("1x2")
+    report(tmp_path, result(made))
+    latency = charts_of(texts(tmp_path)[0])[0]
+    standing = Findings(made).standings[0]
+    found = {
+        row["name"]: row["value"] for row in latency["data"]["values"]
+        if row["size"] == standing.cell.nbytes
+    }  # fmt: skip
+    assert len(found) > 5
+    assert found.items() <= {name: e.value for name, e in standing.times.items()}.items()
 
 
 # --- in a browser ---------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ import xupc
 from xupc.algorithms.registry import registered
 from xupc.bench.results import Cell
 from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.mpi import methods
 from xupc.records import replace
 from xupc.report.plans import Unplanned, call_of, maker
 from xupc.topology.tree import Tree
 from xupc.tuning.old_keys import NEW_KEYS
 from xupc.tuning.selection import Place, Table, public_name, registered_name
-from xupc.tuning.selection_file import BUILT_IN, SIZES, built_in, find, load, parse
+from xupc.tuning.selection_file import BUILT_IN, METHODS, SIZES, built_in, find, load, parse
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -34,6 +35,10 @@ def table(body: str, base: Table | None = None) -> Table:
 def rule(words: str, algorithm: str = "push", collective: str = "all_gather") -> str:
     head = f'[[choose]]\ncollective = "{collective}"\nalgorithm = "{algorithm}"\n'
     return head + words.replace("; ", "\n") + "\n"
+
+
+def carrier(method: str, of: str = "mpi", words: str = "") -> str:
+    return f'[[drop_in]]\nmethod = "{method}"\ncarrier = "{of}"\n{words}\n'
 
 
 # --- choosing -------------------------------------------------------------------------------------
@@ -263,6 +268,10 @@ def test_what_is_no_table_at_all(tmp_path: Path, kind: str) -> None:
         ("version = 1\n" + rule("", collective="gather"), "collective: expected a collective"),
         ("version = 1\n" + rule("", collective="barrier"), "collective: expected a collective"),
         ("version = 1\n[[choose]]", "collective: it is missing; [[choose]] entry 1: algorithm: it"),
+        ("version = 1\n[[drop_in]]", "[[drop_in]] entry 1: method: it is missing"),
+        ("version = 1\ndrop_in = 3", "drop_in: expected entries that begin with [[drop_in]]"),
+        ("version = 1\n" + carrier("Isend"), "[[drop_in]] entry 1: method: expected one of *, Al"),
+        ("version = 1\n" + carrier("*", "ours"), "carrier: expected one of xupc, mpi, got 'ours'"),
         ("version = 1\n[tuning]\nchunk = 3", "[tuning.chunk]: expected one of default"),
         ("version = 1\n[tuning.tcp]\nchunck = 64", "[tuning.tcp]: 'chunck': expected one of chunk"),
         ("version = 1\n[tuning.tcp]\nchunk = 0", "[tuning.tcp]: chunk: expected an int from 4096"),
@@ -283,6 +292,28 @@ def test_a_bad_table_is_refused_by_name(text: str, words: str) -> None:
         parse(text, "my/t.toml", built_in())
     assert str(caught.value).startswith("tuning table my/t.toml: ")
     assert words in str(caught.value)
+
+
+def test_carriers() -> None:
+    """The first entry that fits decides, the user's before the built-in ones; xupc without one."""
+    text = carrier("Bcast", "xupc", "max_bytes = 99") + carrier("Bcast") + carrier("scan")
+    here = parse("version = 1\n" + text, "t", built_in()).carriers_at(ONE)
+    assert not here.by_mpi("Bcast", 99)
+    assert here.by_mpi("Bcast", 100)
+    assert here.by_mpi("scan", None)
+    assert not here.by_mpi("Scan", 8)
+    assert here.by_mpi("Gatherv", None), "of the built-in table"
+    assert here.all_by_mpi("scan")
+    assert not here.all_by_mpi("Bcast"), "an entry with a size comes first"
+    assert not here.all_by_mpi("Barrier"), "no entry"
+    limited = parse("version = 1\n" + carrier("*", "mpi", "max_bytes = 9"), "t", built_in())
+    assert not limited.carriers_at(ONE).by_mpi("Barrier", None), "it has no size"
+    many = parse("version = 1\n" + carrier("*", "mpi", 'nodes = "many"'), "t", built_in())
+    assert not many.carriers_at(ONE).by_mpi("Bcast", 8)
+
+
+def test_methods_of_carriers() -> None:
+    assert set(METHODS) == set(methods.names(methods.TAKEN))
 
 
 def test_all_that_is_wrong_is_told_but_not_endlessly() -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from support.thread_comm import Comm, in_threads
 from xupc.errors import HeapError
 from xupc.health.init_watchdog import InitDeathWatch
 from xupc.pgas.segment import Segment, attach, create
+from xupc.records import replace
 from xupc.runtime import memory_proof
 from xupc.topology import discovery, node_spec
 from xupc.topology.discovery import Neighbours

@@ -233,7 +233,7 @@ def test_it_lists_all_names() -> None:
     lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
     assert lines["all_gather_all"] == [
         "pull", "push", *(f"multicore:{name}" for name in
-        ("fused", "pull", "led", "linear", "doubling", "rounds", "ring", "levels")),
+        ("fused", "pull", "led", "linear", "doubling", "rounds", "ring", "circulant", "levels")),
     ]  # fmt: skip
     assert {"allav_exchange", "all_scatter_v", "all_broadcast_in_place"} <= lines.keys()
 

@@ -6,7 +6,6 @@ It is a plan of messages only: `block_transfers` records it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..plan.patterns import Shape, chain, rotate, tree_for
 from ..plan.placement import MOST_BYTES, Facts, Placement
+from ..records import record
 from .transfer_lists import Ints, Transfers
 
 __all__ = ["Crossing", "Event", "Piece", "Totals", "crossing_of", "schedule", "totals_of"]
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Crossing:
     """Hold the blocks that my node sends to other nodes or receives from them.
 
@@ -157,7 +157,7 @@ def _blocks(moves: Transfers) -> tuple[Transfers, Ints]:
     return moves.take(order[first]), number
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """Describe a message of my node, to or from `peer`; `at` is its place in all nodes' order."""
 

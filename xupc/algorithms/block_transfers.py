@@ -6,7 +6,6 @@ All of them take a call's `Transfers`, so that one way of moving serves them all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..plan.patterns import chunks, grouped
 from ..plan.placement import MOST_BYTES
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import Blocks, Ranks
+from ..records import record
 from .block_crossing import Crossing, Event, Piece, crossing_of, schedule, totals_of
 from .conditions import CallFacts, fused, on_one_node, on_several_nodes
 from .registry import algorithm
@@ -264,7 +264,7 @@ def _follow(
 # --- inside a node ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Work:
     """Describe the work of my node's threads, in a call in which all of them take part.
 

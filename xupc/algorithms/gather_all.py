@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -21,6 +20,7 @@ from ..plan.patterns import chunks, grouped, pieces
 from ..plan.placement import MOST_BYTES
 from ..plan.recorder import ALL, NODE, Operand, Recorder
 from ..plan.steps import BlockRef, Blocks, Ranks
+from ..records import record
 from .conditions import CallFacts, fused, led, on_one_node, on_several_nodes
 from .registry import algorithm, derive
 from .scatter import blocks_for
@@ -378,7 +378,7 @@ def _pull_arrivals(t: Recorder, words: list[list[Message]], arrived: int) -> Non
 
 
 # --- in place -----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@record
 class InPlace(Operand):
     """The source that lies in dst: thread i's block is at ``i * nbytes`` there."""
 

@@ -13,7 +13,6 @@ are not touched.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.patterns import chunks
 from ..plan.recorder import NODE, Operand, Recorder
 from ..plan.steps import STAGING, BlockRef, Ranks
+from ..records import record
 from .conditions import fused, led, on_one_node, on_several_nodes
 from .permute import Permutation, crossing_threads, ends_of, near, trade_blocks
 from .registry import algorithm
@@ -154,7 +154,7 @@ def _turn(t: Recorder, dst: Operand, perm: Permutation, begin: int, end: int) ->
                 t.swap(dst.on(first, begin), dst.on(thread, begin), end - begin)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _At(Operand):
     """An operand from a place on."""
 

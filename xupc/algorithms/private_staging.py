@@ -21,13 +21,13 @@ empties one half, then fills the other one, so one bar for each unit is enough.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..plan.patterns import chunks, pieces
 from ..plan.placement import Facts
 from ..plan.recorder import ALL, Operand, Recorder, Who
 from ..plan.steps import OP_SCRATCH, STAGING, BlockRef, Blocks, Ranks
+from ..records import record
 
 if TYPE_CHECKING:
     from ..topology.tree import Tree
@@ -40,7 +40,7 @@ __all__ = [
 LINE = 64
 
 
-@dataclass(frozen=True)
+@record
 class Places:
     """Places for units on each thread: in the op_scratch, or taken in turn in the staging buffer.
 
@@ -126,7 +126,7 @@ def deposits(tree: Tree, tuning: Mapping[str, int], nbytes: int) -> bool:
     )
 
 
-@dataclass(frozen=True)
+@record
 class TransferSpec:
     """The source and the target of each block, and its place in private memory.
 

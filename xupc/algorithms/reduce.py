@@ -253,11 +253,23 @@ def _piped(shape: Shape, text: str) -> Condition:
 
 
 _ONE_TO_EACH = "In a tree of nodes with the receiver's at its top, each combines what arrives: "
-_SHAPES: tuple[tuple[Shape, str, str], ...] = (
+_SHAPES: tuple[tuple[Shape, str, str], ...] = (  # default: as in `patterns.tree_for`
     (star, "a star.", "Less than `pipeline_min` bytes on at most `few_nodes_max` nodes."),
-    (binomial, "binomial.", "Less than `pipeline_min` bytes, or few pieces for so many nodes."),
-    (chain, "a chain, with a piece on each link.", "Many pieces for the number of nodes."),
-    (binary, "binary, two pieces on each way up.", "More nodes than a chain is for."),
+    (
+        binomial,
+        "binomial.",
+        "Less than `pipeline_min` bytes, or fewest messages in sequence: pieces x log2 N.",
+    ),
+    (
+        chain,
+        "a chain, with a piece on each link.",
+        "Fewest messages in sequence on N nodes: pieces + N - 2.",
+    ),
+    (
+        binary,
+        "binary, two pieces on each way up.",
+        "Fewest messages in sequence on N nodes: 2 (pieces + log2 (N + 1) - 2).",
+    ),
 )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from ..pgas.layout import Layout
 from ..plan.patterns import tree_joins
 from ..plan.recorder import SRC, Recorder
 from ..plan.steps import BlockRef, FoldOperand
+from ..records import record
 
 __all__ = ["Piece", "Reduction", "Task", "joined", "tree_of"]
 
@@ -17,7 +17,7 @@ Piece = tuple[int, int, int]
 """Results ``begin .. end``, each over so many blocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """A part of the results, or of the rows that they are computed from.
 
@@ -32,7 +32,7 @@ class Task:
     rows: int = 1
 
 
-@dataclass(frozen=True)
+@record
 class Reduction:
     """The arguments of a reduction.
 

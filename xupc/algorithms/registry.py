@@ -30,6 +30,7 @@ HOMES = {
     "exchange_in_place": "exchange_in_place",
     "gather": "gather gather_in_place",
     "gather_all": "gather_all gather_all_in_place",
+    "gather_all_circulant": "gather_all gather_all_in_place",
     "gather_all_levels": "gather_all gather_all_in_place",
     "permute": "permute",
     "permute_in_place": "permute_in_place",

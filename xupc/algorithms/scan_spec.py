@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from ..pgas.layout import Block, Layout
 from ..plan.recorder import DST, SRC, Operand
 from ..plan.steps import BlockRef
+from ..records import record
 
 __all__ = ["Line", "ScanSpec"]
 
 
-@dataclass(frozen=True)
+@record
 class ScanSpec:
     """A prefix or suffix reduction's arguments.
 
@@ -78,7 +78,7 @@ class ScanSpec:
         return DST if self.moved or self.in_place else SRC
 
 
-@dataclass(frozen=True)
+@record
 class Line:
     """Blocks in the order of a sweep; positions and rows count from where it begins."""
 

@@ -16,11 +16,12 @@ Later tasks may have fewer positions than earlier ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..plan.patterns import binomial
 from ..plan.recorder import Operand, Recorder
 from ..plan.steps import OP_SCRATCH, STAGING, BlockRef, Blocks, FoldOperand
+from ..records import mutable_record
 
 __all__ = ["DEPTH", "FanOut", "Edge", "FanIn", "trade_values", "traded_values"]
 
@@ -28,7 +29,7 @@ DEPTH = 2
 """Tasks under way on an edge: so many places it has at either end."""
 
 
-@dataclass(slots=True)
+@mutable_record
 class Edge:
     """An edge from one thread, the `giver`, to another; only these two record its steps.
 
@@ -56,7 +57,10 @@ class Edge:
     landing: int
     width: int
     push: bool
-    _sends: list[int] = field(default_factory=list)
+
+    @cached_property
+    def _sends(self) -> list[int]:
+        return []
 
     def begin(self) -> None:
         """Record the steps before the first task."""

@@ -342,15 +342,15 @@ _register_tree(
 )  # fmt: skip
 _register_tree(
     binomial, "The block goes down a binomial tree of nodes, chunk by chunk.",
-    "Less than `pipeline_min` bytes, or few chunks for the number of nodes.",
+    "Less than `pipeline_min` bytes, or fewest messages in sequence: chunks x log2 N.",
 )  # fmt: skip
 _register_tree(
     chain, "Chunks go along a chain of nodes, one on every link at the same time.",
-    "Many chunks for the number of nodes.",
+    "Fewest messages in sequence on N nodes: chunks + N - 2.",
 )  # fmt: skip
 _register_tree(
     binary, "Chunks go down a complete binary tree of nodes, two on each way down.",
-    "More nodes than a chain is for.",
+    "Fewest messages in sequence on N nodes: 2 (chunks + log2 (N + 1) - 2).",
 )  # fmt: skip
 _register(
     "broadcast", MULTICORE, "circulant",

@@ -12,7 +12,6 @@ groups one after the other, so that no receiver needs room for a block of every 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from ..flags import MULTICORE, PULL, PUSH
 from ..plan.placement import Facts
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import STAGING, BlockRef, FoldOperand, Ranks
+from ..records import record
 from .conditions import CallFacts, on_one_node
 from .node_relay import Relay
 from .private_staging import LINE, Places, TransferSpec, cut, places_of, reaches
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
+@record
 class ReduceScatter:
     """The arguments of a reduction whose result is scattered.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..plan.placement import Facts
 from ..plan.recorder import Operand
+from ..records import record
 from .private_staging import LINE, cut
 
 __all__ = ["ReduceSpec"]
 
 
-@dataclass(frozen=True)
+@record
 class ReduceSpec:
     """Describe a reduction of arrays of values.
 

@@ -14,13 +14,13 @@ change places.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from math import lcm
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..plan.recorder import Recorder
 from ..plan.steps import BlockRef, Ranks
+from ..records import replace
 from . import values_scan_across_nodes as nodes
 from .conditions import CallFacts, Condition
 from .private_staging import LINE, places_of, reaches

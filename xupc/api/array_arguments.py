@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..flags import ASYNC
+from ..records import mutable_record, record
 from ..reduction.foreign_ops import as_op
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 Array = NDArray[Any]
 
 
-@dataclass(slots=True)
+@mutable_record
 class RawArguments:
     """The arguments of a call, as given; `converted`: dst or src is another object than given."""
 
@@ -56,7 +56,7 @@ class RawArguments:
             return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrays:
     """The arrays of a thread, checked.
 
@@ -82,7 +82,7 @@ class Arrays:
         return self.n * int(self.dtype.itemsize)
 
 
-@dataclass(slots=True)
+@mutable_record
 class Ready:
     """A call with checked arguments, bound to its arrays.
 
@@ -115,7 +115,7 @@ class Ready:
             self.into[...] = self.dst.reshape(self.into.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind:
     """The arguments that must be equal on all threads; they name an instance."""
 

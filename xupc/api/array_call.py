@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
 from ..pgas.private_memory import array_of
-from ..records import public_names
+from ..records import public_names, replace
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall

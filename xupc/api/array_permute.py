@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ..errors import HeapError
 from ..flags import ASYNC
 from ..health.call_record import CallRecord
+from ..records import mutable_record, replace
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
+@mutable_record
 class PermuteTargets:
     """The first phase of a permute: gather `to` of all threads on all threads.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..algorithms.transfer_lists import Entries
 from ..errors import AffinityError, OverlapError
 from ..pgas.slices import extent
+from ..records import record
 from .block_addresses import (
     Ints,
     Numbers,
@@ -23,7 +22,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sides:
     """The entries of dst and src during their checks.
 

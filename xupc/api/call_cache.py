@@ -9,8 +9,7 @@ this module.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..backends.interpreter import interpreter as python_engine
@@ -22,7 +21,7 @@ from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
 from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_reference import as_address
-from ..records import public_names
+from ..records import mutable_record, public_names
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import named_flags
@@ -37,7 +36,7 @@ CachedCall: Any = python_engine.CachedCall if core is None else core.CachedCall
 CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
 
 
-@dataclass(slots=True)
+@mutable_record
 class ResolvedCall:
     """A call with known team and flags; `full` holds the flags with all defaults filled in."""
 
@@ -66,7 +65,7 @@ class ResolvedCall:
         raise error
 
 
-@dataclass(slots=True)
+@mutable_record
 class BoundCall:
     """A call ready to be run; `instance` does the work."""
 
@@ -221,6 +220,10 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         self._enter(posted=True)
         self._started = self._pending()
         return post(self._started)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Start the call, and wait in a coroutine."""
+        return self.start().__await__()
 
     def _enter(self, *, posted: bool) -> None:
         """Check before a run that everything the plan uses still exists."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from ..backends.operand_binding import BoundOperand
 from ..errors import AffinityError, FlagError, HeapError, OverlapError, show
-from ..fingerprint import fingerprint
+from ..fingerprint import digest, fingerprint
 from ..flags import IN_PLACE
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
@@ -22,6 +20,7 @@ from ..pgas.shared_pointer import SharedPointer
 from ..pgas.shared_reference import as_address
 from ..plan.plan import Plan
 from ..plan.recorder import Operand
+from ..records import mutable_record
 from ..runtime.team_state import TeamState
 from ..specs import SPECS, CollectiveSpec, OperandSpec, call_name
 from .argument_checks import (
@@ -51,7 +50,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
+@mutable_record
 class Target:
     """An operand of a call, checked."""
 
@@ -61,7 +60,7 @@ class Target:
     nbytes: int
 
 
-@dataclass(slots=True)
+@mutable_record
 class ValidatedCall(ListArgumentCall):
     """A call with valid arguments; its algorithms are registered under `name`."""
 
@@ -396,7 +395,7 @@ class Permute(ListCall, Collective):
             call.fail(e)
         call.record = call.record.with_more(listed.entries(values))
         array = np.array(values, np.int64)
-        content = blake2b(array.tobytes(), digest_size=16).digest()
+        content = digest(array.tobytes(), 16)
         plan = self._plan_for(call, sync, content, (array,))
         number = int.from_bytes(content[:7], "little")
         return self._bind(call, plan, call.fingerprint(*call.where, number))

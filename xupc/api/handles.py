@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Generator, Iterable
+from typing import Any, NoReturn
 
 from ..errors import show
 from ..records import public_names
 from ..runtime.async_queue import AsyncCall
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
+
+
+_AT_ONCE, _PAUSE = 100, 1e-3  # tests of an awaited handle without a pause; seconds of a later one
+
+
+def _slept(seconds: float) -> Generator[Any, Any, None]:
+    """Wait in a coroutine; a program that awaits has loaded asyncio."""
+    from asyncio import sleep
+
+    yield from sleep(seconds).__await__()
 
 
 class Handle:
@@ -64,6 +74,16 @@ class Handle:
     def __dir__(self) -> list[str]:
         return public_names(self)
 
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Wait in a coroutine of asyncio, whose other tasks run meanwhile."""
+        tests = 0
+        while not self.test():
+            tests += 1
+            if tests <= _AT_ONCE:
+                yield
+            else:
+                yield from _slept(_PAUSE)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle):
             return self is other
@@ -114,6 +134,9 @@ class _Complete:
 
     def wait(self) -> None:
         """There is nothing to wait for."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()
 
     def __repr__(self) -> str:
         return "UPC_HANDLE_COMPLETE"

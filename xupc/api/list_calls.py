@@ -14,7 +14,6 @@ from the reading straight to the bound plan (`CachedListCall`); if its lists are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from ..backends.wait import Waitable
 from ..comm.remote_completion import RemoteCompletion, incomplete
 from ..pgas.allocation import Allocation
 from ..pgas.slices import extent
+from ..records import mutable_record
 from ..runtime import current
 from .call_cache import BoundCall, ResolvedCall, SharedCall
 from .handles import Handle
@@ -40,7 +40,7 @@ TEAM_CALLS = 4
 """How many of them on memory of teams: while one is remembered, its team is not given back."""
 
 
-@dataclass(slots=True)
+@mutable_record
 class ListArgumentCall(ResolvedCall):
     """A call with valid arguments, except for the contents of its lists."""
 
@@ -76,7 +76,7 @@ class ListArgumentCall(ResolvedCall):
         return any(not allocation.of_world for allocation in self.allocations)
 
 
-@dataclass(slots=True)
+@mutable_record
 class DeferredListCall(BoundCall):
     """A call that can be bound when its shared lists have been read.
 
@@ -139,7 +139,7 @@ class DeferredListCall(BoundCall):
         return Waitable(settled, "shared lists", sorted(owners))
 
 
-@dataclass(slots=True)
+@mutable_record
 class CachedListCall:
     """An earlier call with the same argument objects, and the contents of its lists.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from ..pgas.allocation import Allocation
 from ..pgas.layout import Layout
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
+from ..records import record
 from ..runtime.team_state import TeamState
 from .argument_checks import (
     describing,
@@ -33,7 +33,7 @@ __all__ = [
 _MANY = 4096  # threads: in a larger layout only those at its ends are checked
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReduceOperand:
     """An operand dst or src, as given, in a team with these `threads`.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from ..ops import Op
 from ..pgas.integer_arguments import as_integer
 from ..pgas.layout import Layout
 from ..plan.plan import Plan
+from ..records import replace
 from ..reduction import kernels
 from ..reduction.foreign_ops import as_op
 from ..reduction.kernel_base import Kernel

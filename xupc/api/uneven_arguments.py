@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
 from typing import Any
 
@@ -12,13 +11,14 @@ import numpy as np
 
 from ..errors import OverlapError, show
 from ..flags import ASYNC
+from ..records import mutable_record, record
 from .array_arguments import Array, plain
 from .uneven_blocks import Array as Bytes
 
 __all__ = ["UnevenArguments", "UnevenBlocks", "VectorSide", "sizes_of"]
 
 
-@dataclass(slots=True)
+@mutable_record
 class UnevenArguments:
     """The arguments of a call by name, as given."""
 
@@ -36,7 +36,7 @@ class UnevenArguments:
             return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VectorSide:
     """The names of an operand with a block for each thread, and of its counts."""
 
@@ -46,7 +46,6 @@ class VectorSide:
     receives: bool
 
 
-@dataclass(slots=True)
 class UnevenBlocks:
     """An array as blocks of bytes, one for each thread, or one.
 
@@ -62,17 +61,14 @@ class UnevenBlocks:
         Those of `memory`.
     """
 
-    array: Array
-    counts: list[int]
-    places: list[int]
-    memory: Bytes = field(init=False)
-    blocks: list[Bytes] = field(init=False)
+    __slots__ = ("array", "blocks", "counts", "memory", "places")
 
-    def __post_init__(self) -> None:
+    def __init__(self, array: Array, counts: list[int], places: list[int]) -> None:
+        self.array, self.counts, self.places = array, counts, places
         size = self.array.dtype.itemsize
         flat = np.asarray(self.array).reshape(-1)  # a copy if it is not contiguous
-        self.memory = (flat if plain(flat) else flat.copy()).view(np.uint8)
-        self.blocks = [
+        self.memory: Bytes = (flat if plain(flat) else flat.copy()).view(np.uint8)
+        self.blocks: list[Bytes] = [
             self.memory[at * size : (at + n) * size]
             for at, n in zip(self.places, self.counts, strict=True)
         ]

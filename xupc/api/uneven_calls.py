@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from ..errors import CollectiveMismatchError, FlagError, OverlapError, show
@@ -19,7 +18,7 @@ from ..flags import ALGORITHM_MASK, IN_PLACE, VARIANT_SHIFT, check_flags
 from ..health.call_record import CallRecord
 from ..pgas.integer_arguments import as_integer
 from ..pgas.private_memory import array_of
-from ..records import public_names
+from ..records import mutable_record, public_names
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
@@ -41,7 +40,7 @@ Blocks = tuple[UnevenBlocks | None, UnevenBlocks | None]
 _INNER = ("broadcast", "exchange", "gather", "gather_all", "permute", "reduce_all", "scatter")
 
 
-@dataclass(slots=True)
+@mutable_record
 class UnevenBound:
     """A call with checked arguments.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..pgas.allocation import Allocation
+from ..records import mutable_record
 from ..specs import CollectiveSpec
 from .block_addresses import (
     Displaced,
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
+@mutable_record
 class RawArguments:
     """The arguments of a call, as given.
 
@@ -56,7 +56,7 @@ class RawArguments:
         return [*self.dst.lists, *self.src.lists, *own]
 
 
-@dataclass(slots=True)
+@mutable_record
 class Call(ListArgumentCall):
     """A call whose arguments are checked, except for the content of lists."""
 

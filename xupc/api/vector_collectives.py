@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from ..algorithms.transfer_lists import Entries, Transfers, entries
 from ..backends.operand_binding import HeapOperand
 from ..errors import FlagError, show
-from ..fingerprint import fingerprint
+from ..fingerprint import digest, fingerprint
 from ..flags import IN_PLACE, check_flags
 from ..health.call_record import CallRecord
 from ..pgas.integer_arguments import as_integer
@@ -247,7 +246,7 @@ class Relocation(ListCall):
     def _bound(self, call: Call, moves: Transfers, sync: tuple[str, str]) -> Any:
         """Return the instance of the plan for these transfers."""
         team = call.team
-        content = blake2b(b"".join(c.tobytes() for c in moves), digest_size=16).digest()
+        content = digest(b"".join(c.tobytes() for c in moves), 16)
         most = int(moves.nbytes.max(initial=0))
         arguments = [Operand(0), Operand(1), moves]
         try:

@@ -27,7 +27,7 @@ from xupc.pgas.segment import attach
 from .common import EnvironmentProblem, examples
 from .launcher import JOB_TAG
 
-__all__ = ["hang_report_command"]
+__all__ = ["hang_report_command", "report_of"]
 
 _PROC = Path("/proc")
 
@@ -147,6 +147,17 @@ def choose(found: Sequence[Job], wanted: str) -> list[Job]:
     if not alike and len(wanted) >= 4:
         alike = [job for job in found if job.tag.startswith(wanted)]
     return alike
+
+
+def report_of(tag: str) -> str:
+    """Return where the threads of a job are, by its ``XUPC_JOB``; "" if xupc has not started."""
+    with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+        for job in jobs():
+            if job.tag == tag:
+                gathering = Gathering(job.machines[0])
+                gathering.wait()
+                return report_text(gathering.groups())
+    return ""
 
 
 def _ancestors(pid: int) -> list[int]:

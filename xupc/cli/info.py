@@ -256,8 +256,12 @@ def _impaired(facts: Facts) -> Iterator[str]:
     if facts.batch:
         yield f"xupc run does not work: {facts.batch}"
     if not facts.core:
-        hint = "reinstall xupc to build it" if facts.compiler else "no C compiler was found"
-        yield f"the native core is missing ({facts.core_error}; {hint}): everything is slower"
+        needed = "" if facts.compiler else "a C compiler (none was found) and "
+        yield (
+            f"the native core is missing ({facts.core_error}): every call is many times slower; "
+            f"install {needed}Python's headers, then reinstall xupc (pip install "
+            "--force-reinstall --no-deps --no-cache-dir)"
+        )
     for problem in _lacking(facts, FOR_PAGES):
         yield f"{problem}: xupc report and xupc demo make no page"
     yield from diagnostics.troubles(facts)
@@ -310,7 +314,8 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "mpiexec", f"{facts.mpi.mpiexec}  ({facts.mpi.origin})"
     else:
         yield "mpiexec", "none"
-    yield "native core", facts.core or f"none ({facts.core_error}): the Python engine is used"
+    slow = f"none ({facts.core_error}): the Python engine runs, many times slower"
+    yield "native core", facts.core or slow
     yield "tuning table", facts.tuning
     if facts.figures is not None:
         yield "host figures", _figures_row(facts.figures, facts.figures_source)

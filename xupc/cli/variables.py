@@ -30,7 +30,7 @@ VARIABLES: dict[str, Variable] = {
         "Run these files when xupc starts; they register variants of algorithms.",
     ),
     "XUPC_COMM": Variable(
-        _RUN, "`off`, `force`, `explain`", "all calls go to MPI",
+        _RUN, "`auto`, `off`, `force`, `explain`", "`auto`",
         "Choose what the drop-in communicator for mpi4py programs does.",
     ),
     "XUPC_ENGINE": Variable(
@@ -68,6 +68,10 @@ VARIABLES: dict[str, Variable] = {
     "XUPC_NO_CORE": Variable(
         _INSTALL, "`1`", "the core is built if there is a C compiler",
         "Install without the native core.",
+    ),
+    "XUPC_REQUIRE_CORE": Variable(
+        _INSTALL, "`1`", "xupc installs without the core where it cannot be built",
+        "Fail an installation that cannot build the native core.",
     ),
     "XUPC_MPI": Variable(
         _INSTALL, "`mpich`, `openmpi`", "`mpich`",

@@ -7,11 +7,11 @@ the other backends.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .control_layout import (
     CALL_RING,
     CALLS,
@@ -27,7 +27,7 @@ from .control_view import ControlView
 __all__ = ["Call", "CallLog"]
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """One of a thread's last calls. Times are ns of the monotonic clock; `ended` 0: not yet."""
 

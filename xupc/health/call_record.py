@@ -6,7 +6,7 @@ fingerprints of calls.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import pickle
 from collections import Counter
@@ -116,8 +116,8 @@ class CallRecord:
         record = cls(name)
         record.error = error
         try:
-            record.raised = base64.b64encode(pickle.dumps(error)).decode()
-            pickle.loads(base64.b64decode(record.raised))
+            record.raised = binascii.b2a_base64(pickle.dumps(error), newline=False).decode()
+            pickle.loads(binascii.a2b_base64(record.raised))
         except Exception:  # other threads get its text
             record.raised = "-"
         return record
@@ -282,7 +282,7 @@ class MismatchReport:
         """Return another thread's error, of the same type if it can be pickled."""
         text = f"raised by the function of {self.data['call']} on thread {self.data['thread']}"
         try:
-            error: BaseException = pickle.loads(base64.b64decode(self.data["raised"]))
+            error: BaseException = pickle.loads(binascii.a2b_base64(self.data["raised"]))
         except Exception:
             return XupcError(f"{text}: {self.data['words']}")
         with contextlib.suppress(Exception):  # some errors accept no notes

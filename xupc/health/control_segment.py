@@ -360,7 +360,10 @@ class Control(CallLog):
         return [i for i in others if lock_holder(self.segment.fd, i) is None]
 
     def epitaph(self, index: int) -> str:
-        """Describe a dead thread: its name, host and pid, and what it was doing."""
+        """Describe a dead thread for the errors of others: its name, host, pid, and last activity.
+
+        `failure_tree.Peer.epitaph` and `init_watchdog.InitDeathWatch.deaths` have the same form.
+        """
         pid, thread, host = self.who(index)
         name = f"thread {thread} (host {host}, pid {pid})"
         why = self._read(self._record(index) + TROUBLE, TROUBLE_BYTES)

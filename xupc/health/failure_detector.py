@@ -26,17 +26,19 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..backends.wait import WaitState
 from ..errors import DeadThreadError, HangError, XupcError
 from ..topology.job_info import JobInfo
 from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
-from .failure_tree import FailureTree
 from .init_watchdog import MPI_TELLS
 from .job_abort import JobAbort
 from .stack_responder import StackResponder
+
+if TYPE_CHECKING:
+    from .failure_tree import FailureTree
 
 __all__ = ["FailureDetector"]
 

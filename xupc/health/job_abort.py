@@ -11,13 +11,16 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from ..comm.mpi import ABORT, abort_all, drop_files, end_in
 from ..pgas.segment import lock_holder, try_lock
 from ..topology.job_info import JobInfo
 from .control_layout import DEAD
 from .control_segment import Control
-from .failure_tree import FailureTree
+
+if TYPE_CHECKING:
+    from .failure_tree import FailureTree
 
 __all__ = ["JobAbort"]
 

@@ -21,14 +21,16 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..backends.native.native_core import core
 from ..pgas.segment import drop_lock, try_lock
 from ..topology.job_info import JobInfo
 from .control_segment import Control
-from .failure_tree import FailureTree
 from .stack_report import Gathering, line_of, merge, pack, report_text, unpack
+
+if TYPE_CHECKING:
+    from .failure_tree import FailureTree
 
 __all__ = ["StackResponder"]
 

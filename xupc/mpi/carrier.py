@@ -6,6 +6,7 @@ sizes, root, operation and basic type. How a thread describes its own message do
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from mpi4py import MPI
@@ -14,10 +15,12 @@ from ..errors import NotInitializedError, said
 from ..runtime import current
 from . import constants
 from .record import Record
+from .switch import FORCE, mode
 
 __all__ = ["team_for"]
 
-_NONE, _SAME, _OTHER = 0, 1, 2  # jobs of xupc: there is none; one of all these threads; others
+# Jobs of xupc: there is none; one of all these threads; others; a Python thread beside the main one
+_NONE, _SAME, _OTHER, _BESIDE = 0, 1, 2, 3
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
 
@@ -30,7 +33,7 @@ def team_for(comm: Any, record: Record) -> Any:
     if record.due():
         _open(comm, record)
     elif record.team is not None and not _usable(record.team):
-        record.team, record.refused = None, "xupc was finalized"
+        record.give_to_mpi("xupc was finalized")
     return record.team
 
 
@@ -43,19 +46,26 @@ def _usable(team: Any) -> bool:
 def _open(comm: Any, record: Record) -> None:
     """Open a team, with the same outcome on all threads."""
     plain = MPI.Intracomm(comm)
-    record.refused = _unfit(plain)
-    if record.refused:
-        if record.refused == _NOT_STARTED:
-            record.try_later()
-        return
+    why = _unfit(plain)
+    if why == _NOT_STARTED:
+        record.try_later(why)
+    elif why:
+        record.give_to_mpi(why)
+    else:
+        _try(plain, record)
+
+
+def _try(plain: MPI.Intracomm, record: Record) -> None:
     try:
         team, why = _new_team(plain), ""
     except Exception as error:
         team, why = None, f"no team: {said(error)}"
     if plain.allreduce(int(team is None), MPI.MAX):
-        record.refused = why or "no team: an error on another thread"
-    else:
-        record.team = team
+        record.give_to_mpi(why or "no team: an error on another thread")
+        return
+    record.give_to_team(team)
+    if mode() != FORCE:
+        record.carriers = team.state.table.carriers_at(team.state.place)
 
 
 def _unfit(plain: MPI.Intracomm) -> str:
@@ -63,6 +73,8 @@ def _unfit(plain: MPI.Intracomm) -> str:
     if plain.Get_size() == 1:
         return "one thread"
     jobs = set(plain.allgather(_job(plain)))
+    if _BESIDE in jobs:
+        return "not called by the main Python thread"
     if jobs == {_NONE}:
         of_all = (MPI.IDENT, MPI.CONGRUENT, MPI.SIMILAR)
         return "" if plain.Compare(constants.plain()) in of_all else _NOT_STARTED
@@ -70,6 +82,8 @@ def _unfit(plain: MPI.Intracomm) -> str:
 
 
 def _job(plain: MPI.Intracomm) -> int:
+    if mode() != FORCE and threading.current_thread() is not threading.main_thread():
+        return _BESIDE
     try:
         current.world()
     except NotInitializedError:

@@ -18,7 +18,7 @@ from . import objects, reductions, vectors
 from .decision import Ready, apart, check_blocks, in_place, root_of, taken_over
 from .messages import as_bytes
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "FORMS"]
 
 
 def _barrier(_comm: Any) -> Ready:
@@ -41,13 +41,15 @@ def _gather(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         src = as_bytes(sendbuf, writes=False).array
         return Ready(src.nbytes, allav_gather, (None, src, at, 0))
     dst = as_bytes(recvbuf, writes=True, blocks=comm.size)
+    scratch = None
     if in_place(sendbuf):
         block = dst.array.size // comm.size
-        src = dst.array[block * at : block * (at + 1)]
+        src, scratch = dst.array[block * at : block * (at + 1)].copy(), ("operands", block * at)
     else:
         src = as_bytes(sendbuf, writes=False).array
     check_blocks(dst.array.size, src.size, comm.size)
-    return Ready(src.nbytes, allav_gather, (dst.array, apart(src, dst.array), at, 0), dst)
+    arguments = (dst.array, apart(src, dst.array), at, 0)
+    return Ready(src.nbytes, allav_gather, arguments, dst, scratch=scratch)
 
 
 def _scatter(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
@@ -56,13 +58,15 @@ def _scatter(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         dst = as_bytes(recvbuf, writes=True)
         return Ready(dst.array.nbytes, allav_scatter, (dst.array, None, at, 0), dst)
     src = as_bytes(sendbuf, writes=False, blocks=comm.size).array
+    scratch = None
     if in_place(recvbuf):  # the root's block stays where it is
-        result, out = None, np.empty(src.size // comm.size, np.uint8)
+        result, out, scratch = None, np.empty(src.size // comm.size, np.uint8), ("result", 0)
     else:
         result = as_bytes(recvbuf, writes=True)
         out = result.array
     check_blocks(src.size, out.size, comm.size)
-    return Ready(out.nbytes, allav_scatter, (out, apart(src, out), at, 0), result)
+    arguments = (out, apart(src, out), at, 0)
+    return Ready(out.nbytes, allav_scatter, arguments, result, scratch=scratch)
 
 
 def _allgather(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
@@ -90,3 +94,5 @@ _FORMS: dict[str, Callable[..., Ready]] = {
     **vectors.FORMS,
 }  # fmt: skip
 CALLS = {name: taken_over(form) for name, form in _FORMS.items()} | objects.CALLS
+FORMS = _FORMS | objects.FORMS
+"""What brings the messages of each method into form; it raises an error if one is wrong."""

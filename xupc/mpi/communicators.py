@@ -17,10 +17,10 @@ from mpi4py import MPI
 
 from ..errors import show
 from . import constants, explanation, methods
-from .collectives import CALLS
+from .entry import replaced
 from .message_size import bytes_of
 from .record import Record, all_counts, record_of, world_rank
-from .switch import EXPLAIN, FORCE, mode
+from .switch import EXPLAIN, OFF, mode
 
 __all__ = ["Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "wrap"]
 
@@ -140,13 +140,14 @@ def _completed(cls: Any) -> Any:
         if hasattr(base, name):
             add = _class_method if name in _CLASS_METHODS else _method
             setattr(cls, name, add(getattr(base, name)))
-    if mode() == FORCE:
-        for name, taken_over in CALLS.items():
-            setattr(cls, name, taken_over(name, getattr(base, name)))
+    taken = [] if mode() == OFF else methods.names(methods.TAKEN)
+    for name in taken:
+        setattr(cls, name, replaced(name, getattr(base, name)))
     if mode() == EXPLAIN:
         for name in methods.counted():
             if hasattr(base, name):
-                setattr(cls, name, _counted(name, getattr(base, name)))
+                count = _with_bytes if name in taken else _counted
+                setattr(cls, name, count(name, getattr(cls, name)))
     return cls
 
 
@@ -171,6 +172,21 @@ def _counted(name: str, run: Callable[..., Any]) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._counts().note(name, bytes_of(args))
         return run(self, *args, **kwargs)
+
+    return method
+
+
+def _with_bytes(name: str, run: Callable[..., Any]) -> Any:
+    """Add the bytes of calls that MPI carries unseen."""
+
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        record = self._counts()
+        unseen = record.left != 0
+        result = run(self, *args, **kwargs)
+        if unseen:
+            record.add_bytes(name, bytes_of(args))
+        return result
 
     return method
 

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from .carrier import team_for
 from .mismatch import carry
-from .repeated import form_of, repeating
+from .repeated import form_of
 
 __all__ = [
     "Method", "Ready", "apart", "check_blocks", "in_place", "may_overlap", "root_of", "taken_over",
@@ -27,6 +27,10 @@ Method = Callable[[str, Run], Run]
 """``(name, mpi4py's method) -> the method that takes its place``."""
 
 _EMPTY = "no data"
+_BY_TABLE = "table: MPI is faster here"
+_OF_ALL_BLOCKS = frozenset(
+    ("Allgather", "Allgatherv", "Alltoall", "Reduce_scatter", "Reduce_scatter_block")
+)
 
 
 class Result(Protocol):
@@ -51,6 +55,9 @@ class Ready(NamedTuple):
         The object to unpack afterwards, if this thread gets data.
     why
         A reason for MPI that all threads have, or "".
+    scratch
+        Describes an array of the call that is not the program's memory, but can be used again by
+        the same call: ("result", 0), or ("operands", bytes before their copy in the result).
     """
 
     nbytes: int | None
@@ -58,6 +65,7 @@ class Ready(NamedTuple):
     arguments: tuple[Any, ...] = ()
     result: Result | None = None
     why: str = ""
+    scratch: tuple[str, int] | None = None
 
 
 def taken_over(form: Callable[..., Ready]) -> Method:
@@ -69,42 +77,65 @@ def taken_over(form: Callable[..., Ready]) -> Method:
         @functools.wraps(run)
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             try:
-                nbytes, call, ready, result, why = form(self, *arguments, **keywords)
+                nbytes, call, ready, result, why, scratch = form(self, *arguments, **keywords)
             except Exception:
                 return run(self, *arguments, **keywords)
-            team = _team_of(self, name, nbytes, why)
-            if team is None or call is None:
+            team, why = _team_of(self, name, nbytes, why)
+            if why or call is None:
+                if team is not None and shape is not None:
+                    _learn_given(self, shape, arguments, keywords, nbytes, why)
                 return run(self, *arguments, **keywords)
             carry(call, *ready, team)
             if shape is not None:
-                _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team))
+                _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team), scratch)
             return None if result is None else result.unpack()
 
-        return method if shape is None else functools.wraps(run)(repeating(shape, method))
+        return method
 
     return add
 
 
-def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> Any:
-    """Count a call, and return the team that carries it; None if MPI does."""
+def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> tuple[Any, str]:
+    """Count a call, and return the communicator's team and why MPI carries the call, or ""."""
     record = comm._counts()
     team = team_for(comm, record)
     if team is None:
         why = record.refused
-    elif nbytes == 0:
-        why = why or _EMPTY
+    elif not why:
+        why = _why_not(record.carriers, method, nbytes, comm.size)
     record.note(method, nbytes or 0, "MPI" if why else "xupc", why)
-    return None if why else team
+    return team, why
+
+
+def _why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
+    """Return why MPI carries a call that xupc can carry, or ""."""
+    if nbytes == 0:
+        return _EMPTY
+    if carriers is None:
+        return ""
+    block = nbytes // size if nbytes is not None and method in _OF_ALL_BLOCKS else nbytes
+    return _BY_TABLE if carriers.by_mpi(method, block) else ""
+
+
+def _learn_given(
+    comm: Any, shape: Any, arguments: Any, keywords: Any, nbytes: int | None, why: str
+) -> None:
+    """Keep a call that goes to MPI: all calls of its method if no size decides."""
+    record = comm._counts()
+    if why == _BY_TABLE and (nbytes is None or record.carriers.all_by_mpi(shape.name)):
+        record.give_method(shape, why)
+    else:
+        record.learn_given(shape, arguments, keywords, comm.rank, nbytes or 0, why)
 
 
 def _learn(
     comm: Any, shape: Any, arguments: Any, keywords: Any, nbytes: int, call: Run,
-    given: tuple[Any, ...],
+    given: tuple[Any, ...], scratch: tuple[str, int] | None,
 ) -> None:  # fmt: skip
     """Keep a call that xupc has carried, for those that repeat it."""
     if not shape.messages:
         call = given[-1].state.plain_barrier
-    comm._counts().learn(shape, arguments, keywords, comm.rank, nbytes, call, given)
+    comm._counts().learn(shape, arguments, keywords, comm.rank, nbytes, call, given, scratch)
 
 
 # --- arguments ----------------------------------------------------------------------------------

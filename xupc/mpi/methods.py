@@ -47,6 +47,7 @@ class Group(NamedTuple):
 
 
 _NOT_YET = "not taken over yet"
+_REQUEST = "MPI itself waits for the request that they return, alone or among others"
 _NOT_COLLECTIVE = "not a collective"
 
 GROUPS = (
@@ -74,16 +75,15 @@ GROUPS = (
     ),
     Group(
         "Collectives on buffers that xupc carries", TAKEN,
-        "under `XUPC_COMM=force`, after the first such call on all threads of COMM_WORLD, which "
-        "starts xupc; else MPI",
+        "after 64 calls of a communicator, where the tuning table does not give the call to MPI",
         "Allgather Allreduce Alltoall Barrier Bcast Exscan Gather Reduce Reduce_scatter "
         "Reduce_scatter_block Scan Scatter barrier",
         moves=True,
     ),
     Group(
         "Collectives on buffers of different sizes", TAKEN,
-        "as above; `Gatherv`, `Scatterv` and `Alltoallv` go on by MPI where one block is much "
-        "longer than the others",
+        "as above; the built-in table gives them to MPI; under `XUPC_COMM=force` `Gatherv`, "
+        "`Scatterv` and `Alltoallv` go on by MPI where one block is much longer than the others",
         "Allgatherv Alltoallv Gatherv Scatterv",
         moves=True,
     ),
@@ -93,18 +93,19 @@ GROUPS = (
     ),
     Group(
         "Collectives on objects", TAKEN,
-        "as above; large objects are combined by MPI's messages on more than 4 threads",
+        "as above; the built-in table gives them to MPI, but for `allreduce`, `scan` and `exscan` "
+        "of two threads; large objects are combined by MPI's messages on more than 4 threads",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),
     Group(
-        "Nonblocking collectives", MPI, _NOT_YET,
+        "Nonblocking collectives", MPI, _REQUEST,
         "Iallgather Iallgatherv Iallreduce Ialltoall Ialltoallv Ialltoallw Ibarrier Ibcast Iexscan "
         "Igather Igatherv Ireduce Ireduce_scatter Ireduce_scatter_block Iscan Iscatter Iscatterv",
         moves=True,
     ),
     Group(
-        "Persistent collectives", MPI, _NOT_YET,
+        "Persistent collectives", MPI, _REQUEST,
         "Allgather_init Allgatherv_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init "
         "Barrier_init Bcast_init Exscan_init Gather_init Gatherv_init Reduce_init "
         "Reduce_scatter_block_init Reduce_scatter_init Scan_init Scatter_init Scatterv_init",

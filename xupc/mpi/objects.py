@@ -27,7 +27,7 @@ from .decision import Method, Ready, root_of, taken_over
 from .pickles import HEAD, Parcel, dump, in_band, load, room, table
 from .uneven import SLOT
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "FORMS"]
 
 _ROOM = SLOT - HEAD.size
 _TWO = Struct("2q")  # the length of the longest pickle, that of this one
@@ -337,11 +337,13 @@ def _of_items(form: Callable[..., Ready]) -> Method:
     return add
 
 
-_FORMS: dict[str, Callable[..., Ready]] = {
+FORMS: dict[str, Callable[..., Ready]] = {
     "bcast": _bcast, "gather": _gather, "allgather": _allgather, "reduce": _reduce,
-    "allreduce": _allreduce, "scan": _scan, "exscan": _exscan,
+    "allreduce": _allreduce, "scan": _scan, "exscan": _exscan, "scatter": _scatter,
+    "alltoall": _alltoall,
 }  # fmt: skip
+_OF_ITEMS = ("scatter", "alltoall")
 CALLS: dict[str, Method] = {
-    **{name: taken_over(_unless_alone(form)) for name, form in _FORMS.items()},
-    "scatter": _of_items(_scatter), "alltoall": _of_items(_alltoall),
-}  # fmt: skip
+    name: _of_items(form) if name in _OF_ITEMS else taken_over(_unless_alone(form))
+    for name, form in FORMS.items()
+}

@@ -14,8 +14,12 @@ from mpi4py import MPI
 from ..backends.native import native_core
 from . import constants
 from .repeated import CallTable
+from .switch import FORCE, mode
 
-__all__ = ["Record", "all_counts", "record_of", "world_rank"]
+__all__ = ["PATIENCE", "WARM_UP", "Record", "all_counts", "record_of", "world_rank"]
+
+PATIENCE = 64
+WARM_UP = f"warm-up: the first {PATIENCE} calls of a communicator"
 
 Key = tuple[str, str, str]  # method, carrier ("xupc" or "MPI"), reason
 Counts = dict[Key, list[int]]  # [calls, bytes]
@@ -29,38 +33,51 @@ class Record(CallTable):  # type: ignore[misc]
     team
         The team of xupc with the threads of the communicator, if one is open.
     refused
-        The reason why there is no team; "" if none was tried yet.
+        The reason why MPI carries all calls at present; "" if it does not.
+    left
+        How many calls MPI carries before a team is tried; -1: all of them.
+    carriers
+        Which calls the tuning table gives to MPI; None: none of them.
     """
 
-    __slots__ = ("_counts", "_patience", "_wait", "refused", "team")
+    __slots__ = ("_counts", "_patience", "carriers", "refused", "team")
 
     def __init__(self) -> None:
+        super().__init__()
         self._counts: Counts = {}
         self.team: Any = None
         self.refused = ""
+        self.carriers: Any = None
         self._patience = 1
-        self._wait = 0  # calls until a team is tried again; 0 or less: it is not
 
     @property
     def counts(self) -> Counts:
         """Calls and bytes by method, carrier and reason."""
-        for method, calls, nbytes in self.take_counts():
-            _add(self._counts, {(method, "xupc", ""): [calls, nbytes]})
+        for method, carrier, why, calls, nbytes in self.take_counts():
+            _add(self._counts, {(method, carrier, why): [calls, nbytes]})
+        for method, calls in self.take_given():
+            _add(self._counts, {(method, "MPI", self.refused): [calls, 0]})
         return self._counts
+
+    def give_to_mpi(self, why: str, calls: int = -1) -> None:
+        """Have MPI carry so many calls; -1: all calls from now on."""
+        _ = self.counts  # those of another reason
+        self.team, self.refused = None, why
+        self.left = calls  # type: ignore[misc]
+
+    def give_to_team(self, team: Any) -> None:
+        """Have a team carry calls from now on."""
+        self.give_to_mpi("", 0)
+        self.team = team
 
     def due(self) -> bool:
         """Return whether this call has to open a team. It is the same call on all threads."""
-        if self.team is not None:
-            return False
-        if not self.refused:
-            return True
-        self._wait -= 1
-        return self._wait == 0
+        return self.team is None and self.left == 0
 
-    def try_later(self) -> None:
+    def try_later(self, why: str) -> None:
         """Try again to open a team: after 8 calls, then 64, and so on."""
         self._patience *= 8
-        self._wait = self._patience
+        self.give_to_mpi(why, self._patience - 1)
 
     def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
         """Count one call."""
@@ -70,6 +87,10 @@ class Record(CallTable):  # type: ignore[misc]
             found = self._counts.setdefault(key, [0, 0])
         found[0] += 1
         found[1] += nbytes
+
+    def add_bytes(self, method: str, nbytes: int) -> None:
+        """Add the bytes of a call that MPI has carried for the present reason."""
+        _add(self._counts, {(method, "MPI", self.refused): [0, nbytes]})
 
     def went_to_mpi(self, method: str, nbytes: int, why: str) -> None:
         """Correct the count of a call that was given to xupc: MPI carries it after all."""
@@ -97,9 +118,17 @@ def record_of(comm: MPI.Comm) -> Record:
         found: Record | None = comm.Get_attr(_key)  # type: ignore[assignment]
         if found is None:
             found = Record()
+            _begin(found, comm)
             comm.Set_attr(_key, found)
             _open.add(found)
         return found
+
+
+def _begin(record: Record, comm: MPI.Comm) -> None:
+    if comm.Get_size() == 1:
+        record.give_to_mpi("one thread")
+    elif mode() != FORCE:
+        record.give_to_mpi(WARM_UP, PATIENCE)
 
 
 def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
@@ -107,7 +136,7 @@ def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
 
     The team is closed later, when all its threads have dropped it: this call waits for no thread.
     """
-    record.team, record.refused = None, "the communicator was freed"
+    record.give_to_mpi("the communicator was freed")
     record.forget()
     _open.discard(record)
     _add(_of_freed.counts, record.counts)

@@ -38,8 +38,11 @@ def _reduce(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: i
         message, dtype = as_elements(sendbuf, writes=False)
         return _ready(allav_reduce, None, message.array, op, dtype, at)
     dst, src, dtype = _operands(sendbuf, recvbuf)
-    src = dst.array.copy() if src is None else src
-    return _ready(allav_reduce, dst.array, src, op, dtype, at, result=dst)
+    scratch = None
+    if src is None:
+        src, scratch = dst.array.copy(), ("operands", 0)
+    ready = _ready(allav_reduce, dst.array, src, op, dtype, at, result=dst)
+    return ready._replace(scratch=scratch)
 
 
 def _scan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
@@ -52,14 +55,17 @@ def _exscan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Read
     if comm.rank:
         return _ready(allav_prefix_reduce, dst.array, src, op, dtype, flags=EXCLUSIVE, result=dst)
     unused = np.empty_like(dst.array)  # MPI leaves the first thread's result as it was
-    src = dst.array if src is None else src
-    return _ready(allav_prefix_reduce, unused, src, op, dtype, flags=EXCLUSIVE)
+    if src is None:
+        return _ready(allav_prefix_reduce, unused, dst.array, op, dtype, flags=EXCLUSIVE)
+    ready = _ready(allav_prefix_reduce, unused, src, op, dtype, flags=EXCLUSIVE)
+    return ready._replace(scratch=("result", 0))
 
 
 def _reduce_scatter_block(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
     dst, src, dtype = _blocks(sendbuf, recvbuf, comm.size, counted=True)
     out = dst.array[: src.size // comm.size]
-    return _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
+    ready = _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
+    return ready._replace(scratch=("operands", 0) if in_place(sendbuf) else None)
 
 
 def _reduce_scatter(

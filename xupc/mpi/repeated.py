@@ -1,13 +1,17 @@
 """Calls that repeat an earlier one of the communicator, in all but the addresses: a short way in C.
 
-`decision.taken_over` decides about a call and carries it: the slow way. If the call worked on
-the program's own arrays, the core then keeps what the program gave, and the instance that carried
-it. A later call that gives the same would be decided in the same way, so it runs that instance at
-once. Arrays and datatypes are recognised by identity of their types, all else goes the slow way.
+`decision.taken_over` decides about a call and carries it: the slow way. If the call worked on the
+program's own arrays, or went to MPI for a reason that all threads have, the core then keeps what
+the program gave. A later call that gives the same would be decided in the same way, so the core
+carries it at once. Arrays and datatypes are recognised by identity of their types, all else goes
+the slow way.
+
+Before that a method looks whether MPI carries all calls on the communicator at present.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,26 +22,58 @@ from .mismatch import error_for
 
 __all__ = ["CallTable", "form_of", "repeating"]
 
+Run = Callable[..., Any]
+Count = tuple[str, str, str, int, int]  # method, carrier, reason, calls, bytes
+
 
 class _NoTable:
-    """The same interface as the core's table, without the core."""
+    """The same interface as the core's table, without the core: no call is kept."""
 
-    __slots__ = ()
+    __slots__ = ("given", "left")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.given: dict[str, int] = {}
 
     def forget(self) -> None:
-        """Do nothing: no calls are kept."""
+        """Do nothing."""
 
     def learn(self, *call: object) -> None:
-        """Do nothing: no calls are kept."""
+        """Do nothing."""
 
-    def take_counts(self) -> list[tuple[str, int, int]]:
+    def learn_given(self, *call: object) -> None:
+        """Do nothing."""
+
+    def give_method(self, *method: object) -> None:
+        """Do nothing."""
+
+    def take_counts(self) -> list[Count]:
         """Return no counts."""
         return []
+
+    def take_given(self) -> list[tuple[str, int]]:
+        """Return (method, calls) of those given to MPI unseen since the last request."""
+        found = list(self.given.items())
+        self.given.clear()
+        return found
+
+    def give(self, name: str, run: Run, met: Run, on: Any, arguments: Any, keywords: Any) -> Any:
+        """Have MPI carry a call; one that raises an error before it meets others is not counted."""
+        try:
+            result = run(on, *arguments, **keywords)
+        except Exception as error:
+            if self.left > 0 and met(name, error, (on, *arguments), keywords):
+                self.left -= 1
+            raise
+        self.given[name] = self.given.get(name, 0) + 1
+        self.left -= self.left > 0
+        return result
 
 
 CallTable: Any = _NoTable if core is None else core.CallTable
 
-# How mpi4py's methods take their arguments: messages, operation, root, what only the root has.
+# How mpi4py's methods take their arguments: messages, operation, root, what only the root has,
+# counts.
 _FORMS: dict[str, tuple[Any, ...]] = {
     "Barrier": (0,),
     "barrier": (0,),
@@ -50,20 +86,34 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "Scan": (2, True),
     "Exscan": (2, True),
     "Reduce_scatter_block": (2, True),
+    "Reduce_scatter": (2, True, False, "", True),
     "Reduce": (2, True, True, "dst"),
 }
+_NOT_KEPT = (-1,)
 
 
+@functools.cache
 def form_of(name: str) -> Any:
-    """Return how a method takes its arguments; None if its calls are not kept."""
-    if core is None or name not in _FORMS:
-        return None
-    return core.Form(name, *_FORMS[name])
+    """Return how a method takes its arguments; None without the core."""
+    return None if core is None else core.Form(name, *_FORMS.get(name, _NOT_KEPT))
 
 
-def repeating(form: Any, slow: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that runs repeated calls in C, and gives all others to `slow`."""
-    method: Callable[..., Any] = core.repeating(form, slow)
+def repeating(name: str, run: Run, met: Run, slow: Run) -> Run:
+    """Return a method that gives all but repeated calls to `slow`.
+
+    Calls that MPI carries go to mpi4py's method `run`. If one raises an error,
+    ``met(name, error, arguments, keywords)`` returns whether it met the other threads.
+    """
+    if core is not None:
+        found: Run = core.Method(form_of(name), run, met, slow)
+        return found
+
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        record = self._record
+        if record is not None and record.left:
+            return record.give(name, run, met, self, arguments, keywords)
+        return slow(self, *arguments, **keywords)
+
     return method
 
 

@@ -6,23 +6,24 @@ import os
 
 from ..errors import show
 
-__all__ = ["EXPLAIN", "FORCE", "OFF", "mode"]
+__all__ = ["AUTO", "EXPLAIN", "FORCE", "OFF", "mode"]
 
-OFF, FORCE, EXPLAIN = "off", "force", "explain"
+AUTO, OFF, FORCE, EXPLAIN = "auto", "off", "force", "explain"
 
 
 def mode() -> str:
-    """Return the value of ``XUPC_COMM``; "" if it is not set.
+    """Return the value of ``XUPC_COMM``; "auto" if it is not set.
 
-    "off" gives all calls to MPI, as does "" in this version. "force" gives to xupc every call that
-    xupc can carry out. "explain" counts all calls, and thread 0 prints the counts at the end.
+    "auto" gives to xupc the calls that it carries out faster, on communicators with many calls.
+    "explain" does so too, counts all calls, and thread 0 prints the counts at the end. "force"
+    gives to xupc every call that xupc can carry out. "off" gives all calls to MPI.
 
     Raises
     ------
     ValueError
         If it has another value.
     """
-    value = os.environ.get("XUPC_COMM", "")
-    if value not in ("", OFF, FORCE, EXPLAIN):
-        raise ValueError(f"XUPC_COMM: expected off, force or explain, got {show(value)}")
+    value = os.environ.get("XUPC_COMM") or AUTO
+    if value not in (AUTO, OFF, FORCE, EXPLAIN):
+        raise ValueError(f"XUPC_COMM: expected auto, off, force or explain, got {show(value)}")
     return value

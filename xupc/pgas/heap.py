@@ -26,13 +26,13 @@ import mmap
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import HeapError, NotInitializedError
+from ..records import mutable_record
 from ..topology.tree import Tree
 from .allocation import Allocation
 from .allocator import Allocator
@@ -47,7 +47,7 @@ RANGE = 46
 """Bits of the offsets of one heap: a team's begin at its number times 2**46."""
 
 
-@dataclass(slots=True)
+@mutable_record
 class HeapSegment:
     """Offsets ``start .. start + size`` of every thread of the node."""
 

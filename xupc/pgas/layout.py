@@ -11,11 +11,12 @@ from the pointer's own address.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+
+from ..records import record
 
 __all__ = ["Block", "Layout", "Piece", "moves"]
 
@@ -38,7 +39,7 @@ class Piece(NamedTuple):
     dst_step: int
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """The distribution of elements from a pointer on.
 

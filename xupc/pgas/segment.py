@@ -25,7 +25,6 @@ import resource
 import struct
 import sys
 import weakref
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import HeapError
+from ..records import mutable_record
 from ..topology import host
 
 __all__ = [
@@ -68,7 +68,7 @@ def shm_dir() -> str:
     return tempfile.gettempdir()
 
 
-@dataclass(slots=True)
+@mutable_record
 class Segment:
     """A file of `nbytes` bytes, mapped at `address` in this process."""
 

@@ -22,7 +22,8 @@ nearest position below the window is. The sender has that block by then.
 `tests/unit/test_circulant.py` checks this for every `p` up to 256 and for samples up to 100,003.
 
 A row costs O(log^3 p) steps, and the rows of one position and of all to which it sends O(log^4 p).
-No table of all positions is needed.
+No table of all positions is needed for one root. Where all positions are roots, each with chunks of
+its own, a position needs all rows: `every_row` computes them in O(p log^2 p).
 """
 
 from __future__ import annotations
@@ -30,11 +31,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..records import record
 
-__all__ = ["Hop", "Round", "entry", "own_block", "round_count", "rounds", "row", "skips"]
+__all__ = [
+    "Hop", "Ints", "Round", "arrivals", "entry", "every_row", "message", "own_block", "round_count",
+    "rounds", "row", "skip_of", "skips",
+]  # fmt: skip
+
+Ints = NDArray[Any]
 
 
 class Hop(NamedTuple):
@@ -136,6 +145,87 @@ def row(v: int, p: int) -> tuple[int, ...]:
         missing.remove(block)
         received.append(own if block == root else block - root)
     return tuple(received)
+
+
+@lru_cache(maxsize=8)
+def every_row(p: int) -> Ints:
+    """Return the rows of all positions: block ``[k, v]`` is `row(v, p)[k]`.
+
+    The root receives nothing: its blocks are so small that no phase has them.
+
+    >>> every_row(8)[:, [1, 5]].T.tolist()
+    [[0, -2, -1], [-1, -2, 0]]
+    """
+    skip, v = skips(p), np.arange(p)
+    q = len(skip) - 1
+    own = _own_blocks(p)
+    has = own == np.arange(q + 1)[:, None]
+    below = _nearest_below(has)
+    found = np.full((q, p), _NO_BLOCK)
+    for k, (low, high) in enumerate(pairwise(skip)):
+        rest = v[1:]
+        place = below[:, rest - low] - p * (rest < low)  # positions behind v count as v + p
+        inside = place > rest - high
+        order = np.where(inside, p + np.arange(q + 1)[:, None], place)
+        block = np.where(has[:, rest], _NO_BLOCK, order).argmax(axis=0)
+        found[k, rest] = np.where(block == q, own[rest], block - q)
+        has[block, rest] = True
+    found.setflags(write=False)
+    return found
+
+
+_NO_BLOCK = -(1 << 30)
+
+
+def _own_blocks(p: int) -> Ints:
+    """Return the own blocks of all positions."""
+    skip = skips(p)
+    found = np.full(p, len(skip) - 1)
+    for k, (low, high) in enumerate(pairwise(skip)):
+        found[low:high] = found[: high - low]
+        found[low] = k
+    return found
+
+
+def _nearest_below(has: Ints) -> Ints:
+    """Return `_nearest` of each own block, ``[block, most]``; `has` is true at its positions."""
+    p = has.shape[1]
+    found = np.maximum.accumulate(np.where(has, np.arange(p), -p - 1), axis=1)
+    latest: Ints = np.where(found < 0, found[:, -1:] - p, found)
+    return latest
+
+
+def skip_of(i: int, p: int, n: int) -> int:
+    """Return the distance between the sender and the receiver of each message of round `i`."""
+    return skips(p)[(i - (n - 1)) % (len(skips(p)) - 1)]
+
+
+@lru_cache(maxsize=8)
+def arrivals(p: int, n: int) -> Ints:
+    """Return the chunk ``[i, v]`` that position `v` receives in round `i`; negative: none.
+
+    >>> arrivals(5, 2).tolist()[0], arrivals(5, 2).tolist()[3]
+    ([-1, -1, -1, 0, -1], [-1, -1, 0, 1, 1])
+    """
+    q, count = len(skips(p)) - 1, round_count(p, n)
+    start = -count % q
+    phase, k = np.divmod(np.arange(start, start + count), q)
+    chunks: Ints = np.clip(every_row(p)[k] + (phase * q - start)[:, None], -1, n - 1)
+    chunks.setflags(write=False)
+    return chunks
+
+
+def message(i: int, v: int, p: int, n: int) -> Iterator[Hop]:
+    """Yield what `v` receives in round `i` if all positions are roots of `n` chunks each.
+
+    The peer of a hop is the root here. A root is position 0 of its own broadcast.
+
+    >>> [tuple(hop) for hop in message(0, 0, 5, 1)], [tuple(hop) for hop in message(2, 0, 5, 1)]
+    ([(4, 0)], [(1, 0), (2, 0)])
+    """
+    chunks = arrivals(p, n)[i]
+    for distance in np.flatnonzero(chunks >= 0)[::-1].tolist():
+        yield Hop((v - distance) % p, int(chunks[distance]))
 
 
 def rounds(v: int, p: int, n: int) -> Iterator[Round]:

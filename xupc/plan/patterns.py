@@ -75,9 +75,9 @@ def binary(v: int, n: int) -> tuple[int | None, list[int]]:
 def pipeline(n: int, parts: int) -> Shape:
     """The tree in which the last of `parts` messages from 0 is soonest with all of `n`.
 
-    Counted in messages that one after the other take a link. In a chain a link carries each
-    once, but the last of them passes all links; a binary tree has links that carry each
-    twice, a binomial one log2 n times, and few of them one after the other.
+    Counted in messages that are sent in sequence. In a chain each link carries every part once,
+    and the last part then passes the other links. In a binary tree a position sends each part
+    twice, but a part passes only log2 n links. In a binomial tree 0 sends each part log2 n times.
 
     >>> [pipeline(*case).__name__ for case in ((4, 2), (8, 2), (8, 32), (1000, 32), (1000, 1))]
     ['chain', 'binomial', 'chain', 'binary', 'binomial']

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..records import record
 from .lanes import LaneRecorder
 from .plan import Plan
 from .steps import (
@@ -47,7 +47,7 @@ NODE: Final = "node"
 Who = int | str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """Name a piece of memory of each thread, shared or private."""
 
@@ -123,7 +123,10 @@ class Recorder(LaneRecorder):
         self._one_sided |= not self.one_node
 
     def ready(self, owners: Who, users: Who, *, node_only: bool = False) -> None:
-        """Let `users` touch data of `owners`: under MYSYNC when those have entered."""
+        """Let `users` touch data of `owners`: under MYSYNC when those have entered.
+
+        `node_only`: the users are on the owners' nodes. Other nodes take part by messages alone.
+        """
         if not node_only:
             self.expose()
         if self.sync[0] == "my":

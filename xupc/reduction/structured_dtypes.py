@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..plan.steps import OP_SCRATCH_BYTES
+from ..records import record
 
 __all__ = ["Pair", "gaps", "longest", "name", "raw"]
 
@@ -49,7 +49,7 @@ def _used(dtype: np.dtype[Any]) -> NDArray[np.bool_]:
     return used
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """The two numbers of a record: their names, types and offsets."""
 

@@ -125,6 +125,7 @@ def render(story: Story) -> str:
     nodes = [list(threads) for threads in story.shape.placed]
     cluster = Job(story.shape.threads, nodes, [], job.about, {}, job.bounds)
     plan = _plan(cluster, story.block)
+    spec = ratio_chart([s for g in findings.groups.values() for s in g], PEER_NAME)
     return rendered(
         "demo.html",
         story=story,
@@ -132,7 +133,8 @@ def render(story: Story) -> str:
         job=job,
         rows=rows_of(findings),
         warnings=doubts(story.result),
-        chart=ratio_chart([s for g in findings.groups.values() for s in g], PEER_NAME),
+        spec=spec,
+        charts=spec is not None,
         tree=tree(tree_of(cluster), cluster),
         plan=plan,
         timeline="" if plan.happened is None else timeline(plan.happened, plan.rows),

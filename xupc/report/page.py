@@ -8,7 +8,8 @@ from importlib import resources
 from typing import Any
 
 from . import formatting
-from .figures import curves, intervals, lines_of, timeline, tree
+from .charts import as_data, curves, intervals, lines_of, program
+from .figures import timeline, tree
 from .findings import with_mpi
 from .model import HOW, Content, Section
 from .two_results import Regressions
@@ -35,6 +36,12 @@ def render(title: str, sections: Sequence[Section], compared: Sequence[Regressio
         contents=_contents(sections, compared),
         drawings=drawings,
         how=HOW,
+        charts=any(
+            specs
+            for drawn in drawings.values()
+            for name, specs in drawn.items()
+            if name.startswith("curves ")
+        ),
         wide=any(len(c.findings.sizes) > 12 for section in sections for c in section.jobs),
     )
 
@@ -101,17 +108,21 @@ def rendered(template: str, **values: Any) -> str:
         loader=jinja2.FunctionLoader(text_of),
     )  # fmt: skip
     environment.filters |= {"time": formatting.time, "with_mpi": with_mpi}
-    style = markupsafe.Markup(text_of("page.css"))
-    return environment.get_template(template).render(style=style, **values)
+    environment.filters["data"] = lambda spec: markupsafe.Markup(as_data(spec))
+    scripts, policy = program() if values["charts"] else ([], "")
+    return environment.get_template(template).render(
+        style=markupsafe.Markup(text_of("page.css")), policy=policy,
+        scripts=[markupsafe.Markup(script) for script in scripts], **values,
+    )  # fmt: skip
 
 
 def _drawings(content: Content) -> dict[str, list[Any]]:
-    """SVG: those of each collective under its title, the tree and the timeline."""
+    """Return the charts of each collective under its title; as SVG the tree and the timeline."""
     found: dict[str, list[Any]] = {}
     for title, group in content.findings.groups.items():
         lines = lines_of(group, content.findings.candidates(group))
-        drawn = curves(group, lines, content.bounds) or [intervals(group, lines)]
-        found[f"curves {title}"] = [svg for svg in drawn if svg]
+        drawn: list[Any] = curves(group, lines, content.bounds) or [intervals(group, lines)]
+        found[f"curves {title}"] = [spec for spec in drawn if spec]
     found["tree"] = [] if content.tree is None else [tree(content.tree, content.job)]
     drawn_plan = content.drawn
     found["timeline"] = (

@@ -10,8 +10,8 @@ thread's byte of it; agree on the transport; make the heap.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
-import socket
 import threading
 import time
 from collections import deque
@@ -121,7 +121,7 @@ class Job(JobState):
         self.unfinished: set[AsyncCall] = set()  # posted calls that the program has not waited for
         self.background = Progress(self)
         self._progressing = False
-        self.host = socket.gethostname()
+        self.host = os.uname().nodename
 
     # -- start-up ----------------------------------------------------------------------
     def start(

@@ -17,7 +17,6 @@ from ..comm.mpi import MpiContext
 from ..comm.team_comm import TeamComm
 from ..health.control_layout import control_bytes
 from ..health.control_segment import Control
-from ..health.failure_tree import FailureTree, Identity
 from ..pgas.segment import Segment
 from ..records import replace
 from ..topology import host
@@ -31,6 +30,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..comm.mpi_types import Op
+    from ..health.failure_tree import FailureTree, Identity
 
 __all__ = [
     "Placement",
@@ -87,12 +87,11 @@ class Placement:
     def _agree_engine(self) -> bool:
         """Return True if all threads want and have the native core and it can call MPI."""
         wish = os.environ.get("XUPC_ENGINE", "native") != "python"
-        can = core is not None and self.network.functions is not None
-        found = np.empty(2, np.int32)
-        self.link.comm.Allreduce(np.array([wish, can], np.int32), found, self.network.mpi.MIN)
-        if found[0] and not found[1] and self.link.rank == 0:
-            why = why_not or "MPI's C functions cannot be called on all threads"
-            warnings.warn(f"init: the Python engine runs, which is slow: {why}", stacklevel=2)
+        can = [core is not None, self.network.functions is not None]
+        found = np.empty(3, np.int32)
+        self.link.comm.Allreduce(np.array([wish, *can], np.int32), found, self.network.mpi.MIN)
+        if found[0] and not found.all() and self.link.rank == 0:
+            warnings.warn(_slow(core_everywhere=bool(found[1])), stacklevel=2)
         return bool(found.all())
 
     def _map_control(self, shared_segment: Callable[..., Segment]) -> Control:
@@ -179,6 +178,8 @@ class Placement:
         """Connect the lowest threads of all machines, so that each detects the death of others."""
         if self.info.machines == 1:
             return None
+        from ..health.failure_tree import FailureTree  # it needs sockets
+
         lowest = self.info.me == self.info.machine[0]
         comm = self.link.split(0 if lowest else 1)
         line = None
@@ -194,3 +195,14 @@ class Placement:
 
     def _sync_bytes(self, n: int) -> int:
         return int(core.sync_bytes(n)) if core is not None else 0
+
+
+def _slow(*, core_everywhere: bool) -> str:
+    """Return why the Python engine runs, and what to do."""
+    if core_everywhere:
+        why = "MPI's C functions cannot be called on all threads"
+        what = "`xupc info` on each machine shows its MPI and mpi4py"
+    else:
+        why = f"the native core is missing ({why_not or 'on another machine than this one'})"
+        what = "install a C compiler and Python's headers, then reinstall xupc (see `xupc info`)"
+    return f"init: the Python engine runs, many times slower: {why}; {what}"

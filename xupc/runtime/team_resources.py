@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from ..errors import HeapError, XupcError
 from ..pgas.heap import RANGE, Heap
 from ..pgas.segment import Segment
 from ..plan.steps import OP_SCRATCH_BYTES, SLOTS, STAGING_BYTES
+from ..records import mutable_record
 from ..topology.tree import Tree
 from .job import Job
 from .remote_memory import RemoteMemory
@@ -35,7 +35,7 @@ TEAMS = 1 << 63 - RANGE  # their numbers are less: offsets have 63 bits
 _HERE = 1  # tag
 
 
-@dataclass
+@mutable_record
 class TeamResources:
     """The resources of one team on this thread.
 

@@ -6,14 +6,13 @@ Threads with equal records try to share memory; `xupc.topology.discovery` proves
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..fingerprint import digest
+from ..records import record
 from .runs import name_threads
 
 __all__ = [
@@ -32,7 +31,7 @@ _RECORD = struct.Struct(f"<IIQ{_BOOT_ID_BYTES}s{_HOSTNAME_BYTES}s")
 _LOOPBACK = 127
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostRecord:
     """The fields that must be equal before two threads try to share memory.
 
@@ -82,7 +81,7 @@ class HostRecord:
 
     def digest(self) -> int:
         """Return a 64-bit hash, equal for equal records in every process and on every host."""
-        return int.from_bytes(hashlib.blake2b(self.pack(), digest_size=8).digest(), "little")
+        return int.from_bytes(digest(self.pack(), 8), "little")
 
 
 def _encode(text: str) -> bytes:
@@ -99,7 +98,7 @@ def _fit(text: str, room: int) -> str:
     data = _encode(text)
     if len(data) <= room:
         return text
-    mark = "~" + hashlib.blake2b(data, digest_size=8).hexdigest()
+    mark = "~" + digest(data, 8).hex()
     return data[: room - len(mark)].decode("utf-8", "ignore") + mark
 
 
@@ -119,7 +118,7 @@ def read_host_record(shm_dir: str) -> HostRecord:
     return HostRecord(
         hostid=_gethostid(),
         boot_id=read_boot_id(),
-        hostname=socket.gethostname(),
+        hostname=os.uname().nodename,
         shm_dev=os.stat(shm_dir).st_dev,
         uid=os.getuid(),
     )
@@ -161,8 +160,8 @@ def diagnose(records: Sequence[HostRecord]) -> list[str]:
         Warnings, ordered by the lowest thread concerned.
     """
     by_hostid: dict[int, list[int]] = {}
-    for thread, record in enumerate(records):
-        by_hostid.setdefault(record.hostid, []).append(thread)
+    for thread, found in enumerate(records):
+        by_hostid.setdefault(found.hostid, []).append(thread)
     warnings: list[str] = []
     for hostid, threads in by_hostid.items():
         own = [records[thread] for thread in threads]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from ..records import record
 from .machine import NOUNS, Machine, MachineLevel
 from .runs import name_threads, plural
 from .tree import branches
@@ -16,7 +16,7 @@ _ROW = 16  # cores in a line
 _FREE = "·"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeView:
     """A node as it is drawn.
 

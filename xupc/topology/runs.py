@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..records import record
 
 __all__ = [
     "Run",
@@ -23,7 +24,7 @@ __all__ = [
 _MAX_RUNS_DRAWN = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """Ranks ``first, first + step, ...``, `count` of them, adjacent in their node.
 

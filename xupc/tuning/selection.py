@@ -15,7 +15,10 @@ from ..flags import ALGORITHM_NAMES
 from ..records import record
 from .host_figures import HostFigures
 
-__all__ = ["Choices", "Place", "Rule", "Table", "public_name", "registered_name", "shape_of"]
+__all__ = [
+    "CarrierRule", "Carriers", "Choices", "Place", "Rule", "Table", "public_name",
+    "registered_name", "shape_of",
+]  # fmt: skip
 
 Runs = Iterable[tuple[int, int]]
 """How many nodes in a row have how many threads."""
@@ -80,9 +83,42 @@ class Place:
         return "many" if self.node_count > 1 else "one"
 
 
+class Conditions:
+    """What the rules of a table ask for; a missing condition fits everything."""
+
+    __slots__ = ()
+    min_bytes: int | None
+    max_bytes: int | None
+    min_threads: int | None
+    max_threads: int | None
+    min_nodes: int | None
+    max_nodes: int | None
+    nodes: str | None
+    shape: str | None
+    oversubscribed: bool | None
+    family: str | None
+    transport: str | None
+
+    def holds_at(self, place: Place) -> bool:
+        """Return True if the rule applies to calls at a place."""
+        return (
+            _within(place.threads, self.min_threads, self.max_threads)
+            and _within(place.node_count, self.min_nodes, self.max_nodes)
+            and self.nodes in (None, place.nodes)
+            and self.shape in (None, place.shape)
+            and self.oversubscribed in (None, place.oversubscribed)
+            and self.family in (None, place.family)
+            and self.transport in (None, place.transport)
+        )
+
+    def covers(self, nbytes: int) -> bool:
+        """Return True if the rule applies to blocks of `nbytes`."""
+        return _within(nbytes, self.min_bytes, self.max_bytes)
+
+
 @record
-class Rule:
-    """One ``[[choose]]`` entry; a missing condition fits everything.
+class Rule(Conditions):
+    """One ``[[choose]]`` entry.
 
     Attributes
     ----------
@@ -120,25 +156,69 @@ class Rule:
         """The name of what it chooses: ``pull``, or a variant such as ``multicore:ring``."""
         return f"{ALGORITHM_NAMES[self.algorithm]}{':' if self.variant else ''}{self.variant}"
 
-    def holds_at(self, place: Place) -> bool:
-        """Return True if the rule applies to calls at a place."""
-        return (
-            _within(place.threads, self.min_threads, self.max_threads)
-            and _within(place.node_count, self.min_nodes, self.max_nodes)
-            and self.nodes in (None, place.nodes)
-            and self.shape in (None, place.shape)
-            and self.oversubscribed in (None, place.oversubscribed)
-            and self.family in (None, place.family)
-            and self.transport in (None, place.transport)
-        )
-
-    def covers(self, nbytes: int) -> bool:
-        """Return True if the rule applies to blocks of `nbytes`."""
-        return _within(nbytes, self.min_bytes, self.max_bytes)
-
 
 def _within(value: int, least: int | None, most: int | None) -> bool:
     return (least is None or value >= least) and (most is None or value <= most)
+
+
+@record
+class CarrierRule(Conditions):
+    """One ``[[drop_in]]`` entry: which library carries a call of the drop-in communicator.
+
+    Attributes
+    ----------
+    method
+        Its name in mpi4py; ``"*"``: all of them.
+    carrier
+        ``"xupc"`` or ``"mpi"``.
+    """
+
+    method: str
+    carrier: str
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    min_threads: int | None = None
+    max_threads: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    nodes: str | None = None
+    shape: str | None = None
+    oversubscribed: bool | None = None
+    family: str | None = None
+    transport: str | None = None
+
+    def fits(self, method: str, nbytes: int | None) -> bool:
+        """Return True if the rule is for a call; `nbytes` is None if threads may differ in it."""
+        if self.method not in ("*", method):
+            return False
+        if nbytes is None:
+            return self.min_bytes is None and self.max_bytes is None
+        return self.covers(nbytes)
+
+
+class Carriers:
+    """A table's rules for the calls of the drop-in communicator at one place."""
+
+    def __init__(self, rules: Iterable[CarrierRule], place: Place) -> None:
+        self._rules = [rule for rule in rules if rule.holds_at(place)]
+
+    def by_mpi(self, method: str, nbytes: int | None) -> bool:
+        """Return whether MPI carries a call.
+
+        Parameters
+        ----------
+        method : str
+            Its name in mpi4py.
+        nbytes : int or None
+            Bytes of a block; None if only some threads have the number.
+        """
+        carrier = next((rule.carrier for rule in self._rules if rule.fits(method, nbytes)), "xupc")
+        return carrier == "mpi"
+
+    def all_by_mpi(self, method: str) -> bool:
+        """Return whether MPI carries all calls of a method, whatever their size."""
+        rule = next((rule for rule in self._rules if rule.method in ("*", method)), None)
+        return rule is not None and rule.carrier == "mpi" and rule.fits(method, None)
 
 
 class Choices:
@@ -188,6 +268,8 @@ class Table:
         By section: ``default``, ``tcp``, ``openmpi``, ``openmpi-tcp``, ...
     hosts
         The figures of hosts, by a pattern of their names.
+    carriers
+        Which library carries calls of the drop-in communicator.
     """
 
     name: str
@@ -195,6 +277,7 @@ class Table:
     sizes: Mapping[str, Mapping[str, int]]
     base: Table | None = None
     hosts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    carriers: tuple[CarrierRule, ...] = ()
 
     def at(self, place: Place) -> Choices:
         """The choices for a place."""
@@ -204,6 +287,15 @@ class Table:
         yield from self.rules
         if self.base is not None:
             yield from self.base._all_rules()
+
+    def carriers_at(self, place: Place) -> Carriers:
+        """The rules for the drop-in communicator at a place."""
+        return Carriers(self._all_carriers(), place)
+
+    def _all_carriers(self) -> Iterator[CarrierRule]:
+        yield from self.carriers
+        if self.base is not None:
+            yield from self.base._all_carriers()
 
     def tuning(self, place: Place) -> dict[str, int]:
         """Sizes for a place: default, ``transport``, ``family``, then ``family-transport``.

@@ -11,11 +11,8 @@ import os
 import re
 import reprlib
 import stat
-import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +20,18 @@ from ..algorithms import registry
 from ..flags import ALGORITHM_NAMES
 from ..plan.steps import OP_SCRATCH_BYTES, STAGING_BYTES
 from ..records import record
+from .built_in_table import TABLE
 from .old_keys import NEW_KEYS
-from .selection import Rule, Table, public_name, shape_of
+from .selection import CarrierRule, Rule, Table, public_name, shape_of
 
 __all__ = [
-    "BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse", "read", "user_path",
+    "BUILT_IN", "TEXT_OF_BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse",
+    "read", "user_path",
 ]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
 BUILT_IN = "built-in"
+TEXT_OF_BUILT_IN = Path(__file__).with_name("selection.toml")
 VERSION = 1
 LARGEST = 1 << 20  # a file beyond this is no table
 FAR = 1 << 46  # no size, count or limit is larger
@@ -99,8 +99,7 @@ def _named(names: Iterable[str]) -> Read:
     return _one_of({name: name for name in names})
 
 
-RULE: dict[str, Read] = {
-    "collective": _collective,
+_CONDITIONS: dict[str, Read] = {
     "min_bytes": _number(0),
     "max_bytes": _number(0),
     "min_threads": _number(1),
@@ -112,11 +111,29 @@ RULE: dict[str, Read] = {
     "oversubscribed": _truth,
     "family": _named(FAMILIES),
     "transport": _named(TRANSPORTS),
+}
+RULE: dict[str, Read] = {
+    "collective": _collective,
+    **_CONDITIONS,
     "algorithm": _algorithm,
     "if_possible": _truth,
 }
 """The keys of a ``[[choose]]`` entry, in the order in which they are written."""
 _REQUIRED = "collective", "algorithm"
+
+METHODS = (
+    "Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Barrier", "Bcast", "Exscan",
+    "Gather", "Gatherv", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Scatter",
+    "Scatterv", "allgather", "allreduce", "alltoall", "barrier", "bcast", "exscan", "gather",
+    "reduce", "scan", "scatter",
+)  # fmt: skip
+CARRIER: dict[str, Read] = {
+    "method": _named(("*", *METHODS)),
+    **_CONDITIONS,
+    "carrier": _named(("xupc", "mpi")),
+}
+"""The keys of a ``[[drop_in]]`` entry."""
+_OF_CARRIER = "method", "carrier"
 _RANGES = "bytes", "threads", "nodes"
 
 _UNIT, _LIMIT = _number(4096, 1 << 30), _number(0)
@@ -170,12 +187,12 @@ def _shown(value: Any) -> str:
         return "a number that is too long"
 
 
-@dataclass
 class _Reader:
     """Goes through a table and notes everything that is wrong with it."""
 
-    name: str
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problems: list[str] = []
 
     def table(self, data: dict[str, Any], name: str, base: Table | None) -> Table:
         """The table, as far as it is good."""
@@ -183,10 +200,11 @@ class _Reader:
         if type(version) is not int or version != VERSION:
             found = "it is missing" if version is None else f"got {_shown(version)}"
             self.note("version", f"expected {VERSION}, {found}")
-        for key in data.keys() - {"version", "tuning", "choose", "host"}:
+        for key in data.keys() - {"version", "tuning", "choose", "drop_in", "host"}:
             self.note(_shown(key), "there is no such key or section")
         sizes, hosts = dict(self._sizes(data)), dict(self._hosts(data))
-        table = Table(name, tuple(self._rules(data)), sizes, base, hosts)
+        rules, carriers = tuple(self._rules(data)), tuple(self._carriers(data))
+        table = Table(name, rules, sizes, base, hosts, carriers)
         if base is None and not self.problems:
             self._complete(table)
         return table
@@ -195,26 +213,37 @@ class _Reader:
         self.problems.append(": ".join(words))
 
     def _rules(self, data: dict[str, Any]) -> Iterator[Rule]:
-        entries = data.get("choose", [])
+        for values in self._entries(data, "choose", RULE, _REQUIRED):
+            flag, label = values.pop("algorithm")
+            yield Rule(algorithm=flag, variant=label, **values)
+
+    def _carriers(self, data: dict[str, Any]) -> Iterator[CarrierRule]:
+        for values in self._entries(data, "drop_in", CARRIER, _OF_CARRIER):
+            yield CarrierRule(**values)
+
+    def _entries(
+        self, data: dict[str, Any], kind: str, keys: dict[str, Read], required: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the values of the entries of a kind that have all that they must have."""
+        entries = data.get(kind, [])
         if not isinstance(entries, list):
-            self.note("choose", "expected entries that begin with [[choose]]")
+            self.note(kind, f"expected entries that begin with [[{kind}]]")
             return
         for number, entry in enumerate(entries, 1):
-            where = f"[[choose]] entry {number}"
+            where = f"[[{kind}]] entry {number}"
             if not isinstance(entry, dict):
                 self.note(where, "expected keys and values")
                 continue
-            values = self._values(where, entry, RULE)
-            missing = [key for key in _REQUIRED if key not in entry]
-            for key in missing:
-                self.note(where, key, "it is missing")
+            values = self._values(where, entry, keys)
+            for key in required:
+                if key not in entry:
+                    self.note(where, key, "it is missing")
             for what in _RANGES:
                 least, most = values.get(f"min_{what}", 0), values.get(f"max_{what}", FAR)
                 if least > most:
                     self.note(where, f"max_{what}", f"expected at least {least}, got {most}")
-            if all(key in values for key in _REQUIRED):
-                flag, label = values.pop("algorithm")
-                yield Rule(algorithm=flag, variant=label, **values)
+            if all(key in values for key in required):
+                yield values
 
     def _sizes(self, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
         sections = data.get("tuning", {})
@@ -301,6 +330,8 @@ def parse(text: str, name: str, base: Table | None) -> Table:
     ValueError
         Names the table and everything that is wrong with it.
     """
+    import tomllib  # few jobs have a table of their own, and it takes a start some milliseconds
+
     try:
         data = tomllib.loads(text)
     except RecursionError:
@@ -316,11 +347,9 @@ def parse(text: str, name: str, base: Table | None) -> Table:
     return table
 
 
-@cache
 def built_in() -> Table:
-    """The table that comes with xupc."""
-    text = Path(__file__).with_name("selection.toml").read_text(encoding="utf-8")
-    return parse(text, BUILT_IN, None)
+    """The table that comes with xupc: what `TEXT_OF_BUILT_IN` says."""
+    return TABLE
 
 
 # --- the user's -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -128,18 +128,88 @@ def every_method() -> None:
             rooted(n, root)
 
 
-def on_copies() -> None:
-    """Calls that work on copies of the program's arrays are never known."""
-    for _ in range(4):
-        y = np.full(5, -1.0)
-        comm.Exscan(full(5), y)  # the first thread's result stays as it was
-        assert (y == (me * (me + 1) // 2 if me else -1)).all(), y
-        y = full(5)
-        comm.Reduce(MPI.IN_PLACE if me == 0 else y, y if me == 0 else None)
-        assert me or (y == total).all(), y
-        y = full(5 * size)
-        comm.Reduce_scatter_block(MPI.IN_PLACE, y)
-        assert (y[:5] == total).all(), y
+def exscan(n: int, more: int = 0) -> None:
+    y = np.full(n + more, -1.0)
+    comm.Exscan([full(n + more), n, MPI.DOUBLE], [y, n, MPI.DOUBLE])
+    assert (y[:n] == (me * (me + 1) // 2 if me else -1)).all(), y  # the first one's as it was
+    assert (y[n:] == -1).all(), y
+
+
+def reduce_in_place(n: int, root: int, factor: float) -> None:
+    y = full(n) * factor
+    comm.Reduce(MPI.IN_PLACE if me == root else y, y if me == root else None, root=root)
+    assert (y == (total if me == root else me + 1) * factor).all(), y
+
+
+def reduce_scatter_in_place(n: int, factor: float) -> None:
+    y = full(n * size) * factor
+    comm.Reduce_scatter_block(MPI.IN_PLACE, y)
+    assert (y[:n] == total * factor).all(), y
+    assert (y[n:] == (me + 1) * factor).all(), y
+
+
+def gather_in_place(n: int, root: int, factor: float) -> None:
+    y = np.zeros(n * size)
+    y[n * me : n * (me + 1)] = (me + 1) * factor
+    mine = MPI.IN_PLACE if me == root else y[n * me : n * (me + 1)]
+    comm.Gather(mine, y if me == root else None, root)
+    if me == root:
+        assert ((np.arange(size) + 1) * factor == y.reshape(size, -1).T).all(), y
+
+
+def scatter_in_place(n: int, root: int) -> None:
+    x, y = np.zeros(n * size), np.zeros(n)
+    x.reshape(size, -1).T[...] = np.arange(size) + 1
+    before = x.copy()
+    comm.Scatter(x if me == root else None, MPI.IN_PLACE if me == root else y, root)
+    assert me == root or (y == me + 1).all(), y
+    assert (x == before).all(), x
+
+
+def reduce_scatter(n: int) -> None:
+    y = np.zeros(n)
+    comm.Reduce_scatter(full(n * size), y, [n] * size, MPI.SUM)
+    assert (y == total).all(), y
+
+
+def without_program_memory(n: int, factors: Iterator[int]) -> None:
+    repeated(lambda: exscan(n))
+    repeated(lambda: reduce_scatter_in_place(n, next(factors)))
+    repeated(lambda: reduce_scatter(n))
+
+
+def at_root_in_place(n: int, root: int, factors: Iterator[int]) -> None:
+    repeated(lambda: reduce_in_place(n, root, next(factors)))
+    repeated(lambda: gather_in_place(n, root, next(factors)))
+    repeated(lambda: scatter_in_place(n, root))
+
+
+def with_own_memory() -> None:
+    """Calls with an array that is not the program's: the core copies the operands to it."""
+    factors = iter(range(1, 1000))
+    for n in (1, 5, 700):
+        without_program_memory(n, factors)
+        for root in range(size):
+            at_root_in_place(n, root, factors)
+    repeated(lambda: exscan(3, 2))
+    for _ in range(3):  # long ones need no copy that is kept
+        reduce_in_place(100_000, 0, next(factors))
+        gather_in_place(100_000, size - 1, next(factors))
+
+
+def other_counts() -> None:
+    """Counts that are not all equal, or are fewer, are not taken for known ones."""
+    repeated(lambda: reduce_scatter(2))
+    counts = [2] * size
+    counts[0], counts[-1] = 3, 1
+    y = np.zeros(counts[me])
+    short(lambda: comm.Reduce_scatter(full(2 * size), y, counts))
+    assert (y == total).all(), y
+    try:
+        comm.Reduce_scatter(full(2 * size), np.zeros(2), [2] * (size + 1))
+        raise AssertionError("no error")
+    except (ValueError, MPI.Exception):
+        pass
 
 
 def counted_part(n: int, more: int) -> None:
@@ -231,7 +301,7 @@ def other_classes() -> None:
     assert (y == total).all(), y
     repeated(lambda: allreduce(np.array(me + 1.0), np.zeros(())))
     repeated(lambda: allreduce(full(4).reshape(2, 2), np.zeros((4, 1))))
-    short(lambda: comm.Allreduce(sendbuf=x, recvbuf=y))
+    repeated(lambda: comm.Allreduce(recvbuf=y, sendbuf=x))
     mine = MPI.Op.Create(lambda a, b, _: None)
     short(lambda: comm.Allreduce(x, y, mine))
     mine.Free()
@@ -291,7 +361,8 @@ def mismatch() -> None:
 
 for check in (
     every_method,
-    on_copies,
+    with_own_memory,
+    other_counts,
     described,
     different,
     other_classes,
@@ -304,6 +375,6 @@ x, y = full(4), np.zeros(4)
 repeated(lambda: comm.Allreduce(x, y))
 xupc.finalize()
 short(lambda: comm.Allreduce(x, y))
-short(comm.Barrier)
+comm.Barrier()
 assert set(comm.explain(as_dict=True)["Allreduce"]["why"]) & {"xupc was finalized"}
 print("done")

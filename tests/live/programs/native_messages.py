@@ -107,4 +107,13 @@ def no_functions() -> None:
     xupc.finalize()
 
 
+@case
+def no_core() -> None:
+    """Start twice where the core is not installed."""
+    for _ in range(2):
+        team = xupc.init()
+        print(team.native, xupc.allv_reduce_all(team.rank, xupc.ADD))
+        xupc.finalize()
+
+
 run_case()

@@ -1,6 +1,5 @@
 # Calls of the drop-in communicator that repeat an earlier one: see xupc/mpi/repeated.py.
 
-from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.tuple cimport PyTuple_CheckExact
@@ -9,13 +8,32 @@ from cpython.tuple cimport PyTuple_CheckExact
 cdef extern from *:
     """
     #define XD_LIST_ITEMS(list) (((PyListObject *)(list))->ob_item)
+
+    /* Instances of a type are called by a function whose address is at `offset` in them. They are
+       functions of a class: `a.f(b)` calls f(a, b) without an object for `a.f`. */
+    static void xd_callable(PyTypeObject *type, Py_ssize_t offset) {
+        type->tp_vectorcall_offset = offset;
+        type->tp_call = PyVectorcall_Call;
+        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+        PyType_Modified(type);
+    }
     """
     PyObject **XD_LIST_ITEMS(list)
+    void xd_callable(object, Py_ssize_t)
+    Py_ssize_t PyVectorcall_NARGS(size_t)
+    object PyObject_Vectorcall(object, PyObject **, size_t, PyObject *)
 
 
 cdef enum:
     PLACES = 128
-    METHODS = 16
+    METHODS = 48
+    MOST_ARGUMENTS = 4
+    SCRATCH_LIMIT = 1 << 16  # bytes that an entry keeps
+
+cdef enum xd_scratch:
+    NO_SCRATCH
+    SCRATCH_RESULT  # the result is not the program's: it is dropped
+    SCRATCH_OPERANDS  # the operands are a copy of a part of the program's result
 
 
 cdef struct xd_message:
@@ -31,11 +49,13 @@ cdef struct xd_call:
     xd_message dst, src
     PyObject *op  # as given; NULL: the default
     Py_ssize_t root
+    Py_ssize_t counts, count  # how many counts, each of them
 
 
 cdef PyObject *_in_place = NULL
 cdef object _error_for = None
 cdef list _method_names = []
+from types import MethodType
 
 
 def set_repeated(in_place, error_for):
@@ -90,6 +110,19 @@ cdef bint _number(PyObject *given, Py_ssize_t *number) noexcept:
     return True
 
 
+cdef bint _equal_counts(PyObject *given, xd_call *c) noexcept:
+    """Take a list of equal counts; False for anything else."""
+    cdef Py_ssize_t i, each
+    if given == NULL or not PyList_CheckExact(<object>given):
+        return False
+    c.counts = PyList_GET_SIZE(<object>given)
+    for i in range(c.counts):
+        if not _number(XD_LIST_ITEMS(<object>given)[i], &each) or (i and each != c.count):
+            return False
+        c.count = each
+    return True
+
+
 cdef inline uint64_t _mixed(uint64_t h, xd_message *m) noexcept:
     h = h * 31 + <uint64_t>(m.nbytes if m.count < 0 else m.count)
     h = h * 31 + (<uintptr_t>m.given >> 4)
@@ -104,16 +137,32 @@ cdef inline bint _same(xd_message *m, xd_message *known) noexcept:
 cdef class Form:
     """How a method of mpi4py takes its arguments.
 
-    `messages`: how many come first, the result last. `op`, `root`: whether these follow.
-    `ignored`: the message that only the root has: "src", "dst" or "".
+    `messages`: how many come first, the result last; -1: no call is kept. `op`, `root`: whether
+    these follow; `counts`: whether counts of blocks come before them. `ignored`: the message that
+    only the root has: "src", "dst" or "".
     """
 
     cdef readonly str name
     cdef readonly int messages
     cdef int number, ignored
-    cdef bint op, root
+    cdef int op, root, counts  # places among the arguments; -1: no argument
+    cdef tuple names  # of the arguments
+    cdef int arguments
 
-    def __cinit__(self, str name, int messages, bint op=False, bint root=False, str ignored=""):
+    def __cinit__(self, str name, int messages, bint op=False, bint root=False, str ignored="",
+                  bint counts=False):
+        cdef list names = [[], ["buf"], ["sendbuf", "recvbuf"]][max(messages, 0)]
+        self.op = self.root = self.counts = -1
+        if counts:
+            self.counts = len(names)
+            names.append("recvcounts")
+        if op:
+            self.op = len(names)
+            names.append("op")
+        if root:
+            self.root = len(names)
+            names.append("root")
+        self.names, self.arguments = tuple(names), len(names)
         if name not in _method_names:
             if len(_method_names) == METHODS:
                 raise ValueError(f"expected at most {METHODS} methods, got {name} too")
@@ -121,63 +170,89 @@ cdef class Form:
         self.name = name
         self.number = _method_names.index(name)
         self.messages = messages
-        self.op, self.root = op, root
         self.ignored = ("", "src", "dst").index(ignored)
 
-    cdef bint take(self, tuple args, dict keywords, int rank, xd_call *c) noexcept:
-        """Take the arguments of a call; False if they are not of a form known here."""
-        cdef PyObject **items = XU_ITEMS(args)
-        cdef Py_ssize_t n = PyTuple_GET_SIZE(args)
-        cdef Py_ssize_t k = self.messages, named = len(keywords)
-        cdef PyObject *root = NULL
+    cdef bint take(self, PyObject **items, Py_ssize_t n, PyObject *keywords, int rank,
+                   xd_call *c) noexcept:
+        """Take the arguments of a call; False if they are not of a form known here.
+
+        `n` are positional; the values of `keywords`, a tuple of names or NULL, follow.
+        """
+        cdef PyObject *given[MOST_ARGUMENTS]
+        cdef int k
         memset(c, 0, sizeof(xd_call))
         c.dst.count = c.src.count = -1
-        if n < k:
+        if self.messages < 0 or n > self.arguments:
             return False
-        if self.op:
-            k += _next(items, n, k, keywords, "op", &c.op, &named)
-        if self.root:
-            k += _next(items, n, k, keywords, "root", &root, &named)
-            if root != NULL and not _number(root, &c.root):
+        for k in range(self.arguments):
+            given[k] = items[k] if k < n else NULL
+        if keywords != NULL and not self.take_named(items + n, keywords, given):
+            return False
+        for k in range(self.messages):
+            if given[k] == NULL:
                 return False
-        if n > k or named:
+        if self.op >= 0:
+            c.op = given[self.op]
+        if self.root >= 0 and given[self.root] != NULL and not _number(given[self.root], &c.root):
+            return False
+        if self.counts >= 0 and not _equal_counts(given[self.counts], c):
             return False
         if self.messages == 0:
             return True
         if not (self.ignored == 2 and c.root != rank):
-            if not _message(items[self.messages - 1], &c.dst):
+            if not _message(given[self.messages - 1], &c.dst):
                 return False
         if self.messages == 2 and not (self.ignored == 1 and c.root != rank):
-            return _message(items[0], &c.src)
+            return _message(given[0], &c.src)
         return True
 
+    cdef bint take_named(self, PyObject **values, PyObject *keywords, PyObject **given) noexcept:
+        """Take arguments by their names, which are one object each: Python interns names."""
+        cdef PyObject **names = XU_ITEMS(<object>keywords)
+        cdef PyObject **known = XU_ITEMS(self.names)
+        cdef Py_ssize_t i
+        cdef int k
+        for i in range(PyTuple_GET_SIZE(<object>keywords)):
+            for k in range(self.arguments):
+                if names[i] == known[k]:
+                    break
+            else:
+                return False
+            if given[k] != NULL:
+                return False
+            given[k] = values[i]
+        return True
+
+    cdef bint take_all(self, tuple args, dict keywords, int rank, xd_call *c):
+        """Take the arguments of a call of Python's."""
+        cdef tuple items = args + tuple(keywords.values())
+        cdef tuple names = tuple(keywords)
+        return self.take(XU_ITEMS(items), len(args), <PyObject *>names, rank, c)
+
     cdef inline uint64_t place(self, xd_call *c) noexcept:
-        cdef uint64_t h = <uint64_t>self.number * 31 + <uint64_t>c.root
+        cdef uint64_t h = <uint64_t>self.number * 31 + <uint64_t>c.root + <uint64_t>c.count
         h = _mixed(_mixed(h * 31 + (<uintptr_t>c.op >> 4), &c.dst), &c.src)
         return (h ^ (h >> 7) ^ (h >> 14)) % PLACES
 
 
-cdef inline int _next(PyObject **items, Py_ssize_t n, Py_ssize_t k, dict keywords, str name,
-                      PyObject **found, Py_ssize_t *named) noexcept:
-    """Find an optional argument; return 1 if it is a positional one."""
-    if n > k:
-        found[0] = items[k]
-        return 1
-    if named[0]:
-        found[0] = PyDict_GetItemWithError(keywords, name)
-        if found[0] != NULL:
-            named[0] -= 1
-    return 0
+cdef class _Counter:
+    """The calls of one method that went one way, for one reason."""
+
+    cdef uint64_t calls, nbytes
 
 
 cdef class _Repeated:
-    """A call that went to xupc, and the instance that carried it."""
+    """A call that was decided about, and the instance that carried it; None if MPI did."""
 
     cdef xd_call call
     cdef Form form
     cdef list keep  # what `call` points to
     cdef Instance instance
-    cdef bint in_place, one_address
+    cdef _Counter counter
+    cdef bint one_address
+    cdef xd_scratch scratch
+    cdef object room
+    cdef Py_ssize_t room_from, room_bytes  # the part of the result that is copied
     cdef bint has_dst, has_src
     cdef Py_ssize_t dst_bytes, src_bytes
     cdef uintptr_t alignment
@@ -192,15 +267,21 @@ cdef class _Repeated:
         cdef char *dst = c.dst.data
         cdef char *src = c.src.data
         if (self.generation != _generation or c.op != self.call.op or c.root != self.call.root
-                or not _same(&c.dst, &self.call.dst) or not _same(&c.src, &self.call.src)
-                or _held(self.instance.team)):
+                or c.count != self.call.count or c.counts != self.call.counts
+                or not _same(&c.dst, &self.call.dst) or not _same(&c.src, &self.call.src)):
+            return False
+        if self.instance is None:  # mpi4py looks at all else
+            return True
+        if _held(self.instance.team):
             return False
         if self.form.messages == 0:
             self.instance.team.t.value = 0
             return True
         if ((<uintptr_t>dst | <uintptr_t>src) % self.alignment
-                or (self.has_dst and not c.dst.writeable)):
+                or (self.has_dst and dst != NULL and not c.dst.writeable)):
             return False
+        if self.scratch != NO_SCRATCH:
+            return self.bind_scratch(dst, src)
         if self.one_address:
             if dst != src:
                 return False
@@ -214,6 +295,39 @@ cdef class _Repeated:
         self.instance.i.base[1] = src
         if self.instance.net is not None:
             self.instance.rebind(<uintptr_t>dst, <uintptr_t>src)
+        return True
+
+    cdef bint bind_scratch(self, char *dst, char *src):
+        cdef char *room = cnp.PyArray_BYTES(<cnp.ndarray>self.room)
+        if self.scratch == SCRATCH_RESULT:
+            return self.bind(room, src)
+        memcpy(room, dst + self.room_from, self.room_bytes)
+        return self.bind(dst, room)
+
+    cdef bint work_on_scratch(self, dst, src, Py_ssize_t begin):
+        """Note the arrays of a call that works with one that is not the program's."""
+        cdef xd_message *program = &self.call.dst
+        self.has_dst, self.room_from = True, begin
+        self.alignment = src.dtype.alignment
+        if self.scratch == SCRATCH_OPERANDS:
+            self.room = src
+            self.room_bytes = src.nbytes
+            self.dst_bytes = max(dst.nbytes, begin + self.room_bytes)
+            if cnp.PyArray_BYTES(<cnp.ndarray>dst) != program.data or self.call.src.data != NULL:
+                return False
+        else:
+            self.room = dst
+            self.has_src, self.src_bytes = True, src.nbytes
+            self.dst_bytes = dst.nbytes if program.data != NULL else 0
+            if (cnp.PyArray_BYTES(<cnp.ndarray>src) != self.call.src.data
+                    or self.src_bytes > self.call.src.nbytes):
+                return False
+            if self.call.src.count >= 0:
+                self.call.src.nbytes = self.src_bytes
+        if self.room.nbytes > SCRATCH_LIMIT or self.dst_bytes > program.nbytes:
+            return False
+        if program.count >= 0:
+            program.nbytes = self.dst_bytes
         return True
 
     cdef bint work_on(self, dst, src):
@@ -249,35 +363,68 @@ cdef class _Repeated:
 cdef class CallTable:
     """The calls on a communicator that can be repeated, and counts of those that were.
 
-    A communicator has one team, so a call is found by what the program gave alone.
+    A communicator has one team, so a call is found by what the program gave alone. `left` is the
+    number of calls that go to MPI before a team is tried; -1: all calls go there.
     """
 
     cdef list known
     cdef int rank
+    cdef public long left
     cdef uint64_t generation
-    cdef uint64_t calls[METHODS]
-    cdef uint64_t nbytes[METHODS]
+    cdef dict counters
+    cdef uint64_t given[METHODS]
+    cdef PyObject *always[METHODS]  # counters, in `counters`, of methods that MPI carries
+
+    def __cinit__(self):
+        self.counters = {}
 
     def forget(self):
         """Keep no call."""
         self.known = None
 
     def take_counts(self):
-        """Return (method, calls, bytes) of the repeated calls since the last request."""
+        """Return (method, carrier, reason, calls, bytes) since the last request.
+
+        These are calls that repeated an earlier one.
+        """
+        cdef _Counter counter
+        found = []
+        for key, counter in self.counters.items():
+            if counter.calls:
+                found.append((*key, counter.calls, counter.nbytes))
+                counter.calls = counter.nbytes = 0
+        return found
+
+    def take_given(self):
+        """Return (method, calls) of those given to MPI unseen since the last request."""
         cdef int k
         found = []
         for k in range(len(_method_names)):
-            if self.calls[k]:
-                found.append((_method_names[k], self.calls[k], self.nbytes[k]))
-                self.calls[k] = self.nbytes[k] = 0
+            if self.given[k]:
+                found.append((_method_names[k], self.given[k]))
+                self.given[k] = 0
         return found
 
-    cdef inline _Repeated find(self, Form form, tuple args, dict keywords):
+    cdef give(self, Form form, run, met, PyObject **args, size_t n, PyObject *keywords):
+        """Have MPI carry a call; one that raises an error before it meets others is not counted."""
+        try:
+            result = PyObject_Vectorcall(run, args, n, keywords)
+        except Exception as error:
+            if self.left > 0 and met(form.name, error, *_of_python(args, n, keywords)):
+                self.left -= 1
+            raise
+        self.given[form.number] += 1
+        if self.left > 0:
+            self.left -= 1
+        return result
+
+    cdef inline _Repeated find(self, Form form, PyObject **items, Py_ssize_t n,
+                               PyObject *keywords):
         """Return an earlier call that this one repeats, bound to its arrays, or None."""
         cdef xd_call c
         cdef _Repeated e
         cdef Py_ssize_t place
-        if self.known is None or not form.take(args, keywords, self.rank, &c):
+        if self.known is None or not form.take(items, n, keywords, self.rank, &c):
             return None
         place = form.place(&c)
         e = <_Repeated>self.known[place]
@@ -287,36 +434,67 @@ cdef class CallTable:
                 return None
         return e
 
+    def give_method(self, Form form, str why):
+        """Have MPI carry all calls of a method."""
+        cdef _Counter counter = self.counter(form.name, "MPI", why)
+        self.always[form.number] = <PyObject *>counter
+
+    cdef _Counter counter(self, str method, str carrier, str why):
+        key = method, carrier, why
+        found = self.counters.get(key)
+        if found is None:
+            found = self.counters[key] = _Counter()
+        return found
+
+    def learn_given(self, Form form, tuple args, dict keywords, int rank, uint64_t nbytes,
+                    str why):
+        """Keep a call that goes to MPI for a reason that all threads have."""
+        cdef _Repeated e = _Repeated()
+        if form.take_all(args, keywords, rank, &e.call):
+            e.counter = self.counter(form.name, "MPI", why)
+            self.add(e, form, rank, nbytes)
+
     def learn(self, Form form, tuple args, dict keywords, int rank, uint64_t nbytes, call,
-              tuple ready):
+              tuple ready, scratch=None):
         """Keep a call that `call(*ready)` carried, unless it worked on copies.
 
-        For a method without messages `call` is the instance itself.
+        For a method without messages `call` is the instance itself. `scratch` describes an array
+        that is not the program's: ("result", 0), or ("operands", begin of their copy in the
+        result).
         """
         cdef _Repeated e = _Repeated()
         cdef _Arrays arrays
-        if not form.take(args, keywords, rank, &e.call):
+        if not form.take_all(args, keywords, rank, &e.call):
             return
         if form.messages:
             if not isinstance(call, CachedArrays):
                 return
             arrays = (<CachedArrays>call)._find(ready)
-            if arrays is None or not e.work_on(
-                    None if arrays.dst < 0 else ready[arrays.dst],
-                    None if arrays.src < 0 else ready[arrays.src]):
+            if arrays is None:
+                return
+            dst = None if arrays.dst < 0 else ready[arrays.dst]
+            src = None if arrays.src < 0 else ready[arrays.src]
+            if scratch is None:
+                known = e.work_on(dst, src)
+            else:
+                e.scratch = SCRATCH_RESULT if scratch[0] == "result" else SCRATCH_OPERANDS
+                known = e.work_on_scratch(dst, src, scratch[1])
+            if not known:
                 return
             e.instance = arrays.instance
         elif isinstance(call, Instance):
             e.instance = call
         else:
             return
+        e.counter = self.counter(form.name, "xupc", "")
+        self.add(e, form, rank, nbytes)
+
+    cdef int add(self, _Repeated e, Form form, int rank, uint64_t nbytes) except -1:
+        """Keep a call at its first place, and what was there at its second one."""
+        cdef Py_ssize_t place
         e.form, e.counted, e.generation = form, nbytes, _generation
         e.keep = _kept(&e.call)
-        self.add(e, rank)
-
-    cdef int add(self, _Repeated e, int rank) except -1:
-        """Keep a call at its first place, and what was there at its second one."""
-        cdef Py_ssize_t place = e.form.place(&e.call)
+        place = form.place(&e.call)
         if self.known is None or self.generation != _generation:
             self.known = [None] * PLACES
         self.generation, self.rank = _generation, rank
@@ -338,22 +516,61 @@ cdef list _kept(xd_call *c):
     return kept
 
 
-def repeating(Form form, slow):
-    """Return a method that runs repeated calls here, and gives all others to `slow`."""
+cdef tuple _of_python(PyObject **args, size_t n, PyObject *keywords):
+    """Return the arguments of a call as a tuple and a dict."""
+    cdef Py_ssize_t i, positional = PyVectorcall_NARGS(n)
+    cdef list names = [] if keywords == NULL else list(<object>keywords)
+    arguments = tuple([<object>args[i] for i in range(positional)])
+    return arguments, {names[i]: <object>args[positional + i] for i in range(len(names))}
 
-    def method(self, *arguments, **keywords):
-        cdef _Repeated e
-        record = self._record
-        if isinstance(record, CallTable):
-            e = (<CallTable>record).find(form, arguments, keywords)
-            if e is not None:
-                (<CallTable>record).calls[form.number] += 1
-                (<CallTable>record).nbytes[form.number] += e.counted
-                _carry(e.instance)
-                return None
-        return slow(self, *arguments, **keywords)
 
-    return method
+cdef class Method:
+    """A method that runs repeated calls here, and gives all others to `slow`.
+
+    Calls that MPI carries go to mpi4py's method `run`. If one raises an error,
+    `met(name, error, arguments, keywords)` returns whether it met the other threads.
+    """
+
+    cdef void *called
+    cdef Form form
+    cdef object run, met, slow
+    cdef dict __dict__  # name and description
+
+    def __cinit__(self, Form form, run, met, slow):
+        self.called = <void *>_called
+        self.form, self.run, self.met, self.slow = form, run, met, slow
+
+    def __get__(self, on, kind):
+        return self if on is None else MethodType(self, on)
+
+
+cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
+    cdef Method method = <Method>called
+    cdef Py_ssize_t n = PyVectorcall_NARGS(given)
+    cdef CallTable table
+    cdef _Repeated e
+    if n == 0:
+        return PyObject_Vectorcall(method.run, args, given, keywords)
+    record = (<object>args[0])._record
+    if isinstance(record, CallTable):
+        table = <CallTable>record
+        if table.left:
+            return table.give(method.form, method.run, method.met, args, given, keywords)
+        if table.always[method.form.number] != NULL:
+            (<_Counter>table.always[method.form.number]).calls += 1
+            return PyObject_Vectorcall(method.run, args, given, keywords)
+        e = table.find(method.form, args + 1, n - 1, keywords)
+        if e is not None:
+            e.counter.calls += 1
+            e.counter.nbytes += e.counted
+            if e.instance is None:
+                return PyObject_Vectorcall(method.run, args, given, keywords)
+            _carry(e.instance)
+            return None
+    return PyObject_Vectorcall(method.slow, args, given, keywords)
+
+
+xd_callable(Method, <Py_ssize_t>&(<Method>NULL).called)
 
 
 cdef int _carry(Instance instance) except -1:

@@ -1,0 +1,152 @@
+"""Which library carries a call without ``XUPC_COMM``: ``drop_in_auto.py CHECK``.
+
+``XUPC_TUNING`` names a table that gives short Bcasts, and allgather, to MPI, and bcast to xupc.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import xupc
+
+PLAIN = MPI.COMM_WORLD
+comm = xupc.Comm(PLAIN)
+size, me = comm.size, comm.rank
+total = size * (size + 1) // 2
+PATIENCE = 64
+TABLE = "table: MPI is faster here"
+
+
+def carried(method: str, of: Any = comm) -> dict[str, int]:
+    """Return the calls of a method by carrier."""
+    found: dict[str, int] = of.explain(as_dict=True)[method]["carried_by"]
+    return found
+
+
+def summed(of: Any = comm) -> None:
+    y = np.zeros(3)
+    of.Allreduce(np.full(3, of.rank + 1.0), y)
+    assert (y == of.size * (of.size + 1) // 2).all(), y
+
+
+def warm_up(of: Any = comm, calls: int = PATIENCE) -> None:
+    for _ in range(calls):
+        summed(of)
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
+def begin() -> None:
+    """MPI carries the first calls, without xupc; the next one starts it."""
+    for k in range(PATIENCE // 2):
+        summed()
+        assert comm.bcast(k, root=size - 1) == k
+    assert carried("Allreduce") == {"MPI": PATIENCE // 2}
+    (why,) = comm.explain(as_dict=True)["bcast"]["why"]
+    assert why.startswith("warm-up")
+    assert not {"xupc.mpi.collectives", "xupc.runtime.job"} & set(sys.modules)
+    warm_up(calls=3)
+    assert carried("Allreduce") == {"MPI": PATIENCE // 2, "xupc": 3}
+    reasons = [set(each["why"]) for each in comm.explain(as_dict=True).values()]
+    assert reasons == [{why}, {why}], reasons
+
+
+def errors() -> None:
+    """A call that meets no other thread does not count; one that does, counts."""
+    for k in range(PATIENCE - 1):
+        summed()
+        if me == k % size:
+            for call in (
+                lambda: comm.Bcast(object()),
+                lambda: comm.Bcast(np.zeros(1), 5 * size),
+                lambda: comm.bcast(lambda: None, root=me),
+                lambda: comm.scatter([None] * (size + 1), root=me),
+                lambda: comm.Allreduce(np.zeros(2), np.zeros(2, int)),
+            ):
+                failing(call)
+    failing(lambda: comm.reduce(1, op=broken))  # on the root alone
+    for _ in range(3):
+        summed()
+    assert carried("Allreduce") == {"MPI": PATIENCE - 1, "xupc": 3}
+
+
+def broken(a: int, b: int) -> int:
+    raise ArithmeticError
+
+
+def failing(call: Any) -> None:
+    try:
+        call()
+    except Exception:
+        return
+    assert call.__code__.co_names[1] == "reduce", "no error"
+    assert me, "no error"
+
+
+def by_table() -> None:
+    """The table gives calls to MPI, by method and size; repeated calls stay there."""
+    warm_up()
+    for k in range(20):
+        for n in (1, 8, 9, 100):
+            x = np.full(n, float(k) if me == k % size else -1.0)
+            comm.Bcast(x, k % size)
+            assert (x == k).all(), x
+        short = np.full(2, float(k) if me == 0 else -1.0)
+        comm.Bcast([short, 1, MPI.DOUBLE], root=0)
+        assert me == 0 or list(short) == [k, -1]
+        assert comm.allgather((me, k)) == [(i, k) for i in range(size)]
+        assert comm.bcast(k) == k
+        comm.Barrier()
+    found = comm.explain(as_dict=True)
+    assert found["Bcast"]["carried_by"] == {"MPI": 60, "xupc": 40}, found
+    assert found["Bcast"]["why"] == {TABLE: 60}
+    assert found["Bcast"]["bytes"] == 20 * (1 + 8 + 9 + 100 + 1) * 8
+    assert found["allgather"]["why"] == {TABLE: 20}
+    assert found["bcast"]["carried_by"] == found["Barrier"]["carried_by"] == {"xupc": 20}
+    for wrong in (None, object(), np.zeros(3, object)):
+        failing(lambda given=wrong: comm.Bcast(given))
+
+
+def communicators() -> None:
+    """Each communicator has its own count; part of the threads cannot start xupc."""
+    half = comm.Split(me % 2, me)
+    warm_up(half, PATIENCE + 1)
+    assert set(half.explain(as_dict=True)["Allreduce"]["carried_by"]) == {"MPI"}
+    warm_up(calls=PATIENCE + 1)
+    assert carried("Allreduce") == {"MPI": PATIENCE, "xupc": 1}
+    warm_up(half, 8)
+    mine = carried("Allreduce", half)
+    assert mine == ({"MPI": PATIENCE + 9} if half.size == 1 else {"MPI": PATIENCE + 8, "xupc": 1})
+    half.Free()
+    other = comm.Dup()
+    warm_up(other, PATIENCE + 1)
+    assert carried("Allreduce", other) == {"MPI": PATIENCE, "xupc": 1}
+    other.Free()
+    xupc.finalize()
+    summed()
+    assert carried("Allreduce") == {"MPI": PATIENCE + 1, "xupc": 1}
+
+
+def threads() -> None:
+    """A communicator that another Python thread uses stays with MPI."""
+    other = comm.Dup()
+    thread = threading.Thread(target=lambda: warm_up(other, PATIENCE + 50))
+    thread.start()
+    warm_up(calls=PATIENCE + 50)
+    thread.join()
+    assert carried("Allreduce") == {"MPI": PATIENCE, "xupc": 50}
+    why = other.explain(as_dict=True)["Allreduce"]["why"]
+    assert why["not called by the main Python thread"] == 50, why
+
+
+CHECKS = [begin, errors, by_table, communicators, threads]
+
+if __name__ == "__main__":
+    next(check for check in CHECKS if check.__name__ == sys.argv[1])()
+    print("done")

@@ -1,0 +1,74 @@
+"""What a release is made of: the sdist has all that git has, and the wheel all that runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from xupc.cli import variables
+
+PROJECT = Path(__file__).resolve().parents[2]
+LEFT_OUT = {".gitignore", ".ci/run"}
+DEMO = {"xupc/cli/examples/sobel.py", "xupc/cli/examples/unequal_arrays.py"}
+
+pytestmark = pytest.mark.once
+
+
+def sources() -> list[str]:
+    """Return the files that git knows or would know."""
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no checkout")
+    return [name for name in done.stdout.split("\0") if name and (PROJECT / name).is_file()]
+
+
+def build(kind: str, folder: Path, to: Path) -> Path:
+    """Build an sdist or a wheel of a folder, without the core; return the file."""
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(to)!r}))"
+    words = ["env", "XUPC_NO_CORE=1", sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return to / done.stdout.split()[-1]
+
+
+def test_the_sdist_is_complete_and_builds_a_complete_wheel(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77.0.1")
+    names = sources()
+    copy = tmp_path / "copy"
+    for name in names:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, copy / name)
+    with tarfile.open(build("sdist", copy, tmp_path)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = next(tmp_path.glob("xupc-*/"))
+    found = {str(file.relative_to(unpacked)) for file in unpacked.rglob("*") if file.is_file()}
+    made = {name for name in found if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    assert found - made == set(names) - LEFT_OUT
+    with zipfile.ZipFile(build("wheel", unpacked, tmp_path)) as archive:
+        files = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert files == {name for name in names if name.startswith("xupc/")} | DEMO
+
+
+def test_the_release_of_all_files_is_the_same() -> None:
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    citation = (PROJECT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {project['version']}" in citation
+    assert f"license: {project['license']}" in citation
+
+
+def test_wheels_are_built_for_all_pythons_and_must_have_the_core() -> None:
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        table = tomllib.load(file)["tool"]["cibuildwheel"]
+    pythons = [f"cp3{minor}-manylinux_*" for minor in (11, 12, 13, 14)]
+    assert table["build"].split() == pythons
+    assert table["linux"]["archs"] == ["x86_64", "aarch64"]
+    assert set(table["environment"]) <= variables.VARIABLES.keys()

@@ -1,0 +1,71 @@
+"""Methods in place of mpi4py's, without most of xupc.
+
+A program whose communicators make few calls never loads what decides about calls and carries them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mpi4py import MPI
+
+from .repeated import repeating
+
+__all__ = ["replaced"]
+
+Run = Callable[..., Any]
+
+
+def replaced(name: str, run: Run) -> Run:
+    """Return a method in place of mpi4py's method `run`.
+
+    What decides about calls is loaded at the first call that needs it: most of xupc comes with it.
+    """
+    decide: Run | None = None
+
+    def slow(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        nonlocal decide
+        if self._record is None:
+            try:
+                self._counts()
+            except MPI.Exception:  # mpi4py raises its own error
+                return run(self, *arguments, **keywords)
+            return method(self, *arguments, **keywords)
+        if decide is None:
+            decide = deciding(name, run)
+        return decide(self, *arguments, **keywords)
+
+    method: Run = functools.wraps(run)(repeating(name, run, met, slow))
+    return method
+
+
+def deciding(name: str, run: Run) -> Run:
+    """Return the method that looks at each call."""
+    from .collectives import CALLS
+
+    return CALLS[name](name, run)
+
+
+# MPI finds these errors in the arguments, before it meets other threads.
+_OF_ARGUMENTS = frozenset({
+    MPI.ERR_BUFFER, MPI.ERR_COUNT, MPI.ERR_TYPE, MPI.ERR_COMM, MPI.ERR_ROOT, MPI.ERR_OP,
+    MPI.ERR_ARG,
+})  # fmt: skip
+
+
+def met(name: str, error: Exception, arguments: Any, keywords: Any) -> bool:
+    """Return whether a call of mpi4py's that raised an error met the other threads.
+
+    It did if the error is none in the arguments.
+    """
+    if isinstance(error, MPI.Exception):
+        return error.Get_error_class() not in _OF_ARGUMENTS
+    from .collectives import FORMS
+
+    try:
+        FORMS[name](*arguments, **keywords)
+    except Exception:
+        return False
+    return True
