@@ -35,14 +35,48 @@ if TYPE_CHECKING:
     from .api.algorithms import algorithm
     from .api.allocation import all_alloc, all_free, alloc, free, global_alloc
     from .api.barriers import barrier, fence, notify, wait
-    from .api.collectives import (
+    from .api.call_types import (
         all_broadcast,
         all_broadcast_in_place,
+        all_broadcast_v,
+        all_broadcast_x,
         all_exchange,
+        all_exchange_v,
+        all_exchange_x,
         all_gather,
         all_gather_all,
+        all_gather_all_v,
+        all_gather_all_x,
+        all_gather_v,
+        all_gather_x,
         all_permute,
+        all_permute_v,
+        all_permute_x,
+        all_prefix_reduce,
+        all_reduce,
+        all_reduce_all,
+        all_reduce_mpi,
+        all_reduce_mpi_all,
+        all_reduce_scatter,
         all_scatter,
+        all_scatter_v,
+        all_scatter_x,
+        all_suffix_reduce,
+        allav_broadcast,
+        allav_exchange,
+        allav_exchange_v,
+        allav_gather,
+        allav_gather_all,
+        allav_gather_all_v,
+        allav_gather_v,
+        allav_permute,
+        allav_prefix_reduce,
+        allav_reduce,
+        allav_reduce_all,
+        allav_reduce_scatter,
+        allav_scatter,
+        allav_scatter_v,
+        allav_suffix_reduce,
     )
     from .api.handles import Handle, wait_all
     from .api.job_end import finalize
@@ -51,28 +85,6 @@ if TYPE_CHECKING:
     from .api.neighbours import Neighbours, cartesian, neighbours
     from .api.node_arrays import node_array, node_broadcast
     from .api.one_sided import broadcast, exchange, gather, scatter
-    from .api.private_arrays import (
-        allav_broadcast,
-        allav_exchange,
-        allav_gather,
-        allav_gather_all,
-        allav_permute,
-        allav_prefix_reduce,
-        allav_reduce,
-        allav_reduce_all,
-        allav_reduce_scatter,
-        allav_scatter,
-        allav_suffix_reduce,
-    )
-    from .api.reductions import (
-        all_prefix_reduce,
-        all_reduce,
-        all_reduce_all,
-        all_reduce_mpi,
-        all_reduce_mpi_all,
-        all_reduce_scatter,
-        all_suffix_reduce,
-    )
     from .api.scalars import (
         allv_broadcast,
         allv_exchange,
@@ -87,20 +99,6 @@ if TYPE_CHECKING:
         allv_suffix_reduce,
     )
     from .api.team import Team
-    from .api.vector_collectives import (
-        all_broadcast_v,
-        all_broadcast_x,
-        all_exchange_v,
-        all_exchange_x,
-        all_gather_all_v,
-        all_gather_all_x,
-        all_gather_v,
-        all_gather_x,
-        all_permute_v,
-        all_permute_x,
-        all_scatter_v,
-        all_scatter_x,
-    )
     from .mpi.communicators import Comm as Comm
     from .pgas.copy import memcpy, memget, memput, memset
     from .pgas.forall import forall
@@ -175,9 +173,9 @@ _HOMES = {  # module: the public names that are imported from it when they are f
     "runtime.call_hooks": "hooks",
     "api.team": "Team",
     "api.private_arrays":
-        "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
-        "allav_prefix_reduce allav_reduce allav_reduce_all allav_reduce_scatter "
-        "allav_scatter allav_suffix_reduce",
+        "allav_broadcast allav_exchange allav_exchange_v allav_gather allav_gather_all "
+        "allav_gather_all_v allav_gather_v allav_permute allav_prefix_reduce allav_reduce "
+        "allav_reduce_all allav_reduce_scatter allav_scatter allav_scatter_v allav_suffix_reduce",
 }
 _STARTS_MPI = {"Comm": "mpi.communicators"}  # names that import mpi4py: at their first use only
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()} | _STARTS_MPI
@@ -206,7 +204,7 @@ def _load_all() -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "Comm", *(name for name in globals() if name.startswith("__"))})
 
 
 # Not THREADS and MYTHREAD, which there are after init only, and not Comm, which imports mpi4py.
@@ -288,15 +286,19 @@ __all__ = [
     "alloc",
     "allav_broadcast",
     "allav_exchange",
+    "allav_exchange_v",
     "allav_gather",
+    "allav_gather_v",
     "allav_gather_all",
     "allav_neighbour_exchange",
+    "allav_gather_all_v",
     "allav_permute",
     "allav_prefix_reduce",
     "allav_reduce",
     "allav_reduce_all",
     "allav_reduce_scatter",
     "allav_scatter",
+    "allav_scatter_v",
     "allav_suffix_reduce",
     "allv_broadcast",
     "allv_exchange",

@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
-__all__ = ["mutable_record", "record", "replace"]
+__all__ = ["mutable_record", "public_names", "record", "replace"]
 
 _T = TypeVar("_T")
 _REMADE = {"__dict__", "__weakref__"}  # what a class gets anew
@@ -48,6 +48,22 @@ def replace(found: _T, **changes: Any) -> _T:
     kind: Any = type(found)
     new: _T = kind(**{**{n: getattr(found, n) for n in kind.__match_args__}, **changes})
     return new
+
+
+def public_names(x: object, *internal: str, only: frozenset[str] | None = None) -> list[str]:
+    """Return what `dir` shows of an object: its public names, and Python's own.
+
+    Parameters
+    ----------
+    internal
+        Names of the library's own that have no underscore.
+    only
+        All public names, where the rest is the library's own.
+    """
+    names = (n for n in object.__dir__(x) if n not in internal)
+    return sorted(
+        n for n in names if n[:2] == "__" or (n[0] != "_" and (only is None or n in only))
+    )
 
 
 def _names(cls: type) -> tuple[str, ...]:

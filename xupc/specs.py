@@ -2,15 +2,16 @@
 
 A `CollectiveSpec` describes the work. A *form* is one way to call it (`call_name`):
 
-========= ================================= ============================================
-form      call                              operands
-========= ================================= ============================================
-``all``   ``all_gather(dst, src, n)``       shared memory, a block at one address.
-``v``     ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements.
-``x``     ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers.
-``allav`` ``allav_gather(dst, src, root)``  private arrays.
-``allv``  ``allv_gather(value, root)``      single values.
-========= ================================= ============================================
+=========== ================================= ============================================
+form        call                              operands
+=========== ================================= ============================================
+``all``     ``all_gather(dst, src, n)``       shared memory, a block at one address.
+``v``       ``all_gather_v(dst, src, ...)``   shared memory, blocks at displacements.
+``x``       ``all_gather_x(dst, src, ...)``   shared memory, blocks at pointers.
+``allav``   ``allav_gather(dst, src, root)``  private arrays.
+``allav_v`` ``allav_gather_v(dst, ...)``      private arrays, blocks of different sizes.
+``allv``    ``allv_gather(value, root)``      single values.
+=========== ================================= ============================================
 
 The argument checks, the documentation of the calls, the calls that ``xupc bench`` times, and the
 bounds in reports read these records. How the data travels is not here: see `xupc.algorithms`.
@@ -24,12 +25,15 @@ from typing import Literal
 from .records import record
 
 __all__ = [
-    "FORMS", "MPI_CALLS", "SPECS", "CollectiveSpec", "ListSpec", "OperandSpec", "call_name",
-    "calls", "exclusive_of", "function_name", "mpi_name", "of_mpi", "parse_name",
+    "FORMS", "MPI_CALLS", "SPECS", "UNEVEN", "CollectiveSpec", "ListSpec", "OperandSpec",
+    "call_name", "calls", "exclusive_of", "function_name", "mpi_name", "of_mpi", "parse_name",
 ]  # fmt: skip
 
-FORMS = ("all", "v", "x", "allav", "allv")
+FORMS = ("all", "v", "x", "allav", "allav_v", "allv")
 """All ways to call a collective; not every collective has all of them."""
+
+UNEVEN = ("v", "x", "allav_v")
+"""Those with blocks of different sizes."""
 
 
 @record
@@ -212,10 +216,11 @@ _ROW_AT_ROOT = OperandSpec("T", everywhere=False, names_root=True)
 
 
 def _moving(
-    upc: str, shared: str, thesis: tuple[str, str], listed: str, private: str, value: str
+    upc: str, shared: str, thesis: tuple[str, str], listed: str, private: str, value: str,
+    uneven: str = "",
 ) -> dict[str, str]:
     """Return the summaries of a relocalization collective, which has all forms."""
-    return {
+    return ({"allav_v": f"{uneven}; blocks may differ in size."} if uneven else {}) | {
         "all": f"{shared} (UPC 1.3, {upc}).",
         "v": f"{listed}, by displacements (MTU thesis, {thesis[0]}).",
         "x": f"{listed}, by pointers (MTU thesis, {thesis[1]}).",
@@ -244,6 +249,7 @@ _SPECS = (
             ("4.2.3", "4.2.4"), "Copy the i-th block of one thread to thread i",
             "Copy the i-th block of the root's src to thread i.",
             "Return the root's i-th value on thread i",
+            "Copy the i-th block of the root's src to thread i",
         ),
         dst=_ONE, src=_ROW_AT_ROOT,
         lists=ListSpec(
@@ -258,6 +264,7 @@ _SPECS = (
             ("4.2", "4.2"), "Copy a block of every thread to one thread",
             "Copy every thread's values to the root, in order.",
             "Return all threads' values on the root",
+            "Copy a block of every thread to the root",
         ),
         dst=_ROW_AT_ROOT, src=_ONE,
         lists=ListSpec(
@@ -272,6 +279,7 @@ _SPECS = (
             ("4.2", "4.2"), "Copy a block of every thread to every thread",
             "Copy every thread's values to every thread, in order.",
             "Return all threads' values on all threads",
+            "Copy a block of every thread to every thread",
         ),
         dst=_ROW, src=_ONE,
         lists=ListSpec(
@@ -288,6 +296,7 @@ _SPECS = (
             "Copy a block of every thread to every thread, another one to each",
             "Copy block j of thread i's src to block i of thread j's dst.",
             "Send the i-th value to thread i, and return what each thread sent",
+            "Copy a block of every thread to every thread, another one to each",
         ),
         dst=_ROW, src=_ROW,
         lists=ListSpec(
@@ -415,6 +424,8 @@ SPECS: dict[str, CollectiveSpec] = {spec.name: spec for spec in _SPECS}
 
 def call_name(spec: CollectiveSpec, form: str) -> str:
     """Return the name of a call: ``"all_gather_v"`` of gather in the form ``"v"``."""
+    if form == "allav_v":
+        return f"allav_{spec.name}_v"
     return f"all_{spec.name}_{form}" if form in ("v", "x") else f"{form}_{spec.name}"
 
 
@@ -454,7 +465,7 @@ def _mpi_calls() -> dict[str, str]:
         if spec.peer and "allav" in spec.forms:
             found[spec.peer.lower()] = call_name(spec, "allav")
         if spec.peer_v:
-            found[spec.peer_v.lower()] = call_name(spec, "v")
+            found[spec.peer_v.lower()] = call_name(spec, "allav_v")
     return found
 
 
@@ -472,7 +483,7 @@ def mpi_name(call: str) -> str:
     if call == "barrier":
         return "Barrier"
     form, spec = parse_name(call)
-    return spec.peer_v if form in ("v", "x") and spec.peer_v else spec.peer
+    return spec.peer_v if form in UNEVEN and spec.peer_v else spec.peer
 
 
 def calls() -> tuple[str, ...]:

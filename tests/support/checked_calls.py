@@ -14,7 +14,7 @@ import xupc
 
 Bytes = NDArray[np.uint8]
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Any] = {
     "broadcast": xupc.all_broadcast,
     "scatter": xupc.all_scatter,
     "gather": xupc.all_gather,
@@ -197,7 +197,8 @@ class Within:
         self._round += 1
         handle = post() if xupc.MYTHREAD == 0 else None
         flags = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
-        xupc.all_reduce(*self._data, xupc.FUNC, xupc.THREADS, func=outer, flags=flags)
+        dst, src = self._data
+        xupc.all_reduce(dst, src, xupc.FUNC, xupc.THREADS, func=outer, flags=flags)
         if handle is None:  # the inner one's turn comes when thread 0 is in the outer one
             while int(self._reached[xupc.MYTHREAD]) < self._round:
                 time.sleep(1e-4)

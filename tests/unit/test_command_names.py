@@ -47,8 +47,8 @@ def xupc(*words: str) -> Result:
         ("MPI_Allreduce", "allav_reduce_all"), ("Reduce", "allav_reduce"),
         ("Allgather", "allav_gather_all"), ("alltoall", "allav_exchange"),
         ("Reduce_scatter_block", "allav_reduce_scatter"), ("scan", "allav_prefix_reduce"),
-        ("Exscan", "allav_exclusive_prefix_reduce"), ("Allgatherv", "all_gather_all_v"),
-        ("Alltoallv", "all_exchange_v"), ("Sendrecv", "allav_permute"),
+        ("Exscan", "allav_exclusive_prefix_reduce"), ("Allgatherv", "allav_gather_all_v"),
+        ("Alltoallv", "allav_exchange_v"), ("Sendrecv", "allav_permute"),
     ],
 )  # fmt: skip
 def test_names_of_mpi(word: str, call: str) -> None:

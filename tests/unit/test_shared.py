@@ -589,6 +589,7 @@ ARRAY_ERRORS: list[tuple[str, Callable[[SharedArray], Any], type[Exception], str
     ("slice step 0", lambda A: A[::0], ValueError, "zero"),
     ("set index", lambda A: A.__setitem__(8, 1), IndexError, "8"),
     ("set length", lambda A: A.__setitem__(slice(0, 3), [1, 2]), ValueError, "broadcast"),
+    ("set huge", lambda A: A.__setitem__(slice(0, 3), range(1 << 50)), ValueError, "expected 3"),
     ("set NaN", lambda A: A.__setitem__(0, float("nan")), ValueError, "NaN"),
     ("set NaNs", lambda A: A.__setitem__(slice(3), float("nan")), ValueError, "NaN"),
     ("set str", lambda A: A.__setitem__(0, "x"), ValueError, "x"),

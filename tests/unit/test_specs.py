@@ -30,7 +30,7 @@ def test_each_form_is_a_public_call(spec: CollectiveSpec, form: str) -> None:
     first = " ".join(inspect.getdoc(call).split("\n\n")[0].split())
     assert first == SPECS[spec.inclusive or spec.name].summary[form]
     names = list(inspect.signature(call).parameters)
-    private = form in ("allav", "allv")
+    private = form in ("allav", "allav_v", "allv")
     assert ("root" in names) == (private and bool(spec.root))
     assert ("op" in names) == bool(spec.computes)
     assert bool({"perm", "to"} & {*names}) == spec.permutes

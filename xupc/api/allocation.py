@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation, check_dtype
 from ..pgas.integer_arguments import as_integer
 from ..pgas.pointer import local_count, resolve_blocksize
+from ..pgas.pointer_record import is_pointer_dtype
+from ..pgas.shape import DEALT, Shape, as_shape, block_of_rows
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer, pointer_to
 from ..pgas.shared_reference import as_address
@@ -30,6 +33,11 @@ __all__ = ["all_alloc", "all_free", "alloc", "free", "global_alloc"]
 
 
 def _nelems(value: Any, call: str) -> int:
+    if isinstance(value, tuple | list):
+        raise TypeError(
+            f"{call}: nelems: expected an integer, got {show(value)}: a pointer has no shape, give "
+            "the product"
+        )
     n = as_integer(value, call, "nelems")
     if n < 0 or n >= 1 << 60:
         raise ValueError(f"{call}: nelems: expected 0 <= nelems < 2**60, got {show(n)}")
@@ -43,13 +51,34 @@ def _layout(
     n = _nelems(nelems, call)
     kind = check_dtype(dtype, call)
     block = resolve_blocksize(blocksize, n, threads, call)
+    return _sized(n, kind, block, threads)
+
+
+def _shaped(
+    nelems: Any, dtype: DTypeLike, blocksize: Any, threads: int, call: str
+) -> tuple[Shape | None, tuple[int, np.dtype[Any], int, int]]:
+    """Return the shape of an array with several axes, or None, and its layout (`_layout`)."""
+    shape = as_shape(nelems, call)
+    if shape is not None and len(shape) == 1:
+        nelems, shape = shape[0], None
+    if shape is None:
+        return None, _layout(nelems, dtype, blocksize, threads, call)
+    n, kind = _nelems(prod(shape), call), check_dtype(dtype, call)
+    if is_pointer_dtype(kind):
+        raise TypeError(f"{call}: nelems: expected an integer for pointers, got {shape}")
+    return shape, _sized(n, kind, block_of_rows(shape, blocksize, threads, call), threads)
+
+
+def _sized(
+    n: int, kind: np.dtype[Any], block: int, threads: int
+) -> tuple[int, np.dtype[Any], int, int]:
     return n, kind, block, local_count(0, n, block, threads) * kind.itemsize
 
 
 def all_alloc(
-    nelems: SupportsIndex,
+    nelems: SupportsIndex | Sequence[SupportsIndex],
     dtype: DTypeLike = np.uint8,
-    blocksize: int | str | None = 1,
+    blocksize: int | str | None = DEALT,
     *,
     team: Team | None = None,
 ) -> SharedArray:
@@ -57,13 +86,14 @@ def all_alloc(
 
     Parameters
     ----------
-    nelems : int
-        Elements of the whole array, 0 and more.
+    nelems : int or tuple of ints
+        Elements of the whole array, 0 and more; or its shape.
     dtype : dtype
         Of an element: any that numpy knows and that holds no Python objects.
     blocksize : int, "*" or None
         Elements per block, dealt round robin from thread 0; 0 or None: all on thread
-        0; ``"*"``: one block per thread.
+        0; ``"*"``: one block per thread. An array with several axes has None, or at most one block
+        of whole rows for each thread: ``"*"``, its default, deals the rows evenly.
     team : Team, optional
         Over whose threads it is dealt; default all.
 
@@ -92,15 +122,16 @@ def all_alloc(
     try:
         if wrong is not None:
             raise wrong
-        n, kind, block, nbytes = _layout(nelems, dtype, blocksize, on.size, "all_alloc")
+        shape, (n, kind, block, nbytes) = _shaped(nelems, dtype, blocksize, on.size, "all_alloc")
     except Exception as e:
         on.fail(e, record)
     with on.job.whole("all_alloc"):
-        on.meet(fingerprint("all_alloc", n, repr(kind), block), record)
+        on.meet(fingerprint("all_alloc", n, repr(kind), block, *(shape or ())), record)
         offset = _collective_room(on, nbytes, n, kind, block)
         if on.parent is None:
-            return SharedArray(on.heap.adopt(offset, n, kind, block))
-        return SharedArray(on.heap.adopt(offset, n, kind, block, on.public(), on.threads))
+            return SharedArray(on.heap.adopt(offset, n, kind, block), shape)
+        members = on.public(), on.threads
+        return SharedArray(on.heap.adopt(offset, n, kind, block, *members), shape)
 
 
 def _collective_room(team: TeamState, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:

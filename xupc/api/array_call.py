@@ -25,7 +25,7 @@ from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
 from ..pgas.private_memory import array_of
-from ..records import replace
+from ..records import public_names, replace
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
@@ -104,6 +104,9 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, only=frozenset(("plan",)))
 
     def __reduce__(self) -> str:
         return self.__name__

@@ -112,9 +112,9 @@ class Sides:
         if isinstance(self.call.given.sizes, Numbers):
             of += f"[{self.every.nbytes[some][i]}]"
         raise ValueError(
-            f"{self.name}: {side.entry(int(index[i]))}: {nbytes[i]} bytes from offset "
-            f"{places.addr[i]} are beyond the allocation, which has offsets {places.low[i]} to "
-            f"{places.high[i]} on thread {places.thread[i]} ({of}={counts[i]})"
+            f"{self.name}: {side.entry(int(index[i]))}: {nbytes[i]} bytes from byte "
+            f"{places.addr[i] - places.low[i]} on are beyond thread {places.thread[i]}'s part, "
+            f"which has {places.high[i] - places.low[i]} bytes ({of}={counts[i]})"
         )
 
     def check_overlap(self, to: Places, of: Places, some: Ints) -> None:

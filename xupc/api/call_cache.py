@@ -21,7 +21,7 @@ from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
 from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_reference import as_address
-from ..records import mutable_record
+from ..records import mutable_record, public_names
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import named_flags
@@ -98,6 +98,9 @@ class SharedCall(CachedCall):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<xupc collective {self.__name__}>"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, only=frozenset(("plan",)))
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -233,6 +236,9 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
     def _pending(self) -> AsyncCall:
         """Return the plan's call in a form that can be posted."""
         raise NotImplementedError
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, only=frozenset(("algorithm", "start")))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a plan cannot be pickled or copied: it is bound to memory of this thread")

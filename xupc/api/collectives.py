@@ -185,12 +185,8 @@ def _target(
         )
     for where in smallest_parts(allocation, thread, team, call, argument, shape.everywhere):
         if not allocation.holds(where, offset, total):
-            start, size = allocation.part(where)
-            raise ValueError(
-                f"{call}: {argument}: {total} bytes from offset {offset} are beyond the "
-                f"allocation, which has offsets {start} to {start + size} on thread {where} "
-                f"(nbytes={n})"
-            )
+            text = allocation.beyond(where, offset, total)
+            raise ValueError(f"{call}: {argument}: {text} (nbytes={n})")
     return Target(allocation, rank, offset, total)
 
 

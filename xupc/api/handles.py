@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NoReturn
 
 from ..errors import show
+from ..records import public_names
 from ..runtime.async_queue import AsyncCall
 
 __all__ = ["COMPLETE", "Handle", "post", "wait_all"]
@@ -69,6 +70,9 @@ class Handle:
         if pending.done:
             self._complete()
         return pending.done
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait in a coroutine of asyncio, whose other tasks run meanwhile."""

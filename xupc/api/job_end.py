@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
-import traceback
+import warnings
 from types import TracebackType
 
 from ..backends.native.native_core import core, invalidate
@@ -16,6 +16,7 @@ from ..health.call_record import CallRecord
 from ..pgas.allocation import set_memory
 from ..runtime import current
 from ..runtime.job import Job
+from .tracebacks import traceback_text
 
 __all__ = ["before_mpi_ends", "finalize", "install_hooks", "leave"]
 
@@ -35,17 +36,18 @@ def finalize() -> None:
     _finalize(CallRecord("finalize"))
 
 
-def _finalize(record: CallRecord) -> None:
-    """End xupc by the call of the record."""
+def _finalize(record: CallRecord, *, ends: bool = False) -> None:
+    """End xupc by the call of the record; `ends`: with a part of the program, or all of it."""
     team = current.world()
     if any(each.notified is not None for each in (team, *team.job.teams)):
         raise XupcError("finalize: not allowed between notify and wait")
     team.enter("finalize")
     for other in team.job.teams:
         other.drain()
-    if calls := "; ".join(sorted(p.call for p in team.job.unfinished)):
-        text = f"finalize: handles that nobody has waited for: {calls}"
-        team.fail(XupcError(text), record)
+    try:
+        _check_handles(team.job, ends=ends)
+    except Exception as e:
+        team.fail(e, record)
     team.end_together(team.job.teams, record)
     current.team = None
     current.halfway = team.job
@@ -60,13 +62,28 @@ def _finalize(record: CallRecord) -> None:
         core.set_drive(None, None, None)  # they keep the job alive
 
 
+def _check_handles(job: Job, *, ends: bool) -> None:
+    """Raise or warn of handles without a wait: their calls are complete.
+
+    A program that ends has its results; so only an error of such a call is an error then.
+    """
+    if error := next((p.error for p in job.unfinished if p.error is not None), None):
+        raise error
+    if not (calls := "; ".join(sorted(p.call for p in job.unfinished))):
+        return
+    text = f"finalize: handles that nobody has waited for: {calls}"
+    if not ends:
+        raise XupcError(text)
+    warnings.warn(f"{text}: call wait() of each", RuntimeWarning, stacklevel=2)
+
+
 def leave(
     kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
 ) -> None:
     """The end of ``with xupc.init() as team``; of a nested one, the first ends xupc."""
     if kind is None or (issubclass(kind, SystemExit) and not _status_of(value)):
         if current.team is not None:
-            finalize()
+            _finalize(CallRecord("finalize"), ends=True)
         return
     _report(value)
     if current.team is not None:
@@ -86,7 +103,7 @@ def _report(error: BaseException | None) -> None:
         if error.code is None or isinstance(error.code, int):  # Python prints neither
             words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
-        words = "".join(traceback.format_exception(error))
+        words = "" if error is None else traceback_text(error)
     with contextlib.suppress(Exception):  # stderr may have no reader
         sys.stderr.write(here + words if words else "")
         sys.stderr.flush()
@@ -174,7 +191,7 @@ def _end(words: str) -> None:
         words = f"{words}, by SystemExit({show(left.code)})"
         team.job.control.leave_with(status)
     try:
-        _finalize(CallRecord.of_end(words, status))
+        _finalize(CallRecord.of_end(words, status), ends=True)
     except BaseException as e:
         _report(e)
         with contextlib.suppress(Exception):

@@ -11,18 +11,23 @@ from __future__ import annotations
 from ..specs import SPECS
 from .array_call import ArrayCall
 from .array_permute import Permute
+from .uneven_forms import ExchangeV, GatherAllV, GatherV, ScatterV
 
 __all__ = [
     "allav_broadcast",
     "allav_exchange",
+    "allav_exchange_v",
     "allav_gather",
+    "allav_gather_v",
     "allav_gather_all",
+    "allav_gather_all_v",
     "allav_permute",
     "allav_prefix_reduce",
     "allav_reduce",
     "allav_reduce_all",
     "allav_reduce_scatter",
     "allav_scatter",
+    "allav_scatter_v",
     "allav_suffix_reduce",
 ]
 
@@ -38,3 +43,7 @@ allav_reduce_all = ArrayCall(SPECS["reduce_all"])
 allav_reduce_scatter = ArrayCall(SPECS["reduce_scatter"])
 allav_prefix_reduce = ArrayCall(SPECS["prefix_reduce"])
 allav_suffix_reduce = ArrayCall(SPECS["suffix_reduce"])
+allav_scatter_v = ScatterV()
+allav_gather_v = GatherV()
+allav_gather_all_v = GatherAllV()
+allav_exchange_v = ExchangeV()

@@ -64,7 +64,7 @@ class ReduceOperand:
         if isinstance(x, SharedArray):
             over = x.allocation.members
             if over is team.threads or over == team.threads:
-                length = len(x)
+                length = x.nelems
             dealt = bool(x.blocksize)
             x = x.ptr(0)
             thread = team.threads[0] if dealt else x.thread

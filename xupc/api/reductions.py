@@ -286,11 +286,9 @@ class Computation(Reducing):
         for rank, begin, end in spans:
             thread = x.threads[rank]
             if not x.allocation.holds(thread, begin, end - begin):
-                start, size = x.allocation.part(thread)
+                text = x.allocation.beyond(thread, begin, end - begin)
                 raise ValueError(
-                    f"{self.__name__}: {x.name}: {n} elements of {x.dtype} reach offsets {begin} "
-                    f"to {end} on thread {thread}, where the allocation has {start} to "
-                    f"{start + size}"
+                    f"{self.__name__}: {x.name}: of {n} elements of {x.dtype}, {text}"
                 )
 
     def _disjoint(
@@ -303,9 +301,11 @@ class Computation(Reducing):
         for rank, begin, end in spans:
             a, b = taken.get(rank, (0, 0))
             if begin < b and a < end:
+                start = dst.allocation.offset
                 raise OverlapError(
-                    f"{self.__name__}: dst and src overlap on thread {dst.threads[rank]}: dst has "
-                    f"offsets {begin} to {end}, src {a} to {b}"
+                    f"{self.__name__}: dst and src overlap on thread {dst.threads[rank]}: in its "
+                    f"part dst has bytes {begin - start} to {end - start}, src {a - start} to "
+                    f"{b - start}"
                 )
 
     # -- plans -------------------------------------------------------------------------

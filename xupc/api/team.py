@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from ..errors import show
+from ..records import public_names
 from ..runtime import current
 from ..runtime.dropped_teams import Hold
 from ..runtime.team_state import TeamState
@@ -201,6 +202,9 @@ class Team:
     def wait(self, value: object = None) -> None:
         """Second half of a split-phase barrier: wait until all have notified."""
         self.state.wait(value)
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, "state", "rank_of")
 
     def __getattr__(self, name: str) -> Any:
         """Return what the runtime knows of the team, for xupc's own tools; not for programs."""

@@ -204,8 +204,8 @@ def our_call(collective: str, work: Work, memory: Memory, flags: int = 0) -> Cal
         keywords["team"] = memory.team
     if form == "allv":
         return _scalar_call(function, work, {**keywords, **_flags(flags)})
-    if form == "allav":
-        return _array_call(function, work, memory, {**keywords, **_flags(flags)})
+    if form in ("allav", "allav_v"):
+        return _array_call(form, function, work, memory, {**keywords, **_flags(flags)})
     dst, src = memory.shared(work)
     ends = source_and_result(work, dst.local, src.local)
     if work.spec.one_buffer:
@@ -287,7 +287,9 @@ def _listed_arguments(form: str, work: Work, dst: Any, src: Any) -> tuple[Any, .
     return (targets, sources[0] if work.what == "broadcast" else sources, *perm, sizes)
 
 
-def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, Any]) -> Call:
+def _array_call(
+    form: str, function: Any, work: Work, memory: Memory, keywords: dict[str, Any]
+) -> Call:
     dst, src = memory.private(work)
     ends = source_and_result(work, dst, src)
     size = work.count * work.dtype.itemsize
@@ -304,6 +306,8 @@ def _array_call(function: Any, work: Work, memory: Memory, keywords: dict[str, A
         for array, operand in ((dst, spec.dst), (src, spec.src))
     ]
     arguments: tuple[Any, ...] = (of(src, 1),) if spec.one_array else tuple(arrays)
+    if form == "allav_v":
+        arguments += ((work.count,) * work.threads,) * (2 if work.what == "exchange" else 1)
     arguments += (work.to,) if spec.permutes else ()
     arguments += (getattr(xupc, work.op),) if spec.computes else ()
     arguments += (work.root,) if spec.root else ()

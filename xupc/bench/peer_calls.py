@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..specs import parse_name
+from ..specs import UNEVEN, parse_name
 from .calls import Bytes, Call, Memory, scalars, source_and_result, varying
 from .oracle import OPS, Work
 
@@ -72,7 +72,7 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
     except (KeyError, ValueError):  # MPI has no such type
         return None
     found: _Found | None
-    if form in ("v", "x"):
+    if form in UNEVEN:
         found = _uneven_peer(work, memory.comm, one, many, into, dst)
     elif work.spec.computes:
         found = _reducing_peer(make, one, many, into)

@@ -28,7 +28,7 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "job-script": ("job_script", "job_script_command",
                    "Print a Slurm batch script that runs the benchmark and makes its report."),
     "predict": ("predict", "predict_command",
-                "Model what a call costs on a machine, by each variant, up to 10,000 nodes."),
+                "Model what a call costs on a machine, by each variant."),
     "report": ("report", "report_command", "Show what results of `xupc bench` say."),
     "run": ("jobs", "run_command", "Run a Python program as N threads."),
     "topo": ("jobs", "topo_command", "Draw where threads are: nodes, sockets, caches, cores."),

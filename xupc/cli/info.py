@@ -71,6 +71,7 @@ def collect(
     timeout: float = 30.0,
 ) -> Facts:
     """Return the facts; `probe` and `find` are replaceable for tests."""
+    load = host.load_average()  # before the probes, whose processes would count
     found = probe(start=True, timeout=timeout)
     if found.error:  # a library that does not start can be identified all the same
         loaded = probe(start=False, timeout=timeout)
@@ -102,7 +103,7 @@ def collect(
         numa_nodes=host.numa_nodes(host.affinity()),
         memory_closed=host.memory_closed(),
         governors=host.governors(),
-        load=host.load_average(),
+        load=load,
         machine=_machine(),
         tuning=tuning,
         tuning_error=tuning_error,

@@ -77,7 +77,7 @@ def predict_command(
     collective: str | None, nodes: str, sizes: tuple[int, ...], machine: Machine, family: str,
     transport: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Model what COLLECTIVE costs on a machine, by each variant.
+    """Model what a call costs on a machine, by each variant.
 
     The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
     priced, and what is left out and predicted from the others says how far off that is. Nothing is

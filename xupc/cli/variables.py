@@ -61,6 +61,10 @@ VARIABLES: dict[str, Variable] = {
         _RUN, "a file", "nothing is recorded",
         "Record all calls and write them to this file, which is replaced if it exists.",
     ),
+    "XUPC_TRACEBACK": Variable(
+        _RUN, "`full`", "the program's lines",
+        "Show the lines of xupc, too, in tracebacks of errors that the program does not catch.",
+    ),
     "XUPC_TUNING": Variable(
         _RUN, "a file", "`xupc/tuning.toml` in the user's config directory",
         "Choose the selection table that lies over the built-in one.",

@@ -21,10 +21,11 @@ import numpy as np
 from mpi4py import MPI
 
 from ..api.private_arrays import allav_broadcast
+from ..api.uneven_blocks import empty
 from . import uneven
 from .decision import Method, Ready, root_of, taken_over
 from .pickles import HEAD, Parcel, dump, in_band, load, room, table
-from .uneven import SLOT, empty
+from .uneven import SLOT
 
 __all__ = ["CALLS", "FORMS"]
 

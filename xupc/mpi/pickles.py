@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from .uneven import Array
+from ..api.uneven_blocks import Array
 
 __all__ = ["HEAD", "Parcel", "dump", "in_band", "load", "room", "table"]
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from ..api.uneven_blocks import Array, wasteful
 from . import uneven
 from .decision import Ready, apart, check_blocks, in_place, root_of
 from .messages import Message, as_bytes
-from .uneven import SLOT, Array
+from .uneven import SLOT
 from .vector_messages import Vector
 
 __all__ = ["FORMS"]
@@ -75,7 +76,7 @@ class _Call:
 
     def by_mpi(self, most: int, total: int, blocks: int) -> bool:
         """Have MPI carry the call if xupc would move much more than there is."""
-        if not uneven.wasteful(most, total, blocks):
+        if not wasteful(most, total, blocks):
             return False
         self.result.message = None
         self.comm._counts().went_to_mpi(self.method, total, _UNBALANCED)

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import show
 from .allocation import Allocation, Bytes
 from .pointer import Position, slice_pieces
 
@@ -139,8 +138,4 @@ def out_of_range(
     call: str, allocation: Allocation, thread: int, addr: int, nbytes: int
 ) -> NoReturn:
     """Raise IndexError for a range that is not in the thread's part of the allocation."""
-    offset, size = allocation.part(thread)
-    raise IndexError(
-        f"{call}: addresses {show(addr)} to {show(addr + nbytes)} of thread {thread} are out of "
-        f"range: the allocation has {offset} to {offset + size} there"
-    )
+    raise IndexError(f"{call}: out of range: {allocation.beyond(thread, addr, nbytes)}")

@@ -245,6 +245,16 @@ class Allocation:
         offset, size = self.part(thread)
         return offset <= addr and addr + nbytes <= offset + size
 
+    def beyond(self, thread: int, addr: int, nbytes: int) -> str:
+        """Return the text of an error: bytes that are not all in the part of `thread`."""
+        offset, size = self.part(thread)
+        element, rest = divmod(addr - offset, self.itemsize)
+        where = f"byte {show(addr - offset)}" if rest else f"element {show(element)}"
+        return (
+            f"{show(nbytes)} bytes from {where} on are beyond thread {thread}'s part, which has "
+            f"{size} bytes ({size // self.itemsize} {self.dtype})"
+        )
+
     def reach(self, thread: int, addr: int, nbytes: int) -> Bytes | None:
         """Return a view of bytes in the part of `thread`, None if it is not on my node."""
         part = self._parts.get(thread)

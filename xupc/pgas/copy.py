@@ -116,11 +116,8 @@ def _range(x: SharedReference, nbytes: int, call: str, argument: str) -> Address
     allocation.memory.check()
     allocation.check_live(call, argument)
     if not allocation.holds(thread, addr, nbytes):
-        offset, size = allocation.part(thread)
-        raise ValueError(
-            f"{call}: nbytes is {show(nbytes)}: {argument} is address {show(addr)} of thread "
-            f"{thread}, where the allocation has addresses {offset} to {offset + size}"
-        )
+        text = allocation.beyond(thread, addr, nbytes)
+        raise ValueError(f"{call}: nbytes is {show(nbytes)}: {argument}: {text}")
     return address
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
+from ..records import public_names
 from .access import load, store
 from .allocation import Allocation
 from .integer_arguments import integer, is_integer
@@ -21,6 +22,8 @@ from .pointer import locate
 from .pointer_record import (
     converted,
 )
+from .private_memory import refuse_masked
+from .shape import Shape, part_shape, selection
 from .shared_pointer import SharedPointer, by_value, from_entry, pointer_to
 from .shared_reference import Address, SharedReference
 from .slices import read_items, runs_of, write_items
@@ -37,26 +40,36 @@ class SharedArray(SharedReference):
     write, with numpy's rules for negative indices, conversion and broadcasting. ``A.local`` is
     a thread's own part, without a copy. ``A + i`` points to element i. ``A == B`` is ``A is B``.
 
+    An array of several axes (``xupc.all_alloc((3, 4))``) has its elements in C order, and each
+    thread has whole rows. ``A[i, j]``, ``A[i]``, ``A[i:j]`` and ``A[i, j:k]`` read and write what
+    is in one piece; `A.local` has as many axes. In ``A + i`` and `threadof` i counts elements.
+
     Arrays come from ``xupc.all_alloc``. After ``free`` every use raises ValueError, while the
     views taken before stay valid, as stale bytes.
     """
 
-    __slots__ = ("__weakref__", "_address", "_allocation", "_start")
+    __slots__ = ("__weakref__", "_address", "_allocation", "_axes", "_start")
 
     _start: SharedPointer
     _address: Address
 
     __array_ufunc__ = None  # so that np.int64(3) + A comes to __radd__, instead of gathering A
 
-    def __init__(self, allocation: Allocation) -> None:
+    def __init__(self, allocation: Allocation, shape: Shape | None = None) -> None:
         self._allocation = allocation
+        self._axes = shape if shape is not None and len(shape) > 1 else None
         self._start = pointer_to(allocation)
         self._address = (allocation, allocation.first, allocation.offset)
 
     # --- what it is
 
     def __len__(self) -> int:
-        return self._allocation.nelems
+        return self._allocation.nelems if self._axes is None else self._axes[0]
+
+    @property
+    def shape(self) -> Shape:
+        """Length of each axis."""
+        return (self._allocation.nelems,) if self._axes is None else self._axes
 
     @property
     def nelems(self) -> int:
@@ -102,7 +115,7 @@ class SharedArray(SharedReference):
     def local(self) -> NDArray[Any]:
         """View, no copy, of the elements with affinity to this thread, in address order."""
         allocation = self._usable("A.local")
-        view = allocation.elements(allocation.memory.me)
+        view = self._view_of(allocation, allocation.memory.me)
         assert view is not None, "a thread reaches its own memory"
         return view
 
@@ -119,13 +132,19 @@ class SharedArray(SharedReference):
             raise ValueError(
                 f"A.local_view: thread is {show(number)}: expected 0 <= thread < {threads}"
             )
-        return allocation.elements(number)
+        return self._view_of(allocation, number)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("np.asarray(A, copy=False): a shared array can only be gathered")
-        gathered = self._read(slice(None))
+        gathered = self._read(slice(None)).reshape(self.shape)
         return gathered if dtype is None else gathered.astype(dtype, copy=False)
+
+    def _view_of(self, allocation: Allocation, thread: int) -> NDArray[Any] | None:
+        view = allocation.elements(thread)
+        if view is None or self._axes is None:
+            return view
+        return view.reshape(part_shape(self._axes, view.size))
 
     # --- pointers
 
@@ -169,6 +188,8 @@ class SharedArray(SharedReference):
 
     def __getitem__(self, key: Any) -> Any:
         allocation = self._usable("A[i]")
+        if self._axes is not None:
+            return self._read_axes(self._axes, key)
         if isinstance(key, slice) or key is Ellipsis:
             return by_value(allocation, self._read(key))
         p = self._pointer(self._element(key, "A[i]"))
@@ -177,6 +198,9 @@ class SharedArray(SharedReference):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         allocation = self._usable("A[i] = v")
+        if self._axes is not None:
+            self._write_axes(self._axes, key, value)
+            return
         if isinstance(key, slice) or key is Ellipsis:
             items = self._items(key)
             write_items(self._start, items, runs_of(self._start, items), value)
@@ -185,6 +209,24 @@ class SharedArray(SharedReference):
         if p._dtype.kind == "V":
             value = converted(value, p._dtype)
         store(allocation, p.thread, p._addr, p._dtype, value)
+
+    def _read_axes(self, axes: Shape, key: Any) -> Any:
+        """Return the element or elements that `key` selects."""
+        items, shape = selection(key, axes, "A[i, j]")
+        if isinstance(items, range):
+            return read_items(self._start, items, runs_of(self._start, items)).reshape(shape)
+        p = self._pointer(items)
+        return load(p._allocation, p.thread, p._addr, p._dtype)
+
+    def _write_axes(self, axes: Shape, key: Any, value: Any) -> None:
+        """Write the element or elements that `key` selects."""
+        items, shape = selection(key, axes, "A[i, j] = v")
+        if not isinstance(items, range):
+            items = range(items, items + 1)
+        refuse_masked(value, "A[i, j] = v: v")
+        staged = np.empty(shape, self.dtype)
+        staged[...] = value
+        write_items(self._start, items, runs_of(self._start, items), staged.reshape(-1))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self[:])
@@ -220,10 +262,14 @@ class SharedArray(SharedReference):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SharedArray cannot be pickled or copied: pickle A + 0, copy np.array(A)")
 
+    def __dir__(self) -> list[str]:
+        return public_names(self, "allocation")
+
     def __repr__(self) -> str:
         allocation = self._allocation
+        size = f"nelems={allocation.nelems}" if self._axes is None else f"shape={self._axes}"
         return (
-            f"SharedArray(nelems={allocation.nelems}, dtype={allocation.dtype}, "
+            f"SharedArray({size}, dtype={allocation.dtype}, "
             f"blocksize={allocation.blocksize}, threads={len(allocation.members)}"
             f"{'' if allocation.live else ', freed'})"
         )

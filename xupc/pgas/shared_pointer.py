@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import show
+from ..records import public_names
 from .access import load, out_of_range, store
 from .allocation import Allocation, Memory, check_dtype, current_memory
 from .integer_arguments import at_least_0, integer, is_integer
@@ -237,6 +238,9 @@ class SharedPointer(PointerFields):
 
     def __deepcopy__(self, memo: object) -> SharedPointer:
         return self
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, "allocation")
 
     def __repr__(self) -> str:
         return (

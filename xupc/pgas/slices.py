@@ -45,7 +45,10 @@ def runs_within(p: PointerFields, items: range) -> list[Run]:
     call = f"p[{show(items.start)}:{show(items.stop)}:{show(items.step)}]"
     # More items than the allocation has elements cannot fit: refuse them before counting.
     if items and abs(items.stop - items.start) > abs(items.step) * (allocation.nbytes // size):
-        raise IndexError(f"{call}: reaches beyond the {allocation.nbytes} bytes of {allocation!r}")
+        raise IndexError(
+            f"{call}: out of range: reaches beyond the array, which has {allocation.nelems} "
+            f"{allocation.dtype}"
+        )
     runs = list(runs_of(p, items))
     for run in runs:
         addr, nbytes = run.cover(size)
@@ -107,6 +110,8 @@ def _staged(value: Any, nelems: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     if _is_plain(value) and value.dtype == dtype and value.shape == (nelems,):
         staged = value
         return staged
+    if isinstance(value, range) and len(value) not in (1, nelems):  # as an array it may be huge
+        raise ValueError(f"A[i:j] = v: v: expected {nelems} elements, got {len(value)}")
     staged = np.empty(nelems, dtype)
     staged[...] = value
     return staged

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..bench.results import Cell, Job
-from ..specs import parse_name
+from ..specs import UNEVEN, parse_name
 from . import formatting
 from .plans import Unplanned, root_of, team_of, tree_of
 
@@ -98,6 +98,6 @@ def crossing(job: Job, cell: Cell) -> int:
         form, spec = parse_name(cell.collective)
     except ValueError:  # the barrier, or a plan in place
         return 0
-    if form in ("v", "x") or (spec.whole and form == "all"):
+    if form in UNEVEN or (spec.whole and form == "all"):
         return 0
     return spec.crossing(sizes, tree.node_of(root), cell.nbytes)

@@ -85,6 +85,8 @@ def _maker(job: Job, cell: Cell, candidate: Candidate, tree: Tree) -> Callable[[
     """Return the function that makes a rank's plan."""
     if cell.collective == "barrier":
         return lambda rank: barrier_plan(rank, tree.size)
+    if cell.collective.startswith("allav_") and cell.collective.endswith("_v"):
+        raise Unplanned("it consists of several calls, which depend on the sizes of all blocks")
     flag, label = _way(candidate)
     entries = {entry.flag: entry for entry in registry.registered(registered_name(cell.collective))}
     if not cell.collective.startswith(("all_", "allav_", "allv_")) or flag not in entries:

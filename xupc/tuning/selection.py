@@ -27,8 +27,11 @@ Runs = Iterable[tuple[int, int]]
 def registered_name(public: str) -> str:
     """Return a collective's name in the registry of algorithms: ``all_scatter_v`` -> ``scatter_v``.
 
-    Scalars (``allv_``) use the algorithms of arrays of values (``allav_``).
+    Scalars (``allv_``) use the algorithms of arrays of values (``allav_``). So do arrays of values
+    in blocks of different sizes: ``allav_scatter_v`` -> ``allav_scatter``.
     """
+    if public.startswith("allav_"):
+        return public.removesuffix("_v")
     if public.startswith("allv_"):
         return f"allav_{public.removeprefix('allv_')}"
     return public.removeprefix("all_")

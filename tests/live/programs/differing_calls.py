@@ -433,6 +433,51 @@ def _values_form(name: str) -> Form:
     )  # fmt: skip
 
 
+def _uneven_form(name: str) -> Form:
+    """Blocks of different sizes: what must be equal is compared before data moves."""
+    counts = ("recv_counts", "send_counts") if name == "exchange" else ("counts",)
+    displs = tuple(x.replace("counts", "displs") for x in counts)
+
+    def arrays(s: Shelf, dtype: str = "f8") -> dict[str, Any]:
+        out = {x: y.astype(dtype) for x, y in _longer(s, name, N, "f8").items()}
+        return out | {x: [N] * s.T for x in counts}
+
+    @functools.cache
+    def kept(s: Shelf) -> dict[str, Any]:
+        return arrays(s)
+
+    def good(s: Shelf) -> dict[str, Any]:
+        root = {"root": 0} if name in ("gather", "scatter") else {}
+        return {**kept(s), **root, "flags": 0}
+
+    odds: dict[str, list[Odd]] = {
+        "src": [
+            odd("dtype", lambda s: arrays(s, "i8"), "elements differs", ": int64", ": float64")
+        ],
+        "flags": FLAGS, "team": [],
+    }  # fmt: skip
+    bad: dict[str, Any] = {
+        "dst": ([0], TypeError), "src": (3, TypeError), "flags": BAD_FLAGS, **TEAM,
+        **dict.fromkeys(counts, (3, TypeError)), **dict.fromkeys(displs, ("at", TypeError)),
+    }  # fmt: skip
+    if name in ("gather", "scatter"):  # some are the root's alone
+        for x in ("dst" if name == "gather" else "src", *counts, *displs):
+            bad.pop(x)
+        odds["root"] = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
+        bad["root"] = (-1, ValueError)
+    if name == "gather_all":
+
+        def fewer(s: Shelf) -> dict[str, Any]:
+            of = (s.team.rank + 1) % s.T  # its own block has N elements
+            return {"counts": [N - (i == of) for i in range(s.T)]}
+
+        odds["counts"] = [odd("fewer", fewer, "counts differs")]
+    own = ("dst", *displs, *(counts if name != "gather_all" else ()))
+    return Form(
+        lambda s: getattr(xupc, f"allav_{name}_v"), good, odds, bad, "meets", own
+    )  # fmt: skip
+
+
 def _scalar_form(name: str) -> Form:
     rooted = name in ("broadcast", "scatter", "gather", "reduce")
     reduces = "reduce" in name
@@ -566,6 +611,7 @@ FORMS: dict[str, Form] = {
     **{f"all_{name}_v": _v_form(name) for name in _MOVES},
     **{f"all_{name}_x": _x_form(name) for name in _MOVES},
     **{f"allav_{name}": _values_form(name) for name in _ON_VALUES},
+    **{f"allav_{name}_v": _uneven_form(name) for name in _MOVES[1:5]},
     **{f"allv_{name}": _scalar_form(name) for name in _ON_VALUES},
     "barrier": Form(
         lambda s: s.team.barrier, lambda s: {"value": 1}, {"value": _VALUES}, {}, "meets",
@@ -622,5 +668,5 @@ def plan_of(form: Form) -> Form:
 FORMS |= {
     f"{name}.plan": plan_of(form)
     for name, form in list(FORMS.items())
-    if name.startswith(("all_", "allav_")) and form.kind in ("shared", "values")
+    if name.startswith("allav_") or (name.startswith("all_") and form.kind == "shared")
 }

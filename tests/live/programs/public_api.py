@@ -390,6 +390,11 @@ def _values(p: Public) -> Makers | None:
         return {**makers, "values": lambda w: 5 if one else list(range(w.team.size))}
     if prefix != "allav":
         return None
+    counts = lambda w: [BLOCK] * w.team.size  # noqa: E731
+    makers |= {"counts": counts, "recv_counts": counts, "send_counts": counts}
+    places = lambda w: [BLOCK * i for i in range(w.team.size)]  # noqa: E731
+    makers |= {"displs": places, "recv_displs": places, "send_displs": places}
+    name = name.removesuffix("_v")
     dst = name in ("gather", "gather_all", "exchange")
     src = name in ("scatter", "exchange", "reduce_scatter")
     return {

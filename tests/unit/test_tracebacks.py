@@ -1,0 +1,73 @@
+"""Tracebacks end at the program's line."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+
+import xupc
+from xupc.api import tracebacks
+from xupc.api.tracebacks import traceback_text
+from xupc.pgas.shape import as_shape
+
+
+def caught(call: Any) -> BaseException:
+    try:
+        call()
+    except BaseException as e:
+        return e
+    raise AssertionError("no error")
+
+
+def test_frames_of_xupc_are_left_out() -> None:
+    """The last line of code is that of the caller; with the variable all are there."""
+    error = caught(lambda: as_shape((3, -1), "all_alloc"))
+    text = traceback_text(error)
+    assert "shape.py" not in text
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert text.splitlines()[-1] == f"ValueError: {error}"
+    assert 'as_shape((3, -1), "all_alloc")' in text
+    assert "shape.py" in "".join(traceback.format_exception(error))
+
+
+def test_all_frames_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XUPC_TRACEBACK", "full")
+    error = caught(lambda: as_shape((3, -1), "all_alloc"))
+    assert traceback_text(error) == "".join(traceback.format_exception(error))
+
+
+def test_causes_are_shortened_too() -> None:
+    """Of errors that another one was raised from, or while it was handled."""
+
+    def call() -> None:
+        try:
+            as_shape((), "f")
+        except ValueError as e:
+            raise xupc.HeapError("outer") from e
+
+    text = traceback_text(caught(call))
+    assert "direct cause" in text
+    assert "shape.py" not in text
+
+
+def test_other_errors_keep_all_frames() -> None:
+    """They may be a fault of xupc, which its report must show."""
+    error = caught(lambda: as_shape([Odd()], "f"))
+    assert isinstance(error, KeyError)
+    assert "shape.py" in traceback_text(error)
+
+
+class Odd:
+    """An index that raises another error than those about arguments."""
+
+    def __index__(self) -> int:
+        raise KeyError("odd")
+
+
+def test_an_error_inside_xupc_alone_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would be left of a command's own error."""
+    monkeypatch.setattr(tracebacks, "_OWN", "/")
+    error = caught(lambda: as_shape((), "f"))
+    assert traceback_text(error) == "".join(traceback.format_exception(error))

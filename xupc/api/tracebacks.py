@@ -1,0 +1,39 @@
+"""Tracebacks of the program's lines: without the frames of xupc, which its user has not written."""
+
+from __future__ import annotations
+
+import os
+from traceback import FrameSummary, StackSummary, TracebackException
+
+from ..errors import XupcError
+
+__all__ = ["traceback_text"]
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ABOUT_ARGUMENTS = (XupcError, ValueError, TypeError, IndexError, OverflowError)
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback of an error that a program does not catch.
+
+    Frames of xupc are left out of an error about a call and of those that it came from. Any other
+    error may be a fault of xupc, so all frames are shown. ``XUPC_TRACEBACK=full`` shows all.
+    """
+    found = TracebackException.from_exception(error)
+    if isinstance(error, _ABOUT_ARGUMENTS) and os.environ.get("XUPC_TRACEBACK") != "full":
+        _shorten(found)
+    return "".join(found.format())
+
+
+def _shorten(found: TracebackException | None) -> None:
+    while found is not None:
+        frames = [frame for frame in found.stack if not _is_own(frame)]
+        if any(not frame.filename.startswith("<frozen") for frame in frames):
+            found.stack = StackSummary.from_list(frames)
+        if found.__context__ is not None and found.__cause__ is None:
+            _shorten(found.__context__)
+        found = found.__cause__
+
+
+def _is_own(frame: FrameSummary) -> bool:
+    return os.path.abspath(frame.filename).startswith(_OWN)
