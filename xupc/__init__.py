@@ -204,7 +204,8 @@ def _load_all() -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "Comm", *(name for name in globals() if name.startswith("__"))})
+    there = (name for name in globals() if name.startswith("__") or name in _STARTS_MPI)
+    return sorted({*__all__, *there})
 
 
 # Not THREADS and MYTHREAD, which there are after init only, and not Comm, which imports mpi4py.

@@ -143,7 +143,7 @@ def cartesian(
     return made
 
 
-Team.makers |= {"neighbours": neighbours, "cartesian": cartesian}
+Team._makers |= {"neighbours": neighbours, "cartesian": cartesian}
 
 
 # --- arguments ------------------------------------------------------------------------------------

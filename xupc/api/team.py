@@ -43,7 +43,7 @@ class Team:
         Which of them share a node.
     """
 
-    makers: ClassVar[dict[str, Callable[..., Any]]] = {}  # of modules that import this one
+    _makers: ClassVar[dict[str, Callable[..., Any]]] = {}  # of modules that import this one
 
     def __init__(self, state: TeamState, hold: Hold) -> None:
         self.state = state
@@ -171,11 +171,11 @@ class Team:
 
     def neighbours(self, sources: Any, destinations: Any = None) -> Any:
         """Agree on the neighbours of all threads: `xupc.neighbours` on this team."""
-        return self.makers["neighbours"](sources, destinations, team=self)
+        return self._makers["neighbours"](sources, destinations, team=self)
 
     def cartesian(self, dims: Any, periods: Any = False) -> Any:
         """Arrange the threads in a grid: `xupc.cartesian` on this team."""
-        return self.makers["cartesian"](dims, periods, team=self)
+        return self._makers["cartesian"](dims, periods, team=self)
 
     def free(self) -> None:
         """Give the team's memory back; collective. Views stay readable.

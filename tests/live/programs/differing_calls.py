@@ -668,5 +668,6 @@ def plan_of(form: Form) -> Form:
 FORMS |= {
     f"{name}.plan": plan_of(form)
     for name, form in list(FORMS.items())
-    if name.startswith("allav_") or (name.startswith("all_") and form.kind == "shared")
+    if name not in _NEIGHBOURS
+    and (name.startswith("allav_") or (name.startswith("all_") and form.kind == "shared"))
 }
