@@ -51,6 +51,17 @@ def test_what_a_program_patches_is_not_seen_by_the_next_one(jobs: Pool) -> None:
     assert jobs.damages == 2 * ["pool_programs.py: xupc.comm.datatypes.TYPES is another object"]
 
 
+def test_what_a_program_logs_is_not_printed_by_the_next_one(jobs: Pool) -> None:
+    first, plain, last = (
+        jobs.launch(1, PROGRAM, args=[case])
+        for case in ("logs_everything", "plain", "logs_everything")
+    )
+    assert first.stdout == last.stdout
+    assert first.stdout.startswith("handlers 0\nxupc\n"), first.report()
+    assert "xupc\n" not in plain.stdout
+    assert jobs.started == 1
+
+
 def test_a_program_that_fails_ends_its_job(jobs: Pool) -> None:
     result = jobs.launch(3, PROGRAM, args=["fails"])
     assert result.returncode != 0

@@ -36,6 +36,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 OURS = re.compile(r"/dev/shm/(xupc|#)|memfd:xupc")
 LASTING = "xupc-deadline"  # a thread of Python's that xupc starts once in a process
+WARNING = 30  # of logging
 ENDING = 2.0  # seconds that threads of a program have to end after it
 WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal", "socket", "sys",
            "threading", "time")  # fmt: skip
@@ -85,6 +86,9 @@ class Setting:
         self.main = sys.modules["__main__"]
         self.streams = sys.stdin, sys.stdout, sys.stderr
         self.hooks = sys.excepthook, sys.unraisablehook, sys.displayhook, threading.excepthook
+        self.loggers = {
+            name: (x.level, list(x.handlers), x.propagate, x.disabled) for name, x in _loggers()
+        }
         self.filters = list(warnings.filters)
         self.show = warnings.showwarning
         self.handlers = {number: _handler(number) for number in signal.valid_signals()}
@@ -104,6 +108,7 @@ class Setting:
         os.chdir(self.cwd)
         os.umask(self.umask)
         self._restore_environment()
+        self._restore_logging()
         self._restore_warnings()
         gc.enable()
         gc.set_threshold(*self.limits[0])
@@ -115,6 +120,15 @@ class Setting:
         for name in set(os.environ) - set(self.environ):
             del os.environ[name]
         os.environ.update(self.environ)
+
+    def _restore_logging(self) -> None:
+        """Take away what the program had set of loggers: the next one would print more."""
+        for name, logger in _loggers():
+            level, handlers, logger.propagate, logger.disabled = self.loggers.get(
+                name, (WARNING if name == "root" else 0, [], True, False)
+            )
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
 
     def _restore_warnings(self) -> None:
         warnings.filters[:] = self.filters  # type: ignore[index]
@@ -137,6 +151,14 @@ class Setting:
                 del sys.modules[name]
         self.modules = set(sys.modules)
         sys.path_importer_cache.clear()
+
+
+def _loggers() -> list[tuple[str, Any]]:
+    """Return all loggers by name, if there are any: the next program may not need `logging`."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return []
+    return [(name, logging.getLogger(name)) for name in ("root", *logging.root.manager.loggerDict)]
 
 
 def _handler(number: int) -> Any:

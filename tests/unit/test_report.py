@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import itertools
 import json
 import re
@@ -20,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 from support.bench_results import COLLECTIVES, SIZES, job, result
+from support.report_page import without_library
 
 from xupc import cli
 from xupc.algorithms import registry
@@ -78,17 +76,6 @@ const logger = { level: () => logger, warn: (m) => { throw Error(m); }, info: ()
   }
 })().catch((error) => { console.error(error); process.exit(1); });
 """
-
-
-def without_library(page: str) -> str:
-    """Remove the scripts that the page's policy allows; there are no others that run."""
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
-    assert policy
-    for script in re.findall(r"<script>(.*?)</script>", page, re.S):
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{html.escape(digest)}'" in html.unescape(policy[1])
-        page = page.replace(f"<script>{script}</script>", "")
-    return page
 
 
 def charts_of(page: str) -> list[dict[str, Any]]:

@@ -44,6 +44,17 @@ def patches_the_library() -> None:
 
 
 @case
+def logs_everything() -> None:
+    """Print what xupc logs, as a program does that sets this up."""
+    import logging
+
+    print("handlers", len(logging.root.handlers))
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format="%(name)s")
+    logging.getLogger("xupc").disabled = False
+    xupc.init()
+
+
+@case
 def writes_behind(what: str, when: str) -> None:
     """Write behind the bytes of an allocation, which is freed or not."""
     team = xupc.init()

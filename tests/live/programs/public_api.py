@@ -27,7 +27,7 @@ CLASSES = {
 }
 # The library's own, although they begin without an underscore.
 INTERNAL = {
-    "Team": {"makers", "rank_of"},
+    "Team": {"rank_of"},
     "SharedArray": {"allocation"},
     "SharedPointer": {"allocation"},
     "Handle": set(),
