@@ -31,11 +31,11 @@ def thread_ring(t, dst, src, nbytes):
             arrived = t.recv(before, dst.on(t.me, theirs), nbytes)
         if t.on_my_node(behind):
             t.copy(dst.on(behind, mine), dst.on(t.me, mine), nbytes)
-            t.tell(passed, behind, k + 1)
+            t.signal_thread(passed, behind, k + 1)
         else:
             t.send(behind, dst.on(t.me, mine), nbytes)
         if t.on_my_node(before):
-            t.hear(passed, before, k + 1)
+            t.wait_for_thread(passed, before, k + 1)
         else:
             t.need(arrived)
     t.done("all", "all")

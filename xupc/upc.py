@@ -394,7 +394,7 @@ class Entry:
         return call
 
 
-# Section in UPC 1.3 and in the paper, which tells of its own exchange and permute only that they
+# Section in UPC 1.3 and in the paper, which says of its own exchange and permute only that they
 # belong to the standard ones.
 _MOVES: Final = (
     ("broadcast", "7.4.2.1", "III.B", _move, "Copy one thread's block to every thread"),

@@ -56,11 +56,11 @@ def ring(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
             arrived = t.recv(before, dst.on(t.me, theirs), nbytes)
         if t.on_my_node(behind):
             t.copy(dst.on(behind, mine), dst.on(t.me, mine), nbytes)
-            t.tell(passed, behind, k + 1)
+            t.signal_thread(passed, behind, k + 1)
         else:
             t.send(behind, dst.on(t.me, mine), nbytes)
         if arrived is None:
-            t.hear(passed, before, k + 1)
+            t.wait_for_thread(passed, before, k + 1)
         else:
             t.need(arrived)
     t.done(ALL, ALL)

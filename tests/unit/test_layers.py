@@ -55,7 +55,7 @@ ANY = {
 }
 
 MPI_USERS = {
-    "comm.mpi", "comm.mpi_types", "bench.host_probe",
+    "comm.mpi", "comm.mpi_types", "bench.calibration", "bench.host_probe",
     "bench.machine", "bench.network_probe", "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",

@@ -21,7 +21,7 @@ class Machine:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.heard: list[tuple[int, str]] = []
+        self.received: list[tuple[int, str]] = []
         self.ended: list[int] = []
         self.served = 0
         self.asked = 0
@@ -32,7 +32,8 @@ class Machine:
         me = {"thread": 10 * self.rank, "host": f"h{self.rank}", "pid": 1000 + self.rank}
         self.line = FailureTree(comm, me)
         self.line.doing = lambda: f"in call {self.rank}"
-        self.line.heard, self.line.end, self.line.serve = self.hear, self.ended.append, self.serve
+        self.line.received, self.line.end = self.receive, self.ended.append
+        self.line.serve = self.serve
         self.line.asked = self.ask
         self.line.places = lambda machine, places: self.places.append((machine, places))
 
@@ -42,10 +43,10 @@ class Machine:
     def serve(self) -> None:
         self.served += 1
 
-    def hear(self, trouble: int, text: str) -> None:
-        self.heard.append((trouble, text))
+    def receive(self, trouble: int, text: str) -> None:
+        self.received.append((trouble, text))
         assert self.line is not None
-        self.line.tell(trouble, text)
+        self.line.report(trouble, text)
 
 
 @pytest.fixture
@@ -73,11 +74,11 @@ def test_everybody_knows_who_is_where(machines: list[Machine]) -> None:
 
 @pytest.mark.parametrize("origin", [0, 1, 5, 11])
 def test_trouble_reaches_all(machines: list[Machine], origin: int) -> None:
-    machines[origin].line.tell(HUNG, "thread 3 hangs")
+    machines[origin].line.report(HUNG, "thread 3 hangs")
     turn(machines)
     for machine in machines:
         if machine.rank != origin:
-            assert (HUNG, "thread 3 hangs") in machine.heard
+            assert (HUNG, "thread 3 hangs") in machine.received
 
 
 @pytest.mark.parametrize("origin", [0, 1, 5, 11])
@@ -96,7 +97,7 @@ def test_who_is_where_is_asked_of_all_others_and_told_to_all_others(
     machines[origin].line.ask_places()
     turn(machines)
     assert [machine.asked for machine in machines] == [int(m.rank != origin) for m in machines]
-    machines[origin].line.tell_places(origin, [["here", "", [[0, 1]], None, 1.5]])
+    machines[origin].line.send_places(origin, [["here", "", [[0, 1]], None, 1.5]])
     turn(machines)
     for machine in machines:
         told = [(origin, [["here", "", [[0, 1]], None, 1.5]])]
@@ -111,7 +112,7 @@ def test_a_closed_connection_is_a_death_and_reaches_all(machines: list[Machine],
     turn(others)
     text = f"thread {10 * dead} (host h{dead}, pid {1000 + dead}) died in call {dead}"
     for machine in others:
-        assert (DEAD, text) in machine.heard, machine.rank
+        assert (DEAD, text) in machine.received, machine.rank
 
 
 def test_the_reason_is_told_with_the_death(machines: list[Machine]) -> None:
@@ -119,7 +120,7 @@ def test_the_reason_is_told_with_the_death(machines: list[Machine]) -> None:
     machines[9].line.close()
     turn(machines[:9])
     text = "thread 90 (host h9, pid 1009) ended the job: ValueError: no"
-    assert (DEAD, text) in machines[0].heard
+    assert (DEAD, text) in machines[0].received
 
 
 def test_after_a_farewell_a_closed_connection_is_no_death(machines: list[Machine]) -> None:
@@ -127,7 +128,7 @@ def test_after_a_farewell_a_closed_connection_is_no_death(machines: list[Machine
         machine.line.farewell()
         machine.line.close()
     turn(machines[6:])
-    assert all(not machine.heard for machine in machines)
+    assert all(not machine.received for machine in machines)
 
 
 def test_the_end_reaches_all(machines: list[Machine]) -> None:

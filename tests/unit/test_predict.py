@@ -18,10 +18,12 @@ from xupc.algorithms.conditions import CallFacts
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import Rates, run
 from xupc.bench.results import Cell
+from xupc.bench.results import Result as BenchResult
 from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy
-from xupc.predict import machine_file, scaling
+from xupc.predict import calibration, machine_file, scaling
 from xupc.predict.candidates import Question, candidates, chosen
+from xupc.predict.compared import compared
 from xupc.predict.price import price, programs_of, steps_of, traffic
 from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
 from xupc.report.plans import call_of
@@ -258,6 +260,31 @@ def test_a_missing_machine_names_those_that_are_there() -> None:
         machine_file.find("nowhere")
 
 
+def test_a_machine_of_what_jobs_have_measured() -> None:
+    launches = [
+        {"copy rate": rate, "line latency ns": 90.0, "cores": 2.0, "wire latency ns": 500.0}
+        for rate in (4e9, 6e9, 5e9)
+    ]
+    found = calibration.machine_of(launches, "here", "measured")
+    assert machine_file.parse(tomllib.loads(machine_file.text_of(found))) == found
+    assert found.parameters["copy_rate"] == machine_file.Parameter(5e9, 4e9, 6e9, "measured")
+    assert found.parameters["wire_latency"].value == pytest.approx(5e-7)
+    assert found.parameters["cores"].value == 2
+    assert set(found.assumed) == {
+        "node_copy_rate", "wire_rate", "send_time", "receive_time", "byte_time",
+    }  # fmt: skip
+
+
+def test_calibrate_keeps_files(tmp_path: Path) -> None:
+    path = tmp_path / "here.toml"
+    path.write_text("mine")
+    found = xupc("calibrate", "-o", str(path))
+    assert (found.exit_code, path.read_text()) == (2, "mine")
+    assert "--force" in found.output
+    assert xupc("calibrate", "-o", str(tmp_path / "no" / "such")).exit_code == 2
+    assert xupc("calibrate", "-n", "3", "--nodes", "2x2", "-o", str(tmp_path / "x")).exit_code == 2
+
+
 # --- the command --------------------------------------------------------------------------------
 
 
@@ -296,9 +323,24 @@ def test_why_a_variant_is_chosen() -> None:
     assert "<- the table's choice" in found.output
 
 
+def test_a_result_beside_the_model() -> None:
+    """Calls of a file in the repository: long ones are bound by the network, and near."""
+    path = Path(__file__).parents[2] / "benchmarks/results/cluster-4x4-auto/mpich.json.gz"
+    found = xupc("predict", "--against", str(path), "--machine", "gigabit")
+    assert found.exit_code == 0, found.output
+    assert found.output.startswith("21 calls measured and modelled; 0 have no plan")
+    calls, left = compared(BenchResult.load(path), machine_file.find("gigabit"))
+    long = [call.error for call in calls if call.nbytes >= 1 << 20]
+    assert left == 0
+    assert long
+    assert max(long) < 0.5
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["Bcast", "--against", __file__], "the result has the collectives"),
+        (["--against", __file__], "--against"),
         (["--nodes", "2x2"], "expected a COLLECTIVE"),
         (["Bcasr", "--nodes", "2x2"], "did you mean"),
         (["Bcast", "--nodes", "2y2"], "expected 64x16 or 3,1,4"),

@@ -49,7 +49,7 @@ SAME_A, SAME_B, SAME_C, SAME_D = with_id(0x12345678, A, B, C, D)
 
 
 def zero(threads: str) -> str:
-    return f"gethostid is 0 on {threads}: it tells no machines apart"
+    return f"gethostid is 0 on {threads}: it does not distinguish machines"
 
 
 def loopback(hostid: str, threads: str, address: str) -> str:

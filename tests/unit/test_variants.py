@@ -34,7 +34,7 @@ from xupc.flags import (
     with_variant,
 )
 from xupc.pgas.layout import Layout
-from xupc.plan.recorder import Operand
+from xupc.plan.recorder import Operand, Recorder, trace
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place
 from xupc.tuning.selection_file import built_in, parse
@@ -75,6 +75,26 @@ def test_flags_carry_a_variant() -> None:
     for bad in (1 << VARIANT_SHIFT, 1 << 40, -1):
         with pytest.raises(FlagError, match="bits that are no xupc flag"):
             check_flags(bad, "call")
+
+
+def test_old_names_of_the_recorder_warn_and_work() -> None:
+    def new(t: Recorder) -> None:
+        channel = t.channel()
+        t.signal_thread(channel, 1 - t.me)
+        t.wait_for_thread(channel, 1 - t.me)
+
+    def old(t: Recorder) -> None:
+        channel = t.channel()
+        t.tell(channel, 1 - t.me)
+        t.hear(channel, 1 - t.me)
+
+    def steps(algorithm: Any, nodes: list[int]) -> Any:
+        return trace(algorithm, "pull", "x", 0, Tree(nodes), ("no", "no"), {}, ()).lanes
+
+    for nodes in ([0, 0], [0, 1]):
+        with pytest.warns(DeprecationWarning, match="signal_thread|wait_for_thread") as caught:
+            assert steps(old, nodes) == steps(new, nodes)
+        assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name] * 2
 
 
 def test_a_call_names_its_algorithm_beside_the_flags() -> None:

@@ -43,25 +43,25 @@ def differences(
 @pytest.mark.parametrize(("verified", "differs"), [(4, True), (5, False), (9, False)])
 def test_a_call_known_to_be_the_same_comes_to_its_end(verified: int, differs: bool) -> None:
     d, team = differences(5, [(1, (FOUND, 0, verified, 0))])
-    assert d.heard() is differs
+    assert d.read_notices() is differs
     team.core.op = verified + 1
-    assert d.heard()
+    assert d.read_notices()
 
 
 def test_words_from_before_the_last_resync_are_void() -> None:
     d, _ = differences(9, [(1, (FOUND, 3, 4, 0)), (2, (ANSWER, 3, 9, 1))], since=8)
-    assert not d.heard()
+    assert not d.read_notices()
     assert not d._found
 
 
 def test_a_question_about_a_later_call_is_answered_now_and_judged_then() -> None:
     d, team = differences(5, [(2, (QUESTION, 0, 7, 1))])
-    assert not d.heard()
+    assert not d.read_notices()
     assert team.link.answers == [(2, (ANSWER, 0, 5, 105))]
     team.core.op = 7
-    assert d.heard()
+    assert d.read_notices()
 
 
 def test_equal_calls_do_not_differ() -> None:
     d, _ = differences(5, [(2, (QUESTION, 0, 5, 105)), (1, (ANSWER, 0, 4, 104))])
-    assert not d.heard()
+    assert not d.read_notices()

@@ -280,7 +280,7 @@ def _doubling(
         ]
         return [Blocks(*message) for row in rows for message in row]
 
-    came = told = 0
+    came = notified = 0
     step = 1
     while step < nodes:
         many = min(step, nodes - step)
@@ -291,9 +291,9 @@ def _doubling(
         t.need(ticket)
         came += len(incoming)
         now = bisect_right(ends, came)
-        for word in range(told + 1, now + 1):  # a wait for the n-th word is for n signals
+        for word in range(notified + 1, now + 1):  # a wait for the n-th word is for n signals
             t.signal(arrived, t.node_ranks(), word)
-        told = now
+        notified = now
         step *= 2
 
 

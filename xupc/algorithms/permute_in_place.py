@@ -47,10 +47,10 @@ def pull(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
         if k < len(parts):
             offset, size = parts[k]
             t.need(*t.fetch(t.buffer(t.me, k % 2 * apart), dst.on(of, offset), size))
-            t.tell(read, of, k + 1)
+            t.signal_thread(read, of, k + 1)
         if k:
             offset, size = parts[k - 1]
-            t.hear(read, to, k)
+            t.wait_for_thread(read, to, k)
             t.copy(dst.on(t.me, offset), t.buffer(t.me, (k - 1) % 2 * apart), size)
 
 

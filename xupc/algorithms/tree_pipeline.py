@@ -65,7 +65,7 @@ class Edge:
     def begin(self) -> None:
         """Record the steps before the first task."""
         if self.push and self._near and self.t.me == self.taker and self.tasks:
-            self.t.tell(self.room, self.giver, 1)
+            self.t.signal_thread(self.room, self.giver, 1)
 
     @property
     def _near(self) -> bool:
@@ -83,7 +83,7 @@ class Edge:
         t = self.t
         if not self.push:
             if j >= DEPTH:
-                t.hear(self.room, self.taker, j + 1 - DEPTH)
+                t.wait_for_thread(self.room, self.taker, j + 1 - DEPTH)
             return self._stage(j)
         if self._near:
             t.wait(self.room, self.taker, max(1, j))
@@ -97,13 +97,13 @@ class Edge:
         if self.push and not self._near:
             self._sends.append(self.t.send(self.taker, self._stage(j), nbytes))
         else:
-            self.t.tell(self.ready, self.taker, j + 1)
+            self.t.signal_thread(self.ready, self.taker, j + 1)
 
     def end(self) -> None:
         """Wait until no thread reads my staging buffer any more, after the last task."""
         if not self.push:
             for j in range(max(0, self.tasks - DEPTH), self.tasks):
-                self.t.hear(self.room, self.taker, j + 1)
+                self.t.wait_for_thread(self.room, self.taker, j + 1)
 
     # -- the taker ---------------------------------------------------------------------
     def take(self, j: int, nbytes: int) -> BlockRef:
@@ -112,7 +112,7 @@ class Edge:
         if self.push and not self._near:
             t.need(t.recv(self.giver, self._land(j), nbytes))
             return self._land(j)
-        t.hear(self.ready, self.giver, j + 1)
+        t.wait_for_thread(self.ready, self.giver, j + 1)
         if self.push:
             return self._land(j)
         if self._near:
@@ -123,9 +123,9 @@ class Edge:
     def taken(self, j: int) -> None:
         """Record that the taker has read the value of task `j`."""
         if not self.push:
-            self.t.tell(self.room, self.giver, j + 1)
+            self.t.signal_thread(self.room, self.giver, j + 1)
         elif self._near and j + DEPTH < self.tasks:
-            self.t.tell(self.room, self.giver, j + DEPTH)
+            self.t.signal_thread(self.room, self.giver, j + DEPTH)
 
 
 class FanIn:
@@ -274,7 +274,7 @@ class FanOut:
             (first + c) % t.size for c in children if c >= gave and self._near(first + c)
         }
         if self.parent is not None and me >= gave and self._near(self.parent):
-            t.tell(self.here, self.parent)
+            t.signal_thread(self.here, self.parent)
 
     def _near(self, thread: int) -> bool:
         return self.t.on_my_node(thread % self.t.size)
@@ -288,7 +288,7 @@ class FanOut:
             if self.push and not self._near(self.parent):
                 t.need(t.recv(self.parent, mine, nbytes))
             else:
-                t.hear(self.there, self.parent, self.pieces)
+                t.wait_for_thread(self.there, self.parent, self.pieces)
                 if not self.push:
                     t.need(*t.fetch(mine, part._replace(thread=self.parent), nbytes))
         for child in self.children if self.push else ():
@@ -296,12 +296,12 @@ class FanOut:
                 t.send(child, mine, nbytes)
                 continue
             if child in self.silent:
-                t.hear(self.here, child)
+                t.wait_for_thread(self.here, child)
                 self.silent.remove(child)
             t.copy(part._replace(thread=child), mine, nbytes)
         for child in self.children:  # the first word wakes all: everything must be there
             if not self.push or self._near(child):
-                t.tell(self.there, child, self.pieces)
+                t.signal_thread(self.there, child, self.pieces)
 
     def end(self) -> None:
         """Under MYSYNC my dst is my own again when my children have read it."""
@@ -309,9 +309,9 @@ class FanOut:
         if self.push or t.sync[1] != "my":
             return
         if self.parent is not None:
-            t.tell(self.here, self.parent)
+            t.signal_thread(self.here, self.parent)
         for child in self.children:
-            t.hear(self.here, child)
+            t.wait_for_thread(self.here, child)
 
 
 # --- between node roots, all at once ----------------------------------------------------------

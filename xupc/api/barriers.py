@@ -35,7 +35,7 @@ class Barrier(SharedCall):
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A barrier that is not in the cache: the first, or one with a value."""
-        value = self._told(self._value, args, kwargs)
+        value = self._checked_names(self._value, args, kwargs)
         world = current.world()
         world.barrier(value)
         if not args and not kwargs and world.native:

@@ -111,12 +111,12 @@ class SharedCall(CachedCall):  # type: ignore[misc]
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """Run a call that is not in the cache."""
-        call: BoundCall = self._told(self._prepare, args, kwargs)
+        call: BoundCall = self._checked_names(self._prepare, args, kwargs)
         if call.opened.team.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
         return call.run()
 
-    def _told(
+    def _checked_names(
         self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return `takes(*args, **kwargs)`; report a missing or unknown argument to all threads."""

@@ -360,7 +360,7 @@ class Permute(ListCall, Collective):
         return self._plan(self._frozen(call), dst=dst, src=src)
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValidatedCall:
-        checked: ValidatedCall = self._told(self._check, args, kwargs)
+        checked: ValidatedCall = self._checked_names(self._check, args, kwargs)
         return checked
 
     def _check(

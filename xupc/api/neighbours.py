@@ -50,7 +50,7 @@ class Neighbours:
         self.sources = _or_none(sources)
         self.destinations = _or_none(destinations)
         self.match = tuple(match)  # for each source the index of the block in its destinations
-        self.number: int = team.core.op  # tells neighbourhoods apart, on all threads alike
+        self.number: int = team.core.op  # differs between neighbourhoods, on all threads alike
         self.dims: tuple[int, ...] = ()
         self.periods: tuple[bool, ...] = ()
         self.coords: tuple[int, ...] = ()

@@ -105,7 +105,7 @@ class Relocation(ListCall):
 
     # -- before lists are read --------------------------------------------------------------
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        return self._check(self._told(self.arguments, args, kwargs))
+        return self._check(self._checked_names(self.arguments, args, kwargs))
 
     def _check(self, given: RawArguments) -> Call:
         """Check the arguments that are known before any list is read."""

@@ -67,7 +67,7 @@ class WaitState:
         the agreement, for reports.
     place
         The team and operation of the wait, so that threads that wait for each other are found.
-    warned, published, told
+    warned, published, asked
         True after a warning of a long wait, after its publication to the threads of the machine,
         and after a question to the other nodes.
     look
@@ -95,7 +95,7 @@ class WaitState:
         self.next_watch = self.since + SLICE_NS
         self.look = False
         self.moved_at = self.since
-        self.told = False
+        self.asked = False
 
     @property
     def name(self) -> str:

@@ -63,7 +63,7 @@ def compare(comm: Any, machines: list[int]) -> Offset:
 
 
 def _along_tree(comm: Any, roots: list[int], number: int) -> tuple[float, float]:
-    """(offset, uncertainty) against the first machine; those that know theirs tell others."""
+    """(offset, uncertainty) against the first machine; those that know theirs send it on."""
     offset = uncertainty = 0.0
     step = 1
     while step < len(roots):

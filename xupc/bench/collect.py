@@ -1,6 +1,6 @@
 """Making one result of what jobs found.
 
-A job's thread 0 tells what it finds line by line (`xupc.bench.worker`); `Collector` takes those
+A job's thread 0 writes what it finds line by line (`xupc.bench.worker`); `Collector` takes those
 lines, of any number of launches, whole or cut short.
 """
 
@@ -124,7 +124,7 @@ class Collector:
 
 
 def _cell(line: dict[str, Any]) -> Cell:
-    """One, as a launch tells of it."""
+    """One, as a launch describes it."""
     candidates = [Candidate(**candidate) for candidate in line["candidates"]]
     return Cell(**{**line, "candidates": candidates})
 

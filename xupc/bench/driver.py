@@ -375,7 +375,7 @@ class _Run:
 
 
 class _Watch:
-    """While a job runs: reads what it writes, saves it, and tells how far it is."""
+    """While a job runs: reads what it writes, saves it, and shows how far it is."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ from . import network_probe
 
 __all__ = ["measure"]
 
-CACHE = 32 << 20  # where the system does not tell
+CACHE = 32 << 20  # where the system does not say
 LEAST_BLOCK, MOST_BLOCK = 8 << 20, 256 << 20
 MEMORY_SHARE = 0.25  # of what is free may be taken for blocks
 LEAST_COPIES, COPIES = 3, 11
@@ -172,11 +172,11 @@ def round_trips(t: Recorder, count: int) -> None:
     other = 1 - t.me
     for turn in range(1, count + 1):
         if t.me == 0:
-            t.tell(channel, other, turn)
-            t.hear(channel, other, turn)
+            t.signal_thread(channel, other, turn)
+            t.wait_for_thread(channel, other, turn)
         else:
-            t.hear(channel, other, turn)
-            t.tell(channel, other, turn)
+            t.wait_for_thread(channel, other, turn)
+            t.signal_thread(channel, other, turn)
 
 
 def round_trip_plan(me: int, count: int) -> tuple[Plan, Tree]:

@@ -21,6 +21,8 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "algorithms": ("algorithms", "algorithms_command",
                    "List the variants of algorithms, and which of them a call gets."),
     "bench": ("bench", "bench_command", "Measure collectives."),
+    "calibrate": ("calibrate", "calibrate_command",
+                  "Measure what steps cost here, for `xupc predict`."),
     "demo": ("demo", "demo_command", "Show in four steps what xupc does on this machine."),
     "hang-report": ("hang", "hang_report_command",
                     "Show where the threads of a running job are, without disturbing it."),

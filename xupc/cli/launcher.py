@@ -6,8 +6,8 @@ nothing running behind.
 
 What `run_job` finds out by itself, because the launchers do not say it: hydra merges the threads'
 exit codes bit by bit, and prterun reports success when a thread was killed by a signal
-(``--enable-recovery``). So each thread is started by `rank_wrapper.py`, which tells `run_job` how
-it ended. The first to fail gives the job's status.
+(``--enable-recovery``). So each thread is started by `rank_wrapper.py`, which reports to `run_job`
+how it ended. The first to fail gives the job's status.
 """
 
 from __future__ import annotations

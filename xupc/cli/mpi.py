@@ -204,7 +204,7 @@ def parse_version(text: str) -> str:
 
 
 def identify(mpiexec: Path) -> tuple[str, str]:
-    """Return (family, version) as ``mpiexec --version`` tells them; ("unknown", "") on failure."""
+    """Return (family, version) as ``mpiexec --version`` prints them; ("unknown", "") on failure."""
     try:
         done = subprocess.run(
             [str(mpiexec), "--version"],

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.columns import aligned
+from xupc.bench.results import Result
 from xupc.bench.settings import near, size_of
 from xupc.predict.candidates import Candidate, Question, candidates, chosen
+from xupc.predict.compared import Compared, compared
 from xupc.predict.machine_file import MEANING, Machine, built_in_names, find
 from xupc.predict.scaling import EXACT
 from xupc.report import formatting
@@ -27,6 +30,7 @@ from .common import EnvironmentProblem, check_nodes, examples, plain
 
 __all__ = ["lines_of", "machine_option", "notes", "predict_command", "priced_or_refused"]
 
+_WORST = 10  # calls that are printed
 _WORTH = 0.01  # a smaller gain is not printed
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
@@ -47,18 +51,17 @@ def _sizes(_context: object, _option: object, value: str) -> tuple[int, ...]:
 
 machine_option = click.option(
     "--machine", metavar="NAME|FILE", default="default", show_default=True, callback=_machine,
-    help=f"What steps cost: {', '.join(built_in_names())}, or a file like these.",
+    help=f"What steps cost: {', '.join(built_in_names())}, or a file of `xupc calibrate`.",
 )  # fmt: skip
 
 
 @click.command("predict", epilog=examples(
     "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
     "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
+    "xupc predict --against result.json --machine here.toml",
 ))  # fmt: skip
 @options.collectives(nargs=1)
-@click.option(
-    "--nodes", metavar="SPEC", required=True, help="Nodes and threads: 10000x128, or 3,1,4."
-)
+@click.option("--nodes", metavar="SPEC", help="Nodes and threads, such as 10000x128 or 3,1,4.")
 @click.option(
     "--size", "sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=_sizes,
     help="Bytes of a block: 64K, or several.",
@@ -72,19 +75,28 @@ machine_option = click.option(
     "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
     help="The network between nodes, which the selection table asks for.",
 )  # fmt: skip
+@click.option(
+    "--against", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+    help="Compare with all calls of a result of `xupc bench`, in place of one COLLECTIVE.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
-    collective: str | None, nodes: str, sizes: tuple[int, ...], machine: Machine, family: str,
-    transport: str, as_json: bool,
+    collective: str | None, nodes: str | None, sizes: tuple[int, ...], machine: Machine,
+    family: str, transport: str, against: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Model what a call costs on a machine, by each variant.
 
     The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
     priced, and what is left out and predicted from the others says how far off that is. Nothing is
-    measured.
+    measured. ``xupc calibrate`` writes the file of a machine.
     """
-    if collective is None:
-        raise click.UsageError("expected a COLLECTIVE, such as all_broadcast or Bcast")
+    if against is not None:
+        if collective is not None or nodes is not None:
+            raise click.UsageError("--against: the result has the collectives and the nodes")
+        click.echo("\n".join([*_beside(against, machine), "", *notes(machine)]))
+        return
+    if collective is None or nodes is None:
+        raise click.UsageError("expected a COLLECTIVE, such as all_broadcast or Bcast, and --nodes")
     load_files()
     known = tuple(public_name(name) for name in registry.collectives())
     name = collective if collective in known else of_mpi(collective) or collective
@@ -106,6 +118,33 @@ def predict_command(
         click.echo("\n".join(lines_of(question, priced, choice)))
         click.echo()
     click.echo("\n".join(notes(machine)))
+
+
+def _beside(path: Path, machine: Machine) -> Iterator[str]:
+    """Yield how far the model is from the measurements of a result."""
+    try:
+        calls, left = compared(Result.load(path), machine)
+    except ValueError as error:
+        raise click.UsageError(f"--against: {error}") from None
+    yield f"{len(calls)} calls measured and modelled; {left} have no plan that can be made again"
+    if not calls:
+        return
+    errors = sorted(call.error for call in calls)
+    middle, ninth = errors[len(errors) // 2], errors[len(errors) * 9 // 10]
+    yield f"off by {middle:.0%} in the middle, {ninth:.0%} in nine of ten, {errors[-1]:.0%} at most"
+    yield f"the {min(_WORST, len(calls))} that are furthest off:"
+    worst = sorted(calls, key=lambda call: -call.error)[:_WORST]
+    head = ["call", "size", "threads", "variant", "measured", "modelled", "ratio"]
+    yield from aligned([head, *map(_compared_row, worst)], indent=2)
+
+
+def _compared_row(call: Compared) -> list[str]:
+    where = f"{call.threads} on {call.nodes}" if call.nodes > 1 else str(call.threads)
+    return [
+        call.collective, formatting.size(call.nbytes), where, call.algorithm,
+        formatting.time(call.measured), formatting.time(call.predicted),
+        f"{call.predicted / call.measured:.2f}",
+    ]  # fmt: skip
 
 
 def _table() -> Table:

@@ -91,7 +91,7 @@ HEAD = np.dtype(
 )
 STATUS = np.dtype(
     [(name, "u8") for name in ("op", "call", "done", "team", "agreed", "ended")]
-    + [(name, "u4") for name in ("waits", "asked", "heard")]
+    + [(name, "u4") for name in ("waits", "asked", "elsewhere")]
     + [("trouble", "u2"), ("said", "u2")]
 )
 CALL = np.dtype([(name, "u8") for name in ("op", "what", "began", "ended")])

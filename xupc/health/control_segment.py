@@ -270,14 +270,14 @@ class Control(CallLog):
         """Request that other nodes serve this thread's one-sided accesses for a while."""
         self.status[self.index]["asked"] = int(time.monotonic())
 
-    def hear_to_serve(self) -> None:
+    def note_request(self) -> None:
         """Note the same request of another machine's thread."""
-        self.status[self.index]["heard"] = int(time.monotonic())
+        self.status[self.index]["elsewhere"] = int(time.monotonic())
 
     @property
     def asked_to_serve(self) -> tuple[int, int]:
         """Return the times of the last request here and of the last one from another machine."""
-        return int(self.status["asked"].max()), int(self.status["heard"].max())
+        return int(self.status["asked"].max()), int(self.status["elsewhere"].max())
 
     # -- troubles ----------------------------------------------------------------------
     def post(self, trouble: int, text: str = "") -> None:

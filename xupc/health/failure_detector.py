@@ -33,7 +33,7 @@ from ..errors import DeadThreadError, HangError, XupcError
 from ..topology.job_info import JobInfo
 from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
-from .init_watchdog import MPI_TELLS
+from .init_watchdog import AFTER_MPI_ERROR
 from .job_abort import JobAbort
 from .stack_responder import StackResponder
 
@@ -105,8 +105,8 @@ class FailureDetector:
         """Write what arrives from other machines to the control segment."""
         control = self.control
         lifeline.doing = lambda: control.doing(control.index)
-        lifeline.heard, lifeline.end = control.post, control.end_all
-        lifeline.serve = control.hear_to_serve
+        lifeline.received, lifeline.end = control.post, control.end_all
+        lifeline.serve = control.note_request
         for trouble, text in lifeline.news:
             control.post(trouble, text)
 
@@ -254,7 +254,7 @@ class FailureDetector:
 
     def _behind(self, waiting: WaitState) -> XupcError | None:
         """Return the death or other trouble that caused an error of MPI, if any."""
-        deadline = time.monotonic() + MPI_TELLS
+        deadline = time.monotonic() + AFTER_MPI_ERROR
         try:
             while time.monotonic() < deadline:
                 self._raise_troubles(waiting)
@@ -359,11 +359,11 @@ class FailureDetector:
 
         No new request is sent while one of another machine is fresh: all threads serve already.
         """
-        asked, heard = self.control.asked_to_serve
-        latest = max(asked, heard)
+        asked, elsewhere = self.control.asked_to_serve
+        latest = max(asked, elsewhere)
         if latest and self.job.info.spans_nodes:
             self.job.serve(latest + SERVE)
-        if self.lifeline is not None and asked > max(heard, self.asked) + SERVE / 4:
+        if self.lifeline is not None and asked > max(elsewhere, self.asked) + SERVE / 4:
             self.asked = asked
             self.lifeline.ask_to_serve()
 
@@ -377,7 +377,7 @@ class FailureDetector:
             trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
             self.control.post(*trouble)
         if self.lifeline is not None:
-            self.lifeline.tell(*trouble)
+            self.lifeline.report(*trouble)
         if trouble[0] in (DEAD, FINISHED):
             return trouble[1] if trouble[0] == DEAD else ""
         # another trouble: the thread that should end the job may have been killed before, here or

@@ -155,7 +155,7 @@ class FailureTree:
     ----------
     doing : callable
         Return what this thread is doing, as text.
-    heard : callable
+    received : callable
         Called with (trouble, text) for a trouble elsewhere; until it is set, `news` keeps them.
     end : callable
         Called with the exit status when all threads must end.
@@ -172,12 +172,12 @@ class FailureTree:
     def __init__(self, comm: Intracomm, me: Identity) -> None:
         self.news: list[tuple[int, str]] = []
         self.doing: Callable[[], str] = lambda: "in init"
-        self.heard: Callable[[int, str], None] = lambda *news: self.news.append(news)
+        self.received: Callable[[int, str], None] = lambda *news: self.news.append(news)
         self.end: Callable[[int], None] = lambda status: None
         self.serve: Callable[[], None] = lambda: None
         self.asked: Callable[[], None] = lambda: None
         self.places: Callable[[int, object], None] = lambda machine, places: None
-        self.told = False
+        self.reported = False
         self.ended = False
         self.lost = ""  # the last neighbour that ended without `farewell`, as text
         self._said = ""
@@ -257,11 +257,11 @@ class FailureTree:
         peer.socket.close()
         if not peer.left:
             self.lost = peer.epitaph()
-            self.heard(DEAD, self.lost)
+            self.received(DEAD, self.lost)
 
     def _take(self, peer: Peer, line: Line) -> None:
         if "trouble" in line:
-            self.heard(int(line["trouble"]), str(line["text"]))
+            self.received(int(line["trouble"]), str(line["text"]))
         elif "doing" in line:
             peer.doing = line["doing"]
         elif "end" in line:
@@ -295,14 +295,14 @@ class FailureTree:
         """Request the positions of all threads."""
         self._send({"where": True})
 
-    def tell_places(self, machine: int, places: object) -> None:
+    def send_places(self, machine: int, places: object) -> None:
         """Send the positions of this machine's threads."""
         self._send({"places": places, "machine": machine})
 
-    def tell(self, trouble: int, text: str) -> None:
+    def report(self, trouble: int, text: str) -> None:
         """Send a trouble to the neighbours; only the first one is sent."""
-        if not self.told:
-            self.told = True
+        if not self.reported:
+            self.reported = True
             self._send({"trouble": trouble, "text": text})
 
     # -- the end -------------------------------------------------------------------------

@@ -31,7 +31,7 @@ TICK = 0.25  # seconds between two checks
 UNWATCHED = 60.0  # seconds for a stage of init that detects no deaths, without a timeout
 OURS_FIRST = 0.3  # seconds after the timeout: waits of xupc give a better report
 CORE_LAST = 0.4  # seconds after that: the core ends a call of MPI that holds the interpreter
-MPI_TELLS = 1.0  # seconds to look for a death after an error of MPI
+AFTER_MPI_ERROR = 1.0  # seconds to look for a death after an error of MPI
 OTHERS_WORDS = 0.8  # seconds for other threads to print, and for the launcher to forward that
 
 
@@ -159,7 +159,7 @@ class Deadline:
         with self._lock:
             self._lookout, self._looks = lookout, True
 
-    def hear(self, lifeline: FailureTree | None) -> None:
+    def watch_with(self, lifeline: FailureTree | None) -> None:
         """Watch for deaths on other machines, too."""
         with self._lock:
             self._lifeline = lifeline
@@ -175,7 +175,7 @@ class Deadline:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._looks and kind is not None and _is_of_mpi(kind):
-            time.sleep(MPI_TELLS)  # if a death caused it, the watcher ends the job meanwhile
+            time.sleep(AFTER_MPI_ERROR)  # if a death caused it, the watcher ends the job meanwhile
         self._over.set()
         if kind is not None and self._looks and self._lifeline is not None:
             self._lifeline.farewell()

@@ -138,7 +138,7 @@ class MismatchDetector:
         self.team = team
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        self._told: list[Request] = []
+        self._sent: list[Request] = []
 
     def seen(self, instance: RecordedCall, waiting: WaitState) -> bool:
         """Return whether a waiting thread can detect a mismatch of its call.
@@ -151,12 +151,12 @@ class MismatchDetector:
         if instance.suspect():
             return True
         at_barrier = instance.at_barrier
-        if waiting.stalled and not waiting.told and not at_barrier:
-            waiting.told = True
-            self._tell_all(QUESTION, instance.op, instance.fp)
+        if waiting.stalled and not waiting.asked and not at_barrier:
+            waiting.asked = True
+            self._notify_all(QUESTION, instance.op, instance.fp)
         if not team.exchanges:
             return False
-        if self.heard():
+        if self.read_notices():
             return True
         if instance.net is not None and instance.net.exchanging:
             return False
@@ -165,22 +165,22 @@ class MismatchDetector:
         early = (team.link.peek(r, tag) for r in team.exchange_group if r != team.rank)
         return any(data is not None and differs(data, mine) for data in early)
 
-    def tell(self) -> None:
+    def notify_others(self) -> None:
         """Notify the others of a mismatch; calls known to be equal still complete."""
-        self._tell_all(FOUND, self.team.core.verified, 0)
+        self._notify_all(FOUND, self.team.core.verified, 0)
 
-    def _tell_all(self, kind: int, op: int, fp: int) -> None:
+    def _notify_all(self, kind: int, op: int, fp: int) -> None:
         for rank in self.team.exchange_group:
             if rank != self.team.rank:
-                self._tell(rank, kind, op, fp)
+                self._notify(rank, kind, op, fp)
 
-    def _tell(self, rank: int, kind: int, op: int, fp: int) -> None:
+    def _notify(self, rank: int, kind: int, op: int, fp: int) -> None:
         """Send a notice to a rank; not tracked, since a mismatch would cancel it."""
-        self._told = [request for request in self._told if not request.Test()]
+        self._sent = [request for request in self._sent if not request.Test()]
         data = WORD.pack(kind, self.team.core.since, op, fp)
-        self._told.append(self.team.link.send_bytes(rank, STALL, data))
+        self._sent.append(self.team.link.send_bytes(rank, STALL, data))
 
-    def heard(self) -> bool:
+    def read_notices(self) -> bool:
         """Read and answer the notices of other threads; return whether they show a mismatch.
 
         A question is about one of this thread's last calls or about a later one. For a later one
@@ -196,7 +196,7 @@ class MismatchDetector:
             if kind == QUESTION:
                 self._asked[rank] = since, op, fp
                 if op > core.op:
-                    self._tell(rank, ANSWER, core.op, core.fp_after(core.op))
+                    self._notify(rank, ANSWER, core.op, core.fp_after(core.op))
             elif kind == FOUND:
                 self._found.append((since, op))
             elif fp and core.fp_after(op) not in (0, fp):
@@ -261,7 +261,7 @@ def _giving_up(team: RecoveringTeam, instance: RecordedCall) -> Iterator[Waitabl
     native, several = team.native, team.spans_nodes
     team.core.give_up()
     if team.exchanges and not (instance.at_barrier and instance.released):
-        team.differences.tell()
+        team.differences.notify_others()
     if not instance.at_barrier:
         poison = team.meeting(_POISON, instance.record)
         poison.begin()
@@ -295,7 +295,7 @@ def _resync(
     if apart["place"] is not None:
         since = [call for call in calls if call[0] >= apart["start"]][apart["place"] :]
         earlier = since[0][2] if since else None
-    told = [None if r is None else r.as_data() for r in (record, earlier)]
+    words = [None if r is None else r.as_data() for r in (record, earlier)]
 
     def judge(rows: list[Any]) -> Any:
         now = [CallRecord.from_data(now) for now, _ in rows]
@@ -304,7 +304,7 @@ def _resync(
         found["status"] = next((record.status for record in now if record.status), 0)
         return found
 
-    verdict = MismatchReport((yield from talk.round(told, judge, last=True)))
+    verdict = MismatchReport((yield from talk.round(words, judge, last=True)))
     core.restart(apart["op"], core.epoch)
     team.link.discard()
     yield team.agreement.all_here()  # no thread begins another call before all have discarded

@@ -126,7 +126,7 @@ class StackResponder:
         if self._open is not None and self._open.here:
             rows = self._keep(self._open)
             self._open = None
-            self.lifeline.tell_places(self.control.machine, rows)
+            self.lifeline.send_places(self.control.machine, rows)
 
     def _asked_from_afar(self) -> None:
         """Start a query of this machine for another one."""

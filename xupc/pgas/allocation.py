@@ -138,7 +138,7 @@ class Allocation:
     memory : Memory
         The heap that it is part of.
     serial : int
-        Number that tells it from others that had or will have the same offset.
+        Number that distinguishes it from others that had or will have the same offset.
     offset : int
         Where it starts, in bytes, on every thread.
     nelems : int

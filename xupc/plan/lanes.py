@@ -6,6 +6,7 @@ calls that take a channel, so that all agree on the channels' numbers without co
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -251,21 +252,31 @@ class LaneRecorder(Placement):
         for ranks in to:
             self._add(Signal(channel, ranks, value))
 
-    def tell(self, channel: int, rank: int, value: int = 1) -> None:
-        """Signal one thread on any node; off my node each `tell` needs one `hear`."""
+    def signal_thread(self, channel: int, rank: int, value: int = 1) -> None:
+        """Signal one thread on any node; each signal off my node needs one `wait_for_thread`."""
         if self.on_my_node(rank):
             self.signal(channel, (Ranks(rank),), value)
         else:
             self._add(NetSignal(channel, Ranks(rank), self._ticket()))
 
-    def hear(self, channel: int, rank: int, value: int = 1) -> None:
-        """Wait for a thread's `tell`."""
+    def wait_for_thread(self, channel: int, rank: int, value: int = 1) -> None:
+        """Wait for the `signal_thread` of a thread on any node."""
         if self.on_my_node(rank):
             self.wait(channel, rank, value)
         else:
             ticket = self._ticket()
             self._add(NetWait(channel, Ranks(rank), ticket))
             self.need(ticket)
+
+    def tell(self, channel: int, rank: int, value: int = 1) -> None:
+        """Do as `signal_thread`, whose old name this is."""
+        _renamed("tell", "signal_thread")
+        self.signal_thread(channel, rank, value)
+
+    def hear(self, channel: int, rank: int, value: int = 1) -> None:
+        """Do as `wait_for_thread`, whose old name this is."""
+        _renamed("hear", "wait_for_thread")
+        self.wait_for_thread(channel, rank, value)
 
     def wait(self, channel: int, of: Sequence[Ranks] | int, value: int = 1) -> None:
         """Wait until each of `of` on my node has signalled `value`."""
@@ -302,3 +313,10 @@ class LaneRecorder(Placement):
             self._lanes[1].append(SetTicket(end))
             self._lanes[0].append(WaitTicket(end))
         self._joined = True
+
+
+def _renamed(old: str, new: str) -> None:
+    """Warn the author of a variant."""
+    warnings.warn(
+        f"the recorder's {old} is now called {new}: rename it", DeprecationWarning, stacklevel=3
+    )

@@ -171,9 +171,9 @@ class Recorder(LaneRecorder):
         """Notify the threads `to`, and wait for the notices of the threads `of`."""
         channel = self.channel()
         for rank in sorted({*to} - {self.me}):
-            self.tell(channel, rank)
+            self.signal_thread(channel, rank)
         for rank in sorted({*of} - {self.me}):
-            self.hear(channel, rank)
+            self.wait_for_thread(channel, rank)
 
     def _is(self, who: Who) -> bool:
         return who in (ALL, NODE) or who == self.me

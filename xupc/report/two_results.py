@@ -101,8 +101,8 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
         )
     if not comparison.paired:
         said += (
-            " The launches did not take turns: a change of the machine's state cannot be told from "
-            "a change of the code."
+            " The launches did not take turns: a change of the machine's state cannot be "
+            "distinguished from a change of the code."
         )
     if min(a, b) < 2:
         said += " One launch does not say how much launches differ: nothing can be called."

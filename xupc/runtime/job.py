@@ -225,7 +225,7 @@ class Job(JobState):
         self.info = self._find_nodes(machine)
         deadline.stage("the joining of machines", unwatched=True)
         self.lifeline = self._join_machines()
-        deadline.hear(self.lifeline)
+        deadline.watch_with(self.lifeline)
         self.info = replace(self.info, native=self._agree_engine())
         if self.recorder is not None:
             self.recorder.start(self.info, self.link, self.host)

@@ -173,7 +173,7 @@ def diagnose(records: Sequence[HostRecord]) -> list[str]:
 
 def _odd_value(hostid: int, threads: str) -> Iterator[str]:
     if hostid == 0:
-        yield f"gethostid is 0 on {threads}: it tells no machines apart"
+        yield f"gethostid is 0 on {threads}: it does not distinguish machines"
     octets = _address_behind(hostid)
     if octets[0] == _LOOPBACK:
         address = ".".join(map(str, octets))

@@ -1,7 +1,7 @@
 """Files of selection tables: where they are looked for, and what they must look like.
 
 A user's table is the file that ``XUPC_TUNING`` names, else ``xupc/tuning.toml`` in the user's
-config directory, if it is there. One thread of a job looks, and tells the others what it `Found`:
+config directory, if it is there. One thread of a job looks, and sends the others what it `Found`:
 ten thousand nodes must not read one file of a home directory at once.
 """
 

@@ -398,11 +398,11 @@ class Instance(ObservedCall):
         for rank in step.of:
             if rank == self.owner.rank:
                 here &= self.stands.get(step.channel, 0) >= step.value
-            elif not self._heard(step.channel, rank, step.value):
+            elif not self._has_signalled(step.channel, rank, step.value):
                 here = False
         return here
 
-    def _heard(self, channel: int, rank: int, value: int) -> bool:
+    def _has_signalled(self, channel: int, rank: int, value: int) -> bool:
         key = (channel, rank)
         link, owner = self.net.link, self.owner
         while self.signals.get(key, 0) < value:

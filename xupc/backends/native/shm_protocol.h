@@ -362,7 +362,7 @@ static inline int xu_across(int32_t pid, char *here, char *there, int64_t n, int
 #endif
 }
 
-/* Whether others can read a block of mine, as far as its ends tell. */
+/* Whether others can read a block of mine, as far as its ends show. */
 static inline int xu_open(int32_t me, char *start, int64_t n) {
 #if defined(__linux__)
     char probe[2];

@@ -301,7 +301,7 @@ class _LevelClock(Clock):
         for waiting in self.listening.pop((lane.rank, channel), ()):
             self._push(lane.now, waiting)
 
-    def _heard(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
+    def _signalled_at(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
         channel, value, of = what
         ranks = tuple(of)
         latest = 0.0

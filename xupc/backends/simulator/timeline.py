@@ -232,7 +232,7 @@ class Clock:
             self._arrive(lane)
             return
         if kind in (WAIT, NEED):
-            ready = self._heard(lane, what) if kind == WAIT else self._ticket(lane, what)
+            ready = self._signalled_at(lane, what) if kind == WAIT else self._ticket(lane, what)
             if ready is None:
                 lane.since = lane.now if lane.since is None else lane.since
                 return
@@ -283,7 +283,7 @@ class Clock:
         for waiting in self.listening.pop(key, ()):
             self._push(lane.now + self.rates.line, waiting)
 
-    def _heard(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
+    def _signalled_at(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
         """Return when all ranks have signalled; None if not yet: the next signal wakes the lane."""
         channel, value, of = what
         latest = 0.0

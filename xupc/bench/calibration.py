@@ -1,0 +1,95 @@
+"""Measure what steps cost on the machines of a job, for `xupc calibrate`.
+
+``python -m xupc.bench.calibration`` is a job that does only this. Thread 0 prints JSON: the values
+of `xupc.bench.machine`, and
+
+=================  =============================================================================
+send ns            of the sending thread, for a message of 8 bytes among many, through mpi4py
+receive ns         of the receiving thread, likewise
+cores              that the threads of the largest node may run on
+=================  =============================================================================
+
+The two times are missing on one node.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import xupc
+from xupc.topology import host
+
+from . import machine, network_probe
+
+__all__ = ["measure"]
+
+MESSAGES = 200
+ROUNDS = 11
+
+
+def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
+    """Measure on all threads together; collective, takes about a second.
+
+    Returns
+    -------
+    dict
+        By the names above, on every thread.
+    """
+    found: dict[str, float] = machine.measure(team, comm)
+    node = max(team.tree.nodes, key=len)
+    cores = comm.allgather(host.affinity())
+    found["cores"] = float(len({core for rank in node for core in cores[rank]}))
+    if team.tree.node_count > 1:
+        found |= _messages(team, comm)
+    return found
+
+
+def _messages(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
+    """Return the times of short messages between the first two node roots."""
+    first, second = (int(root) for root in list(team.tree.roots)[:2])
+    mine: list[float] = []
+    if team.rank in (first, second):
+        peer = second if team.rank == first else first
+        mine = [_one_round(comm, peer, team.rank == first) for _ in range(ROUNDS)]
+    network_probe.wait_quietly(comm)
+    every = comm.allgather(mine)
+    return {
+        "send ns": statistics.median(every[first]), "receive ns": statistics.median(every[second])
+    }  # fmt: skip
+
+
+def _one_round(comm: MPI.Intracomm, peer: int, leads: bool) -> float:
+    """Return the ns for one of many messages, from one thread to the other."""
+    places = np.zeros((MESSAGES, 8), np.uint8)
+    ready = bytearray(1)
+    if leads:
+        comm.Recv([ready, 1, MPI.BYTE], peer)  # all receives are posted
+        begin = time.perf_counter_ns()
+        requests = [comm.Isend([place, 8, MPI.BYTE], peer) for place in places]
+        spent = time.perf_counter_ns() - begin
+        MPI.Request.Waitall(requests)
+        return spent / MESSAGES
+    waiting: list[Any] = [comm.Irecv([place, 8, MPI.BYTE], peer) for place in places]
+    comm.Send([ready, 1, MPI.BYTE], peer)
+    waiting[0].Wait()
+    begin = time.perf_counter_ns()
+    MPI.Request.Waitall(waiting)
+    return (time.perf_counter_ns() - begin) / (MESSAGES - 1)
+
+
+def main() -> None:
+    """Measure, and let thread 0 print the result."""
+    with xupc.init() as team:
+        found = measure(team, MPI.COMM_WORLD)
+        if team.rank == 0:
+            print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
