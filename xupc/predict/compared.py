@@ -67,15 +67,17 @@ def compared(result: Result, machine: Machine) -> tuple[list[Compared], int]:
 
 def _rates(job: Job, machine: Machine) -> Rates:
     rates, own = machine.rates(), rates_of(job.bounds, several_nodes=True)
-    of_job = {
-        "copy": ("copy rate", own.copy),
-        "line": ("line latency ns", own.line),
-        "wire": ("wire rate", own.wire),
-        "latency": ("wire latency ns", own.latency),
-    }
-    return replace(rates, **{
-        name: value for name, (bound, value) in of_job.items() if bound not in own.assumed
-    })  # fmt: skip
+
+    def measured(bound: str, value: float, of_file: float) -> float:
+        return of_file if bound in own.assumed else value
+
+    return replace(
+        rates,
+        copy=measured("copy rate", own.copy, rates.copy),
+        line=measured("line latency ns", own.line, rates.line),
+        wire=measured("wire rate", own.wire, rates.wire),
+        latency=measured("wire latency ns", own.latency, rates.latency),
+    )
 
 
 def _measured(job: Job) -> Iterator[tuple[Cell, Candidate]]:
