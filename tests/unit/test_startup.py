@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from xupc.health.init_watchdog import InitDeathWatch
+from xupc.health.init_watchdog import Deadline, InitDeathWatch
 from xupc.pgas.segment import create
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks cannot be asked for")
@@ -63,3 +65,25 @@ def test_there_is_room_for_every_thread_of_a_machine() -> None:
     assert InitDeathWatch.bytes_for(1) == 4096
     for threads in (4032, 4033, 100_000):
         assert InitDeathWatch.bytes_for(threads) >= 64 + threads
+
+
+def test_a_deadline_that_is_over_keeps_no_memory() -> None:
+    """The watcher keeps the deadline until it wakes up; what it watched is freed at once."""
+
+    class Lookout:
+        closed = 0
+
+        def deaths(self) -> list[str]:
+            return []
+
+        def close(self) -> None:
+            Lookout.closed += 1
+
+    lookout = Lookout()
+    seen = weakref.ref(lookout)
+    with Deadline(None, "init", "thread 0") as deadline:
+        deadline.look_out(cast("Any", lookout))
+        del lookout
+        assert seen() is not None
+    assert (Lookout.closed, seen()) == (1, None)
+    assert deadline is not None

@@ -180,8 +180,10 @@ class Deadline:
         if kind is not None and self._looks and self._lifeline is not None:
             self._lifeline.farewell()
         self.hand_over()
-        if self._lookout is not None:
-            self._lookout.close()
+        with self._lock:  # the watcher keeps this object until it wakes up, but no memory
+            lookout, self._lookout, self._lifeline = self._lookout, None, None
+        if lookout is not None:
+            lookout.close()
         if core is not None:
             core.call_off()
 
