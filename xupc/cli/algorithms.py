@@ -27,7 +27,7 @@ from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.sysfs import machine_of
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place, Rule, Table, public_name
-from xupc.tuning.selection_file import FAMILIES, TRANSPORTS, find, load
+from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 
 from . import options
 from .common import (
@@ -39,7 +39,7 @@ from .common import (
 )
 from .level_counts import lines_of, with_machine
 from .predict import lines_of as why_lines
-from .predict import machine_option, notes, priced_or_refused
+from .predict import machine_option, notes, priced_or_refused, selection_table
 
 __all__ = ["algorithms_command"]
 
@@ -129,7 +129,7 @@ def algorithms_command(
     check_nodes(nodes, threads)
     tree = _tree(nodes, threads, described)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
-    table = _table()
+    table = selection_table()
     place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
     nbytes = _bytes(size)
     entries = registry.registered(known[collective])
@@ -200,13 +200,6 @@ def _tree(nodes: str | None, threads: int, machine: Machine | None) -> Tree:
     """Return the tree of so many threads, with the levels of their nodes."""
     tree = node_tree(np.zeros(threads, np.int32), nodes)
     return with_machine(tree, machine) if machine else tree
-
-
-def _table() -> Table:
-    try:
-        return load(find())
-    except ValueError as error:
-        raise EnvironmentProblem(str(error)) from None
 
 
 def _lines(

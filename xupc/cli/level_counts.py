@@ -9,9 +9,9 @@ import click
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Entry, Variant
 from xupc.backends.simulator.level_counts import SOURCES, Counted, count
-from xupc.backends.simulator.sim_program import Program
 from xupc.bench.columns import aligned
-from xupc.report.plans import MOST_THREADS, maker
+from xupc.predict.price import programs_of
+from xupc.report.plans import MOST_THREADS
 from xupc.topology.levels import node_levels
 from xupc.topology.machine import Machine
 from xupc.topology.tree import Tree
@@ -33,9 +33,7 @@ def counts_of(
     variant: Variant, call: CallFacts, *, by_levels: bool = False, chains: bool = True
 ) -> Counted:
     """Return the counts of a call by a variant; `by_levels`: with a barrier by levels."""
-    make = maker(variant, call)
-    programs = [Program(make(rank), call.tree) for rank in range(call.size)]
-    return count(programs, barrier_by_levels=by_levels, chains=chains)
+    return count(programs_of(variant, call), barrier_by_levels=by_levels, chains=chains)
 
 
 def lines_of(entries: Sequence[Entry], call: CallFacts | None) -> Iterator[str]:

@@ -28,7 +28,10 @@ from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 from . import options
 from .common import EnvironmentProblem, check_nodes, examples, plain
 
-__all__ = ["lines_of", "machine_option", "notes", "predict_command", "priced_or_refused"]
+__all__ = [
+    "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
+    "selection_table",
+]  # fmt: skip
 
 _WORST = 10  # calls that are printed
 _WORTH = 0.01  # a smaller gain is not printed
@@ -107,7 +110,7 @@ def predict_command(
         raise click.BadParameter(f"{nodes!r}: expected 64x16 or 3,1,4", param_hint="--nodes")
     check_nodes(nodes, threads)
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
-    table = _table()
+    table = selection_table()
     found = [(q, priced_or_refused(q, machine, table), chosen(q, table)) for q in questions]
     if as_json:
         click.echo(json.dumps(plain(
@@ -147,7 +150,8 @@ def _compared_row(call: Compared) -> list[str]:
     ]  # fmt: skip
 
 
-def _table() -> Table:
+def selection_table() -> Table:
+    """Return the selection table in force; EnvironmentProblem if its file is wrong."""
     try:
         return selection_file.load(selection_file.find())
     except ValueError as error:
