@@ -18,9 +18,9 @@ PROGRAM = "tests/live/programs/late_thread.py"
 PYTHON = {"XUPC_ENGINE": "python"}
 
 
-def line(name: str) -> str:
+def line(name: str, program: str = PROGRAM) -> str:
     """The text of a trace for a line that is marked with a name."""
-    rows = (PROJECT / PROGRAM).read_text().splitlines()
+    rows = (PROJECT / program).read_text().splitlines()
     number = next(i for i, row in enumerate(rows, 1) if row.endswith(f"# LINE {name}"))
     return f":{number} in <module>"
 
@@ -67,6 +67,16 @@ def test_a_trace_names_the_thread_that_was_late(
     assert all(e["waited for thread"] == late and e["bytes"] == 64 for e in others)
     assert all(e["waited ns"] > 10_000_000 for e in others)  # a wait is seen after 50 ms
     assert {e["args"]["variant"].partition(":")[0] for e in mine} <= {"pull", "push", "multicore"}
+
+
+@ONCE
+def test_a_line_is_found_below_more_frames_than_the_core_remembers(tmp_path: Path) -> None:
+    program = "tests/live/programs/deep_stack.py"
+    path = tmp_path / "t.json"
+    result = launch(2, program, env={"XUPC_TRACE": str(path)})
+    assert result.returncode == 0, result.report()
+    (total,) = [t for t in load(path).totals if t.line.endswith(line("deep", program))]
+    assert total.calls == 2 * 3
 
 
 @pytest.mark.parametrize("nodes", ["2,1", pytest.param(None, marks=ONCE)])

@@ -65,12 +65,15 @@ cdef extern from *:
         return &xt_places[xt_hash((uint64_t)(uintptr_t)code ^ (uint64_t)at << 48) % XT_PLACES];
     }
 
-    /* Return the number of the innermost line outside of xupc; -1: `frame` must be looked up. */
-    static int64_t xt_line(PyObject **frame) {
-        uintptr_t now = xt_instruction();
+    /* Return the number of the innermost line outside of xupc; -1: `frame` must be looked up.
+     * The search begins at the caller of `inside`, a frame of xupc's; NULL: at the innermost frame.
+     * It never goes back to a frame: two frames may have the same place, and only one is known. */
+    static int64_t xt_line(PyObject *inside, PyObject **frame) {
+        uintptr_t now = inside ? 0 : xt_instruction();
         xt_site *site = &xt_sites[(now >> 1 ^ now >> 13) % XT_PLACES];
         if (now && site->instruction == now) return site->line;
-        PyFrameObject *f = PyThreadState_GetFrame(PyThreadState_Get());
+        PyFrameObject *f = inside ? PyFrame_GetBack((PyFrameObject *)inside)
+                                  : PyThreadState_GetFrame(PyThreadState_Get());
         while (f) {
             PyCodeObject *code = PyFrame_GetCode(f);
             int at = PyFrame_GetLasti(f);
@@ -111,7 +114,7 @@ cdef extern from *:
     }
     """
     uint32_t XT_INSIDE
-    int64_t xt_line(PyObject **)
+    int64_t xt_line(PyObject *, PyObject **)
     void xt_learn(object, uint32_t)
     void xt_forget()
 
@@ -152,13 +155,13 @@ def trace_now():
 cdef uint32_t _line() except? 0:
     """Return the number of the innermost line outside of xupc."""
     cdef PyObject *frame = NULL
-    cdef int64_t found = xt_line(&frame)
+    cdef int64_t found = xt_line(NULL, &frame)
     while found < 0:
-        known = <object>frame
-        Py_DECREF(known)  # a reference of its own
-        number = 0 if _line_of is None else _line_of(known)
-        xt_learn(known, XT_INSIDE if number < 0 else <uint32_t>number)
-        found = xt_line(&frame)
+        asked = <object>frame
+        Py_DECREF(asked)  # a reference of its own
+        number = 0 if _line_of is None else _line_of(asked)
+        xt_learn(asked, XT_INSIDE if number < 0 else <uint32_t>number)
+        found = number if number >= 0 else xt_line(<PyObject *>asked, &frame)
     return <uint32_t>found
 
 

@@ -11,7 +11,8 @@ cdef extern from *:
 
     /* Instances of a type are called by a function whose address is at `offset` in them. They are
        functions of a class: `a.f(b)` calls f(a, b) without an object for `a.f`. */
-    static void xd_callable(PyTypeObject *type, Py_ssize_t offset) {
+    static void xd_callable(PyObject *object, Py_ssize_t offset) {
+        PyTypeObject *type = (PyTypeObject *)object;
         type->tp_vectorcall_offset = offset;
         type->tp_call = PyVectorcall_Call;
         type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
