@@ -455,6 +455,18 @@ def test_the_figures_of_the_host_are_kept_in_a_section(
     assert load(read(path)).figures_of("here") == HostFigures(**FIGURES)
 
 
+@pytest.mark.parametrize("load", [0.1, 99.0])
+def test_figures_of_a_busy_host_are_marked(
+    load: float, tmp_path: Path, probed: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    path = tmp_path / "t.toml"
+    done = CliRunner().invoke(cli.main, ["tune", "--host-only", "-n", "2", "-o", str(path)])
+    marked = f"the load average was {load:.1f} on "
+    assert (f"# {marked}" in path.read_text()) == (load > 1)
+    assert (marked in done.output) == (load > 1)
+
+
 def test_algorithms_are_measured_with_the_figures(
     tmp_path: Path, probed: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

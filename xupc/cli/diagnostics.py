@@ -13,7 +13,7 @@ from typing import TypeGuard
 from .facts import Facts, Thread
 from .mpi import FAMILY_NAMES, family_of, parse_version
 
-__all__ = ["MPI_SHM", "alone", "mpi_shortage", "remarks", "troubles"]
+__all__ = ["MPI_SHM", "alone", "is_busy", "mpi_shortage", "remarks", "troubles"]
 
 MIN_FREE = 64 << 20  # shared memory for a start, and what containers have by default
 FREE_PER_THREAD = 8 << 20  # what a thread's heap and buffers take at init, and some air
@@ -159,9 +159,17 @@ def _slow_cores(facts: Facts) -> Iterator[str]:
         )
 
 
+def is_busy(load: float, threads: float, cores: int) -> bool:
+    """Return whether others compute on this machine's cores, or did a minute ago.
+
+    `load`: the load average, read before so many `threads` are started.
+    """
+    return load >= 1 and load + threads > cores
+
+
 def _busy(facts: Facts) -> Iterator[str]:
     wanted = sum(thread.host == facts.hostname for thread in facts.threads) or facts.cpus / 2
-    if facts.load >= 1 and facts.load + wanted > facts.cpus:
+    if is_busy(facts.load, wanted, facts.cpus):
         yield (
             f"the load average is {facts.load:.1f} on {facts.cpus} core"
             f"{'s'[: facts.cpus != 1]}: others compute here, or did a minute ago; a call waits for "

@@ -43,6 +43,7 @@ from .common import (
     figures_text,
     in_job,
 )
+from .diagnostics import is_busy
 from .jobs import measured_by
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
@@ -229,6 +230,7 @@ def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
     """
     threads = max(shape.threads for shape in plan.shapes)
     limit = PROBE if needed else min(PROBE, HOST_SHARE * plan.seconds)
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
     found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}", limit)
     if not found.get("figures"):
         why = why or "its threads have one core, or cannot access the memory of each other"
@@ -237,11 +239,14 @@ def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
             raise EnvironmentProblem(text)
         return text
     text = f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
-    if file.figures(found["host"]) == found["figures"]:
-        return text
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    remark = _line(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")
-    file.put_host(found["host"], found["figures"], [remark])
+    remarks = [_line(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")]
+    if is_busy(load, threads, cores):
+        remarks.append(_line(f"the load average was {load:.1f} on {cores} cores: others computed "
+                             "here, and these figures may be wrong"))  # fmt: skip
+        text += f"\n{remarks[-1]}; repeat xupc tune --host-only when the machine is idle"
+    if file.figures(found["host"]) != found["figures"]:
+        file.put_host(found["host"], found["figures"], remarks)
     return text
 
 
