@@ -16,10 +16,26 @@ COMMAND_LINE = "tests/live/programs/command_line_in_a_job.py"
 PLAUSIBLE = {
     "copy rate": (1e7, 1e12),
     "node copy rate": (1e7, 1e13),
+    "cached copy rate": (1e7, 1e12),
     "line latency ns": (1, 1e7),
     "wire rate": (1e5, 1e12),
     "wire latency ns": (50, 1e8),
 }
+LEVELS = ["node", "socket"]  # of 4 threads on 2 sockets with 2 cores each
+
+
+def test_each_level_is_measured() -> None:
+    done = launch(4, PROGRAM, env={"XUPC_TOPOLOGY": "2x2x1"})
+    assert done.returncode == 0, done.report()
+    found, different, native = json.loads(done.stdout)
+    rates = {f"{key}, {level}" for key in ("copy rate", "cached copy rate") for level in LEVELS}
+    lines = {f"line latency ns, {level}" for level in LEVELS} if native else set()
+    if len(os.sched_getaffinity(0)) > 1:
+        assert found.keys() >= rates | lines
+    assert different == 1
+    for key, value in found.items():
+        low, high = PLAUSIBLE[key.partition(",")[0]]
+        assert low < value < high, (key, value)
 
 
 @pytest.mark.parametrize(

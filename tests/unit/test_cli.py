@@ -280,7 +280,10 @@ def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyP
     def run(command: Sequence[str], env: dict[str, str], **options: Any) -> Outcome:
         options["stdout"].write(b'the launcher has a word\n{"copy rate": 12.5e9, ')
         options["stdout"].write(
-            b'"line latency ns": 83.4, "wire rate": 1e9, "wire latency ns": 2e4}'
+            b'"line latency ns": 83.4, "wire rate": 1e9, "wire latency ns": 2e4, '
+            b'"line latency ns, l3": 31.0, "cached copy rate, l3": 9e9, '
+            b'"line latency ns, socket": 99.0, "cached copy rate, socket": 6e9, '
+            b'"copy rate, socket": 5e9}'
         )
         return job(command, env, **options)
 
@@ -294,6 +297,8 @@ def test_info_shows_what_was_measured(job: Recorder, monkeypatch: pytest.MonkeyP
     assert "12.5 GB/s by one thread\n" in shown
     assert "83 ns from core to core" in shown
     assert "1 GB/s, 20 µs for 8 bytes, between node roots" in shown
+    assert "by l3          a cache line 31 ns, 9 GB/s from a cache\n" in shown
+    assert "a cache line 99 ns, 6 GB/s from a cache, 5 GB/s from memory\n" in shown
     assert "2 on this machine" in shown
 
 

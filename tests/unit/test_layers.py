@@ -56,7 +56,7 @@ ANY = {
 
 MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.calibration", "bench.host_probe",
-    "bench.machine", "bench.network_probe", "bench.peer_calls",
+    "bench.machine", "bench.network_probe", "bench.pair_probe", "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",

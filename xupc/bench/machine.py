@@ -18,6 +18,9 @@ line latency ns     half a round trip of an integer between two cores of the nod
 wire rate           bytes per second from one node root to another by MPI, 32 KiB a message
 wire latency ns     half a round trip of 8 bytes between two node roots by MPI; both missing on one
                     node
+..., LEVEL          line latency, copy rate and cached copy rate between two threads whose narrowest
+                    common domain is on that level (`xupc.bench.pair_probe`); missing if the node
+                    is the only level
 ==================  ============================================================================
 
 Each is a median. A copy rate is missing where there is not enough memory for such blocks.
@@ -25,28 +28,18 @@ Each is a median. A copy rate is missing where there is not enough memory for su
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import statistics
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import psutil
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 import xupc
-from xupc.backends.native.lowering import lower
-from xupc.backends.native.native_core import core
-from xupc.backends.wait import DONE, PENDING
-from xupc.plan.plan import Plan
-from xupc.plan.recorder import Recorder, trace
 from xupc.topology import host
-from xupc.topology.tree import Tree
 
-from . import network_probe
+from . import network_probe, pair_probe
 
 __all__ = ["measure"]
 
@@ -55,11 +48,6 @@ LEAST_BLOCK, MOST_BLOCK = 8 << 20, 256 << 20
 MEMORY_SHARE = 0.25  # of what is free may be taken for blocks
 LEAST_COPIES, COPIES = 3, 11
 COPY_SECONDS = 0.2  # for all copies, after the least
-ROUND_TRIPS = 100  # in one sample
-SAMPLES = 51
-SPINS = 100_000
-LINE = 64
-LINE_SECONDS = 0.3  # for all samples, on a busy machine
 
 
 def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
@@ -83,7 +71,8 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
             found["node copy rate"] = copy_rate(mates)
             mates.Free()
         network_probe.wait_quietly(comm)
-        found["line latency ns"] = line_latency(team, comm, node)
+        found["line latency ns"] = pair_probe.line_latency(team, comm, node[0], node[1])
+        found |= pair_probe.by_level(team, comm, node, block_bytes(1))
     found = comm.bcast(found, root=node[0])
     if team.tree.node_count > 1:
         times = network_probe.measure(team, comm)
@@ -124,86 +113,6 @@ def block_bytes(threads: int) -> int | None:
     free = psutil.virtual_memory().available
     room = min(free, host.memory_limit() or free) * MEMORY_SHARE
     return nbytes if 2 * nbytes * threads <= room else None
-
-
-# --- a cache line ---------------------------------------------------------------------------------
-
-
-def line_latency(team: xupc.Team, comm: MPI.Intracomm, node: tuple[int, ...]) -> float | None:
-    """Return half a round trip of signals between the node's first two threads; collective.
-
-    The native core runs a plan of signals and waits, without Python in between. It uses a separate
-    sync area, and spins there even where the library's own waits would sleep. Meanwhile each of the
-    two threads is bound to one core.
-    """
-    if not team.native:
-        return None
-    area = xupc.node_array(core.sync_bytes(2) + 2 * LINE, np.uint8)
-    found = None
-    if team.rank in node[:2]:
-        me = node.index(team.rank)
-        cores = host.affinity()
-        theirs = comm.sendrecv(cores, node[1 - me])
-        pair = host.two_cores(*((cores, theirs) if me == 0 else (theirs, cores)))
-        if pair is not None:
-            with bound_to(pair[me]):
-                found = bounce(area, me)
-    network_probe.wait_quietly(comm)
-    return found
-
-
-@contextlib.contextmanager
-def bound_to(core_number: int) -> Iterator[None]:
-    """Run on one processor alone, where the system can do that."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core_number})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def round_trips(t: Recorder, count: int) -> None:
-    """Thread 0 signals and thread 1 answers, again and again."""
-    channel = t.channel()
-    other = 1 - t.me
-    for turn in range(1, count + 1):
-        if t.me == 0:
-            t.signal_thread(channel, other, turn)
-            t.wait_for_thread(channel, other, turn)
-        else:
-            t.wait_for_thread(channel, other, turn)
-            t.signal_thread(channel, other, turn)
-
-
-def round_trip_plan(me: int, count: int) -> tuple[Plan, Tree]:
-    """The plan of one of the two threads, without barriers, and their tree."""
-    tree = Tree(np.zeros(2, np.int32))
-    return trace(round_trips, "pull", "line", me, tree, ("no", "no"), {}, (count,)), tree
-
-
-def bounce(area: NDArray[np.uint8], me: int) -> float | None:
-    """The median over samples of half a round trip, in ns; None if the other one never came."""
-    address = area.ctypes.data
-    report = address + core.sync_bytes(2) + me * LINE  # instead of the job's own status line
-    group = core.Team(address, 2, me, report, False, False, False, SPINS, 0, 0, 0, 0, area)
-    plan, tree = round_trip_plan(me, ROUND_TRIPS)
-    instance = core.Instance(group, core.Program(lower(plan, tree)), (), (), 0, 0, None)
-    times = []
-    deadline = time.monotonic() + LINE_SECONDS
-    for _ in range(SAMPLES):
-        begin = time.perf_counter_ns()
-        instance.begin()
-        while (status := instance.run(0)) == PENDING:
-            if time.monotonic() > deadline:
-                break
-        if status != DONE:
-            break
-        times.append(time.perf_counter_ns() - begin)
-    return statistics.median(times) / (2 * ROUND_TRIPS) if times else None
 
 
 def main() -> None:

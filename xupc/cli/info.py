@@ -421,6 +421,15 @@ def _measured_rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "copy rate", text
     if "line latency ns" in found:
         yield "cache line", f"{_time(found['line latency ns'])} from core to core"
+    for level in (key.partition(", ")[2] for key in found if key.startswith("line latency ns, ")):
+        rates = [
+            f"{_rate(found[key])} {what}"
+            for key, what in ((f"cached copy rate, {level}", "from a cache"),
+                              (f"copy rate, {level}", "from memory"))
+            if key in found
+        ]  # fmt: skip
+        text = ", ".join([f"a cache line {_time(found[f'line latency ns, {level}'])}", *rates])
+        yield f"by {level}", text
     if "wire rate" in found:
         rate, latency = _rate(found["wire rate"]), _time(found["wire latency ns"])
         yield "wire", f"{rate}, {latency} for 8 bytes, between node roots by MPI"
