@@ -75,12 +75,12 @@ def brackets(
                 if here
             }
         )
-    parts = []
+    parts: list[dict[int, tuple[tuple[Part, ...], ...]]] = []
     for outer, inner, owners in zip(pieces, [*pieces[1:], None], roots, strict=True):
         if inner is None:
             parts.append(dict.fromkeys(outer, ((),)))
             continue
-        found = {}
+        found: dict[int, tuple[tuple[Part, ...], ...]] = {}
         for domain, its in outer.items():
             below = [root for root in sorted(inner) if owners[root] == domain]
             found[domain] = tuple(_parts(its, {root: inner[root] for root in below}, in_order))

@@ -76,7 +76,8 @@ def _shares(domain: Threads, outside: Threads) -> Threads:
     """Return the thread of a domain that takes each block in, if it starts `outside` of it."""
     number = np.cumsum(outside) - outside
     others = max(1, int(outside.sum()))
-    return domain[np.minimum(number * domain.size // others, domain.size - 1)]
+    chosen: Threads = domain[np.minimum(number * domain.size // others, domain.size - 1)]
+    return chosen
 
 
 def pairs_between(
@@ -90,8 +91,8 @@ def pairs_between(
 
 def first_levels(entries: Sequence[Threads], level: int) -> Threads:
     """Return for the entries of a level the widest level on which they are entries of the block."""
-    found = np.full(entries[level].shape, level)
-    blocks = np.arange(found.shape[1])
+    found = np.full_like(entries[level], level)
+    blocks = np.arange(entries[level].shape[-1])
     for k in range(level - 1, -1, -1):
         found[entries[k][entries[level], blocks] == entries[level]] = k
     return found
