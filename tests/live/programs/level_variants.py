@@ -58,13 +58,17 @@ def gathers(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
 def reductions(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
     """Reduce shared arrays of doubles, to one value and element by element."""
     me, threads, root = xupc.MYTHREAD, xupc.THREADS, salt % xupc.THREADS
-    rows = [np.arange(nelems * threads) % 97 + 31.0 * i + salt for i in range(threads)]
+    rows = np.stack(
+        [np.arange(nelems * threads) % 97 + 31.0 * i + salt for i in range(threads)]
+    )
     src.local[: nelems * threads] = rows[me]
-    blocks = sum(row[:nelems] for row in rows)
+    total = rows.sum(axis=0)
+    blocks = total[:nelems]
     each = nelems * threads
     dst.local[:] = -1
     to = dst + root * dst.blocksize
-    flags |= xupc.REPRODUCIBLE * (salt % 2)
+    if salt % 2:
+        flags |= xupc.REPRODUCIBLE
     same = src.ptr(0).cast(blocksize=nelems)
     run(xupc.all_reduce_mpi_all, flags, dst, same, xupc.ADD, each, nelems, None)
     assert (dst.local[:nelems] == blocks).all()
@@ -75,7 +79,7 @@ def reductions(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
     run(xupc.all_reduce_all, flags, dst, same, xupc.ADD, each, nelems, None)
     assert dst.local[0] == blocks.sum()
     run(xupc.all_reduce_scatter, flags, dst, src, xupc.ADD, nelems, None)
-    assert (dst.local[:nelems] == sum(rows)[me * nelems : (me + 1) * nelems]).all()
+    assert (dst.local[:nelems] == total[me * nelems : (me + 1) * nelems]).all()
     assert (dst.local[nelems:] == -1).all()
 
 
@@ -108,7 +112,7 @@ with xupc.init() as team:
     sizes = (1, 13, 20_000)
     most = max(sizes) * xupc.THREADS
     dst, src = (xupc.all_alloc(most * xupc.THREADS, "f8", most) for _ in range(2))
-    for salt, (nelems, (into, out)) in enumerate(product(sizes, ((0, 0), (1, 1), (2, 2)))):
-        reductions(dst, src, nelems, IN[into] | OUT[out], salt)
+    for salt, (nelems, mode) in enumerate(product(sizes, range(3))):
+        reductions(dst, src, nelems, IN[mode] | OUT[mode], salt)
     if not xupc.MYTHREAD:
         print(*(len(level.domains) for level in team.state.tree.levels(0).levels[1:]))
