@@ -55,6 +55,25 @@ def test_levels_below_the_node(
     assert live(threads, BY_LEVELS, env=env).stdout.split() == domains.split()
 
 
+@pytest.mark.parametrize(
+    ("threads", "machine", "engine"),
+    [
+        (8, "2x2x2", "native"),
+        pytest.param(5, "2,2/1", "native", marks=pytest.mark.once),
+        pytest.param(4, "2x1x2", "python", marks=pytest.mark.once),
+    ],
+)
+def test_private_arrays_by_levels(live: Live, threads: int, machine: str, engine: str) -> None:
+    env = {"XUPC_ENGINE": engine, "XUPC_TOPOLOGY": machine}
+    for case, forms in (
+        ("private", {"broadcast", "gather_all"}),
+        ("computed", {"reduce", "reduce_all", "prefix_reduce", "exclusive_suffix_reduce"}),
+        ("single", {"reduce_scatter"}),
+    ):
+        ran = set(live(threads, PROGRAM, args=[case], env=env).stdout.splitlines())
+        assert {f"{form} multicore:levels" for form in forms} <= ran
+
+
 @PLACES
 def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["private"], nodes=nodes, env={"XUPC_ENGINE": engine})

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
 
+from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import Variant, find
 from xupc.algorithms.scan_spec import ScanSpec
@@ -398,13 +399,19 @@ class Case:
         first, second, third = one(), one(), one()
         return [first, first, second, third, first]
 
-    def run(self, kernel: Symbols | None = None, seed: int | None = None) -> Calls:
-        """Simulate it."""
-        kernel = kernel or Symbols(self.ordered)
-        story = Calls(Planner(Tree(self.labels)), 64 * ITEM + Calls.shift, kernel, self.seed)
+    def run(
+        self, kernel: Symbols | None = None, seed: int | None = None, tree: Tree | None = None,
+        variant: Variant | None = None,
+    ) -> Calls:  # fmt: skip
+        """Simulate it; `variant`: of the calls that it can carry out, on `tree`."""
+        kernel, tree = kernel or Symbols(self.ordered), tree or Tree(self.labels)
+        story = Calls(Planner(tree), 64 * ITEM + Calls.shift, kernel, self.seed)
+        tuning = tuning_of(self.tuning)
         for i, job in enumerate(self.jobs()):
             tight = bool((i + self.seed) % 3)
-            story.reduce(job, self.flag, self.sync, tuning_of(self.tuning), tight=tight)
+            call = CallFacts(tree, tuning, self.sync, job.arguments(), kernel)
+            way = variant if variant and variant.can_run(call) else self.flag
+            story.reduce(job, way, self.sync, tuning, tight=tight)
         try:
             story.run(seed)
         except Exception as problem:

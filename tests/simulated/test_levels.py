@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
+from simulated.level_trees import made, nested, shuffled, tree_of
 from simulated.matrix import (
     GUARD,
+    MEANING,
     SYNCS,
     TUNINGS,
     Planner,
@@ -21,69 +22,17 @@ from xupc.backends.simulator.errors import ProtocolError
 from xupc.backends.simulator.sim_program import Program
 from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy, Ranks, Step, Wait
-from xupc.topology.levels import Level, NodeLevels, node_levels
+from xupc.topology.levels import NodeLevels, node_levels
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
 
 VARIANTS = {
-    (v.collective, v.name): v for e in registered() for v in e.variants if v.label == "levels"
+    (v.collective, v.name): v
+    for e in registered()
+    for v in e.variants
+    if v.label == "levels" and v.collective in MEANING
 }
 LARGE = ["2x8x12", "socket:2,numa:2,l3:2,core:3,thread:2", "8,8/8,6", "3,1/2,2"]
-
-
-def test_which_collectives_have_them() -> None:
-    names = {collective for collective, _ in VARIANTS}
-    kinds = {"broadcast", "gather_all"}
-    assert names == kinds | {f"{kind}_in_place" for kind in kinds}
-
-
-def nested(threads: int) -> Iterator[NodeLevels]:
-    """Yield every tree of levels of successive threads, of at most three levels below the node."""
-
-    def cuts(sizes: tuple[int, ...], depth: int) -> Iterator[list[tuple[int, ...]]]:
-        yield []
-        if depth:
-            for finer in finer_cuts(sizes):
-                if len(sizes) < len(finer) < threads:
-                    yield from ([finer, *rest] for rest in cuts(finer, depth - 1))
-
-    for levels in cuts((threads,), 3):
-        yield made(threads, [(threads,), *levels])
-
-
-def finer_cuts(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to cut each of some runs of threads into runs."""
-    if not sizes:
-        yield ()
-        return
-    for tail in finer_cuts(sizes[1:]):
-        yield from ((*cut, *tail) for cut in compositions(sizes[0]))
-
-
-def compositions(n: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ordered sums of `n`."""
-    yield (n,)
-    for first in range(1, n):
-        yield from ((first, *rest) for rest in compositions(n - first))
-
-
-def made(threads: int, levels: list[tuple[int, ...]]) -> NodeLevels:
-    """Return levels whose domains are runs of threads with these lengths."""
-    found = []
-    for name, sizes in zip(("node", "socket", "l3", "l2"), levels, strict=False):
-        roots = [root for at, n in enumerate(sizes) for root in [sum(sizes[:at])] * n]
-        assert len(roots) == threads
-        found.append(Level((name,), tuple(roots)))
-    return NodeLevels(tuple(found))
-
-
-def tree_of(levels: NodeLevels) -> Tree:
-    return Tree([0] * levels.size).with_levels({0: levels})
-
-
-def shuffled(levels: NodeLevels, rng: random.Random) -> NodeLevels:
-    """Return the levels with the threads in another order."""
-    return levels.sub(rng.sample(range(levels.size), levels.size))
 
 
 def check(levels: NodeLevels, rng: random.Random) -> int:

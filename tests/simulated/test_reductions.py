@@ -31,6 +31,7 @@ from simulated.reductions import (
 )
 from support.soak import amount
 
+from xupc.algorithms.registry import Variant
 from xupc.backends.simulator.errors import SimulationError
 from xupc.backends.simulator.script import Call
 from xupc.backends.simulator.sim_program import Program
@@ -64,10 +65,11 @@ def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
 
 # --- the order of operations -----------------------------------------------------------------
 def brackets(
-    job: Job, flag: int, labels: list[int], sync: Sync, tuning: Tuning
-) -> dict[tuple[int, int], object]:
+    job: Job, flag: int | Variant, labels: list[int], sync: Sync, tuning: Tuning,
+    tree: Tree | None = None,
+) -> dict[tuple[int, int], object]:  # fmt: skip
     """(thread, place) of each result -> its expression."""
-    kernel, tree, space = Trees(), Tree(labels), 256 * ITEM
+    kernel, tree, space = Trees(), tree or Tree(labels), 256 * ITEM
     shift = Calls.shift
     memory = {
         name: [bytearray(size) for _ in labels]

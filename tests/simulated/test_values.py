@@ -83,9 +83,11 @@ def test_two_threads_of_one_node() -> None:
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
 
-def expressions(one: One, labels: list[int], tuning: dict[str, int]) -> list[object]:
+def expressions(
+    one: One, labels: list[int], tuning: dict[str, int], tree: Tree | None = None
+) -> list[object]:
     """The bracketed expression of every thread's result."""
-    kernel, tree = Trees(), Tree(labels)
+    kernel, tree = Trees(), tree or Tree(labels)
     nbytes = one.nbytes * (len(labels) if one.form == "reduce_scatter" else 1)
     memory = {
         "dst": [bytearray(one.nbytes) for _ in labels],

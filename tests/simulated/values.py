@@ -221,13 +221,15 @@ class Case:
         return [first, first, second, other(), other(), first, other(), second]
 
     def run(
-        self, seed: int | None = None, mutate: Any = None, first: One | None = None
-    ) -> None:
+        self, seed: int | None = None, mutate: Any = None, first: One | None = None,
+        tree: Tree | None = None,
+    ) -> None:  # fmt: skip
         """Simulate it; every byte, guards included, must be right.
 
-        `mutate` changes plans; `first` is called several times, instead of the case's calls.
+        `mutate` changes plans; `first` is called several times, instead of the case's calls; `tree`
+        has levels below its nodes.
         """
-        tree, tuning = Tree(self.labels), tuning_of(self.tuning)
+        tree, tuning = tree or Tree(self.labels), tuning_of(self.tuning)
         threads, kernel = tree.size, Symbols(self.ordered)
         calls = self.calls() if first is None else [first] * 4
         room = max(max(_lengths(one, threads)) for one in calls) + 2 * GUARD

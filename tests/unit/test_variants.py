@@ -273,7 +273,9 @@ def test_it_lists_scans_and_reductions_of_arrays() -> None:
     lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
     names = ("fused", "values", "led", "table", "push")
     assert lines["all_suffix_reduce"] == ["pull", "push", *(f"multicore:{n}" for n in names)]
-    names = ("direct", "slices", "staged", "nodes", "chain", "parts", "table", "push")
+    names = (
+        "direct", "slices", "staged", "nodes", "chain", "parts", "table", "push", "levels",
+    )  # fmt: skip
     assert lines["allav_reduce"] == ["pull", "push", *(f"multicore:{n}" for n in names)]
     assert "multicore:chain" not in lines["allav_reduce_all"]
     assert "multicore:halves" in lines["allav_prefix_reduce"]

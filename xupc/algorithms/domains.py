@@ -2,14 +2,16 @@
 
 A block starts at one thread. In each domain that it has to enter, one thread, the *entry*, copies
 it from the entry of the domain around; the others copy from the entries inside. So each block
-crosses the border of each domain once. Threads count inside the node.
+crosses the border of each domain once. Reductions go the same way back: the entry of a domain
+combines what the entries of the domains inside have. Threads count inside the node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +19,15 @@ from numpy.typing import NDArray
 from ..plan.steps import Ranks
 from ..topology.levels import NodeLevels
 
-__all__ = ["block_entries", "parents", "ranks_of"]
+__all__ = [
+    "Pairs", "Threads", "block_entries", "first_levels", "pairs_between", "parents", "ranks_of",
+    "same_source",
+]  # fmt: skip
 
+T = TypeVar("T")
 Threads = NDArray[Any]
+Pairs = NDArray[np.bool_]
+"""Which thread of the node (row) reads from which other one (column)."""
 
 
 def parents(levels: NodeLevels, source: int) -> Threads:
@@ -37,18 +45,23 @@ def parents(levels: NodeLevels, source: int) -> Threads:
     return found
 
 
-@lru_cache(maxsize=4)
-def block_entries(levels: NodeLevels) -> tuple[Threads, ...]:
+@lru_cache(maxsize=8)
+def block_entries(
+    levels: NodeLevels, starts: tuple[int, ...] | None = None
+) -> tuple[Threads, ...]:
     """Return for the node and each level below it the entry of each block in each domain.
 
-    Entry ``[t, i]`` is for the block that starts at thread i and the domain of thread t. The blocks
-    that enter a domain are divided evenly among its threads, in order. The last array is for
-    threads as domains of their own.
+    Entry ``[t, i]`` is for block i, which starts at thread ``starts[i]`` (None: at thread i), and
+    the domain of thread t. The blocks that enter a domain are divided evenly among its threads, in
+    order. The last array is for threads as domains of their own.
     """
-    blocks = np.arange(levels.size)
-    found = [np.broadcast_to(blocks, (levels.size, levels.size))]
+    begin = np.arange(levels.size) if starts is None else np.array(starts)
+    found = [np.broadcast_to(begin, (levels.size, begin.size))]
     for roots in _roots(levels):
-        chosen = np.stack([_shares(np.flatnonzero(roots == root), blocks) for root in roots])
+        chosen = np.empty((levels.size, begin.size), int)
+        for root in np.unique(roots):
+            domain = np.flatnonzero(roots == root)
+            chosen[domain] = _shares(domain, roots[begin] != root)
         found.append(np.where(roots[found[-1]] == roots[:, None], found[-1], chosen))
     return tuple(found)
 
@@ -59,11 +72,43 @@ def _roots(levels: NodeLevels) -> Iterable[Threads]:
     yield np.arange(levels.size)
 
 
-def _shares(domain: Threads, blocks: Threads) -> Threads:
-    """Return the thread of a domain that takes each block from outside of it."""
-    others = max(1, blocks.size - domain.size)
-    place = blocks - np.searchsorted(domain, blocks)
-    return domain[np.minimum(place * domain.size // others, domain.size - 1)]
+def _shares(domain: Threads, outside: Threads) -> Threads:
+    """Return the thread of a domain that takes each block in, if it starts `outside` of it."""
+    number = np.cumsum(outside) - outside
+    others = max(1, int(outside.sum()))
+    chosen: Threads = domain[np.minimum(number * domain.size // others, domain.size - 1)]
+    return chosen
+
+
+def pairs_between(
+    readers: Threads, sources: Threads, used: Sequence[int]
+) -> Pairs:
+    """Return which threads read from which, for arrays of entries and the blocks that are used."""
+    found = np.zeros((len(readers), len(readers)), bool)
+    found[readers[:, used].ravel(), sources[:, used].ravel()] = True
+    return found
+
+
+def first_levels(entries: Sequence[Threads], level: int) -> Threads:
+    """Return for the entries of a level the widest level on which they are entries of the block."""
+    found = np.full_like(entries[level], level)
+    blocks = np.arange(entries[level].shape[-1])
+    for k in range(level - 1, -1, -1):
+        found[entries[k][entries[level], blocks] == entries[level]] = k
+    return found
+
+
+def same_source(
+    used: Iterable[int], source: Callable[[int], T | None]
+) -> Iterator[tuple[int, int, T]]:
+    """Yield runs of successive blocks with equal sources: the first, the last, the source.
+
+    Blocks without a source are left out, and end a run.
+    """
+    for value, run in groupby(used, source):
+        if value is not None:
+            first, *more = run
+            yield first, more[-1] if more else first, value
 
 
 def ranks_of(threads: Sequence[int]) -> tuple[Ranks, ...]:

@@ -45,6 +45,7 @@ HOMES = {
                        "scatter_x",
     "values": "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
               "allav_scatter",
+    "values_levels": "allav_broadcast allav_gather_all",
     "values_neighbours": "allav_neighbour_exchange",
     "reduce_scatter": "reduce_scatter",
     "values_reduce_scatter": "allav_reduce_scatter",
@@ -52,6 +53,10 @@ HOMES = {
     "values_reduce": "allav_reduce allav_reduce_all",
     "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
                    "allav_exclusive_suffix_reduce",
+    "reduce_levels": "reduce reduce_all reduce_mpi reduce_mpi_all reduce_scatter",
+    "values_reduce_levels": "allav_reduce allav_reduce_all allav_reduce_scatter",
+    "values_scan_levels": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
+                          "allav_exclusive_suffix_reduce",
 }  # fmt: skip
 """Which files register the algorithms of which collectives, in this order."""
 

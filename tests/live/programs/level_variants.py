@@ -55,6 +55,34 @@ def gathers(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
     assert (dst.local[:size] == every[1]).all()
 
 
+def reductions(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
+    """Reduce shared arrays of doubles, to one value and element by element."""
+    me, threads, root = xupc.MYTHREAD, xupc.THREADS, salt % xupc.THREADS
+    rows = np.stack(
+        [np.arange(nelems * threads) % 97 + 31.0 * i + salt for i in range(threads)]
+    )
+    src.local[: nelems * threads] = rows[me]
+    total = rows.sum(axis=0)
+    blocks = total[:nelems]
+    each = nelems * threads
+    dst.local[:] = -1
+    to = dst + root * dst.blocksize
+    if salt % 2:
+        flags |= xupc.REPRODUCIBLE
+    same = src.ptr(0).cast(blocksize=nelems)
+    run(xupc.all_reduce_mpi_all, flags, dst, same, xupc.ADD, each, nelems, None)
+    assert (dst.local[:nelems] == blocks).all()
+    run(xupc.all_reduce_mpi, flags, to, same, xupc.ADD, each, nelems, None)
+    assert (dst.local[:nelems] == blocks).all()
+    run(xupc.all_reduce, flags, to, same, xupc.ADD, each, nelems, None)
+    assert me != root or dst.local[0] == blocks.sum()
+    run(xupc.all_reduce_all, flags, dst, same, xupc.ADD, each, nelems, None)
+    assert dst.local[0] == blocks.sum()
+    run(xupc.all_reduce_scatter, flags, dst, src, xupc.ADD, nelems, None)
+    assert (dst.local[:nelems] == total[me * nelems : (me + 1) * nelems]).all()
+    assert (dst.local[nelems:] == -1).all()
+
+
 def in_another_order(team: Any) -> None:
     """Gather in a team whose ranks are not in the order of its threads, and lack one."""
     threads, me = [*range(1, xupc.THREADS, 2), *range(xupc.THREADS - 2, -1, -2)][:-1], xupc.MYTHREAD
@@ -81,5 +109,10 @@ with xupc.init() as team:
         broadcasts(dst, src, nbytes, into | out, salt)
         gathers(dst, src, nbytes, into | out, salt)
     in_another_order(team)
+    sizes = (1, 13, 20_000)
+    most = max(sizes) * xupc.THREADS
+    dst, src = (xupc.all_alloc(most * xupc.THREADS, "f8", most) for _ in range(2))
+    for salt, (nelems, mode) in enumerate(product(sizes, range(3))):
+        reductions(dst, src, nelems, IN[mode] | OUT[mode], salt)
     if not xupc.MYTHREAD:
         print(*(len(level.domains) for level in team.state.tree.levels(0).levels[1:]))

@@ -1,0 +1,126 @@
+"""Reductions of shared arrays by the levels below a node (`level_reduce`).
+
+Threads read each other's operands where they lie, inside the narrowest domain only. Of a reduction
+to one value each thread folds its own run first.
+"""
+
+from __future__ import annotations
+
+from ..flags import MULTICORE
+from ..plan.placement import Facts
+from ..plan.recorder import ALL, DST, SRC, Recorder
+from ..plan.steps import BlockRef, FoldOperand
+from .conditions import CallFacts, by_name
+from .level_reduce import SlicedFold, Slicing, even_slices, places_for
+from .private_staging import LINE, cut
+from .reduce_spec import Piece, Reduction
+from .registry import algorithm
+from .values_reduce_scatter import ReduceScatter
+
+_SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
+
+
+def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
+    """Return how the threads of one node divide the results over so many blocks."""
+    n = r.positions(blocks)
+    found = (r.layout.position(thread) for thread in range(t.size))
+    positions = tuple(p if p is not None and p < n else None for p in found)
+    return Slicing(t.tree.levels(0), positions, r.exact or r.ordered, not r.element_wise)
+
+
+def _can_slice(call: CallFacts) -> bool:
+    """One node, rows in any order, and room for an element of each partial result."""
+    r: Reduction = call.arguments[0]
+    if not call.one_node or r.by_row:
+        return False
+    areas = (_slicing(call, r, blocks).areas for _, _, blocks in r.ranges(0, r.each))
+    return 2 * max(areas) * call.line <= call.tuning["staging_bytes"]
+
+
+def by_levels(t: Recorder, r: Reduction) -> None:
+    """Fold slices up the levels of the node; bring the result down to all, or to one."""
+    t.ready(ALL, ALL)
+    used = 0
+    for begin, end, blocks in r.ranges(0, r.each):
+        used = _fold_range(t, r, (begin, end, blocks), used)
+    t.done(ALL, ALL)
+
+
+def _fold_range(t: Recorder, r: Reduction, piece: Piece, used: int) -> int:
+    """Reduce results over the same number of blocks; return the used bytes of the op_scratch."""
+    first, end, blocks = piece
+    slicing, nbytes = _slicing(t, r, blocks), (end - first) * r.itemsize
+    places, width = places_for(t, slicing.areas, nbytes, used)
+    units = cut(nbytes, width, r.itemsize)
+    mine = slicing.positions[t.me]
+
+    def own(thread: int, u: int, begin: int) -> FoldOperand:
+        position = slicing.positions[thread]
+        assert position is not None
+        return r.leaf(position, first + (units[u][0] + begin) // r.itemsize, blocks)
+
+    def put(place: BlockRef, _begin: int, _end: int) -> None:
+        if mine is not None:
+            t.fold(place, [r.leaf(mine, 0, blocks)])
+
+    fold = SlicedFold(
+        t, slicing, places, width, [even_slices(n, r.itemsize, t.size) for _, n in units],
+        r.itemsize, own if r.element_wise else None, r.to,
+    )  # fmt: skip
+    for u, (offset, _) in enumerate(units):
+
+        def take(place: BlockRef, begin: int, end: int, offset: int = offset) -> None:
+            t.copy(DST.on(t.me, first * r.itemsize + offset + begin), place, end - begin)
+
+        fold.stage(u, put)
+        fold.up(u)
+        fold.down(u, take)
+    fold.finish()
+    return used + places.width if places.short else used
+
+
+for _form in ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all"):
+    algorithm(
+        _form, MULTICORE, "levels", _SUMMARY, applies=_can_slice, preferred=by_name
+    )(by_levels)  # fmt: skip
+
+
+# --- reduce_scatter ------------------------------------------------------------------------------
+def _scattered(t: Facts, r: ReduceScatter) -> Slicing:
+    return Slicing(t.tree.levels(0), tuple(range(t.size)), r.exact, staged=False)
+
+
+def _can_scatter(call: CallFacts) -> bool:
+    """One node, and room for an element of each block and partial result, in the written order."""
+    r: ReduceScatter = call.arguments[0]
+    if not call.one_node or (r.exact and r.most(call) < call.size):
+        return False
+    room = 2 * _scattered(call, r).areas * (call.size * r.itemsize + LINE)
+    return room <= call.tuning["staging_bytes"]
+
+
+@algorithm(
+    "reduce_scatter", MULTICORE, "levels",
+    "Blocks are folded inside each cache domain and socket first, then across.",
+    applies=_can_scatter, preferred=by_name,
+)  # fmt: skip
+def scatter_by_levels(t: Recorder, r: ReduceScatter) -> None:
+    """Fold the block of each thread up the levels, so that it ends there."""
+    slicing = _scattered(t, r)
+    places, width = places_for(t, slicing.areas, t.size * r.nbytes)
+    units = cut(r.nbytes, width // t.size, r.itemsize)
+
+    def own(thread: int, u: int, begin: int) -> FoldOperand:
+        offset, size = units[u]
+        block = SRC.on(thread, begin // size * r.nbytes + offset)
+        return FoldOperand(block, step=r.nbytes)
+
+    t.ready(ALL, ALL)
+    sizes = [size for _, size in units]
+    ends = [[i * size for i in range(t.size + 1)] for size in sizes]
+    fold = SlicedFold(t, slicing, places, width, ends, r.itemsize, own, -1, sizes)
+    for u, (offset, size) in enumerate(units):
+        fold.up(u)
+        t.copy(DST.on(t.me, offset), fold.result(t.me, u) + t.me * size, size)
+    fold.finish()
+    t.done(ALL, ALL)
