@@ -10,6 +10,7 @@ import pytest
 from support.launch import Result, launch
 
 PROGRAM = "tests/live/programs/machine_figures.py"
+CALIBRATION = "tests/live/programs/calibration_figures.py"
 COMMAND_LINE = "tests/live/programs/command_line_in_a_job.py"
 
 # a disk's rate to a cache's; a line is slower than a cycle, a busy machine is very slow
@@ -38,6 +39,20 @@ def test_each_level_is_measured() -> None:
         assert low < value < high, (key, value)
 
 
+OF_ONE_CORE = {
+    "cores": (0, 1e6),
+    "call ns": (20, 1e7),
+    "cache copy rate": (1e8, 1e13),
+    "fold rate": (1e7, 1e13),
+    "scan rate": (1e7, 1e13),
+}
+OF_THE_CORE_AND_TWO = {
+    "step ns": (0, 1e6),
+    "switch ns": (10, 1e8),
+    "crossing rate": (1e7, 1e13),
+}
+
+
 @pytest.mark.parametrize(
     ("nodes", "keys"),
     [
@@ -57,6 +72,23 @@ def test_the_bounds_that_apply_are_measured(
     for key, value in found.items():
         low, high = PLAUSIBLE[key]
         assert low < value < high, (key, value)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("nodes", [None, "1,1", "2,2"])
+def test_what_steps_cost_is_measured(live: Callable[..., Result], nodes: str | None) -> None:
+    done = live(4 if nodes == "2,2" else 2, CALIBRATION, nodes=nodes)
+    found, different, native = json.loads(done.stdout)
+    assert different == 1
+    expected = dict(OF_ONE_CORE)
+    if nodes is not None:
+        expected |= {"send ns": (1, 1e8), "receive ns": (1, 1e8)}
+    if native:
+        expected["step ns"] = OF_THE_CORE_AND_TWO["step ns"]
+    if native and nodes != "1,1" and len(os.sched_getaffinity(0)) > 1:
+        expected |= OF_THE_CORE_AND_TWO
+    for key, (low, high) in expected.items():
+        assert low < found[key] < high, (key, found.get(key))
 
 
 def test_one_thread_of_a_job_prints_what_info_knows_of_all() -> None:

@@ -27,8 +27,9 @@ from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.reduce_multiplying import groups
 from xupc.algorithms.registry import Variant, registered
 from xupc.backends.simulator.errors import SimulationError
+from xupc.backends.simulator.rates import Rates
 from xupc.backends.simulator.sim_program import Program
-from xupc.backends.simulator.timeline import Rates, run
+from xupc.backends.simulator.timeline import run
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import DST, SRC, trace
 from xupc.plan.steps import Recv, Send

@@ -38,6 +38,7 @@ ANY = {
     "backends.simulator.barriers": (1, "the argument of a compiled step"),
     "backends.simulator.data_movement": (3, "arguments of compiled steps; a dtype of numpy"),
     "backends.simulator.level_counts": (3, "arguments of compiled steps"),
+    "backends.simulator.processors": (2, "arguments of compiled steps"),
     "backends.simulator.race_detector": (2, "arguments of compiled steps"),
     "backends.simulator.script": (1, "a kernel of numpy"),
     "backends.simulator.sim_program": (5, "arguments of compiled steps"),
@@ -56,7 +57,8 @@ ANY = {
 
 MPI_USERS = {
     "comm.mpi", "comm.mpi_types", "bench.calibration", "bench.host_probe",
-    "bench.machine", "bench.network_probe", "bench.pair_probe", "bench.peer_calls",
+    "bench.machine", "bench.memory_probe", "bench.network_probe", "bench.pair_probe",
+    "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",

@@ -21,7 +21,8 @@ from support.report_page import without_library
 
 from xupc import cli
 from xupc.algorithms import registry
-from xupc.backends.simulator.timeline import Rates, run
+from xupc.backends.simulator.rates import Rates
+from xupc.backends.simulator.timeline import run
 from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
 from xupc.flags import ALGORITHM_NAMES
 from xupc.report.advice import advised
@@ -320,7 +321,7 @@ def test_copies_between_arriving_and_leaving() -> None:
     assert (copied.start, copied.end) == (10.0, 10.0 + (1 << 20))
     assert found.end == 10.0 + (1 << 20) + 10.0
     assert _timeline([[0, 1]], "barrier", 0, "").end == 20.0
-    assert _timeline([[0, 1], [2]], "barrier", 0, "").end == 20.0 + 2 * 100.0
+    assert _timeline([[0, 1], [2]], "barrier", 0, "").end == 20.0 + 100.0
 
 
 def test_a_message() -> None:

@@ -7,9 +7,18 @@ of `xupc.bench.machine`, and
 send ns            of the sending thread, for a message of 8 bytes among many, through mpi4py
 receive ns         of the receiving thread, likewise
 cores              that the threads of the largest node may run on
+call ns            of a call of a team of one thread: arguments, plan, one copy of 8 bytes
+step ns            of one copy of 8 bytes among many in a plan
+switch ns          half a round trip of signals of two processes that share one core, and yield it
+cache copy rate    bytes per second of a copy of 128 KiB within a core's cache
+cache size         bytes of a core's own cache of level 2, or its part of the last level
+crossing rate      bytes per second of a copy of 256 KiB that another thread has just written
+fold rate          bytes per second that an addition of two arrays of 64 KiB reads (numpy)
+scan rate          bytes per second that a running sum of 128 KiB reads (numpy)
 =================  =============================================================================
 
-The two times are missing on one node.
+The first two are missing on one node. The step and the switch need the native core; the switch and
+the crossing rate two threads on a node.
 """
 
 from __future__ import annotations
@@ -25,7 +34,7 @@ from mpi4py import MPI
 import xupc
 from xupc.topology import host
 
-from . import machine, network_probe
+from . import machine, memory_probe, network_probe
 
 __all__ = ["measure"]
 
@@ -45,6 +54,7 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
     node = max(team.tree.nodes, key=len)
     cores = comm.allgather(host.affinity())
     found["cores"] = float(len({core for rank in node for core in cores[rank]}))
+    found |= memory_probe.measure(team, comm)
     if team.tree.node_count > 1:
         found |= _messages(team, comm)
     return found

@@ -36,7 +36,7 @@ from xupc.topology.tree import Tree
 
 from . import network_probe
 
-__all__ = ["by_level", "line_latency", "pairs_of"]
+__all__ = ["CACHED", "bounce", "by_level", "copy_rate", "line_latency", "pairs_of"]
 
 ROUND_TRIPS = 100  # in one sample
 SAMPLES = 51
@@ -193,11 +193,16 @@ def round_trip_plan(me: int, count: int) -> tuple[Plan, Tree]:
     return trace(round_trips, "pull", "line", me, tree, ("no", "no"), {}, (count,)), tree
 
 
-def bounce(area: NDArray[np.uint8], me: int) -> float | None:
-    """The median over samples of half a round trip, in ns; None if the other one never came."""
+def bounce(
+    area: NDArray[np.uint8], me: int, *, spins: int = SPINS, yields: int = 0
+) -> float | None:
+    """The median over samples of half a round trip, in ns; None if the other one never came.
+
+    `spins`, `yields`: looks at a line, and yields of the core after them, before a wait ends.
+    """
     address = area.ctypes.data
     report = address + core.sync_bytes(2) + me * LINE  # instead of the job's own status line
-    group = core.Team(address, 2, me, report, False, False, False, SPINS, 0, 0, 0, 0, area)
+    group = core.Team(address, 2, me, report, False, False, False, spins, yields, 0, 0, 0, area)
     plan, tree = round_trip_plan(me, ROUND_TRIPS)
     instance = core.Instance(group, core.Program(lower(plan, tree)), (), (), 0, 0, None)
     times = []

@@ -12,12 +12,13 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts, text_of
 from xupc.algorithms.registry import Entry, Variant
 from xupc.api.algorithms import load_files
+from xupc.backends.simulator.rates import rates_of
 from xupc.backends.simulator.sim_program import Program
-from xupc.backends.simulator.timeline import rates_of, run
+from xupc.backends.simulator.timeline import run
 from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
 from xupc.bench.settings import near, size_of
-from xupc.predict.candidates import Question, chosen
+from xupc.predict.candidates import Question, choice_of
 from xupc.predict.machine_file import Machine as Modelled
 from xupc.report.plan_events import plan_events
 from xupc.report.plans import MOST_THREADS, Unplanned, call_of, maker
@@ -169,7 +170,8 @@ def _names(known: Mapping[str, str]) -> list[str]:
 def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
     """Return the lines of ``--why``."""
     priced = priced_or_refused(asked, machine, table)
-    return [*why_lines(asked, priced, chosen(asked, table)), *notes(machine)]
+    choice, rule = choice_of(asked, table)
+    return [*why_lines(asked, priced, choice, rule.source), *notes(machine)]
 
 
 def _need_collective(**options: object) -> None:

@@ -11,12 +11,11 @@ import click
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.columns import aligned
-from xupc.bench.results import Result
 from xupc.bench.settings import near, size_of
-from xupc.predict.candidates import Candidate, Question, candidates, chosen
-from xupc.predict.compared import Compared, compared
-from xupc.predict.machine_file import MEANING, Machine, built_in_names, find
+from xupc.predict.candidates import Candidate, Question, candidates, choice_of
+from xupc.predict.machine_file import MEANING, Machine, built_in_names, find, text_of
 from xupc.predict.scaling import EXACT
+from xupc.records import replace
 from xupc.report import formatting
 from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
@@ -26,14 +25,22 @@ from xupc.tuning.selection import Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 
 from . import options
-from .common import EnvironmentProblem, check_nodes, examples, plain
+from .against import beside_lines, fit_to
+from .common import (
+    EnvironmentProblem,
+    check_nodes,
+    check_writable,
+    examples,
+    plain,
+    refuse_existing,
+)
 
 __all__ = [
     "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
     "selection_table",
 ]  # fmt: skip
 
-_WORST = 10  # calls that are printed
+_FIT_SECONDS = 90.0
 _WORTH = 0.01  # a smaller gain is not printed
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
@@ -62,6 +69,7 @@ machine_option = click.option(
     "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
     "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
     "xupc predict --against result.json --machine here.toml",
+    "xupc predict --against result.json --machine here.toml --fit fitted.toml",
 ))  # fmt: skip
 @options.collectives(nargs=1)
 @click.option("--nodes", metavar="SPEC", help="Nodes and threads, such as 10000x128 or 3,1,4.")
@@ -80,12 +88,19 @@ machine_option = click.option(
 )  # fmt: skip
 @click.option(
     "--against", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+    multiple=True,
     help="Compare with all calls of a result of `xupc bench`, in place of one COLLECTIVE.",
 )  # fmt: skip
+@click.option(
+    "--fit", "fitted", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="With --against: fit the machine to half of the calls, judge the others, and write it.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --fit if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
     collective: str | None, nodes: str | None, sizes: tuple[int, ...], machine: Machine,
-    family: str, transport: str, against: Path | None, as_json: bool,
+    family: str, transport: str, against: tuple[Path, ...], fitted: Path | None, force: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Model what a call costs on a machine, by each variant.
 
@@ -93,10 +108,16 @@ def predict_command(
     priced, and what is left out and predicted from the others says how far off that is. Nothing is
     measured. ``xupc calibrate`` writes the file of a machine.
     """
-    if against is not None:
+    if fitted is not None and not against:
+        raise click.UsageError("--fit: expected results to fit to, with --against")
+    if against:
         if collective is not None or nodes is not None:
             raise click.UsageError("--against: the result has the collectives and the nodes")
-        click.echo("\n".join([*_beside(against, machine), "", *notes(machine)]))
+        if fitted is None:
+            lines = list(beside_lines(against, machine))
+        else:
+            machine, lines = _fitted(against, machine, fitted, force)
+        click.echo("\n".join([*lines, "", *notes(machine)]))
         return
     if collective is None or nodes is None:
         raise click.UsageError("expected a COLLECTIVE, such as all_broadcast or Bcast, and --nodes")
@@ -111,43 +132,30 @@ def predict_command(
     check_nodes(nodes, threads)
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
     table = selection_table()
-    found = [(q, priced_or_refused(q, machine, table), chosen(q, table)) for q in questions]
+    found = [(q, priced_or_refused(q, machine, table), choice_of(q, table)) for q in questions]
     if as_json:
         click.echo(json.dumps(plain(
-            [{"call": q, "candidates": c, "chosen by the table": t} for q, c, t in found]
+            [{"call": q, "candidates": c, "chosen by the table": t, "source": rule.source or None}
+             for q, c, (t, rule) in found]
         ), indent=1))  # fmt: skip
         return
-    for question, priced, choice in found:
-        click.echo("\n".join(lines_of(question, priced, choice)))
+    for question, priced, (choice, rule) in found:
+        click.echo("\n".join(lines_of(question, priced, choice, rule.source)))
         click.echo()
     click.echo("\n".join(notes(machine)))
 
 
-def _beside(path: Path, machine: Machine) -> Iterator[str]:
-    """Yield how far the model is from the measurements of a result."""
-    try:
-        calls, left = compared(Result.load(path), machine)
-    except ValueError as error:
-        raise click.UsageError(f"--against: {error}") from None
-    yield f"{len(calls)} calls measured and modelled; {left} have no plan that can be made again"
-    if not calls:
-        return
-    errors = sorted(call.error for call in calls)
-    middle, ninth = errors[len(errors) // 2], errors[len(errors) * 9 // 10]
-    yield f"off by {middle:.0%} in the middle, {ninth:.0%} in nine of ten, {errors[-1]:.0%} at most"
-    yield f"the {min(_WORST, len(calls))} that are furthest off:"
-    worst = sorted(calls, key=lambda call: -call.error)[:_WORST]
-    head = ["call", "size", "threads", "variant", "measured", "modelled", "ratio"]
-    yield from aligned([head, *map(_compared_row, worst)], indent=2)
-
-
-def _compared_row(call: Compared) -> list[str]:
-    where = f"{call.threads} on {call.nodes}" if call.nodes > 1 else str(call.threads)
-    return [
-        call.collective, formatting.size(call.nbytes), where, call.algorithm,
-        formatting.time(call.measured), formatting.time(call.predicted),
-        f"{call.predicted / call.measured:.2f}",
-    ]  # fmt: skip
+def _fitted(
+    against: tuple[Path, ...], machine: Machine, path: Path, force: bool
+) -> tuple[Machine, list[str]]:
+    """Return a machine fitted to results, which is written to a file, and the lines about it."""
+    check_writable(path)
+    if not force:
+        refuse_existing([("--fit", path)])
+    machine, lines = fit_to(against, machine, _FIT_SECONDS)
+    machine = replace(machine, name=path.stem)
+    path.write_text(text_of(machine), encoding="utf-8")
+    return machine, lines
 
 
 def selection_table() -> Table:
@@ -168,12 +176,17 @@ def priced_or_refused(question: Question, machine: Machine, table: Table) -> lis
         ) from None
 
 
-def lines_of(question: Question, priced: list[Candidate], choice: str) -> Iterator[str]:
-    """Yield the table of one call, its choice, and how far the price can be trusted."""
+def lines_of(
+    question: Question, priced: list[Candidate], choice: str, source: str
+) -> Iterator[str]:
+    """Yield the table of one call, its choice, and how far the price can be trusted.
+
+    `source`: of the rule that made the choice, as in the table.
+    """
     where = f"nodes {question.nodes}" if question.nodes else f"{question.threads} threads"
     size = formatting.size(question.nbytes)
     yield f"{question.collective}, {size}, {where}: modelled, not measured"
-    yield from aligned([_HEAD, *(_row(each, choice) for each in priced)], indent=2)
+    yield from aligned([_HEAD, *(_row(each, choice, source) for each in priced)], indent=2)
     if not any(each.name == choice for each in priced):
         yield f"the table chooses {choice}"
     best = priced[0] if priced else None
@@ -185,9 +198,10 @@ def lines_of(question: Question, priced: list[Candidate], choice: str) -> Iterat
         yield f"{best.name} gets shorter if one cost is halved: {helps or 'by nothing'}"
 
 
-def _row(each: Candidate, choice: str) -> list[str]:
+def _row(each: Candidate, choice: str, source: str) -> list[str]:
     """Return the cells of one variant."""
-    mark = "  <- the table's choice" if each.name == choice else ""
+    by = f" ({source})" if source else ""
+    mark = f"  <- the table's choice{by}" if each.name == choice else ""
     if each.price is None:
         return [each.name, "-", each.missing + mark]
     found = each.price

@@ -18,6 +18,14 @@ _MEASURED: Mapping[str, tuple[str, float]] = {
     "send_time": ("send ns", 1e-9),
     "receive_time": ("receive ns", 1e-9),
     "cores": ("cores", 1.0),
+    "call_time": ("call ns", 1e-9),
+    "step_time": ("step ns", 1e-9),
+    "switch_time": ("switch ns", 1e-9),
+    "cache_copy_rate": ("cache copy rate", 1.0),
+    "cache_size": ("cache size", 1.0),
+    "crossing_rate": ("crossing rate", 1.0),
+    "fold_rate": ("fold rate", 1.0),
+    "scan_rate": ("scan rate", 1.0),
 }
 """The names of the measured values, and the factors that make bytes and seconds of them."""
 

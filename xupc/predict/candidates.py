@@ -20,7 +20,7 @@ from .machine_file import Machine
 from .price import Price, gains, price, programs_of, steps_of
 from .scaling import EXACT, Measured, Shape, TooLarge, predict
 
-__all__ = ["Candidate", "Question", "candidates", "chosen"]
+__all__ = ["Candidate", "Question", "candidates", "choice_of", "chosen", "variants_of"]
 
 
 @record
@@ -112,18 +112,25 @@ def candidates(question: Question, machine: Machine, table: Table) -> list[Candi
         The collective has arguments that the question does not have, such as lists.
     """
     shapes = _Shapes(question, table)
-    variants = {
-        variant.name: variant
-        for entry in registry.registered(registered_name(question.collective))
-        for variant in entry.variants
-        if variant.can_run(shapes.call)
-    }
+    variants = {variant.name: variant for variant, _ in _possible(shapes)}
     found = [_candidate(variant, shapes, machine) for variant in variants.values()]
     found.sort(key=lambda each: (each.time, each.name))
     if found and found[0].price:
         best = found[0]
         found[0] = replace(best, gains=gains(variants[best.name], shapes.at(best.shape), machine))
     return found
+
+
+def _possible(shapes: _Shapes) -> Iterator[tuple[Variant, CallFacts]]:
+    for entry in registry.registered(registered_name(shapes.question.collective)):
+        for variant in entry.variants:
+            if variant.can_run(shapes.call):
+                yield variant, shapes.call
+
+
+def variants_of(question: Question, table: Table) -> Iterator[tuple[Variant, CallFacts]]:
+    """Yield each variant that can carry out a call, and the call."""
+    yield from _possible(_Shapes(question, table))
 
 
 def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate:
@@ -155,6 +162,11 @@ def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate
 
 def chosen(question: Question, table: Table) -> str:
     """Return the name of the variant that a selection table gives the call."""
+    return choice_of(question, table)[0]
+
+
+def choice_of(question: Question, table: Table) -> tuple[str, Rule]:
+    """Return the name of the variant that a selection table gives the call, and the rule."""
     shapes = _Shapes(question, table)
     entries = registry.registered(registered_name(question.collective))
     by_flag = {entry.flag: entry for entry in entries}
@@ -163,7 +175,7 @@ def chosen(question: Question, table: Table) -> str:
         return by_flag[rule.algorithm].can_run(rule.variant, shapes.call)
 
     rule = table.at(shapes.place).rule(entries[0].collective, question.nbytes, possible)
-    return next(_names(entries, rule, shapes.call), rule.name)
+    return next(_names(entries, rule, shapes.call), rule.name), rule
 
 
 def _names(entries: Sequence[Entry], rule: Rule, call: CallFacts) -> Iterator[str]:

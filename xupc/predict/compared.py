@@ -4,26 +4,77 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..backends.simulator.errors import ProtocolError
-from ..backends.simulator.timeline import Rates, rates_of, run
+from ..backends.simulator.rates import Rates, rates_of
+from ..backends.simulator.sim_program import Program
+from ..backends.simulator.timeline import run
 from ..bench.results import OURS, Candidate, Cell, Job, Result
 from ..records import record
 from ..report.plans import Unplanned, programs
 from .machine_file import Machine
+from .price import bound_of, steps_of
 
-__all__ = ["Compared", "compared"]
+__all__ = ["PREPARED", "Call", "Compared", "beside", "calls_of", "compared", "reason"]
+
+PREPARED = "plan"
+"""The candidate that runs a prepared call, which has no arguments to check."""
+
+
+@dataclass
+class Call:
+    """A measured call of a result, with its plans; times in ns.
+
+    Attributes
+    ----------
+    measured, low, high
+        The median, the least and the greatest of the launches' medians.
+    """
+
+    job: Job
+    cell: Cell
+    name: str
+    algorithm: str
+    programs: list[Program]
+    measured: float
+    low: float
+    high: float
+
+    @property
+    def steps(self) -> int:
+        """Return the number of steps of all threads."""
+        return steps_of(self.programs)
+
+    def rates(self, machine: Machine) -> Rates:
+        """Return a machine's costs, with what the job has measured.
+
+        The network is always the job's. Its copy rate and its cache lines count where the machine's
+        are assumed.
+        """
+        rates, own = machine.rates(), rates_of(self.job.bounds, several_nodes=True)
+
+        def measured(bound: str, value: float, of_file: float, key: str) -> float:
+            known = not machine.parameters[key].assumed and "wire" not in bound
+            return of_file if known or bound in own.assumed else value
+
+        return replace(
+            rates,
+            copy=measured("copy rate", own.copy, rates.copy, "copy_rate"),
+            line=measured("line latency ns", own.line, rates.line, "line_latency"),
+            wire=measured("wire rate", own.wire, rates.wire, "wire_rate"),
+            latency=measured("wire latency ns", own.latency, rates.latency, "wire_latency"),
+        )
 
 
 @record
 class Compared:
-    """One call of a result; times in ns.
+    """One call of a result beside its price; times in ns.
 
     Attributes
     ----------
-    measured
-        The median over the launches of the median of each.
+    measured, low, high
+        The median, the least and the greatest of the launches' medians.
     """
 
     collective: str
@@ -33,6 +84,8 @@ class Compared:
     threads: int
     nodes: int
     measured: float
+    low: float
+    high: float
     predicted: float
 
     @property
@@ -42,42 +95,52 @@ class Compared:
         return max(ratio, 1 / ratio) - 1 if ratio else float("inf")
 
 
-def compared(result: Result, machine: Machine) -> tuple[list[Compared], int]:
-    """Return all calls of a result with their modelled times, and how many have no plan.
+def calls_of(result: Result, *, prepared: bool = True) -> tuple[list[Call], int]:
+    """Return all measured calls of a result, and how many have no plan that can be made again.
 
-    What a job has measured of its machine counts more than the machine's file.
+    `prepared`: whether prepared calls are among them.
     """
     found, left = [], 0
     for job in result.jobs:
-        rates = _rates(job, machine)
         for cell, candidate in _measured(job):
-            times = [times[0] for times in candidate.medians if times]
+            if candidate.name == PREPARED and not prepared:
+                continue
             try:
                 made = programs(job, cell, candidate)
-                time = run(made, rates).end
             except (Unplanned, ProtocolError):
                 left += 1
                 continue
-            found.append(Compared(
-                cell.collective, cell.nbytes, candidate.name, candidate.algorithm, job.threads,
-                len(job.nodes), statistics.median(times), time,
+            times = [times[0] for times in candidate.medians if times]
+            found.append(Call(
+                job, cell, candidate.name, candidate.algorithm, made, statistics.median(times),
+                min(times), max(times),
             ))  # fmt: skip
     return found, left
 
 
-def _rates(job: Job, machine: Machine) -> Rates:
-    rates, own = machine.rates(), rates_of(job.bounds, several_nodes=True)
+def beside(call: Call, machine: Machine) -> Compared:
+    """Return a call with its modelled time on a machine."""
+    return Compared(
+        call.cell.collective, call.cell.nbytes, call.name, call.algorithm, call.job.threads,
+        len(call.job.nodes), call.measured, call.low, call.high,
+        run(call.programs, call.rates(machine)).end,
+    )  # fmt: skip
 
-    def measured(bound: str, value: float, of_file: float) -> float:
-        return of_file if bound in own.assumed else value
 
-    return replace(
-        rates,
-        copy=measured("copy rate", own.copy, rates.copy),
-        line=measured("line latency ns", own.line, rates.line),
-        wire=measured("wire rate", own.wire, rates.wire),
-        latency=measured("wire latency ns", own.latency, rates.latency),
-    )
+def compared(result: Result, machine: Machine) -> tuple[list[Compared], int]:
+    """Return all calls of a result with their modelled times, and how many have no plan."""
+    calls, left = calls_of(result)
+    return [beside(call, machine) for call in calls], left
+
+
+def reason(call: Call, machine: Machine) -> str:
+    """Return why a price may be off: launches that differ, or the cost that it consists of."""
+    found = beside(call, machine)
+    if call.low <= found.predicted <= call.high:
+        return f"launches differ by {call.high / call.low - 1:.0%}"
+    bound, alone = bound_of(call.programs, call.rates(machine))
+    share = min(1.0, alone / found.predicted) if found.predicted else 0.0
+    return f"{bound} {share:.0%} of the model"
 
 
 def _measured(job: Job) -> Iterator[tuple[Cell, Candidate]]:

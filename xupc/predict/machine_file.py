@@ -2,7 +2,7 @@
 
 A file is TOML::
 
-    version = 1
+    version = 2
     name = "cluster-a"
     [wire_rate]
     value = 12.5e9
@@ -23,12 +23,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..backends.simulator.timeline import Rates
+from ..backends.simulator.rates import Rates
 from ..records import record
 
 __all__ = ["MEANING", "Machine", "Parameter", "built_in_names", "find", "parse", "text_of"]
 
-VERSION = 1
+VERSION = 2
+READABLE = 1, 2  # files of version 1 lack the parameters since then
 UNKNOWN = 1.5
 ASSUMED = "assumed"
 LARGEST = 1 << 16  # a file beyond this is not of a machine
@@ -43,11 +44,25 @@ MEANING: Mapping[str, str] = {
     "send_time": "seconds of the sending thread for a message",
     "receive_time": "seconds of the receiving thread for a message",
     "byte_time": "seconds of either thread for a byte of a message",
-    "cores": "cores of a node",
+    "cores": "cores of a machine, 0 for one of each thread",
+    "nodes_on_machine": "nodes that share the cores of one machine, 0 for all of them",
+    "call_time": "seconds of a thread for a call besides its steps",
+    "step_time": "seconds of a step besides its bytes",
+    "switch_time": "seconds of a core until a waiting thread runs, with more threads than cores",
+    "cache_copy_rate": "bytes per second of a copy whose bytes are in a cache",
+    "cache_size": "bytes that the cache of one core holds",
+    "crossing_rate": "bytes per second of a copy out of the cache of another core",
+    "fold_rate": "bytes per second that a reduction reads out of a cache",
+    "scan_rate": "bytes per second that a scan reads out of a cache",
 }
 """The parameters of a machine."""
-_RATES = "copy_rate", "node_copy_rate", "wire_rate"
-_MAY_BE_ZERO = "send_time", "receive_time", "byte_time"
+_RATES = (
+    "copy_rate", "node_copy_rate", "wire_rate", "cache_copy_rate", "cache_size", "crossing_rate",
+    "fold_rate", "scan_rate",
+)  # fmt: skip
+_MAY_BE_ZERO = "send_time", "receive_time", "byte_time", "call_time", "step_time", "switch_time"
+COUNTS = "cores", "nodes_on_machine"
+"""The parameters that are whole numbers, known without an interval."""
 
 
 @record
@@ -84,6 +99,9 @@ class Machine:
             p["copy_rate"] / 1e9, p["line_latency"] * 1e9, p["wire_rate"] / 1e9,
             p["wire_latency"] * 1e9, self.assumed, p["send_time"] * 1e9, p["receive_time"] * 1e9,
             p["byte_time"] * 1e9, p["node_copy_rate"] / 1e9, int(p["cores"]),
+            int(p["nodes_on_machine"]), p["call_time"] * 1e9, p["step_time"] * 1e9,
+            p["switch_time"] * 1e9, p["cache_copy_rate"] / 1e9, p["cache_size"],
+            p["crossing_rate"] / 1e9, p["fold_rate"] / 1e9, p["scan_rate"] / 1e9,
         )  # fmt: skip
 
     def fastest(self) -> Rates:
@@ -128,8 +146,9 @@ def find(name: str) -> Machine:
 
 def parse(given: Mapping[str, Any], name: str = "") -> Machine:
     """Return the machine that a file describes; ValueError says what is wrong with it."""
-    if given.get("version") != VERSION:
-        raise ValueError(f"version: expected {VERSION}, got {given.get('version')!r}")
+    if given.get("version") not in READABLE:
+        known = " or ".join(map(str, READABLE))
+        raise ValueError(f"version: expected {known}, got {given.get('version')!r}")
     named = given.get("name", name)
     if not isinstance(named, str):
         raise ValueError(f"name: expected text, got {named!r}")
@@ -154,7 +173,7 @@ def _parameter(key: str, given: Any) -> Parameter:
     if not isinstance(source, str):
         raise ValueError(f"{key}: source: expected text, got {source!r}")
     value = _number(key, "value", given["value"])
-    if key == "cores":
+    if key in COUNTS:
         low = high = value
     else:
         spread = UNKNOWN if source == ASSUMED else 1.0
@@ -168,11 +187,11 @@ def _parameter(key: str, given: Any) -> Parameter:
 def _number(key: str, part: str, given: Any) -> float:
     """Return a number of a file, if it is one that a clock can use."""
     number = type(given) in (int, float)
-    if key == "cores" and not (type(given) is int and given >= 0):
-        raise ValueError(f"{key}: {part}: expected an int, 0 for a core per thread, got {given!r}")
+    if key in COUNTS and not (type(given) is int and given >= 0):
+        raise ValueError(f"{key}: {part}: expected an int, 0 or more, got {given!r}")
     if not number or not math.isfinite(given) or given < 0:
         raise ValueError(f"{key}: {part}: expected a positive number, got {given!r}")
-    if given == 0 and key not in (*_MAY_BE_ZERO, "cores"):
+    if given == 0 and key not in (*_MAY_BE_ZERO, *COUNTS):
         raise ValueError(f"{key}: {part}: expected a positive number, got 0")
     return float(given)
 
@@ -182,7 +201,7 @@ def text_of(machine: Machine) -> str:
     lines = [f"version = {VERSION}", f"name = {_quoted(machine.name)}"]
     for key, p in machine.parameters.items():
         lines += ["", f"[{key}]  # {MEANING[key]}"]
-        if key == "cores":
+        if key in COUNTS:
             lines.append(f"value = {int(p.value)}")
         else:
             lines += [f"value = {p.value!r}", f"low = {p.low!r}", f"high = {p.high!r}"]

@@ -13,27 +13,35 @@ from typing import Final
 
 from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Variant
+from ..backends.simulator.rates import Rates
 from ..backends.simulator.sim_program import GET, SEND, Program
-from ..backends.simulator.timeline import Rates, run
+from ..backends.simulator.timeline import run
 from ..records import record
 from ..report.plans import maker
 from .machine_file import Machine
 
-__all__ = ["COSTS", "Price", "Traffic", "gains", "price", "programs_of", "steps_of", "traffic"]
+__all__ = [
+    "COSTS", "Price", "Traffic", "bound_of", "gains", "price", "programs_of", "steps_of", "traffic",
+]  # fmt: skip
 
 _FREE = Rates(math.inf, 0.0, math.inf, 0.0)
 
 COSTS: Final[dict[str, tuple[str, ...]]] = {
-    "copies": ("copy", "node_copy", "cores"),
+    "copies": (
+        "copy", "node_copy", "cores", "nodes", "cached", "cache", "crossing", "fold", "scan",
+    ),
     "cache lines": ("line",),
     "wire rate": ("wire",),
     "wire latency": ("latency",),
-    "MPI's time": ("send", "receive", "per_byte"),
-}
+    "MPI's time": ("send", "receive", "per_byte", "cores", "nodes"),
+    "calls and steps": ("call", "step", "cores", "nodes"),
+    "threads without a core": ("switch", "cores", "nodes"),
+}  # fmt: skip
 """What can bound a call, and the costs of the clock that belong to it."""
 _HALVES: Final[dict[str, float]] = {
     "copy": 2.0, "node_copy": 2.0, "wire": 2.0, "line": 0.5, "latency": 0.5, "send": 0.5,
-    "receive": 0.5, "per_byte": 0.5,
+    "receive": 0.5, "per_byte": 0.5, "cached": 2.0, "cache": 2.0, "crossing": 2.0, "fold": 2.0,
+    "scan": 2.0, "call": 0.5, "step": 0.5, "switch": 0.5,
 }  # fmt: skip
 
 
@@ -92,9 +100,8 @@ def price(variant: Variant, call: CallFacts, machine: Machine) -> Price:
         run(programs, rates).end
         for rates in (machine.rates(), machine.fastest(), machine.slowest())
     )
-    alone = {name: run(programs, rates).end for name, rates in _alone(machine.rates())}
-    bound = max(alone, key=lambda name: alone[name])
-    share = alone[bound] / time if time else 0.0
+    bound, alone = bound_of(programs, machine.rates())
+    share = alone / time if time else 0.0
     return Price(variant.name, time, low, high, bound, min(1.0, share), traffic(programs))
 
 
@@ -104,14 +111,20 @@ def _alone(rates: Rates) -> Iterable[tuple[str, Rates]]:
         yield name, replace(_FREE, **{cost: getattr(rates, cost) for cost in costs})
 
 
+def bound_of(programs: Sequence[Program], rates: Rates) -> tuple[str, float]:
+    """Return the key of `COSTS` that takes longest if all others are free, and its time in ns."""
+    alone = {name: run(programs, each).end for name, each in _alone(rates)}
+    bound = max(alone, key=lambda name: alone[name])
+    return bound, alone[bound]
+
+
 def gains(variant: Variant, call: CallFacts, machine: Machine) -> dict[str, float]:
     """Return by which share a call gets shorter if each of `COSTS` is halved."""
     programs, rates = programs_of(variant, call), machine.rates()
     whole = run(programs, rates).end
     found = {}
     for name, costs in COSTS.items():
-        better = {cost: getattr(rates, cost) * _HALVES.get(cost, 1.0) for cost in costs}
-        better["cores"] = rates.cores
+        better = {cost: getattr(rates, cost) * _HALVES[cost] for cost in costs if cost in _HALVES}
         found[name] = 1 - run(programs, replace(rates, **better)).end / whole if whole else 0.0
     return found
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..backends.simulator.timeline import DEFAULTS, Timeline, rates_of, run
+from ..backends.simulator.rates import DEFAULTS, rates_of
+from ..backends.simulator.timeline import Timeline, run
 from ..bench.results import OURS, Candidate, Cell, Job
 from ..bench.settings import size_of
 from ..specs import of_mpi

@@ -28,6 +28,7 @@ __all__ = [
     "memory_limit",
     "number",
     "numa_nodes",
+    "own_cache",
     "read",
     "siblings",
     "two_cores",
@@ -172,6 +173,12 @@ def caches(cpus: Path = _CPUS) -> dict[frozenset[int], int]:
             _, size, sharers = max(levels, key=lambda cache: cache[:2])
             found[sharers] = size
     return found
+
+
+def own_cache(core: int, cpus: Path = _CPUS) -> int | None:
+    """Return the bytes of a processor's cache of level 2; None if the system does not say."""
+    levels = (_cache(index) for index in cpus.glob(f"cpu{core}/cache/index*"))
+    return next((size for level, size, _ in levels if level == 2 and size), None)
 
 
 def _cache(index: Path) -> tuple[int, int, frozenset[int]]:

@@ -133,6 +133,8 @@ class Rule(Conditions):
     if_possible
         True: a call that the variant cannot carry out takes the next rule that fits. Otherwise it
         is an error.
+    source
+        ``"measured"``, or ``"priced"`` by the model; "": neither is known.
     """
 
     collective: str
@@ -150,6 +152,7 @@ class Rule(Conditions):
     transport: str | None = None
     variant: str = ""
     if_possible: bool | None = None
+    source: str = ""
 
     @property
     def name(self) -> str:

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from ...records import record
 from ...topology.levels import Level, NodeLevels
 from ...topology.tree import Tree
+from .rates import DEFAULTS, Rates, rates_of
 from .sim_program import Moves, Program, Span
-from .timeline import DEFAULTS, Clock, Lane, Rates, rates_of
+from .timeline import Clock, Lane
 
 __all__ = ["LATENCY_NS", "PARALLEL_LINES", "SOURCES", "Counted", "LevelCount", "count"]
 

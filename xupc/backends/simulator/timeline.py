@@ -4,14 +4,18 @@ The simulator decides whether plans are right under every schedule; it has no no
 module runs the same programs (`xupc.backends.simulator.sim_program`) in the order of a clock, and
 no byte moves:
 
-* a copy runs at the copy rate, and so does the reading of a reduction. The threads of a node share
-  its memory rate and its cores, if `Rates` has them: a step gets an equal share of what is in use
-  when it begins, or waits for a core;
+* a copy takes its bytes at the rate of where they are: in the thread's own cache, in the cache of
+  another core, or in memory; so does the reading of a reduction (`processors`). The threads of a
+  machine share its memory rate and its cores, if `Rates` has them: a step gets an equal share of
+  what is in use when it begins, or waits for a core;
+* a call takes time of each thread before its first step, and each step takes some besides its
+  bytes. With more threads than cores, a thread that enters or has waited needs a switch of a core;
 * a signal is visible one cache line latency later; a barrier ends two cache line latencies after
-  the last thread has arrived; across nodes each round of its dissemination adds two wire latencies;
-* a message leaves when both sides have posted it and the network of both nodes is free in that
-  direction; it takes its bytes at the wire rate, and the latency after that. A one-sided read
-  sends a request first, which takes one latency more;
+  the last thread has arrived. Across nodes its messages add to that: one round from all node roots
+  to all others on few nodes, else the rounds of a dissemination. The data of a led call is in them;
+* a message leaves when both sides have posted it and the sender's network is free; it takes its
+  bytes at the wire rate there, and at the receiver's end as soon as that is free, and the latency.
+  A one-sided read sends a request first, which takes one latency more;
 * MPI takes time of the sending thread before a message leaves, and time of the receiving one, for
   one message after the other, before it is there.
 
@@ -23,12 +27,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...topology.tree import Tree
 from .errors import ProtocolError
+from .processors import Memory, Processors
+from .rates import Rates
 from .sim_program import (
     ACROSS,
     BARRIER,
@@ -47,47 +53,11 @@ from .sim_program import (
     Work,
 )
 
-__all__ = ["DEFAULTS", "Act", "Clock", "Lane", "Rates", "Timeline", "rates_of", "run"]
-
-DEFAULTS = {
-    "copy rate": 8e9,
-    "line latency ns": 100.0,
-    "wire rate": 1.25e9,
-    "wire latency ns": 20e3,
-}
-"""The values that stand for bounds that were not measured."""
+__all__ = ["Act", "Clock", "Lane", "Timeline", "run"]
 
 
-@dataclass(frozen=True)
-class Rates:
-    """The costs of steps, in bytes per ns and in ns.
-
-    Attributes
-    ----------
-    copy, wire
-        Rates of a thread's copies and of a node's network in each direction.
-    line, latency
-        Latencies of a cache line and of the network.
-    assumed
-        The bounds that were not measured.
-    send, receive, per_byte
-        Processor time of MPI: per message that a thread sends or receives, and per byte of either.
-    node_copy
-        Rate of the copies of all threads of a node together.
-    cores
-        Cores of a node; 0: one for each thread.
-    """
-
-    copy: float
-    line: float
-    wire: float
-    latency: float
-    assumed: tuple[str, ...] = ()
-    send: float = 0.0
-    receive: float = 0.0
-    per_byte: float = 0.0
-    node_copy: float = math.inf
-    cores: int = 0
+FEW_NODES = 8
+"""Nodes up to which each node root sends to all others in a barrier: `few_nodes_max`."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +97,6 @@ class Timeline:
         """Return the ns and bytes that a thread spends on one kind of activity."""
         found = [act for act in self.acts if act.thread == thread and act.kind == kind]
         return sum(act.end - act.start for act in found), sum(act.nbytes for act in found)
-
-
-def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:
-    """Return the rates for the measured bounds of a job; one node needs no wire rates."""
-    usable = {k: v for k, v in bounds.items() if k in DEFAULTS and math.isfinite(v) and v > 0}
-    values = {**DEFAULTS, **usable}
-    needed = [name for name in DEFAULTS if several_nodes or "wire" not in name]
-    return Rates(
-        values["copy rate"] / 1e9,
-        values["line latency ns"],
-        values["wire rate"] / 1e9,
-        values["wire latency ns"],
-        tuple(name for name in needed if name not in usable),
-    )
 
 
 def run(programs: Sequence[Program], rates: Rates) -> Timeline:
@@ -188,14 +144,18 @@ class Clock:
         nodes = range(self.tree.node_count)
         self.free = [[0.0 for _ in nodes] for _ in range(2)]  # network out, in
         self.mpi = [0.0] * self.size  # when the MPI of a thread has done its last message
-        self.ends: list[list[float]] = [[] for _ in nodes]  # of copies
-        self.cores = [[0.0] * rates.cores for _ in nodes]  # when each is free
+        memory = Memory(programs) if rates.cached or rates.crossing else None
+        self.processors = Processors(self.tree, rates, memory)
         self.arrived: list[Lane] = []  # at the next barrier
+        self.led = self.tree.node_count > 1 and programs[0].plan.led
+        self.roots = frozenset(map(int, self.tree.roots))
+        self.met = 0  # barriers that all threads have left
         self.running = 0
         for rank, program in enumerate(programs):
+            begin = self.processors.enter(self.node[rank])
             for steps in program.lanes:
                 self.running += 1
-                self._push(0.0, Lane(rank, steps))
+                self._push(begin, Lane(rank, steps))
 
     def run(self) -> Timeline:
         while self.heap:
@@ -237,6 +197,8 @@ class Clock:
                 lane.since = lane.now if lane.since is None else lane.since
                 return
             since = lane.now if lane.since is None else lane.since
+            if ready > since:
+                ready = self.processors.resume(self.node[lane.rank], max(lane.now, ready))
             lane.now, lane.since = max(lane.now, ready), None
             self._act("wait", lane.rank, since, lane.now)
         elif kind in (COPY, WORK):
@@ -257,24 +219,9 @@ class Clock:
     def _work(self, lane: Lane, what: Any) -> None:
         """Spend the time of a step by loads and stores."""
         nbytes = _weight(what)
-        start, lane.now = self._copying(self.node[lane.rank], lane.now, nbytes)
+        node = self.node[lane.rank]
+        start, lane.now = self.processors.work(lane.rank, node, lane.now, what, nbytes)
         self._act(_name(what), lane.rank, start, lane.now, nbytes)
-
-    def _copying(self, node: int, now: float, nbytes: int) -> tuple[float, float]:
-        """Return when a copy begins and ends that a thread of a node makes from `now` on."""
-        rates, cores, ends = self.rates, self.cores[node], self.ends[node]
-        start = max(now, heapq.heappop(cores)) if cores else now
-        rate = rates.copy
-        if rates.node_copy != math.inf:
-            while ends and ends[0] <= start:
-                heapq.heappop(ends)
-            rate = min(rate, rates.node_copy / (len(ends) + 1))
-        end = start + nbytes / rate
-        if rates.node_copy != math.inf:
-            heapq.heappush(ends, end)
-        if rates.cores:
-            heapq.heappush(cores, end)
-        return start, end
 
     def _signal(self, lane: Lane, what: tuple[int, int, Any]) -> None:
         channel, value, _ = what
@@ -305,23 +252,42 @@ class Clock:
 
     def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
         """Let all threads go on after a barrier; `lane` has arrived last."""
-        last = max(x.now for x in arrived)
-        rounds = math.ceil(math.log2(self.tree.node_count))
-        met = last + self.rates.line + 2 * rounds * self.rates.latency
+        first = self.led and not self.met
+        self.met += 1
+        met = max(x.now for x in arrived) + self.rates.line
+        if not self.led or first:
+            met = self._exchanged(met)
         done = met
         by, bodies = self._fused(lane, arrived)
         for what in bodies:
             start, nbytes = done, _weight(what)
-            done += nbytes / self.rates.copy
+            done = self.processors.work(by, self.node[by], start, what, nbytes)[1]
             self._act(_name(what), by, start, done, nbytes)
+        leave = done + self.rates.line
         for x in arrived:
             if x.rank != by or not bodies:
-                self._act("barrier", x.rank, x.now, done + self.rates.line)
+                self._act("barrier", x.rank, x.now, leave)
             else:
                 self._act("barrier", x.rank, x.now, met)
-                self._act("barrier", x.rank, done, done + self.rates.line)
+                self._act("barrier", x.rank, done, leave)
             x.at += 1
-            self._push(done + self.rates.line, x)
+            sleeps_on = first and x.rank not in self.roots
+            self._push(leave if sleeps_on else self._woken(x, leave), x)
+
+    def _woken(self, lane: Lane, time: float) -> float:
+        return self.processors.resume(self.node[lane.rank], time)
+
+    def _exchanged(self, met: float) -> float:
+        """Return when node roots have the messages of a barrier that all nodes reach at `met`."""
+        nodes, rates = self.tree.node_count, self.rates
+        if nodes == 1:
+            return met
+        few = nodes <= FEW_NODES
+        cost = (nodes - 1 if few else 1) * (rates.send + rates.receive)
+        for _ in range(1 if few else math.ceil(math.log2(nodes))):
+            ends = [self.processors.busy(node, met, cost)[1] for node in range(nodes)]
+            met = max(ends) + rates.latency
+        return met
 
     @staticmethod
     def _fused(last: Lane, arrived: Sequence[Lane]) -> tuple[int, list[Any]]:
@@ -363,7 +329,8 @@ class Clock:
     def _post(self, lane: Lane, sends: bool, channel: int, number: int, message: Message) -> None:
         """Post one side of messages; the second side starts each of them."""
         if sends:
-            lane.now += self._mpi(self.rates.send, message.nbytes)
+            cost = self._mpi(self.rates.send, message.nbytes)
+            lane.now = self.processors.busy(self.node[lane.rank], lane.now, cost)[1]
         ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
         theirs = self.posted[(*ends, channel, not sends)]
         if not theirs:
@@ -377,52 +344,75 @@ class Clock:
     def _transfer(
         self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
     ) -> None:
-        sender, receiver = ends
-        begin, left = self._on_the_wire(start, self.node[sender], self.node[receiver], nbytes)
-        arrived = self._received(receiver, left + self.rates.latency, nbytes)
+        sender = ends[0]
+        begin, left = self._leaves(start, self.node[sender], nbytes)
+        self._at(left, self._set, self.tickets[sender][tickets[0]], 1, left)
         if nbytes:
-            self._act("send", sender, begin, left, nbytes, receiver)
-            self._act("receive", receiver, begin, arrived, nbytes, sender)
-        for rank, ticket, time in zip(ends, tickets, (left, arrived), strict=True):
-            self._at(time, self._set, self.tickets[rank][ticket], 1, time)
+            self._act("send", sender, begin, left, nbytes, ends[1])
+        self._at(begin, self._comes, begin, ends, tickets[1], nbytes, "receive")
+
+    def _leaves(self, start: float, node: int, nbytes: int) -> tuple[float, float]:
+        """Return when a message begins to leave its node, and when all of it has left."""
+        if not nbytes:
+            return start, start
+        begin = max(start, self.free[0][node])
+        self.free[0][node] = left = begin + nbytes / self.rates.wire
+        return begin, left
+
+    def _comes(
+        self, begin: float, ends: tuple[int, int], ticket: int, nbytes: int, kind: str
+    ) -> None:
+        """Take a message through the link of its receiver, which it reaches at `begin`.
+
+        The network between the links holds what that link cannot take yet, so messages to other
+        nodes need not wait for it.
+        """
+        node, there = self.node[ends[1]], begin
+        if nbytes:
+            there = max(begin, self.free[1][node]) + nbytes / self.rates.wire
+            self.free[1][node] = there
+        if not self.led:
+            there += self.rates.latency
+        self._at(there, self._arrives, begin, there, ends, ticket, nbytes, kind)
+
+    def _arrives(
+        self, begin: float, there: float, ends: tuple[int, int], ticket: int, nbytes: int,
+        kind: str,
+    ) -> None:  # fmt: skip
+        """Hand over what has reached the node of its receiver."""
+        sender, receiver = ends
+        arrived = self._received(receiver, there, nbytes)
+        if nbytes:
+            self._act(kind, receiver, begin, arrived, nbytes, sender)
+        self._at(arrived, self._set, self.tickets[receiver][ticket], 1, arrived)
 
     def _mpi(self, per_message: float, nbytes: int) -> float:
         """Return the ns of MPI's work on one side of a message."""
-        return per_message + nbytes * self.rates.per_byte
+        return (0.0 if self.led else per_message) + nbytes * self.rates.per_byte
 
     def _received(self, thread: int, arrived: float, nbytes: int) -> float:
         """Return when MPI hands a message over that reaches a thread's node at a time."""
         cost = self._mpi(self.rates.receive, nbytes)
         if cost:
-            arrived = self.mpi[thread] = max(arrived, self.mpi[thread]) + cost
+            ready = max(arrived, self.mpi[thread])
+            arrived = self.mpi[thread] = self.processors.busy(self.node[thread], ready, cost)[1]
         return arrived
-
-    def _on_the_wire(
-        self, start: float, source: int, target: int, nbytes: int
-    ) -> tuple[float, float]:
-        """Return when a message begins to leave its node, and when all of it has left."""
-        out, into = self.free
-        begin = max(start, out[source], into[target]) if nbytes else start
-        left = begin + nbytes / self.rates.wire
-        if nbytes:
-            out[source] = into[target] = left
-        return begin, left
 
     def _get(self, lane: Lane, number: int, moves: Moves) -> None:
         """Read blocks of other nodes, one after the other."""
-        ticket = self.tickets[lane.rank][number]
-        time = lane.now
+        ticket, me = self.tickets[lane.rank][number], lane.rank
+        ticket.left = max(1, len(moves.blocks))
+        if not moves.blocks:
+            self._at(lane.now, self._set, ticket, 1, lane.now)
         for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
-            nbytes = hi - lo
-            lane.now += self.rates.send
+            lane.now = self.processors.busy(self.node[me], lane.now, self.rates.send)[1]
             asked = lane.now + self.rates.latency
-            begin, left = self._on_the_wire(
-                asked, self.node[thread], self.node[lane.rank], nbytes
-            )
-            arrived = self._received(lane.rank, left + self.rates.latency, nbytes)
-            self._act("get", lane.rank, begin, arrived, nbytes, thread)
-            time = max(time, arrived)
-        self._at(time, self._set, ticket, 1, time)
+            self._at(asked, self._answer, asked, (thread, me), number, hi - lo)
+
+    def _answer(self, start: float, ends: tuple[int, int], ticket: int, nbytes: int) -> None:
+        """Send what a one-sided read asks for."""
+        begin, _ = self._leaves(start, self.node[ends[0]], nbytes)
+        self._at(begin, self._comes, begin, ends, ticket, nbytes, "get")
 
 
 def _weight(what: Any) -> int:

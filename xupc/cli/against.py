@@ -1,0 +1,90 @@
+"""`xupc predict --against`: results of `xupc bench` beside the model, and a fit to them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from xupc.bench.columns import aligned
+from xupc.bench.results import Result
+from xupc.predict.compared import Call, Compared, beside, calls_of, reason
+from xupc.predict.fitting import fit, fitted_machine, halves
+from xupc.predict.machine_file import Machine
+from xupc.report import formatting
+
+__all__ = ["beside_lines", "fit_to"]
+
+_WORST = 10  # calls that are printed
+_STEADY = 0.1  # calls whose launches differ by no more are also judged alone
+_HEAD = ["call", "size", "threads", "variant", "measured", "modelled", "ratio", "why"]
+
+
+def _calls(paths: Sequence[Path], *, prepared: bool) -> tuple[list[Call], int]:
+    found, left = [], 0
+    for path in paths:
+        try:
+            calls, missing = calls_of(Result.load(path), prepared=prepared)
+        except ValueError as error:
+            raise click.UsageError(f"--against: {error}") from None
+        found += calls
+        left += missing
+    return found, left
+
+
+def beside_lines(paths: Sequence[Path], machine: Machine) -> Iterator[str]:
+    """Yield how far the model is from the measurements of results."""
+    calls, left = _calls(paths, prepared=True)
+    yield f"{len(calls)} calls measured and modelled; {left} have no plan that can be made again"
+    yield from _judged(calls, machine)
+
+
+def fit_to(paths: Sequence[Path], machine: Machine, seconds: float) -> tuple[Machine, list[str]]:
+    """Return a machine fitted to one half of the calls of results, and what the other half says."""
+    calls, left = _calls(paths, prepared=False)
+    ours, theirs = halves(calls)
+    try:
+        costs = fit(ours, machine, seconds)
+    except ValueError as error:
+        raise click.UsageError(f"--fit: {error}") from None
+    names = ", ".join(path.parent.name + "/" + path.name.partition(".")[0] for path in paths)
+    fitted = fitted_machine(machine, costs, machine.name, f"fitted to one half of {names}")
+    lines = [
+        f"{len(ours)} calls fitted, {len(theirs)} others judged; {left} have no plan that can be "
+        "made again",
+        *_judged(theirs, fitted),
+    ]
+    return fitted, lines
+
+
+def _judged(calls: Sequence[Call], machine: Machine) -> Iterator[str]:
+    """Yield how far calls are off, and those that are furthest off."""
+    if not calls:
+        return
+    pairs = sorted(((call, beside(call, machine)) for call in calls), key=lambda p: -p[1].error)
+    yield _errors([found.error for _, found in pairs])
+    steady = [found.error for call, found in pairs if call.high <= call.low * (1 + _STEADY)]
+    if steady:
+        yield f"{len(steady)} of them with launches within {_STEADY:.0%}: {_errors(steady)}"
+    spread = statistics.median(call.high / call.low - 1 for call in calls)
+    yield f"launches of one call differ by {spread:.0%} in the middle"
+    yield f"the {min(_WORST, len(calls))} that are furthest off:"
+    yield from aligned([_HEAD, *(_row(*pair, machine) for pair in pairs[:_WORST])], indent=2)
+
+
+def _errors(errors: Sequence[float]) -> str:
+    ordered = sorted(errors)
+    middle, ninth = statistics.median(ordered), ordered[len(ordered) * 9 // 10]
+    most = ordered[-1]
+    return f"off by {middle:.0%} in the middle, {ninth:.0%} in nine of ten, {most:.0%} at most"
+
+
+def _row(call: Call, found: Compared, machine: Machine) -> list[str]:
+    where = f"{found.threads} on {found.nodes}" if found.nodes > 1 else str(found.threads)
+    return [
+        found.collective, formatting.size(found.nbytes), where, found.algorithm,
+        formatting.time(found.measured), formatting.time(found.predicted),
+        f"{found.predicted / found.measured:.2f}", reason(call, machine),
+    ]  # fmt: skip
