@@ -17,8 +17,10 @@ __all__ = [
     "NotInitializedError",
     "OverlapError",
     "XupcError",
+    "death_text",
     "show",
     "show_dtype",
+    "thread_name",
 ]
 
 _LONGEST = 500  # characters of a value in a message
@@ -45,6 +47,28 @@ def said(error: object) -> str:
         return str(error)
     except Exception:
         return f"<{type(error).__name__}, whose str raises an error>"
+
+
+def thread_name(thread: int, host: str, pid: int) -> str:
+    """Return the name of a thread in messages."""
+    return f"thread {thread} (host {host}, pid {pid})"
+
+
+def death_text(name: str, doing: str = "", why: str = "") -> str:
+    """Return the message of a thread's death.
+
+    Parameters
+    ----------
+    name
+        From `thread_name`.
+    doing
+        Its last known activity, such as "in init".
+    why
+        The reason that it gave itself, if it ended the job.
+    """
+    if why:
+        return f"{name} ended the job: {why}"
+    return f"{name} died {doing}" if doing else f"{name} died"
 
 
 def show_dtype(dtype: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..backends.wait import Executor, Waitable, WaitState
-from ..errors import HeapError, XupcError
+from ..errors import HeapError, XupcError, death_text
 from ..pgas.segment import Segment, attach, create, free_space, shm_dir, shortage
 from ..topology.job_info import JobInfo
 from .team_comm import TeamComm
@@ -159,7 +159,7 @@ class Agreement:
                 segment = attach(path, nbytes)
             except FileNotFoundError as e:  # the file ends with the thread that made it
                 wait = WaitState(None, "the making of a shared segment")
-                raise self.job.guard.mpi_failed(e, wait, f"{maker} died") from e
+                raise self.job.guard.mpi_failed(e, wait, death_text(maker)) from e
             except OSError as e:
                 why = f"{call}: cannot map {nbytes} bytes of {shm_dir()}: {shortage(e)}"
         try:

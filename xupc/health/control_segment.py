@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..backends.wait import WaitState
+from ..errors import death_text, thread_name
 from ..pgas.segment import Segment, hold_lock, lock_holder
 from .call_log import CallLog
 from .control_layout import (
@@ -360,11 +361,7 @@ class Control(CallLog):
         return [i for i in others if lock_holder(self.segment.fd, i) is None]
 
     def epitaph(self, index: int) -> str:
-        """Describe a dead thread for the errors of others: its name, host, pid, and last activity.
-
-        `failure_tree.Peer.epitaph` and `init_watchdog.InitDeathWatch.deaths` have the same form.
-        """
+        """Describe a dead thread for the errors of others."""
         pid, thread, host = self.who(index)
-        name = f"thread {thread} (host {host}, pid {pid})"
         why = self._read(self._record(index) + TROUBLE, TROUBLE_BYTES)
-        return f"{name} ended the job: {why}" if why else f"{name} died {self.doing(index)}"
+        return death_text(thread_name(thread, host, pid), self.doing(index), why)

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..backends.wait import WaitState
-from ..errors import DeadThreadError, HangError, XupcError
+from ..errors import DeadThreadError, HangError, XupcError, thread_name
 from ..topology.job_info import JobInfo
 from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
@@ -266,7 +266,7 @@ class FailureDetector:
     # -- texts ---------------------------------------------------------------------------
     def _name(self, index: int) -> str:
         pid, thread, host = self.control.who(index)
-        return f"thread {thread} (host {host}, pid {pid})"
+        return thread_name(thread, host, pid)
 
     def _wait_text(self, waiting: WaitState) -> str:
         far = self._no_word(waiting)

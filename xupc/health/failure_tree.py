@@ -40,6 +40,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
+from ..errors import death_text, thread_name
 from .control_layout import DEAD
 
 if TYPE_CHECKING:
@@ -134,9 +135,8 @@ class Peer:
 
     def epitaph(self) -> str:
         """Describe a dead neighbour: its name and what it did last."""
-        name = f"thread {self.who['thread']} (host {self.who['host']}, pid {self.who['pid']})"
-        why = self.ending
-        return f"{name} ended the job: {why}" if why else f"{name} died {self.doing}"
+        name = thread_name(self.who["thread"], self.who["host"], self.who["pid"])
+        return death_text(name, self.doing, self.ending)
 
 
 class FailureTree:

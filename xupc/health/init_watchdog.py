@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..backends.native.native_core import core
 from ..backends.wait import WaitState
 from ..comm.mpi import ABORT, abort_all, drop_files, place_in_mpi, start_mpi
-from ..errors import XupcError
+from ..errors import XupcError, death_text
 from ..pgas.segment import Segment, hold_lock, lock_holder
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class InitDeathWatch:
     def deaths(self) -> list[str]:
         """Describe the threads that have died."""
         return [
-            f"{name} died in init"
+            death_text(name, "in init")
             for i, name in enumerate(self.names)
             if name and i != self.index and not self.segment.array[self._LEFT + i]
             and lock_holder(self.segment.fd, i) is None

@@ -25,12 +25,7 @@ from ..comm.mpi import STEP_NS, MpiContext, start_mpi
 from ..comm.remote_completion import RemoteCompletion, RemoteCompletions
 from ..comm.setup_collectives import Agreement
 from ..comm.team_comm import TeamComm
-from ..errors import (
-    HangError,
-    HeapError,
-    XupcError,
-    said,
-)
+from ..errors import HangError, HeapError, XupcError, said, thread_name
 from ..health.call_record import CallRecord
 from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Deadline, Unguarded
@@ -142,7 +137,7 @@ class Job(JobState):
         self.network = MpiContext(comm, self._await_all)
         self.link = self.network.link
         self._ignore_signals()  # after MPI's start, which may install handlers
-        self.who = f"thread {self.link.rank} (host {self.host}, pid {self.pid})"
+        self.who = thread_name(self.link.rank, self.host, self.pid)
         with self._deadline("init") as deadline:
             self._start(prepare, deadline)
         self.settings_comm = comm
