@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from support.death_trials import BEFORE_MPI, Death, trials
+from support.failing_jobs import by_thread
 from support.launch import import_path, shared_files
 from support.polling import until
 from support.soak import amount, figure, seed
@@ -191,7 +192,7 @@ def test_a_death_ends_the_job_on_all_hosts(
         pid = re.search(rf"^victim {victim} (\d+) (\S+)", done.stdout, re.MULTILINE)
         assert pid, output(done)
         text = f"DeadThreadError: thread {victim} (host {pid[2]}, pid {pid[1]}) {words}"
-        assert done.stderr.count(text) == sum(HOSTS) - 1, output(done)
+        assert by_thread(done.stderr).count(text) == sum(HOSTS) - 1, output(done)
 
 
 def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: str) -> None:

@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.failing_jobs import bring_about, started
+from support.failing_jobs import bring_about, by_thread, started
 from support.launch import launch
 
 from xupc.backends.native.native_core import core
@@ -136,7 +136,7 @@ def test_a_death_while_all_start_or_end_together(phase: str, how: str, nodes: st
     found = re.search(r"^victim 2 (\d+) (\S+)", result.stdout, re.MULTILINE)
     assert found is not None, result.report()
     words = f"DeadThreadError: thread 2 (host {found[2]}, pid {found[1]}) died "
-    assert result.stderr.count(words) >= 3, result.report()
+    assert by_thread(result.stderr).count(words) >= 3, result.report()
 
 
 @ONCE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.failing_jobs import bring_about
+from support.failing_jobs import bring_about, by_thread
 from support.launch import launch
 
 from xupc.backends.native.native_core import core
@@ -58,7 +58,7 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
     assert result.clean, result.report()
     assert result.returncode != 0
     words = "s for other threads in MPI's start"
-    said = result.stderr.count(words)
+    said = by_thread(result.stderr).count(words)
     assert said == 2 if via == "xupc run" else said, result.report()
 
 
@@ -68,7 +68,7 @@ def test_stages_of_init_in_which_nobody_looks_have_a_limit_of_their_own(stage: s
     result = launch(3, PROGRAM, args=["stops_in_init", stage], via="xupc run")
     assert result.clean, result.report()
     assert result.returncode != 0
-    assert result.stderr.count("HangError: init: thread ") == 2, result.report()
+    assert by_thread(result.stderr).count("HangError: init: thread ") == 2, result.report()
 
 
 @ONCE

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.failing_jobs import by_thread
 from support.launch import PROJECT, launch
 
 from xupc.call_trace.file import load
@@ -148,7 +149,7 @@ def test_a_bad_path_is_an_error_on_every_thread(case: str, tmp_path: Path) -> No
     result = traced(path, 1)
     assert result.returncode != 0
     words = "ValueError: init: XUPC_TRACE: expected a file that can be written, got"
-    assert result.stderr.count(words) == 3, result.report()
+    assert by_thread(result.stderr).count(words) == 3, result.report()
 
 
 @pytest.mark.parametrize("env", [{}, PYTHON])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.failing_jobs import by_thread
 from support.launch import SLOW_ENGINE
 from support.soak import amount, figure, seed
 
@@ -51,8 +52,9 @@ def test_calls_on_different_teams_wait_in_a_circle(
 ) -> None:
     program = "tests/live/programs/calls_on_different_teams.py"
     result = live(3, program, nodes=nodes, expect="failure", via="xupc run")
-    said = result.stderr.count("HangError: threads wait for each other: ")
-    said += result.stderr.count("HangError: thread ")
+    errors = by_thread(result.stderr)
+    said = errors.count("HangError: threads wait for each other: ")
+    said += errors.count("HangError: thread ")
     assert said >= 3, result.report()
     figure(f"calls on different teams, {nodes or 'one node'}", f"seen after {result.seconds:.1f} s")
 

@@ -29,11 +29,13 @@ from xupc.cli.launcher import job_command
 from xupc.cli.mpi import clean_environment, find_mpi
 from xupc.cli.processes import kill_tagged
 
-__all__ = ["End", "Started", "bring_about", "started"]
+__all__ = ["End", "Started", "bring_about", "by_thread", "started"]
 
 PROGRAM = "tests/live/programs/thread_failures.py"
 ALL_GONE = 5.0  # seconds after the blow
 TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
+GROUP = re.compile(r"^xupc: threads ([\d, -]+) of (\d+):", re.MULTILINE)
+HEADING = re.compile(r"(?=^xupc: threads? \d)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class End:
     seconds: float
 
     def said(self, text: str) -> int:
-        """How often a text, with ``VICTIM`` standing for the victim, was printed."""
-        return self.result.stderr.count(text.replace("VICTIM", self.victim))
+        """How many threads printed a text, with ``VICTIM`` standing for the victim."""
+        return by_thread(self.result.stderr).count(text.replace("VICTIM", self.victim))
 
     def number(self, word: str) -> float:
         """Return the number that the program printed after `word`."""
@@ -65,7 +67,22 @@ class End:
     @property
     def tracebacks(self) -> int:
         """The number of threads that ended by an exception which they reported as their own."""
-        return len(TRACEBACK.findall(self.result.stderr))
+        return len(TRACEBACK.findall(by_thread(self.result.stderr)))
+
+
+def by_thread(text: str) -> str:
+    """Return what `xupc run` printed once for several threads as if each had printed it."""
+    parts = []
+    for part in HEADING.split(text):
+        group = GROUP.match(part)
+        if group is None:
+            parts.append(part)
+            continue
+        for run in group[1].split(", "):
+            first, _, last = run.partition("-")
+            for thread in range(int(first), int(last or first) + 1):
+                parts.append(f"xupc: thread {thread} of {group[2]}:{part[group.end() :]}")
+    return "".join(parts)
 
 
 def bring_about(

@@ -28,10 +28,10 @@ from xupc.health.stack_report import (
     line_of,
     merge,
     pack,
-    ranges,
     report_text,
     unpack,
 )
+from xupc.health.thread_ranges import ranges
 from xupc.pgas.segment import Segment, create
 from xupc.plan.plan import barrier_plan
 from xupc.topology.tree import Tree

@@ -13,6 +13,7 @@ from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import end_mpi, place_in_mpi
 from ..errors import CollectiveMismatchError, XupcError, show
 from ..health.call_record import CallRecord
+from ..health.error_report import print_error
 from ..pgas.allocation import set_memory
 from ..runtime import current
 from ..runtime.job import Job
@@ -91,22 +92,22 @@ def leave(
 
 
 def _report(error: BaseException | None) -> None:
-    """Print the traceback of an error in one piece.
+    """Print the traceback of an error in one piece, with others' that are the same.
 
     Launchers merge what threads write, each piece as it comes, and Python would write a
     traceback word by word.
     """
     rank, size = place_in_mpi() if current.team is None else (current.team.rank, current.team.size)
-    here = f"xupc: thread {rank} of {size}:\n" if size > 1 else ""
     if isinstance(error, SystemExit):
         words = f"{error.code}\n"
         if error.code is None or isinstance(error.code, int):  # Python prints neither
             words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
         words = "" if error is None else traceback_text(error)
-    with contextlib.suppress(Exception):  # stderr may have no reader
-        sys.stderr.write(here + words if words else "")
-        sys.stderr.flush()
+    if words:
+        with contextlib.suppress(Exception):  # stderr may have no reader
+            sys.stderr.flush()
+        print_error(rank, size, f"\n{words}")
 
 
 def _end_job(job: Job, error: BaseException | None, status: int = 0) -> None:

@@ -37,6 +37,7 @@ from .local_threads import Failure, LocalThreads, describe_status
 from .mpi import LaunchError, Mpi, clean_environment
 from .processes import Keeper, kill_tagged, tagged
 from .terminal import JobControl, StandardInput
+from .thread_errors import descriptor_of
 
 __all__ = [
     "EXIT_ENVIRONMENT",
@@ -313,7 +314,9 @@ def _run(
     with contextlib.ExitStack() as stack:
         source = StandardInput(streams.stdin if watched else None)
         stack.callback(source.close)
-        threads = LocalThreads(job.tag if watched else uuid.uuid4().hex, source.descriptor)
+        tag = job.tag if watched else uuid.uuid4().hex
+        printed = descriptor_of(streams.stderr, streams.stdout)
+        threads = LocalThreads(tag, source.descriptor, printed)
         stack.callback(threads.close)
         # Until the folder is removed: a signal that comes again while that happens must not end it.
         control = stack.enter_context(JobControl(threads, forward))
@@ -333,6 +336,7 @@ def _run(
         timed_out = not _wait(launcher, threads, source, control, job)
         survivors = _end(launcher, job, 0.0 if timed_out else job.grace)
         threads.drain()
+        threads.errors.print(all_there_are=True)
         keeper.done()
     timed_out = timed_out and not control.received and not threads.failures
     code = launcher.returncode
@@ -471,6 +475,7 @@ def _wait(
             terminal = source.wanted if reading else []
             select.select([*watched, *terminal], [], [], _READING if reading else patience)
             threads.drain()
+            threads.errors.print()
             if threads.stdin_given:
                 source.handed_over()
                 source.relay()

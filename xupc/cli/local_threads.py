@@ -5,6 +5,7 @@ Each thread's `rank_wrapper.py` sends datagrams to a socket of `xupc run`:
     stdin                   thread 0, before it starts; answered with a descriptor
     up THREAD OF PID        the program runs, as this process, which leads a process group
     THREAD STATUS           the program has ended
+    error THREAD OF ...     the thread ends by an error: `xupc.health.error_report`
 
 The socket's name is in Linux's abstract namespace, derived from the job's tag: nothing is left
 behind. Other users can see it, so the kernel must vouch for each sender's user. Elsewhere than on
@@ -20,6 +21,9 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
+
+from ..health.error_report import LONGEST
+from .thread_errors import ThreadErrors
 
 __all__ = ["Failure", "LocalThreads", "describe_status"]
 
@@ -54,11 +58,15 @@ class LocalThreads:
         The job's ``XUPC_JOB``.
     stdin : int
         The descriptor that becomes thread 0's standard input.
+    stderr : int
+        Where errors that threads report are printed; negative: nowhere.
 
     Attributes
     ----------
     failures : list of Failure
         In order of time.
+    errors : ThreadErrors
+        Errors to print.
     ending : bool
         Whether the threads were asked to end: how they do so is no failure then.
     stdin_given : bool
@@ -67,8 +75,9 @@ class LocalThreads:
         How many threads the job has, 0 before the first of them has started.
     """
 
-    def __init__(self, tag: str, stdin: int) -> None:
+    def __init__(self, tag: str, stdin: int, stderr: int = -1) -> None:
         self.failures: list[Failure] = []
+        self.errors = ThreadErrors(stderr)
         self.ending = False
         self.stdin_given = False
         self.socket: socket.socket | None = None
@@ -91,12 +100,15 @@ class LocalThreads:
         """Read all messages that have come."""
         while self.socket is not None:
             try:
-                data, extra, _, sender = self.socket.recvmsg(64, 256)
+                data, extra, _, sender = self.socket.recvmsg(LONGEST, 256)
             except BlockingIOError:
                 return
             if any(_from_this_user(item) for item in extra):
                 with contextlib.suppress(ValueError):
-                    self._take(data.split(), sender)
+                    if data.startswith(b"error "):
+                        self.errors.take(data)
+                    else:
+                        self._take(data.split(), sender)
 
     def _take(self, words: list[bytes], sender: str | bytes) -> None:
         if words == [b"stdin"]:

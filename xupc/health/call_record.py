@@ -15,7 +15,7 @@ from typing import TypedDict
 
 from .. import errors
 from ..errors import CollectiveMismatchError, XupcError, said
-from .stack_report import range_text, ranges
+from .thread_ranges import range_text, ranges
 
 __all__ = ["CallRecord", "MismatchReport", "compare", "first_apart"]
 

@@ -18,6 +18,7 @@ from ..pgas.segment import lock_holder, try_lock
 from ..topology.job_info import JobInfo
 from .control_layout import DEAD
 from .control_segment import Control
+from .error_report import print_error
 
 if TYPE_CHECKING:
     from .failure_tree import FailureTree
@@ -44,8 +45,7 @@ class JobAbort:
     def end_now(self, why: str, *, gone: bool = False) -> None:
         """Print the reason and end this process at once."""
         if why:
-            with contextlib.suppress(Exception):  # stderr may be closed
-                sys.stderr.write(f"xupc: thread {self.info.me}: {why}\n")
+            print_error(self.info.me, self.info.threads, f" {why}\n")
         self.control.say(1)
         _flush()
         drop_files()

@@ -27,6 +27,7 @@ from ..records import record
 from .call_log import Call
 from .control_layout import PLACES_BYTES
 from .control_segment import Control
+from .thread_ranges import range_text, ranges
 
 __all__ = [
     "Gathering",
@@ -34,15 +35,12 @@ __all__ = [
     "Row",
     "line_of",
     "merge",
-    "range_text",
-    "ranges",
     "report_text",
 ]
 
 HERE = 1.0  # seconds for the threads of this machine to answer
 THERE = 2.5  # seconds for other machines
 MOST_GROUPS = 24
-MOST_RANGES = 12
 ROOM = PLACES_BYTES - 64
 _TEXT = 300
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
@@ -136,24 +134,6 @@ class Group:
         time_ = f", for {_seconds(self.least, self.most)}" if self.most is not None else ""
         else_ = f" ({self.else_})" if self.else_ else ""
         return f"{range_text(self.threads)}: {self.place}{time_}{else_}"
-
-
-def ranges(threads: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of consecutive threads: (first, last) in order."""
-    runs: list[tuple[int, int]] = []
-    for thread in sorted(set(threads)):
-        if runs and runs[-1][1] == thread - 1:
-            runs[-1] = (runs[-1][0], thread)
-        else:
-            runs.append((thread, thread))
-    return tuple(runs)
-
-
-def range_text(runs: Sequence[tuple[int, int]], most: int = MOST_RANGES) -> str:
-    """Return ranges as text, such as ``0-6, 9``; after `most` ranges only a count."""
-    words = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
-    more = sum(b - a + 1 for a, b in runs[most:])
-    return ", ".join(words) + (f" and {more} more" if more else "")
 
 
 def _seconds(least: float | None, most: float | None) -> str:

@@ -15,7 +15,7 @@ from _pytest._code.code import (
     ReprTraceback,
 )
 
-from ..health.stack_report import range_text, ranges
+from ..health.thread_ranges import range_text, ranges
 from .jobs import Run
 
 __all__ = ["merged", "not_started", "recorded"]
