@@ -23,6 +23,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from simulated.pool import naming
 
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Entry, Variant, find, registered
@@ -564,11 +565,8 @@ class Case:
         flavour = sum(self.labels) + self.n + len(self.sync[0]) + 2 * len(self.sync[1])
         planner = Planner(Tree(self.labels))
         tuning = TUNINGS[self.tuning][0]
-        try:
+        with naming(self):
             story(planner, self._entry(), self.n, self.sync, tuning, flavour).run(seed)
-        except Exception as problem:
-            problem.add_note(f"case: {self}")
-            raise
 
 
 def can_run(variant: Variant, case: Case) -> bool:

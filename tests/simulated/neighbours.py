@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from simulated.matrix import THREADS, placements
+from simulated.pool import failures_of, naming
 from simulated.reductions import SLOTS
 from simulated.values import GUARD, OP_SCRATCH_BYTES, SIZES, VALUES, tuning_of
 
@@ -87,7 +88,7 @@ class Case:
         )
         return [first, first, second, first, third, second]
 
-    def run(self, schedule: int | None = None, mutate: Any = None) -> None:
+    def run(self, seed: int | None = None, mutate: Any = None) -> None:
         """Simulate it; every byte, guards included, must be right. `mutate` changes plans."""
         tree, tuning = Tree(self.labels), tuning_of(self.tuning)
         threads, rng = tree.size, np.random.default_rng(self.seed)
@@ -119,11 +120,8 @@ class Case:
                 scripts[i].append(call)
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
-        try:
-            Simulation(tree, memory, scripts, schedule).run()
-        except Exception as problem:
-            problem.add_note(f"case: {self}")
-            raise
+        with naming(self):
+            Simulation(tree, memory, scripts, seed).run()
 
 
 def cases(per: int, seed: int) -> list[Case]:
@@ -141,12 +139,4 @@ def cases(per: int, seed: int) -> list[Case]:
 
 def run_cases(chosen: list[Case]) -> list[str]:
     """Run them, every third under a random schedule too; failures as text."""
-    failures = []
-    for i, case in enumerate(chosen):
-        try:
-            case.run()
-            if i % 3 == 0:
-                case.run(case.seed)
-        except Exception as problem:
-            failures.append(f"{case}\n  {type(problem).__name__}: {str(problem)[:3000]}")
-    return failures
+    return failures_of(chosen, 3)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-__all__ = ["Progress", "workers"]
+__all__ = ["Progress", "failures_of", "naming", "workers"]
 
 WORKERS = 2
 SECONDS_BETWEEN = 120.0
@@ -16,6 +19,29 @@ SECONDS_BETWEEN = 120.0
 def workers() -> ProcessPoolExecutor:
     """Some processes for cases."""
     return ProcessPoolExecutor(WORKERS)
+
+
+def failures_of(cases: Sequence[Any], every: int) -> list[str]:
+    """Run cases, one in so many under a random schedule too; failures as text."""
+    failures = []
+    for i, case in enumerate(cases):
+        try:
+            case.run()
+            if i % every == 0:
+                case.run(seed=case.seed)
+        except Exception as problem:
+            failures.append(f"{case}\n  {type(problem).__name__}: {str(problem)[:3000]}")
+    return failures
+
+
+@contextmanager
+def naming(case: object) -> Iterator[None]:
+    """Add a case to an error that is raised inside."""
+    try:
+        yield
+    except Exception as problem:
+        problem.add_note(f"case: {case}")
+        raise
 
 
 class Progress:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
+from simulated.pool import failures_of, naming
 
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.reduce_spec import Reduction
@@ -412,11 +413,8 @@ class Case:
             call = CallFacts(tree, tuning, self.sync, job.arguments(), kernel)
             way = variant if variant and variant.can_run(call) else self.flag
             story.reduce(job, way, self.sync, tuning, tight=tight)
-        try:
+        with naming(f"{self}, {self.jobs()}"):
             story.run(seed)
-        except Exception as problem:
-            problem.add_note(f"case: {self}, {self.jobs()}")
-            raise
         return story
 
 
@@ -448,15 +446,7 @@ def tuning_of(name: str) -> Tuning:
 
 def run_cases(cases: list[Case]) -> list[str]:
     """Run them, every fifth under a random schedule too; failures as text."""
-    failures = []
-    for i, case in enumerate(cases):
-        try:
-            case.run()
-            if i % 5 == 0:
-                case.run(seed=case.seed)
-        except Exception as problem:
-            failures.append(f"{case}\n  {type(problem).__name__}: {problem}")
-    return failures
+    return failures_of(cases, 5)
 
 
 def cases(

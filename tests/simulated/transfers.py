@@ -25,6 +25,7 @@ from simulated.matrix import (
     Tuning,
     placements,
 )
+from simulated.pool import naming
 
 from xupc.algorithms.registry import Entry, Variant, find, registered
 from xupc.algorithms.transfer_lists import COLLECTIVES, Transfers, entries
@@ -216,11 +217,8 @@ class Case:
         for i, (entry, lists) in enumerate(plan):
             tight = bool((i + self.seed) % 3)
             told.call(entry, lists, self.n, self.sync, tuning, tight=tight)
-        try:
+        with naming(self):
             told.run(schedule)
-        except Exception as problem:
-            problem.add_note(f"case: {self}")
-            raise
 
 
 def cases(entry: Entry, per_placement: int | None, seed: int) -> Iterator[Case]:

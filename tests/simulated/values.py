@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from simulated.matrix import THREADS, TUNINGS, permutation, placements
+from simulated.pool import failures_of, naming
 from simulated.reductions import ITEM, SLOTS, Symbols
 
 from xupc.algorithms.conditions import CallFacts
@@ -275,11 +276,8 @@ class Case:
                 scripts[i].append(call)
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
-        try:
+        with naming(f"{self}, {self.calls()}"):
             Simulation(tree, memory, scripts, seed).run()
-        except Exception as problem:
-            problem.add_note(f"case: {self}, {self.calls()}")
-            raise
 
 
 def cases(per: int, seed: int) -> list[Case]:
@@ -298,12 +296,4 @@ def cases(per: int, seed: int) -> list[Case]:
 
 def run_cases(chosen: list[Case]) -> list[str]:
     """Run them, every fifth under a random schedule too; failures as text."""
-    failures = []
-    for i, case in enumerate(chosen):
-        try:
-            case.run()
-            if i % 5 == 0:
-                case.run(seed=case.seed)
-        except Exception as problem:
-            failures.append(f"{case}\n  {type(problem).__name__}: {str(problem)[:3000]}")
-    return failures
+    return failures_of(chosen, 5)

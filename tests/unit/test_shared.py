@@ -618,6 +618,17 @@ ARRAY_ERRORS: list[tuple[str, Callable[[SharedArray], Any], type[Exception], str
 ]  # fmt: skip
 
 
+def refused(
+    memory: FakeMemory, call: Callable[[Any], Any], operand: Any, error: type[Exception],
+    match: str | None,
+) -> None:  # fmt: skip
+    """Make a call that must raise an error, and change nothing."""
+    before = [heap.copy() for heap in memory.heaps]
+    with pytest.raises(error, match=match):
+        call(operand)
+    assert same_heaps(memory, before)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"), [c[1:] for c in ARRAY_ERRORS], ids=[c[0] for c in ARRAY_ERRORS]
 )
@@ -627,11 +638,7 @@ def test_array_errors(
     error: type[Exception],
     match: str | None,
 ) -> None:
-    A = memory.array(8, "i4", 2)
-    before = [heap.copy() for heap in memory.heaps]
-    with pytest.raises(error, match=match):
-        call(A)
-    assert same_heaps(memory, before)
+    refused(memory, call, memory.array(8, "i4", 2), error, match)
 
 
 POINTER_ERRORS: list[tuple[str, Callable[[SharedPointer], Any], type[Exception], str | None]] = [
@@ -686,11 +693,7 @@ def test_pointer_errors(
     error: type[Exception],
     match: str | None,
 ) -> None:
-    p = memory.array(8, "i4", 2) + 0
-    before = [heap.copy() for heap in memory.heaps]
-    with pytest.raises(error, match=match):
-        call(p)
-    assert same_heaps(memory, before)
+    refused(memory, call, memory.array(8, "i4", 2) + 0, error, match)
 
 
 REFUSED = [
@@ -985,11 +988,7 @@ def test_copy_errors(
     error: type[Exception],
     match: str | None,
 ) -> None:
-    A = memory.array(8, "i4", 2)
-    before = [heap.copy() for heap in memory.heaps]
-    with pytest.raises(error, match=match):
-        call(A)
-    assert same_heaps(memory, before)
+    refused(memory, call, memory.array(8, "i4", 2), error, match)
 
 
 def test_read_only_and_0d_arrays_can_be_put(memory: FakeMemory) -> None:

@@ -7,8 +7,8 @@ and trace the algorithm for all edges. A plan keeps the steps of its own thread 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ __all__ = [
 
 _SHARED, _PRIVATE = "all_neighbour_exchange", "allav_neighbour_exchange"
 _ALIGNED = 64
+_T = TypeVar("_T")
 
 
 class Block(NamedTuple):
@@ -81,14 +82,11 @@ def all_neighbour_exchange(
     ValueError
         On all threads, if the sizes at the two ends of an edge differ.
     """
-    team = _entered(neighbours, _SHARED)
-    record = _record(neighbours, _SHARED, flags)
-    try:
-        full = _checked_flags(named_flags(_SHARED, flags, algorithm), _SHARED)
-        (into, of), memory = _shared_blocks(neighbours, dst, src, receive, send)
-        record = record.with_more([("type", str(dst.dtype))])
-    except Exception as e:
-        team.fail(e, record)
+    team, full, record, ((into, of), memory) = _begun(
+        neighbours, _SHARED, flags, algorithm,
+        lambda: _shared_blocks(neighbours, dst, src, receive, send),
+    )  # fmt: skip
+    record = record.with_more([("type", str(dst.dtype))])
     signature = fingerprint(_SHARED, neighbours.number, full, name_of(dst.dtype))
     moves = transfers_of(neighbours, _SHARED, signature, record, into, of)
     heap = HeapOperand(team)
@@ -127,15 +125,9 @@ def allav_neighbour_exchange(
     ValueError
         On all threads, if sizes or types at the two ends of an edge differ.
     """
-    team = _entered(neighbours, _PRIVATE)
-    record = _record(neighbours, _PRIVATE, flags)
-    try:
-        full = _checked_flags(named_flags(_PRIVATE, flags, algorithm), _PRIVATE)
-        into = _Side(_arrays(receive, neighbours.sources, "receive"))
-        of = _Side(_arrays(send, neighbours.destinations, "send"))
-        _check_apart(into.given, of.given)
-    except Exception as e:
-        team.fail(e, record)
+    team, full, record, (into, of) = _begun(
+        neighbours, _PRIVATE, flags, algorithm, lambda: _private_sides(neighbours, receive, send)
+    )
     signature = fingerprint(_PRIVATE, neighbours.number, full)
     moves = transfers_of(neighbours, _PRIVATE, signature, record, into.blocks, of.blocks)
     bounds = [PrivateOperand(), PrivateOperand()]
@@ -143,6 +135,18 @@ def allav_neighbour_exchange(
         team, _PRIVATE, full, ("no", "no"), [moves], bounds, record, private=True
     )
     return NeighbourPlan(team, instance, into, of, record, posted=bool(full & ASYNC))
+
+
+def _begun(
+    neighbours: Neighbours, call: str, flags: Any, algorithm: str | None, blocks: Callable[[], _T]
+) -> tuple[TeamState, int, CallRecord, _T]:
+    """Enter a call; return its team, flags and record, and the checked blocks of this thread."""
+    team = _entered(neighbours, call)
+    record = _record(neighbours, call, flags)
+    try:
+        return team, _checked_flags(named_flags(call, flags, algorithm), call), record, blocks()
+    except Exception as e:
+        team.fail(e, record)
 
 
 # --- the plan -------------------------------------------------------------------------------------
@@ -289,6 +293,14 @@ class _Side:
             self.copies.append((part, x))
             at += n
         return buffer
+
+
+def _private_sides(neighbours: Neighbours, receive: Any, send: Any) -> tuple[_Side, _Side]:
+    """Return what this thread receives and what it sends, checked."""
+    into = _Side(_arrays(receive, neighbours.sources, "receive"))
+    of = _Side(_arrays(send, neighbours.destinations, "send"))
+    _check_apart(into.given, of.given)
+    return into, of
 
 
 def _any(x: Array | None) -> bool:

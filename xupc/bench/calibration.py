@@ -23,7 +23,6 @@ the crossing rate two threads on a node.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from typing import Any
@@ -93,13 +92,5 @@ def _one_round(comm: MPI.Intracomm, peer: int, leads: bool) -> float:
     return (time.perf_counter_ns() - begin) / (MESSAGES - 1)
 
 
-def main() -> None:
-    """Measure, and let thread 0 print the result."""
-    with xupc.init() as team:
-        found = measure(team, MPI.COMM_WORLD)
-        if team.rank == 0:
-            print(json.dumps(found), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    machine.print_measured(measure)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Callable
 
 import numpy as np
 import psutil
@@ -41,7 +42,7 @@ from xupc.topology import host
 
 from . import network_probe, pair_probe
 
-__all__ = ["measure"]
+__all__ = ["measure", "print_measured"]
 
 CACHE = 32 << 20  # where the system does not say
 LEAST_BLOCK, MOST_BLOCK = 8 << 20, 256 << 20
@@ -115,13 +116,13 @@ def block_bytes(threads: int) -> int | None:
     return nbytes if 2 * nbytes * threads <= room else None
 
 
-def main() -> None:
-    """Measure, and let thread 0 print the result."""
+def print_measured(measured: Callable[[xupc.Team, MPI.Intracomm], dict[str, float]]) -> None:
+    """Measure in a job of its own, and let thread 0 print the result as JSON."""
     with xupc.init() as team:
-        bounds = measure(team, MPI.COMM_WORLD)
+        found = measured(team, MPI.COMM_WORLD)
         if team.rank == 0:
-            print(json.dumps(bounds), flush=True)
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    print_measured(measure)
