@@ -1,7 +1,7 @@
 """Prints a page of docs/reference: python scripts/reference.py NAME > docs/reference/NAME.md.
 
 NAME is variables or table-keys, made of the tables that the library itself reads, or figures, made
-of the tables in benchmarks/results.
+of the tables in benchmarks/results. With api, the page is the present one with new signatures.
 
     python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py
 
@@ -10,6 +10,7 @@ makes the module of the built-in selection table from selection.toml.
 
 from __future__ import annotations
 
+import inspect
 import pprint
 import re
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import xupc
 from xupc.cli.variables import VARIABLES
 from xupc.flags import ALGORITHM_NAMES
 from xupc.tuning import selection_file
@@ -57,6 +59,44 @@ def _group(group: str, words: str) -> str:
     ]
     table = _table("variable | values | default | meaning", rows)
     return f"## {group.capitalize()}\n\n{words}\n\n{table}"
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+BEGIN, END = "<!-- signatures -->\n```text\n", "```\n<!-- end -->\n\n"
+SIGNATURES = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
+DIRECTIVES = re.compile(r"```\{eval-rst\}\n.*?```\n", re.DOTALL)
+DOCUMENTED = re.compile(r"^\.\. auto(?:function|class):: (\w+)$(\n   :members:$)?", re.MULTILINE)
+
+
+def api() -> str:
+    """Return the page of all calls, with the signatures of each section before its docstrings."""
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    return DIRECTIVES.sub(lambda found: _signatures(found[0]) + found[0], SIGNATURES.sub("", text))
+
+
+def _signatures(directives: str) -> str:
+    """Return a block of code with the signatures of what some directives document."""
+    found = []
+    for name, members in DOCUMENTED.findall(directives):
+        of = getattr(xupc, name)
+        if not members:
+            found.append(_signature(name, of))
+        elif not issubclass(of, int):  # members of an enumeration are values
+            names = (x for x, member in vars(of).items() if callable(member) and x[0] != "_")
+            found += [_signature(f"{name}.{x}", getattr(of, x)) for x in names]
+    lines = "\n".join(x for x in found if x)
+    return f"{BEGIN}{lines}\n{END}" if lines else ""
+
+
+def _signature(name: str, call: Any) -> str:
+    """Return `name(arguments)` without types; "" if a class is not called by programs."""
+    signature = inspect.signature(call)
+    none = inspect.Parameter.empty
+    parts = [x.replace(annotation=none) for x in signature.parameters.values() if x.name != "self"]
+    shown = str(signature.replace(parameters=parts, return_annotation=none))
+    shown = re.sub(r"<class '([\w.]+)'>", r"\1", shown).replace("Ellipsis", "...")
+    return "" if inspect.isclass(call) else f"{name}{shown}"
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -307,7 +347,7 @@ __all__ = ["TABLE"]
 """
 
 PAGES = {
-    "variables": variables, "table-keys": table_keys, "figures": figures,
+    "api": api, "variables": variables, "table-keys": table_keys, "figures": figures,
     "built-in-table": built_in_table,
 }  # fmt: skip
 

@@ -175,7 +175,7 @@ def test_a_page_names_variables_that_there_are(page: Page) -> None:
     assert {name for name in unknown if not name.startswith(TESTS_PREFIX)} == set()
 
 
-@pytest.mark.parametrize("name", ["variables", "table-keys", "figures"])
+@pytest.mark.parametrize("name", ["api", "variables", "table-keys", "figures"])
 def test_pages_that_are_made_are_up_to_date(name: str) -> None:
     command = [sys.executable, PROJECT / "scripts" / "reference.py", name]
     made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
