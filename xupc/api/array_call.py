@@ -15,8 +15,6 @@ import numpy as np
 from ..algorithms.values import transforms
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..algorithms.values_reduce_spec import ReduceSpec
-from ..backends.interpreter import interpreter as python_engine
-from ..backends.native.native_core import core
 from ..backends.operand_binding import PrivateOperand
 from ..errors import FlagError, HeapError, OverlapError, show
 from ..fingerprint import fingerprint
@@ -25,7 +23,7 @@ from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
 from ..pgas.private_memory import array_of
-from ..records import public_names, replace
+from ..records import replace
 from ..reduction import kernels
 from ..reduction.structured_dtypes import name as name_of
 from ..runtime.async_queue import AsyncCall
@@ -33,8 +31,16 @@ from ..runtime.team_state import TeamState
 from ..specs import CollectiveSpec, call_name, exclusive_of
 from .argument_checks import flags_text, func_name, named_flags, op_name
 from .array_arguments import Array, Arrays, Kind, RawArguments, Ready, overlap, plain, same_elements
-from .array_signatures import WORDS, about_dst, about_src, argument_names, signature_with
-from .call_cache import BoundPlan
+from .array_signatures import (
+    FLAGS_AND_TEAM,
+    RETURNED,
+    WORDS,
+    about_dst,
+    about_src,
+    argument_names,
+    signature_with,
+)
+from .call_cache import BoundPlan, CachedArrays, NamedCall
 from .handles import Handle, post
 from .team import resolve
 
@@ -44,10 +50,7 @@ __all__ = [
 ]
 
 
-_HotArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
-
-
-class ArrayCall(_HotArrays):  # type: ignore[misc]
+class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
     """A collective on private arrays, T threads, n elements each: ``{signature}``.
 
     Elements are taken in C order, whatever an array's shape and strides; any dtype but objects,
@@ -58,18 +61,13 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
     Parameters
     ----------
     {parameters}
-    flags : int
-        `xupc.Flags`; sync flags are accepted and change nothing, no algorithm flag lets the
-        library choose. With ASYNC the call is only started.
-    team : Team, optional
-        Threads that call; default all.
+    {flags_and_team}
     algorithm : str, optional
         A variant by name, such as ``"multicore:rounds"`` (`xupc algorithms` lists them).
 
     Returns
     -------
-    None or Handle
-        A handle with ASYNC; do not use the arrays until it is complete.
+    {returned}
 
     Raises
     ------
@@ -98,18 +96,10 @@ class ArrayCall(_HotArrays):  # type: ignore[misc]
         parameters = "\n    ".join(f"{x} : {about[x]}" for x in self.names if x in about)
         self.__signature__ = signature_with(self.names)
         text = str(ArrayCall.__doc__).format(
-            signature=f"{self.__name__}({signature})", parameters=parameters
+            signature=f"{self.__name__}({signature})", parameters=parameters,
+            flags_and_team=FLAGS_AND_TEAM, returned=RETURNED,
         )
         self.__doc__ = f"{spec.summary[form]}\n\n{text}"
-
-    def __repr__(self) -> str:
-        return f"<xupc collective {self.__name__}>"
-
-    def __dir__(self) -> list[str]:
-        return public_names(self, only=frozenset(("plan",)))
-
-    def __reduce__(self) -> str:
-        return self.__name__
 
     # -- calling -------------------------------------------------------------------------
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:

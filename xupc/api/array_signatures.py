@@ -7,6 +7,8 @@ import inspect
 from ..specs import CollectiveSpec
 
 __all__ = [
+    "FLAGS_AND_TEAM",
+    "RETURNED",
     "WORDS",
     "about_dst",
     "about_src",
@@ -25,6 +27,14 @@ WORDS = {
     "func": "callable, optional\n        Of two scalars or records; a numpy ufunc, or what "
     "`xupc.vectorized` marks, of two arrays.",
 }
+
+FLAGS_AND_TEAM = """flags : int
+        `xupc.Flags`; sync flags are accepted and change nothing, no algorithm flag lets the
+        library choose. With ASYNC the call is only started.
+    team : Team, optional
+        Threads that call; default all."""
+RETURNED = """None or Handle
+        A handle with ASYNC; do not use the arrays until it is complete."""
 
 
 def about_dst(spec: CollectiveSpec) -> str:

@@ -29,9 +29,11 @@ from .handles import Handle, post
 from .team import resolve
 
 __all__ = [
-    "BoundPlan", "CachedCall", "ResolvedCall", "BoundCall", "SharedCall", "SharedPlan",
+    "BoundCall", "BoundPlan", "CachedArrays", "CachedCall", "NamedCall", "ResolvedCall",
+    "SharedCall", "SharedPlan",
 ]  # fmt: skip
 
+CachedArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
 CachedCall: Any = python_engine.CachedCall if core is None else core.CachedCall
 CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
 
@@ -91,8 +93,8 @@ class BoundCall:
         return self.instance
 
 
-class SharedCall(CachedCall):  # type: ignore[misc]
-    """A collective on shared memory; `_prepare` checks the arguments it is called with."""
+class NamedCall:
+    """A collective as an object that users see; the name is that of the function."""
 
     __name__: str
 
@@ -104,6 +106,10 @@ class SharedCall(CachedCall):  # type: ignore[misc]
 
     def __reduce__(self) -> str:
         return self.__name__
+
+
+class SharedCall(NamedCall, CachedCall):  # type: ignore[misc]
+    """A collective on shared memory; `_prepare` checks the arguments it is called with."""
 
     def _prepare(self, *args: Any, **kwargs: Any) -> BoundCall:
         """Check everything and bind a plan."""

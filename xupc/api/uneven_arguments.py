@@ -101,6 +101,11 @@ class UnevenBlocks:
         """Bytes of each block."""
         return [block.size for block in self.blocks]
 
+    @property
+    def offsets(self) -> list[int]:
+        """Where each block begins, in bytes."""
+        return [at * self.array.dtype.itemsize for at in self.places]
+
 
 def sizes_of(
     side: VectorSide, array: Array, given: UnevenArguments, threads: int, call: str

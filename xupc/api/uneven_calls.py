@@ -1,134 +1,60 @@
 """Collectives on private arrays whose blocks differ in size: the `_v` calls.
 
-A call begins with a barrier that compares what must be equal on all threads. Then the threads
-compare the sizes that each of them expects (`_agree`). So every thread finds a difference before
-data moves. Then calls that move blocks of one size carry the data (`uneven_blocks`).
+The threads compare what must be equal, then the sizes that each of them expects (`_agree`). So
+every thread finds a difference before data moves. Calls that move blocks of one size carry the data
+(`uneven_blocks`). A call that repeats the sizes of an earlier one has a plan (`uneven_plans`).
 """
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Iterator
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
-from ..errors import CollectiveMismatchError, FlagError, OverlapError, show
+import numpy as np
+
+from ..algorithms.transfer_lists import Transfers
+from ..errors import CollectiveMismatchError
 from ..fingerprint import fingerprint
-from ..flags import ALGORITHM_MASK, IN_PLACE, VARIANT_SHIFT, check_flags
+from ..flags import ALGORITHM_MASK, VARIANT_SHIFT
 from ..health.call_record import CallRecord
-from ..pgas.integer_arguments import as_integer
-from ..pgas.private_memory import array_of
-from ..records import mutable_record, public_names
-from ..reduction.structured_dtypes import name as name_of
+from ..ops import Op
+from ..reduction import kernels
 from ..runtime.async_queue import AsyncCall
-from ..runtime.team_state import TeamState
-from ..specs import SPECS, CollectiveSpec, call_name
-from .argument_checks import flags_text, named_flags
-from .array_arguments import Array, RawArguments, overlap
+from ..specs import SPECS, CollectiveSpec
+from .array_arguments import Kind, RawArguments, plain
 from .array_call import ArrayCall
 from .array_permute import Permute
 from .call_cache import BoundPlan
 from .handles import Handle, post
-from .team import resolve
-from .uneven_arguments import UnevenArguments, UnevenBlocks, VectorSide, sizes_of
 from .uneven_blocks import Move, Moves
+from .uneven_checks import UnevenBound, UnevenForm
+from .uneven_plans import (
+    KnownCall,
+    KnownSizes,
+    Vote,
+    between_all,
+    instance_of,
+    known_sizes,
+    needs_places_of_all,
+)
 
-__all__ = ["Blocks", "UnevenBound", "UnevenCall", "UnevenPlan"]
+__all__ = ["UnevenCall", "UnevenPlan"]
 
-Blocks = tuple[UnevenBlocks | None, UnevenBlocks | None]
-"""dst and src of a thread; None where it has none."""
+_LISTS = 256  # different lists of integers that a collective keeps
 _INNER = ("broadcast", "exchange", "gather", "gather_all", "permute", "reduce_all", "scatter")
 
 
-@mutable_record
-class UnevenBound:
-    """A call with checked arguments.
-
-    Attributes
-    ----------
-    dst, src
-        The blocks of this thread; None where it has none. In place both are dst's.
-    flags
-        Those of the calls that move the data.
-    agreed
-        The longest block by distance between its threads, of exchange; the sizes of all blocks,
-        of the others. Empty before the threads have compared them.
-    """
-
-    team: TeamState
-    given: UnevenArguments
-    record: CallRecord
-    signature: int
-    dst: UnevenBlocks | None
-    src: UnevenBlocks | None
-    root: int
-    flags: int
-    agreed: list[int]
-
-
-class UnevenCall:
-    """A collective on private arrays whose blocks differ in size, T threads: ``{signature}``.
-
-    Counts and displacements are in elements. Without displacements the blocks are one after the
-    other; between and behind blocks an array may have more elements, which stay as they are.
-    Arrays may have any shape and strides, and any dtype but objects, the same on all threads.
-
-    Parameters
-    ----------
-    {parameters}
-    flags : int
-        `xupc.Flags`; sync flags are accepted and change nothing, no algorithm flag lets the
-        library choose. With ASYNC the call is only started.
-    team : Team, optional
-        Threads that call; default all.
-    {displacements}
-    algorithm : str, optional
-        A variant of {base} by name (`xupc algorithms {base}` lists them).
-
-    Returns
-    -------
-    None or Handle
-        A handle with ASYNC; do not use the arrays until it is complete.
-
-    Raises
-    ------
-    TypeError, ValueError, FlagError, OverlapError, HeapError
-        On a thread whose arguments are wrong; CollectiveMismatchError on the others.
-    CollectiveMismatchError
-        On all threads, before data moves: {mismatch}
-    """
-
-    name: str
-    about: ClassVar[dict[str, str]]
-    displacements: tuple[str, ...] = ("displs",)
-    equal: tuple[str, ...] = ()
-    """Arguments that must be equal on all threads, besides root and flags."""
-    mismatch: str
-    transforms = False
-    """There is a form in place."""
-    _dst = VectorSide("dst", "counts", "displs", True)
-    _src = VectorSide("src", "counts", "displs", False)
+class UnevenCall(UnevenForm):
+    """A collective on private arrays whose blocks differ in size."""
 
     def __init__(self) -> None:
-        spec = self.spec = SPECS[self.name]
-        self.__name__ = call_name(spec, "allav_v")
-        self.__module__ = "xupc.api.private_arrays"  # for pickles
-        self.names = (*self.about, "flags", "team", *self.displacements)
-        self.__signature__ = self._signature()
-        shown = str(self.__signature__)
-        text = str(UnevenCall.__doc__).format(
-            signature=f"{self.__name__}{shown}",
-            parameters="\n    ".join(f"{x} : {text}" for x, text in self.about.items()),
-            displacements="\n    ".join(
-                f"{x} : sequence of T ints, optional\n        The first element of each block."
-                for x in self.displacements
-            ),
-            base=call_name(spec, "allav"),
-            mismatch=self.mismatch,
-        )
-        self.__doc__ = f"{spec.summary['allav_v']}\n\n{text}"
+        super().__init__()
         self._inner = {name: self._named(SPECS[name]) for name in _INNER}
         self._inner["counts"] = self._named(SPECS["exchange"])
+        self._lists = {x for x in self.about if x.endswith("counts")} | {*self.displacements}
+        self._at = [i for i, x in enumerate(self.about) if x in self._lists]
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def _named(self, spec: CollectiveSpec) -> ArrayCall:
         """Return a call that moves equal blocks and has the name of this one."""
@@ -136,34 +62,24 @@ class UnevenCall:
         call.__name__ = self.__name__
         return call
 
-    def _signature(self) -> inspect.Signature:
-        empty, either = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        optional = {"flags": 0, "team": None}
-        plain = [
-            inspect.Parameter(x, either, default=optional.get(x, empty))
-            for x in (*self.about, *optional)
-        ]
-        named = (*self.displacements, "algorithm")
-        return inspect.Signature(
-            [*plain, *(inspect.Parameter(x, keyword, default=None) for x in named)]
-        )
-
-    def __repr__(self) -> str:
-        return f"<xupc collective {self.__name__}>"
-
-    def __dir__(self) -> list[str]:
-        return public_names(self, only=frozenset(("plan",)))
-
-    def __reduce__(self) -> str:
-        return self.__name__
-
     # -- calling -------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Handle | None:
-        call = self._checked(args, kwargs)
-        if call.given.posted:
-            return post(AsyncCall(call.team, self.steps(call), call.record))
-        self.run(call)
+        same = self._same_lists(args, kwargs)
+        if same is None:
+            return self.slow(args, kwargs, lasting=False)
+        known: KnownCall | None = self.note_of(same, kwargs)
+        if known is None:
+            return self.slow(same, kwargs)
+        if known.vote is None:
+            if not known.sizes.kept:
+                return self.slow(args, kwargs)
+        elif not known.vote.agrees(known.sizes):
+            self._compare_and_move(self._checked(same, kwargs))
+            return None
+        if known.in_place:  # both operands of the plan are dst
+            address = (same[0] if same else kwargs["dst"]).ctypes.data
+            known.instance.rebind(address, address)
+        known.instance.execute()
         return None
 
     def plan(self, *args: Any, **kwargs: Any) -> UnevenPlan:
@@ -178,14 +94,173 @@ class UnevenCall:
         shown = call.record.arguments
         call.record = CallRecord(self.__name__, [*shown, ("plan", f"number {number}")])
         call.signature = fingerprint("run", call.signature, number)
-        return UnevenPlan(self, call)
+        if not self._has_plans(call):
+            return UnevenPlan(self, call, None)
+        instance = self._instance(call, self._blocks_of_all(call), number)
+        return UnevenPlan(self, call, instance)
 
     def run(self, call: UnevenBound) -> None:
-        """Make a call; the sizes of a plan are compared already."""
+        """Make a call without a plan; sizes that `UnevenCall.plan` compared are known."""
         self._meeting(call).execute()
         if not call.agreed:
             self._carry_out(call, self._agree(call))
         self._carry_out(call, self._moves(call))
+
+    def slow(self, args: Any, kwargs: Any, *, lasting: bool = True) -> Handle | None:
+        """Make a call that is not in the cache; it is not put there unless `lasting`."""
+        call = self._checked(args, kwargs)
+        if call.given.posted:
+            return post(AsyncCall(call.team, self.steps(call), call.record))
+        if not self._has_plans(call):
+            self.run(call)
+            return None
+        known = self._repeated(call)
+        if known is not None:
+            if lasting:
+                self._remember(args, kwargs, call, known)
+            call.bind(known.instance)
+            known.instance.execute()
+            call.finish()
+        return None
+
+    # -- calls that repeat an earlier one ------------------------------------------------
+    def _same_lists(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...] | None:
+        """Replace lists of integers by equal tuples, the same object each time; return `args`.
+
+        Return None if there are others, whose contents the cache cannot compare.
+        """
+        given = list(args)
+        try:
+            for i in self._at:
+                if i < len(given):
+                    given[i] = self._same_list(given[i])
+            for name in kwargs:
+                if name in self._lists:
+                    kwargs[name] = self._same_list(kwargs[name])
+        except TypeError:
+            return None
+        return tuple(given)
+
+    def _same_list(self, given: Any) -> Any:
+        if given is None:
+            return None
+        if type(given) is np.ndarray:
+            given = given.tolist()
+        elif type(given) is not list and type(given) is not tuple:
+            raise TypeError
+        found = tuple(map(operator.index, given))
+        same = self._known.get(found)
+        if same is None:
+            if len(self._known) == _LISTS:
+                self._known.clear()
+            same = self._known[found] = found
+        return same
+
+    def _has_plans(self, call: UnevenBound) -> bool:
+        """Return True if a call can have a plan: the same on all threads."""
+        threads = call.team.size
+        blocks = threads if self.spec.root else threads * threads
+        return blocks <= KnownSizes.most and not call.flags >> VARIANT_SHIFT
+
+    def _repeated(self, call: UnevenBound) -> KnownCall | None:
+        """Return the plan of a call that repeats an earlier one; carry out another call."""
+        kept, team = known_sizes(call.team), call.team
+        if self.equal and not needs_places_of_all(team, call.flags, self._sizes(call)):
+            sizes = kept.equal(call.signature)
+            if sizes is not None:
+                return KnownCall(self._own_instance(call), sizes, None, call.in_place)
+            self._meeting(call).execute()
+            kept.keep_equal(call.signature)
+            self._carry_out(call, self._agree(call))
+            self._carry_out(call, self._moves(call))
+            return None
+        vote, sizes = self._vote(call), kept.agreed(call.key)
+        if not vote.agrees(sizes):
+            self._compare_and_move(call)
+            return None
+        if sizes.moves is None:
+            sizes.moves = self._blocks_of_all(call)
+        moves, number = sizes.moves, sizes.number
+        instance = team.instances.get(
+            (self.__name__, number), lambda: self._instance(call, moves, number)
+        )
+        return KnownCall(instance, sizes, vote, call.in_place)
+
+    def _compare_and_move(self, call: UnevenBound) -> None:
+        """Make a call whose sizes are not those of an earlier one on all threads."""
+        self._carry_out(call, self._agree(call))
+        known_sizes(call.team).keep_agreed(call.key, call.team.core.op)
+        self._carry_out(call, self._moves(call))
+
+    def _vote(self, call: UnevenBound) -> Vote:
+        """Return the comparison with an earlier call; its signature has what must be equal."""
+
+        def made() -> Any:
+            kernel = kernels.find(np.int64, Op.MIN, None, self.__name__)
+            kind = Kind(16, f"vote {call.signature}", 0, int(Op.MIN), None, 0, False)
+            return inner._new_instance(call.team, kind, 0, kernel, call.record)
+
+        inner = self._inner["reduce_all"]
+        return Vote(call.team.instances.get((self.__name__, "vote", call.signature), made))
+
+    def _own_instance(self, call: UnevenBound) -> Any:
+        """Return the instance of a call whose sizes are equal on all threads."""
+
+        def made() -> Any:
+            assert call.dst is not None
+            me, at = call.team.rank, call.dst.offsets
+            moves = between_all(me, self._sizes(call), at, at[me] if call.in_place else None)
+            signature = fingerprint("known", call.signature)
+            return instance_of(
+                call.team, moves, call.flags, call.key, meet=True, signature=signature,
+                record=call.record,
+            )  # fmt: skip
+
+        return call.team.instances.get((self.__name__, call.key), made)
+
+    def _instance(self, call: UnevenBound, moves: Transfers, number: int) -> Any:
+        """Return a new instance of a call whose blocks all threads have compared."""
+        key, signature = (self.__name__, number), fingerprint("known", call.signature, number)
+        return instance_of(
+            call.team, moves, call.flags, key, meet=False, signature=signature, record=call.record
+        )
+
+    def _blocks_of_all(self, call: UnevenBound) -> Transfers:
+        """Return the blocks of all threads; collective."""
+        threads = call.team.size
+        every = np.empty((threads, 3, threads), np.int64)
+        self._carry_out(call, iter([("gather_all", (every, self._ends(call)))]))
+        to, of = np.divmod(np.arange(threads * threads), threads)
+        return Transfers.of(to, every[to, 0, of], of, every[of, 1, to], every[of, 2, to])
+
+    def _remember(self, args: Any, kwargs: Any, call: UnevenBound, known: KnownCall) -> None:
+        """Cache a call on the program's own arrays, which the cache must be able to distinguish."""
+        if not call.team.native:
+            return
+        dst, src = (None if x is None else x.array for x in (call.dst, call.src))
+        given = call.given["dst"], call.given["src"]
+        if call.in_place:
+            src = given[1]
+        elif given[0] is given[1]:
+            return
+        if all(
+            x is None or (x is y and plain(x)) for x, y in zip((dst, src), given, strict=True)
+        ):
+            self.remember(args, kwargs, known.instance, dst, src, call.in_place, known)
+
+    def _sizes(self, call: UnevenBound) -> list[int]:
+        """Return the bytes of the blocks of all threads, where they are equal on all."""
+        raise NotImplementedError
+
+    def _ends(self, call: UnevenBound) -> Any:
+        """Return the blocks of this thread, in bytes: an array of three rows of T numbers.
+
+        They are where the block from each thread goes in dst, where the block for each thread
+        begins in src, and its length.
+        """
+        raise NotImplementedError
 
     def _carry_out(self, call: UnevenBound, moves: Moves) -> None:
         """Make the calls that move equal blocks, one after the other."""
@@ -240,120 +315,7 @@ class UnevenCall:
         names = dict(zip(self._inner[name].names, arguments, strict=False))
         return RawArguments.of({**names, "flags": self._flags_of(name, call)})
 
-    # -- arguments -----------------------------------------------------------------------
-    def _checked(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, plan: bool = False
-    ) -> UnevenBound:
-        name = f"{self.__name__}.plan" if plan else self.__name__
-        given, wrong = self._by_name(args, kwargs)
-        team, foreign = resolve(given["team"], self.__name__)
-        posted = given.posted and not plan
-        team.enter(name, posted=posted)
-        record = self._record(name, given, "")
-        try:
-            if (error := foreign or wrong) is not None:
-                raise error
-            return self._bound(name, team, given)
-        except Exception as e:
-            team.fail(e, record, posted=posted)
-
-    def _by_name(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[UnevenArguments, TypeError | None]:
-        try:
-            values = self.__signature__.bind(*args, **kwargs).arguments
-        except TypeError as e:
-            values = dict(zip(self.names, args, strict=False)) | kwargs
-            return UnevenArguments(values), TypeError(f"{self.__name__}: {e}")
-        if values.get("algorithm") is not None:
-            flags = values.get("flags", 0)
-            values["flags"] = named_flags(self.__name__, flags, values["algorithm"])
-        return UnevenArguments(values), None
-
-    def _record(self, name: str, given: UnevenArguments, elements: str) -> CallRecord:
-        """Return what must be equal on all threads; it keeps no array of the program."""
-        equal = {x: given[x] for x in self.equal}
-        if elements:  # checked: sequences of integers
-            equal = {x: tuple(value) for x, value in equal.items()}
-        if self.spec.root:
-            equal["root"] = given["root"]
-        flags = given["flags"]
-
-        def arguments() -> list[tuple[str, str]]:
-            first = [("elements", elements)] if elements else []
-            shown = [(x, show(value)) for x, value in equal.items()]
-            return [*first, *shown, ("flags", flags_text(flags))]
-
-        return CallRecord(name, arguments, title=f"{name}({elements})")
-
-    def _bound(self, name: str, team: TeamState, given: UnevenArguments) -> UnevenBound:
-        flags = self._check_flags(given)
-        root = self._root(given, team) if self.spec.root else -1
-        dst, src = self._sides(team, given, root)
-        self._compare(dst, src)
-        either = dst if dst is not None else src
-        assert either is not None
-        dtype = either.array.dtype
-        counts = either.counts if self.equal else ()
-        signature = fingerprint(name, name_of(dtype), root, operator.index(given["flags"]), *counts)
-        bits = flags & ALGORITHM_MASK | flags >> VARIANT_SHIFT << VARIANT_SHIFT
-        record = self._record(name, given, str(dtype))
-        return UnevenBound(team, given, record, signature, dst, src, root, bits, [])
-
-    def _check_flags(self, given: UnevenArguments) -> int:
-        call = self.__name__
-        full = check_flags(as_integer(given["flags"], call, "flags"), call)
-        if full & IN_PLACE and not self.transforms:
-            raise FlagError(
-                f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
-            )
-        if full & IN_PLACE and not self._in_place(given):
-            raise FlagError(
-                f"{call}: flags: IN_PLACE: src: expected None or the array dst, got another"
-            )
-        return full
-
-    def _in_place(self, given: UnevenArguments) -> bool:
-        """Return True if dst has this thread's block already."""
-        return False
-
-    def _root(self, given: UnevenArguments, team: TeamState) -> int:
-        root = as_integer(given["root"], self.__name__, "root")
-        if not 0 <= root < team.size:
-            raise ValueError(
-                f"{self.__name__}: root: expected 0 <= root < {team.size}, got {root}"
-            )
-        return root
-
-    def _array(self, given: UnevenArguments, name: str, *, receives: bool) -> Array:
-        found = array_of(given[name], f"{self.__name__}: {name}", receives=receives)
-        if receives and not found.flags.writeable:
-            raise ValueError(f"{self.__name__}: {name}: the array is read-only")
-        return found
-
-    def _row(self, team: TeamState, given: UnevenArguments, side: VectorSide) -> UnevenBlocks:
-        """Return an operand with a block for each thread."""
-        array = self._array(given, side.array, receives=side.receives)
-        return sizes_of(side, array, given, team.size, self.__name__)
-
-    def _block(self, given: UnevenArguments, name: str, *, receives: bool) -> UnevenBlocks:
-        """Return an operand that is one block."""
-        return UnevenBlocks.whole(self._array(given, name, receives=receives))
-
-    def _compare(self, dst: UnevenBlocks | None, src: UnevenBlocks | None) -> None:
-        if dst is None or src is None or dst is src:
-            return
-        if dst.array.dtype != src.array.dtype:
-            raise TypeError(
-                f"{self.__name__}: dst: expected {src.array.dtype} as in src, got {dst.array.dtype}"
-            )
-        if overlap(dst.array, src.array):
-            raise OverlapError(f"{self.__name__}: dst and src overlap")
-
-    def _sides(self, team: TeamState, given: UnevenArguments, root: int) -> Blocks:
-        """Return dst and src of this thread, checked."""
-        raise NotImplementedError
-
+    # -- what a form does ----------------------------------------------------------------
     def _agree(self, call: UnevenBound) -> Moves:
         """Compare the sizes of all threads; each raises an error if they differ."""
         raise NotImplementedError
@@ -364,13 +326,9 @@ class UnevenCall:
 
     def _moves(self, call: UnevenBound) -> Moves:
         """Move the data, after the sizes are compared."""
-        if call.src is not None:
-            call.src.fill()
-        if call.dst is not None and call.dst is not call.src:
-            call.dst.fill()
+        call.fill()
         yield from self._data(call)
-        if call.dst is not None:
-            call.dst.finish()
+        call.finish()
 
     def _differ(self, call: UnevenBound, text: str) -> NoReturn:
         """Raise the error that all threads raise."""
@@ -381,19 +339,37 @@ class UnevenCall:
 class UnevenPlan(BoundPlan):
     """A plan on private arrays whose blocks differ in size."""
 
-    def __init__(self, call: UnevenCall, bound: UnevenBound) -> None:
-        super().__init__(call.__name__, bound.team, None, posted=bound.given.posted)
+    def __init__(self, call: UnevenCall, bound: UnevenBound, instance: Any) -> None:
+        super().__init__(call.__name__, bound.team, instance, posted=bound.given.posted)
         self._call = call
         self._bound = bound
-        first = call.first(bound)
-        self._first = None if first is None else first.plan
-        self.algorithm = "" if first is None else first.plan.algorithm
+        self._first = None
+        if instance is not None:
+            bound.bind(instance)
+            sides = (x for x in (bound.dst, bound.src) if x is not None)
+            if self.team.native and not self._posted and not any(x.copied for x in sides):
+                self.bind(instance)
+        elif (first := call.first(bound)) is not None:
+            self._first = first.plan
+            self.algorithm = first.plan.algorithm
+
+    def _steps(self) -> Iterator[Any]:
+        if self.instance is None:
+            yield from self._call.steps(self._bound)
+            return
+        self._bound.fill()
+        yield self.instance
+        self._bound.finish()
 
     def _run(self) -> None:
-        self._call.run(self._bound)
+        if self.instance is None:
+            self._call.run(self._bound)
+            return
+        for instance in self._steps():
+            instance.execute()
 
     def _pending(self) -> AsyncCall:
-        return AsyncCall(self.team, self._call.steps(self._bound), self._bound.record)
+        return AsyncCall(self.team, self._steps(), self._bound.record)
 
     def __str__(self) -> str:
-        return "nothing to move" if self._first is None else str(self._first)
+        return super().__str__() if self._first is None else str(self._first)

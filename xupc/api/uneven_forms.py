@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from . import uneven_blocks
 from .array_arguments import same_elements
 from .uneven_arguments import UnevenArguments, UnevenBlocks, VectorSide
 from .uneven_blocks import Moves
-from .uneven_calls import Blocks, UnevenBound, UnevenCall
+from .uneven_calls import UnevenCall
+from .uneven_checks import Blocks, UnevenBound
 
 __all__ = ["ExchangeV", "GatherAllV", "GatherV", "ScatterV"]
 
@@ -45,6 +46,16 @@ class _Rooted(UnevenCall):
                 f"(thread {call.root}) is {both[1, i]}{more}: give the same number on both",
             )
         call.agreed = (both[0] * one.array.dtype.itemsize).tolist()
+
+    def _ends(self, call: UnevenBound) -> Any:
+        ends, row, root = np.zeros((3, call.team.size), np.int64), self._many(call), call.root
+        if self.own == "src":
+            ends[2, root] = self._one(call).nbytes[0]
+            if row is not None:
+                ends[0] = row.offsets
+        elif row is not None:
+            ends[1:] = row.offsets, row.nbytes
+        return ends
 
     def _one(self, call: UnevenBound) -> UnevenBlocks:
         found = call.src if self.own == "src" else call.dst
@@ -162,9 +173,24 @@ class GatherAllV(UnevenCall):
 
     def _agree(self, call: UnevenBound) -> Moves:
         """Note the sizes: the barrier has compared the counts."""
-        assert call.dst is not None
-        call.agreed = call.dst.nbytes
+        call.agreed = self._sizes(call)
         yield from ()
+
+    def _sizes(self, call: UnevenBound) -> list[int]:
+        assert call.dst is not None
+        return call.dst.nbytes
+
+    def _ends(self, call: UnevenBound) -> Any:
+        dst, src, me = call.dst, call.src, call.team.rank
+        assert dst is not None
+        assert src is not None
+        ends = np.zeros((3, call.team.size), np.int64)
+        ends[0] = dst.offsets
+        ends[1] = dst.offsets[me] if call.in_place else 0
+        ends[2] = dst.nbytes[me]
+        if call.in_place:
+            ends[2, me] = 0
+        return ends
 
     def _data(self, call: UnevenBound) -> Moves:
         dst, src, me = call.dst, call.src, call.team.rank
@@ -219,6 +245,11 @@ class ExchangeV(UnevenCall):
                 f"expects {pair[1]} (recv_counts[{of}]): give the same number on both",
             )
         call.agreed = most[:threads].tolist()
+
+    def _ends(self, call: UnevenBound) -> Any:
+        assert call.dst is not None
+        assert call.src is not None
+        return np.array([call.dst.offsets, call.src.offsets, call.src.nbytes], np.int64)
 
     def _data(self, call: UnevenBound) -> Moves:
         dst, src, threads = call.dst, call.src, call.team.size

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from ..api.call_cache import CachedArrays
 from ..api.neighbour_exchange import Block, exchange_instance
 from ..api.neighbours import Neighbours
 from ..api.private_arrays import allav_reduce_all
-from ..backends.interpreter import interpreter as python_engine
-from ..backends.native.native_core import core, empty_caches
+from ..backends.native.native_core import empty_caches
 from ..ops import Op
 from .decision import Ready, apart, check_blocks, may_overlap
 from .messages import Array, as_bytes, size_of
@@ -30,7 +30,6 @@ __all__ = ["FORMS", "Topology"]
 _PLANS = 64
 _DESCRIPTIONS = 256
 _NONE = Block(0, 0)
-_CachedArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
 
 Key = tuple[Any, ...]
 
@@ -127,7 +126,7 @@ def _new_instance(near: Neighbours, into: Sequence[Block], of: Sequence[Block]) 
 # --- equal blocks ---------------------------------------------------------------------------------
 
 
-class _Equal(_CachedArrays):  # type: ignore[misc]
+class _Equal(CachedArrays):  # type: ignore[misc]
     """A call with blocks of one size, side by side; sources and destinations may differ in it."""
 
     def __init__(self, *, one_block: bool) -> None:

@@ -48,6 +48,8 @@ class TeamPlans:
         Ranks that exchange messages between nodes, and the index of this thread's among them.
     instances
         Cached instances of calls on private arrays.
+    known_sizes
+        What `_v` calls on private arrays keep of earlier calls (`api.uneven_plans`).
     """
 
     job: Placement
@@ -88,6 +90,7 @@ class TeamPlans:
         programs = self._programs
         self._plans: LruCache[Plan] = LruCache(PLANS, lambda plan: programs.pop(id(plan), None))
         self.instances: LruCache[RunningCall] = LruCache(INSTANCES)
+        self.known_sizes: object = None
 
     def __repr__(self) -> str:
         return f"<xupc team of {self.size} threads on {self.rank_tree.node_count} nodes>"
