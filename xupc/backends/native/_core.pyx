@@ -830,6 +830,8 @@ cdef inline bint _held(Team team) noexcept:
 
 
 cdef class _Entry:
+    """A call in a cache: its arguments, and the instance bound to them."""
+
     cdef list args  # as `_arguments` keeps them
     cdef PyObject **given  # they themselves, not counted as references
     cdef Py_ssize_t n
@@ -957,35 +959,14 @@ cdef inline PyObject *_descr(cnp.ndarray a) noexcept:
     return <PyObject *>cnp.PyArray_DESCR(a)
 
 
-cdef class _Arrays:
-    """A kind of call: its arguments (of arrays the dtype), and the instance bound to it."""
+cdef class _Arrays(_Entry):
+    """A call on arrays of a kind: of an array, `args` has the dtype."""
 
-    cdef list args  # as `_arguments` keeps them; of an array: its dtype
-    cdef PyObject **given  # they themselves, not counted as references
-    cdef Py_ssize_t n
     cdef list sizes  # an array: its elements; else -1
     cdef Py_ssize_t itemsize
     cdef int dst, src  # which arguments they are; -1: none
     cdef bint in_place
-    cdef Instance instance
     cdef object note
-    cdef uint64_t generation
-
-    def __cinit__(self, tuple args, list table, Py_ssize_t place):
-        cdef Py_ssize_t k
-        self.n = len(args)
-        self.given = <PyObject **>calloc(self.n + 1, sizeof(PyObject *))
-        if not self.given:
-            raise MemoryError
-        for k in range(self.n):
-            self.given[k] = <PyObject *>args[k]
-        self.args = _arguments(args, table, place)
-
-    def __dealloc__(self):
-        free(self.given)
-
-    def keeps(self, argument):
-        return any(a is argument for a in self.args)
 
 
 cdef class CachedArrays:
