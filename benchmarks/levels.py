@@ -11,10 +11,12 @@ from itertools import product
 from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant
-from xupc.backends.simulator.level_counts import SOURCES, Counted
+from xupc.backends.simulator.level_counts import SOURCES, Counted, count
+from xupc.backends.simulator.sim_program import Program
 from xupc.bench.results import Cell
 from xupc.cli.level_counts import counts_of, with_machine
 from xupc.flags import MULTICORE
+from xupc.plan.plan import barrier_plan
 from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -40,6 +42,7 @@ def main() -> None:
     for machine in MACHINES:
         tree = with_machine(Tree([0] * len(describe(machine).cpus)), describe(machine))
         print(f"## {machine}: {tree.size} threads\n\n{TABLE}", flush=True)
+        print(f"| {' | '.join(_barrier(tree))} |", flush=True)
         for collective, nbytes in product(COLLECTIVES, SIZES):
             if collective == "prefix_reduce" and tree.size > MOST_OF_SCANS:
                 continue
@@ -62,10 +65,18 @@ def _rows(collective: str, nbytes: int, tree: Tree) -> Iterator[list[str]]:
 
 
 def _row(collective: str, nbytes: int, variant: Variant, call: CallFacts) -> list[str]:
-    found = counts_of(variant, call, chains=False)
-    ahead = counts_of(variant, call, chains=False, by_levels=True)
-    times = [f"{counted.time_ns / 1e3:.2f}" for counted in (found, ahead)]
-    return [collective, str(nbytes), variant.name, *_crossing(found), *times]
+    flat, used = (counts_of(variant, call, chains=False, by_levels=way) for way in (False, None))
+    return [collective, str(nbytes), variant.name, *_numbers(flat, used)]
+
+
+def _barrier(tree: Tree) -> list[str]:
+    programs = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    flat, used = (count(programs, chains=False, barrier_by_levels=way) for way in (False, None))
+    return ["barrier", "-", "-", *_numbers(flat, used)]
+
+
+def _numbers(flat: Counted, used: Counted) -> list[str]:
+    return [*_crossing(used), *(f"{counted.time_ns / 1e3:.2f}" for counted in (flat, used))]
 
 
 def _crossing(found: Counted) -> Iterator[str]:
@@ -78,8 +89,8 @@ def _crossing(found: Counted) -> Iterator[str]:
 
 
 COLUMNS = (
-    "collective", "bytes", "variant", "socket: bytes", "lines", "L3: bytes", "lines", "us",
-    "us, barrier by levels",
+    "collective", "bytes", "variant", "socket: bytes", "lines", "L3: bytes", "lines",
+    "us, flat barriers", "us",
 )  # fmt: skip
 TABLE = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 HEAD = "\n".join([
@@ -89,8 +100,9 @@ HEAD = "\n".join([
     "",
     "One node, a thread per processor, ALLSYNC. The first row of a collective is the default of",
     "MULTICORE, the second one its variant by levels. Lines are cache lines of data, signals and",
-    "barriers. The barrier by levels of the last column is not built. A machine is written as in",
-    "`XUPC_TOPOLOGY`. Where the sockets have one L3 domain each, that level is the socket.",
+    "barriers. In the last column, as in a job, more than 16 threads on several domains have",
+    "barriers by levels. A machine is written as in `XUPC_TOPOLOGY`. Where the sockets have one L3",
+    "domain each, that level is the socket.",
     f"Scans are counted on at most {MOST_OF_SCANS} threads.",
     "`python benchmarks/levels.py` makes the page. Parameters:",
     "",

@@ -4,6 +4,11 @@ A C function there has the same name here. `Core.mutations` names lines that are
 to see that the checker detects it. With `agree` a thread calls `xu_suspect` whenever it waits, and
 the result must be no; a sleeper is woken or sleeps for ever. In a story where calls differ, waiting
 threads check now and then, as their timeouts make them, and all must come to the meeting.
+
+With `parents` barriers go by levels, along that tree. A thread looks at a line of the tree once and
+goes on alone if it must wait; since the look may come at any time, that covers every patience. With
+`patient` it looks for ever, as if it spun without end: the tree must be enough without the rest.
+Without `sleeps` threads spin instead of sleeping: the sleepers of a line are the same with a tree.
 """
 
 from __future__ import annotations
@@ -51,8 +56,26 @@ MUTATIONS = {
     "wait for release": "who gave up waits for a release like anybody else, as it was once",
     "nobody arrives": "who finds a difference does not come to the barrier",
     "next for mine": "xu_suspect takes the verdict on the next barrier for one on mine",
+    "relaxed relay": "a relay does not hand on what came before it",
+    "relaxed subtree": "a subtree line does not hand on what came before it",
+    "relaxed climb": "a parent does not take over what its children knew",
+    "relaxed descent": "a child does not take over what its parent knew",
+    "first child only": "a thread does not wait for all of its children",
+    "my call only": "a subtree line holds the call of its thread alone",
+    "one subtree line": "one line of each subtree for all barriers",
+    "always good": "a relay says that calls are equal, whatever the verdict",
+    "no relay": "a thread does not pass the verdict on",
+    "top does not relay": "the top of the tree does not pass on what the executor released",
+    "part of the tree": "an executor below the top takes its subtree for the whole tree",
+    "no mark": "a thread that goes on alone does not mark its lines",
+    "mark the relay only": "such a thread does not mark its subtree line",
+    "mark the subtree only": "such a thread does not mark its relay",
 }
 COUNT_BITS = 2
+STATE_BITS = 2
+AWAY, HERE = range(2)
+GOOD, BAD = 1, 2
+PASSED = 3  # the line is of a later barrier
 LOW = 16  # values of a signal's lower half: what a futex on the word itself would compare
 
 
@@ -70,6 +93,14 @@ class Line(NamedTuple):
     entered: int = -1
 
 
+class Subtree(NamedTuple):
+    """xu_subtree, without values."""
+
+    seq: int
+    low: int
+    high: int
+
+
 class Team(NamedTuple):
     """xu_team's own part."""
 
@@ -78,6 +109,8 @@ class Team(NamedTuple):
     fp: int = 0
     unsynced: int = 0
     giving_up: bool = False
+    posted: bool = False
+    alone: bool = False
     met: bool = False
     """Whether a difference was found: the story goes on at `after`."""
 
@@ -103,6 +136,9 @@ class Core:
     mutations: frozenset[str] = frozenset()
     agree: bool = True
     suspects: bool = False
+    parents: tuple[int, ...] = ()
+    patient: bool = False
+    sleeps: bool = True
     slots: int = 2
     channels: int = 2
     words: dict[str, Any] = field(default_factory=dict)
@@ -143,6 +179,19 @@ class Core:
             for s in range(self.slots if signals else 0)
         ]  # fmt: skip
         scratch = self.slots if told & {"told", "scratch"} else 0
+        inner = sorted({*self.parents} - {-1})
+        self.children = [[c for c in every if self.parents and self.parents[c] == j] for j in every]
+        self.subtree = [
+            {
+                j: Subtree(m.word(f"subtree{p}@{j}", eager=True),
+                           m.word(f"low{p}@{j}", eager=True), m.word(f"high{p}@{j}", eager=True))
+                for j in inner
+            }
+            for p in range(2)
+        ]  # fmt: skip
+        self.relay = {j: m.word(f"relay@{j}", eager=True) for j in inner}
+        if self.patient and "posted" not in told:  # no thread leaves the tree
+            self.sleeps = False
         self.src = [m.data(f"src@{j}") for j in every]
         self.dst = [m.data(f"dst@{j}") for j in every if told & {"fused", "led"}]
         self.line = [[m.data(f"line {s}@{j}") for j in every] for s in range(scratch)]
@@ -165,7 +214,7 @@ class Core:
             yield store(word, value, RELAXED)
         else:
             yield swap(word, value, SEQ_CST)
-        if self.has("no wake"):
+        if self.has("no wake") or not self.sleeps:
             return
         order = ACQUIRE if self.has("acquire count") else SEQ_CST
         if (yield load(s.count, order)):
@@ -207,7 +256,7 @@ class Core:
                 if self.agree:
                     raise Broken("xu_suspect: a false alarm")
                 raise Mismatch(at in ("barrier", "fuse", "await"))
-            if self.agree:
+            if self.agree and self.sleeps:
                 yield from self.xu_sleep(word, s, target)
             yield AGAIN
 
@@ -222,6 +271,9 @@ class Core:
         yield store(mine.fp, t.fp, RELAXED)
         if not self.counter_mode:
             yield from self.xu_publish(mine.word, mine.sleepers, t.epoch)
+            t = t._replace(alone=False)
+            if self.parents and (t.posted or t.giving_up):
+                t = yield from self.xu_go_alone(me, t)
             return t, False
         yield store(mine.word, t.epoch, RELEASE)
         order = RELAXED if self.has("relaxed counter") else SEQ_CST
@@ -253,6 +305,131 @@ class Core:
             raise Broken(f"barrier {t.epoch}: a false alarm")
         return odd
 
+    # -- barriers by levels --------------------------------------------------------------
+    def subtrees(self, t: Team) -> dict[int, Subtree]:
+        return self.subtree[0 if self.has("one subtree line") else t.epoch & 1]
+
+    def xu_go_alone(self, me: int, t: Team, *, said: bool = False) -> Steps:
+        """The team; `said`: my parent can see that my subtree is here."""
+        mark = t.epoch << STATE_BITS | AWAY
+        t = t._replace(alone=True)
+        if not self.children[me] or self.has("no mark"):
+            return t
+        if not said and not self.has("mark the relay only"):
+            yield store(self.subtrees(t)[me].seq, mark, RELEASE)
+        if not self.has("mark the subtree only"):
+            yield store(self.relay[me], mark, RELEASE)
+        return t
+
+    def tree_ready(self, word: int, target: int, order: int) -> Steps:
+        """xu_ready of a line of the tree: at once, or in the end if threads are patient."""
+        if not self.patient:
+            return (yield at_least(word, target, order))
+        yield MARK
+        while not (yield at_least(word, target, order)):
+            yield AGAIN
+        return True
+
+    def xu_state(self, t: Team, word: int, order: int) -> Steps:
+        """The state of a line, or None."""
+        if not (yield from self.tree_ready(word, t.epoch << STATE_BITS, order)):
+            return None
+        now = yield load(word, order)
+        return now & 3 if now >> STATE_BITS == t.epoch else PASSED
+
+    def xu_climb(self, me: int, t: Team) -> Steps:
+        """(The least, the greatest fingerprint of my subtree); None: I have to go on alone."""
+        low = high = t.fp
+        order = RELAXED if self.has("relaxed climb") else ACQUIRE
+        children = self.children[me]
+        for j in children[:1] if self.has("first child only") else children:
+            if not self.children[j]:
+                if not (yield from self.tree_ready(self.lines(t)[j].word, t.epoch, order)):
+                    return None
+            elif (yield from self.xu_state(t, self.subtrees(t)[j].seq, order)) in (None, AWAY):
+                return None
+        for j in children:
+            line, part = self.lines(t)[j], self.subtrees(t).get(j)
+            for word in (part.low, part.high) if part else (line.fp,):
+                fp = yield load(word, RELAXED)
+                low, high = min(low, fp), max(high, fp)
+        if children:
+            mine = self.subtrees(t)[me]
+            of = (t.fp, t.fp) if self.has("my call only") else (low, high)
+            yield store(mine.low, of[0], RELAXED)
+            yield store(mine.high, of[1], RELAXED)
+            order = RELAXED if self.has("relaxed subtree") else RELEASE
+            yield store(mine.seq, t.epoch << STATE_BITS | HERE, order)
+        return low, high
+
+    def xu_pass_on(self, me: int, t: Team, odd: bool) -> Steps:
+        if odd and self.agree:
+            raise Broken(f"barrier {t.epoch}: a false alarm")
+        if self.children[me] and not t.alone and not self.has("no relay"):
+            order = RELAXED if self.has("relaxed relay") else RELEASE
+            state = BAD if odd and not self.has("always good") else GOOD
+            yield store(self.relay[me], t.epoch << STATE_BITS | state, order)
+
+    def xu_descend(self, me: int, t: Team) -> Steps:
+        """The verdict; None: I have to go on alone."""
+        order = RELAXED if self.has("relaxed descent") else ACQUIRE
+        state = yield from self.xu_state(t, self.relay[self.parents[me]], order)
+        return None if state in (None, AWAY) else state == BAD
+
+    def xu_meet_by_levels(self, me: int, t: Team) -> Steps:
+        """(team, verdict); the verdict is None if this thread is alone now."""
+        found = yield from self.xu_climb(me, t)
+        if found is None:
+            return (yield from self.xu_go_alone(me, t)), None
+        odd = found[0] != found[1]
+        if self.parents[me] >= 0:
+            odd = yield from self.xu_descend(me, t)
+            if odd is None:
+                return (yield from self.xu_go_alone(me, t, said=True)), None
+        yield from self.xu_pass_on(me, t, odd)
+        return t, odd
+
+    def xu_gather(self, me: int, t: Team, at: str) -> Steps:
+        """(team, verdict) of an executor or node root, when all are here."""
+        if self.parents and not t.alone:
+            found = yield from self.xu_climb(me, t)
+            below = found is not None and self.parents[me] >= 0
+            if below and not self.has("part of the tree"):
+                top = self.subtrees(t)[0]
+                if (yield from self.xu_state(t, top.seq, ACQUIRE)) in (None, AWAY):
+                    found = None
+                else:
+                    found = (yield load(top.low, RELAXED)), (yield load(top.high, RELAXED))
+            if found is not None:
+                if found[0] != found[1] and self.agree:
+                    raise Broken(f"barrier {t.epoch}: a false alarm")
+                return t, found[0] != found[1]
+            t = yield from self.xu_go_alone(me, t, said=below)
+        yield from self.xu_all_here(me, t, at)
+        return t, (yield from self.xu_compare(t))
+
+    def xu_let_go(self, me: int, t: Team, verdict: bool) -> Steps:
+        yield from self.xu_release(t, verdict)
+        if self.parents:
+            yield from self.xu_pass_on(me, t, verdict)
+
+    def xu_await(self, me: int, t: Team) -> Steps:
+        """The verdict of those who wait for an executor or the node root."""
+        if self.parents and not t.alone:
+            said = (yield from self.xu_climb(me, t)) is not None
+            odd = None
+            if said and self.parents[me] >= 0:
+                odd = yield from self.xu_descend(me, t)
+            elif said and (yield from self.tree_ready(self.release.word, t.epoch << 1, ACQUIRE)):
+                r = yield load(self.release.word, ACQUIRE)
+                odd = r >> 1 == t.epoch and bool(r & 1)
+            if odd is not None:
+                if self.parents[me] >= 0 or not self.has("top does not relay"):
+                    yield from self.xu_pass_on(me, t, odd)
+                return odd
+            t = yield from self.xu_go_alone(me, t, said=said)
+        return (yield from self.xu_released(me, t, "await"))
+
     def xu_release(self, t: Team, verdict: bool) -> Steps:
         line = self.release
         yield from self.xu_publish(line.word, line.sleepers, t.epoch << 1 | verdict)
@@ -269,7 +446,12 @@ class Core:
     def barrier(self, me: int, t: Team) -> Steps:
         """XS_BARRIER."""
         t, last = yield from self.xu_arrive(me, t)
-        if last:
+        odd = None
+        if self.parents and not t.alone:
+            t, odd = yield from self.xu_meet_by_levels(me, t)
+        if odd is not None:
+            pass
+        elif last:
             odd = yield from self.xu_compare(t)
             yield from self.xu_release(t, odd)
         elif self.counter_mode and not (t.giving_up and not self.has("wait for release")):
@@ -279,23 +461,23 @@ class Core:
             odd = yield from self.xu_compare(t)
         if odd:
             raise Mismatch(True)
-        return t._replace(unsynced=0)
+        return t._replace(unsynced=0, alone=False)
 
     def fuse(self, me: int, t: Team, by: int | None, value: int) -> Steps:
         """XS_FUSE, a body that brings thread 0's src to all, XS_FUSE_END or XS_AWAIT."""
         t, last = yield from self.xu_arrive(me, t)
         executor = by == me if by is not None else last if self.counter_mode else me == 0
         if not executor:
-            if (yield from self.xu_released(me, t, "await")):
+            if (yield from self.xu_await(me, t)):
                 raise Mismatch(True)
-            return t._replace(unsynced=0)
-        yield from self.xu_all_here(me, t, "fuse")
-        if (yield from self.xu_compare(t)):
-            yield from self.xu_release(t, True)
+            return t._replace(unsynced=0, alone=False)
+        t, odd = yield from self.xu_gather(me, t, "fuse")
+        if not odd:
+            yield from self.body()
+        yield from self.xu_let_go(me, t, odd)
+        if odd:
             raise Mismatch(True)
-        yield from self.body()
-        yield from self.xu_release(t, False)
-        return t._replace(unsynced=0)
+        return t._replace(unsynced=0, alone=False)
 
     def body(self) -> Steps:
         value = yield read(self.src[0])
@@ -306,16 +488,15 @@ class Core:
         """XS_ARRIVE, then of the node root XS_GATHER, copies, XS_RELEASE; else XS_AWAIT."""
         t, _ = yield from self.xu_arrive(me, t)
         if me:
-            odd = yield from self.xu_released(me, t, "await")
+            odd = yield from self.xu_await(me, t)
         else:
-            yield from self.xu_all_here(me, t, "gather")
-            odd = yield from self.xu_compare(t)
+            t, odd = yield from self.xu_gather(me, t, "gather")
             if not odd:
                 yield from self.body()
-            yield from self.xu_release(t, odd)
+            yield from self.xu_let_go(me, t, odd)
         if odd:
             raise Mismatch(True)
-        return t._replace(unsynced=0)
+        return t._replace(unsynced=0, alone=False)
 
     def signal(self, me: int, t: Team, channel: int, value: int) -> Steps:
         """XS_SIGNAL."""
@@ -440,6 +621,12 @@ class Core:
     def do_barrier(self, me: int, t: Team, call: int = 1, *, begun: list[Team]) -> Steps:
         t = begun[0] = yield from self.xu_begin(me, t, call, barriers=1)
         return (yield from self.barrier(me, t))
+
+    def do_posted(self, me: int, t: Team, call: int = 1, *, begun: list[Team]) -> Steps:
+        """A barrier of a thread whose program goes on meanwhile."""
+        t = begun[0] = yield from self.xu_begin(me, t._replace(posted=True), call, barriers=1)
+        t = yield from self.barrier(me, t)
+        return t._replace(posted=False)
 
     def do_exchange(self, me: int, t: Team, value: int, *, begun: list[Team]) -> Steps:
         """Write, barrier, read the neighbour's; the next barrier comes before the next write."""

@@ -82,6 +82,80 @@ APART = [
 """Calls that differ on other nodes, of which the node root hears in the second one."""
 
 
+Tree = tuple[int, ...]
+PAIR, CHAIN, PAIRS, LONG = (-1, 0), (-1, 0, 1), (-1, 0, 0, 2), (-1, 0, 1, 2)
+"""Trees of barriers by levels, as the parents of the threads: two, two, two and three levels."""
+BARRIER: Story = [("barrier",)]
+DATA: Story = [("exchange", 1)]
+TWICE: Story = [("exchange", 1), ("barrier",)]
+BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
+    (PAIR, [TWICE] * 2, {}),
+    (CHAIN, [DATA] * 3, {"sleeps": False}),
+    (CHAIN, [BARRIER] * 3, {"sleeps": False, "suspects": True}),
+    *((tree, [[*TWICE, *DATA]] * len(tree), {"patient": True}) for tree in (CHAIN, PAIRS, LONG)),
+    # a thread whose program goes on meanwhile: at the top, in the middle, at the end
+    *(
+        (tree, [[("posted",)] if j == i else BARRIER for j in range(len(tree))],
+         {"patient": True, "sleeps": len(tree) == 2})
+        for tree in (PAIR, CHAIN) for i in range(len(tree))
+    ),
+]  # fmt: skip
+FUSED_BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
+    *(
+        (tree, [[("fused", by, 1), ("barrier",)]] * len(tree), {"patient": True, "sleeps": False})
+        for tree in (PAIR, CHAIN, PAIRS, LONG) for by in (None, 1, len(tree) - 1)
+    ),
+    *(
+        (CHAIN, [[call]] * 3, {"sleeps": False})
+        for call in (("fused", None, 1), ("fused", 2, 1), ("led", 1))
+    ),
+    *((PAIR, [[call]] * 2, {}) for call in (("fused", 0, 1), ("fused", 1, 1), ("led", 1))),
+    (PAIRS, [[("led", 1), ("led", 2)]] * 4, {"patient": True, "sleeps": False}),
+]  # fmt: skip
+LONGER_BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
+    (CHAIN, [TWICE] * 3, {"sleeps": False}),
+    (PAIRS, [BARRIER] * 4, {"sleeps": False}),
+    (LONG, [BARRIER] * 4, {"sleeps": False}),
+    (CHAIN, [[("posted",), ("barrier",)], *[[("barrier",)] * 2] * 2],
+     {"patient": True, "sleeps": False}),
+]  # fmt: skip
+DIFFERENT_BY_LEVELS: list[tuple[Tree, list[Action]]] = [
+    (PAIR, [("barrier", 1), ("barrier", 2)]),
+    (PAIR, [("ring", 1, 1), ("barrier", 2)]),
+    (PAIR, [("barrier", 1), ("ring", 1, 2)]),
+    (CHAIN, [("barrier", 2), ("barrier", 1), ("barrier", 1)]),
+    (CHAIN, [("barrier", 1), ("barrier", 2), ("barrier", 1)]),
+    (CHAIN, [("barrier", 1), ("barrier", 1), ("barrier", 2)]),
+    (PAIRS, [("barrier", 1), ("barrier", 1), ("barrier", 1), ("barrier", 2)]),
+    (LONG, [("barrier", 1), ("barrier", 1), ("barrier", 1), ("barrier", 2)]),
+    (PAIR, [("fused", 0, 1, 1), ("fused", 1, 1, 2)]),
+    (PAIR, [("fused", 1, 1, 1), ("barrier", 2)]),
+    (PAIR, [("fused", 0, 1, 1), ("ring", 1, 2)]),
+    (CHAIN, [("fused", 0, 1, 1), ("fused", 0, 1, 1), ("barrier", 2)]),
+    (CHAIN, [("barrier", 2), ("fused", 1, 1, 1), ("fused", 1, 1, 1)]),
+]
+BROKEN_BY_LEVELS: dict[str, tuple[Tree, list[Story], dict[str, bool]]] = {
+    "relaxed relay": (PAIR, [DATA] * 2, {"patient": True}),
+    "relaxed subtree": (CHAIN, [DATA] * 3, {"patient": True}),
+    "relaxed climb": (PAIR, [DATA] * 2, {"patient": True}),
+    "relaxed descent": (PAIR, [DATA] * 2, {"patient": True}),
+    "first child only": (PAIRS, [DATA] * 4, {"patient": True}),
+    "one subtree line": (CHAIN, [[("barrier",)] * 2] * 3, {"sleeps": False}),
+    "top does not relay": (CHAIN, [[("fused", 2, 1)]] * 3, {"patient": True}),
+    "part of the tree": (CHAIN, [[("fused", 1, 1)]] * 3, {"patient": True}),
+    "no relay": (PAIR, [BARRIER] * 2, {"patient": True}),
+    "no mark": (PAIR, [[("posted",)], BARRIER], {"patient": True, "sleeps": False}),
+    "mark the relay only": (
+        CHAIN, [BARRIER, [("posted",)], BARRIER], {"patient": True, "sleeps": False}
+    ),
+    "mark the subtree only": (
+        CHAIN, [BARRIER, [("posted",)], BARRIER], {"patient": True, "sleeps": False}
+    ),
+}  # fmt: skip
+BROKEN_AMONG_DIFFERENT_BY_LEVELS = {"my call only": CHAIN, "always good": CHAIN}
+"""The last thread of the tree differs, and threads are patient."""
+
+
 class Count:
     """Cases, states and steps so far."""
 
@@ -153,6 +227,48 @@ def test_calls_that_differ_elsewhere(counter_mode: bool) -> None:
     assert core.machine.explore() is not None
 
 
+def test_barriers_by_levels() -> None:
+    """The same along trees of 2 and 3 levels, for 2 to 4 threads."""
+    count = Count()
+    cases = BY_LEVELS + FUSED_BY_LEVELS + (LONGER_BY_LEVELS if WHOLE else [])
+    for tree, stories, options in cases:
+        core = Core(len(tree), False, stories, parents=tree, **options)
+        count.check(core, (tree, stories, options))
+    figure("barriers by levels, every interleaving of 2-4 threads", str(count))
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_calls_that_differ_by_levels(patient: bool) -> None:
+    """All find it, wherever in the tree the thread is that differs."""
+    count = Count()
+    for tree, calls in DIFFERENT_BY_LEVELS:
+        if len(tree) > 3 and not (patient or WHOLE):
+            continue
+        stories: list[Story] = [[call, ("barrier",), ("after",)] for call in calls]
+        core = Core(len(tree), False, stories, agree=False, parents=tree, patient=patient)
+        count.check(core, (tree, calls))
+    figure(f"differing calls by levels, {'patient' if patient else 'impatient'}", str(count))
+
+
+@pytest.mark.parametrize("name", BROKEN_BY_LEVELS)
+def test_a_broken_tree_is_noticed(name: str) -> None:
+    """One line of a barrier by levels changed."""
+    tree, stories, options = BROKEN_BY_LEVELS[name]
+    core = Core(len(tree), False, stories, frozenset([name]), parents=tree, **options)
+    assert core.machine.explore() is not None
+
+
+@pytest.mark.parametrize("name", BROKEN_AMONG_DIFFERENT_BY_LEVELS)
+def test_a_verdict_that_gets_lost_is_noticed(name: str) -> None:
+    """A thread goes on although calls differ."""
+    tree = BROKEN_AMONG_DIFFERENT_BY_LEVELS[name]
+    calls = [1] * (len(tree) - 1) + [2]
+    stories: list[Story] = [[("barrier", call), ("after",)] for call in calls]
+    core = Core(len(tree), False, stories, frozenset([name]), agree=False, parents=tree,
+                patient=True)  # fmt: skip
+    assert core.machine.explore() is not None
+
+
 @pytest.mark.parametrize(("name", "counter_mode", "stories"), BROKEN)
 def test_a_broken_protocol_is_noticed(name: str, counter_mode: bool, stories: list[Story]) -> None:
     """One line changed."""
@@ -173,4 +289,5 @@ def test_broken_giving_up_is_noticed(name: str) -> None:
 def test_all_mutations_are_tried() -> None:
     """None is only listed."""
     tried = {name for name, *_ in BROKEN} | BROKEN_AMONG_DIFFERENT.keys() | {"next for mine"}
+    tried |= BROKEN_BY_LEVELS.keys() | BROKEN_AMONG_DIFFERENT_BY_LEVELS.keys()
     assert tried == MUTATIONS.keys()

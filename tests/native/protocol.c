@@ -1,11 +1,12 @@
 /* protocol.c: the core's protocol with plain threads, for ThreadSanitizer and its like.
  *
- *   protocol THREADS CALLS SEED flat|counter spin|yield|sleep
+ *   protocol THREADS CALLS SEED flat|counter|levels spin|yield|sleep
  *
  * The threads of one process share one sync area, as the processes of a node do, and make the
  * same random calls: signals with chunks, rings, scratch lines, barriers, fused calls, led ones,
  * folds, scans, swaps, and now and then calls that differ. Before each call a thread writes its
- * data, after it it looks at every byte. Random delays come between calls and in the middle.
+ * data, after it it looks at every byte. Random delays come between calls and in the middle. By
+ * levels 8 threads are 2 x 2 x 2, and in some calls a program goes on meanwhile.
  *
  * Compiled with a long XU_SLICE_NS a lost wake-up lasts for seconds, and is an error.
  */
@@ -42,7 +43,7 @@ typedef struct {
     uint64_t ops, done[KINDS];
 } worker;
 
-static int threads, counter_mode, spins, yields;
+static int threads, mode, spins, yields;
 static uint64_t calls, seed;
 static char *dst, *src, *lines; /* what all threads reach */
 static xu_status statuses[MOST];
@@ -50,6 +51,7 @@ static _Atomic uint64_t left_words[MOST];
 static uint64_t ops_of[MOST];
 static pthread_barrier_t meeting;
 static worker workers[MOST];
+static int32_t children[MOST][MOST];
 
 static uint64_t next(uint64_t *state) { /* splitmix64 */
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -224,7 +226,10 @@ static int run(worker *w, const call *c, int barriers, uint64_t hash) {
     xu_begin(in, hash, 1);
     w->ops++;
     dawdle(w);
+    w->team.posted = next(&w->random) % 16 == 0;
     int r = xu_run(in, 0);
+    if (w->team.posted) dawdle(w);
+    w->team.posted = 0;
     while (r == XU_PENDING || r == XU_CALL_PYTHON) {
         if (r == XU_PENDING) {
             /* whose call differs is not woken: a waiter looks up now and then */
@@ -361,12 +366,25 @@ static void *work(void *arg) {
     return NULL;
 }
 
+static int parent_of(int thread) { return thread ? thread & (thread - 1) : -1; }
+
+static void join_tree(xu_team *t) {
+    int32_t n = 0;
+    for (int j = t->me + 1; j < threads; j++) {
+        int inner = 0;
+        for (int i = j + 1; i < threads; i++) inner |= parent_of(i) == j;
+        if (parent_of(j) == t->me) children[t->me][n++] = inner ? ~j : j;
+    }
+    xu_join_tree(t, parent_of(t->me), children[t->me], n);
+}
+
 static void attach(worker *w, int me, char *area) {
     xu_team *t = &w->team;
     xu_attach(t, area, threads, me);
     t->status = &statuses[me];
     t->left = (xu_word *)&left_words[me];
-    t->counter_mode = counter_mode, t->spins = spins, t->yields = yields;
+    t->mode = mode, t->spins = spins, t->yields = yields;
+    if (mode == XU_LEVELS) join_tree(t);
     t->nt_min = 2048, t->number = 1;
     w->me = me;
     w->random = seed * 31 + (uint64_t)me;
@@ -398,7 +416,7 @@ int main(int argc, char **argv) {
     threads = atoi(argv[1]);
     if (threads < 1 || threads > MOST) return 2;
     calls = strtoull(argv[2], NULL, 10), seed = strtoull(argv[3], NULL, 10);
-    counter_mode = argv[4][0] == 'c';
+    mode = argv[4][0] == 'c' ? XU_COUNTER : argv[4][0] == 'l' ? XU_LEVELS : XU_FLAT;
     spins = argv[5][0] == 's' && argv[5][1] == 'p' ? 4000 : 0;
     yields = argv[5][0] == 'y' ? 2 * threads + 2 : 0;
     char *area = zeroed(xu_sync_bytes((uint64_t)threads));

@@ -18,7 +18,8 @@ WAYS = [
     for threads in (2, 3, 4)
     for mode in ("flat", "counter")
     for wait in ("spin", "yield", "sleep")
-]
+] + [(threads, "levels", wait) for threads in (2, 4, 8) for wait in ("spin", "yield", "sleep")]
+"""8 threads are 2 x 2 x 2: three levels."""
 CALLS = amount(600, 50_000)
 TOTALS = re.compile(r"(\d+) operations, (\d+) barriers, (\d+) wake-ups, (\d+) differences")
 
@@ -52,7 +53,7 @@ def test_no_race_no_wrong_byte_no_lost_wake_up(kind: str, tmp_path: Path) -> Non
     assert differences > len(WAYS)
     figure(
         f"the core's protocol under -fsanitize={kind}",
-        f"0 findings in {operations} operations of 2-4 threads, {barriers} barriers, "
+        f"0 findings in {operations} operations of 2-8 threads, {barriers} barriers, "
         f"{wakes} wake-ups, {differences} differing calls",
     )
 
@@ -78,6 +79,28 @@ BROKEN = {
         "(t->epoch & 1) * (uint64_t)t->n",
         "0",
         "a false alarm|a lost wake-up",
+    ),
+    "relays without order": (
+        "t->epoch << XU_STATE_BITS | (t->verdict ? XU_BAD : XU_GOOD),\n"
+        "                              memory_order_release",
+        "t->epoch << XU_STATE_BITS | (t->verdict ? XU_BAD : XU_GOOD),\n"
+        "                              memory_order_relaxed",
+        "data race",
+    ),
+    "subtrees without order": (
+        "t->epoch << XU_STATE_BITS | XU_HERE, memory_order_release",
+        "t->epoch << XU_STATE_BITS | XU_HERE, memory_order_relaxed",
+        "data race",
+    ),
+    "children that nobody waits for": (
+        "for (; t->seen < t->nchildren; t->seen++) {",
+        "for (t->seen = t->nchildren; t->seen < t->nchildren;) {",
+        "data race|wrong bytes|a false alarm",
+    ),
+    "a verdict that gets lost": (
+        "(t->verdict ? XU_BAD : XU_GOOD)",
+        "XU_GOOD",
+        "a difference is not noticed|a false alarm|a lost wake-up",
     ),
     "scratch lines too few": (
         "in->op % XU_SLOTS * XU_SLOT_BYTES",

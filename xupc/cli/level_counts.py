@@ -30,9 +30,9 @@ def with_machine(tree: Tree, machine: Machine) -> Tree:
 
 
 def counts_of(
-    variant: Variant, call: CallFacts, *, by_levels: bool = False, chains: bool = True
+    variant: Variant, call: CallFacts, *, by_levels: bool | None = None, chains: bool = True
 ) -> Counted:
-    """Return the counts of a call by a variant; `by_levels`: with a barrier by levels."""
+    """Return the counts of a call by a variant; `by_levels`: as for `count`."""
     return count(programs_of(variant, call), barrier_by_levels=by_levels, chains=chains)
 
 

@@ -16,7 +16,9 @@ from .team_comm import TeamComm
 if TYPE_CHECKING:
     from .mpi_types import Request
 
-__all__ = ["CONFLICT", "EXCHANGE", "NetBarrier", "Rounds", "differs", "rounds_among"]
+__all__ = [
+    "CONFLICT", "EXCHANGE", "NetBarrier", "Rounds", "differs", "rounds_along", "rounds_among",
+]  # fmt: skip
 
 EXCHANGE = struct.Struct("<QQQQ")  # least and greatest fingerprint; value; flags
 CONFLICT = 1  # flag: the values differ
@@ -46,6 +48,18 @@ def rounds_among(
     # room for the longest message of any call, so that a mismatch can be detected
     room = EXCHANGE.size + max(tuning["root_exchange_max"], tuning["root_exchange_max_one_block"])
     return [(others, others)] if others else [], room
+
+
+def rounds_along(parent: int, children: Sequence[int]) -> Rounds:
+    """Return the rounds of a thread whose barriers go up a tree and down again.
+
+    The messages on the way up hold what the threads of a part of the tree have in common, those on
+    the way down what all have. `parent`: -1 for the top.
+    """
+    below = list(children)
+    above = [parent] if parent >= 0 else []
+    rounds: Rounds = [([], below), (above, above), (below, [])]
+    return [(to, of) for to, of in rounds if to or of]
 
 
 class NetBarrier:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..algorithms import registry
 from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Variant
@@ -12,11 +15,13 @@ from ..backends.native.lowering import lower
 from ..backends.native.native_core import core
 from ..backends.protocol import MessageEngine, Program
 from ..comm.message_layout import MessageLayout, PlacedOperand, UnboundOperand
+from ..comm.net_barrier import Rounds, rounds_along, rounds_among
 from ..flags import ALGORITHM_MASK, variant_label
 from ..plan.plan import Plan
 from ..plan.recorder import trace
 from ..records import replace
 from ..reduction.kernel_base import Kernel
+from ..topology.levels import NodeLevels
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, public_name
 from .executor import RunningCall
@@ -228,6 +233,32 @@ class TeamPlans:
             source = MessageLayout(self.job.network, self, [UnboundOperand(b) for b in bounds])
         made: Program = core.Program(lower(plan, self.rank_tree, place, source), self.wire)
         return made
+
+    @property
+    def level_barriers(self) -> NodeLevels | None:
+        """The levels by which barriers inside this node go; None: barriers are flat."""
+        levels = self.rank_tree.levels(self.node_number)
+        if self.spans_nodes or levels.size < self.tuning["level_barrier_min"]:
+            return None
+        if self.job.info.oversubscribed and not self.tuning["level_barrier_crowded"]:
+            return None
+        return levels if levels.has_domains else None
+
+    def _barrier_relatives(self) -> NDArray[np.int32] | None:
+        """Return this thread's parent and children in such barriers, as the core takes them."""
+        levels = self.level_barriers
+        if levels is None:
+            return None
+        return np.array(levels.relatives(self.rank_tree.local_index(self.rank)), np.int32)
+
+    def _exchange_rounds(self) -> tuple[Rounds, int]:
+        """Return the rounds of a barrier by messages, and the bytes of its longest message."""
+        rounds, room = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
+        levels = None if self.native else self.level_barriers
+        if levels is not None:  # one node: a rank is a thread of the node
+            parent, *children = levels.relatives(self.rank)
+            rounds = rounds_along(parent, [j if j >= 0 else ~j for j in children])
+        return rounds, room
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""

@@ -17,7 +17,6 @@ from ..backends.native.native_core import core, invalidate
 from ..backends.operand_binding import BoundOperand, ScratchOperand
 from ..backends.protocol import Instance, MessageEngine, TeamCore
 from ..backends.wait import HOT_NS, Waitable, WaitState
-from ..comm.net_barrier import rounds_among
 from ..comm.plan_messages import NetContext
 from ..comm.remote_completion import TeamCompletions
 from ..comm.tags import AGAIN, BARRIER, KINDS, LOW_BITS, TURNS
@@ -103,7 +102,7 @@ class TeamState(TeamMeetings):
             self.job.recorder.describe(self)
         self.core = self._make_core(ground)
         self.core.blocked = self.job.blocks(self)
-        self.exchange_rounds = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
+        self.exchange_rounds = self._exchange_rounds()
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
             self._completions = TeamCompletions(
@@ -127,6 +126,7 @@ class TeamState(TeamMeetings):
             team.recorder = job.recorder
             return team
         n = self.rank_tree.node_size(self.node_number)
+        relatives = self._barrier_relatives()
         made: TeamCore = core.Team(
             ground.sync_address,
             n,
@@ -139,9 +139,11 @@ class TeamState(TeamMeetings):
             self._past_the_cache(),
             self._left_word(ground),
             ground.number,
-            (job.control, ground.sync, job.info.pids),
+            (job.control, ground.sync, job.info.pids, relatives),
             job.control.ring_address,
             0 if job.info.pids is None else job.info.pids.ctypes.data,
+            0 if relatives is None else relatives.ctypes.data,
+            0 if relatives is None else relatives.size - 1,
         )
         return made
 

@@ -8,6 +8,7 @@ narrower levels it is a domain of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from ..records import record
 from .machine import NAMES, Machine
@@ -90,6 +91,38 @@ class NodeLevels:
     def is_flat(self) -> bool:
         """True if the node itself is the only level."""
         return len(self.levels) == 1
+
+    @cached_property
+    def parents(self) -> tuple[int, ...]:
+        """The parent of each thread in the tree of domains; -1 for the top, the node root.
+
+        It is the root of the narrowest domain that holds both.
+        """
+        found = [-1] * self.size
+        for level in self.levels:
+            for thread, root in enumerate(level.root_of):
+                if root != thread:
+                    found[thread] = root
+        return tuple(found)
+
+    def relatives(self, thread: int) -> list[int]:
+        """Return the parent of a thread in this tree and its children, the nearest first.
+
+        A child j that has children itself is written as ``~j``.
+        """
+        parents = self.parents
+        inner = set(parents)
+        children: dict[int, int] = {}
+        for level in reversed(self.levels):
+            for j in level.domain(thread) if level.root_of[thread] == thread else ():
+                if parents[j] == thread:
+                    children.setdefault(j, ~j if j in inner else j)
+        return [parents[thread], *children.values()]
+
+    @property
+    def has_domains(self) -> bool:
+        """True if a level has at least two domains with several threads."""
+        return any(sum(len(d) > 1 for d in level.domains) > 1 for level in self.levels)
 
     def find(self, name: str) -> Level:
         """Return the level of a name.

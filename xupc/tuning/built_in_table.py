@@ -53,6 +53,8 @@ TABLE = Table(
                  "tried": 1,
                  "direct_put_min": 65536,
                  "parallel_fold_threads": 4,
+                 "level_barrier_min": 17,
+                 "level_barrier_crowded": 0,
                  "yields_before_sleep": 0},
      "tcp": {"chunk": 16384,
              "root_exchange_max": 131072,

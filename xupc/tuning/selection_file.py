@@ -166,6 +166,8 @@ SIZES: dict[str, Read] = {
     "tried": _number(0, 1),
     "direct_put_min": _LIMIT,
     "parallel_fold_threads": _number(1),
+    "level_barrier_min": _number(1),
+    "level_barrier_crowded": _number(0, 1),
     "yields_before_sleep": _number(0, 1 << 20),
 }
 """The keys of a ``[tuning.*]`` section; what they mean stands in the built-in table."""

@@ -58,7 +58,8 @@ cdef extern from "shm_protocol.h" nogil:
         xu_ring *ring
         int32_t n
         int32_t me
-        int32_t counter_mode
+        int32_t mode
+        int32_t posted
         int32_t spins
         int32_t yields
         int32_t verdict
@@ -135,6 +136,8 @@ cdef extern from "shm_protocol.h" nogil:
     int xu_awaited(const xu_inst *, int32_t *, int)
     uint64_t xu_sync_bytes(uint64_t)
     void xu_attach(xu_team *, char *, int32_t, int32_t)
+    void xu_join_tree(xu_team *, int32_t, const int32_t *, int32_t)
+    int XU_FLAT, XU_COUNTER
     uint64_t xu_mix(uint64_t, uint64_t)
     void xu_release(xu_team *, int)
     void xu_fence()
@@ -363,15 +366,19 @@ cdef class Team:
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
-                  bint counter_mode, int spins, int yields, uint64_t nt_min, uintptr_t left,
-                  uint64_t number, keep, uintptr_t ring=0, uintptr_t pids=0):
+                  bint counted, int spins, int yields, uint64_t nt_min, uintptr_t left,
+                  uint64_t number, keep, uintptr_t ring=0, uintptr_t pids=0,
+                  uintptr_t relatives=0, int nchildren=0):
         memset(&self.t, 0, sizeof(xu_team))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
         self.t.ring = <xu_ring *>ring
         self.t.solo = solo
         self.t.several = several
-        self.t.counter_mode = counter_mode
+        self.t.mode = XU_COUNTER if counted else XU_FLAT
+        cdef const int32_t *line = <const int32_t *>relatives
+        if relatives:  # of the tree of barriers by levels: parent, children
+            xu_join_tree(&self.t, line[0], line + 1, nchildren)
         self.t.spins = spins
         self.t.yields = yields
         self.t.nt_min = nt_min
@@ -620,6 +627,7 @@ cdef class Instance:
 
     def post(self):
         """Note that the program goes on: from now on the call's waits are none of its own."""
+        self.team.t.posted = 1
         if self.team.t.trace != NULL:
             self.i.record = xt_move_out(&_log, self.i.record, &self.i.row)
             self.i.record.state = XT_POSTED
@@ -630,6 +638,7 @@ cdef class Instance:
 
     def claim(self):
         """Note that the program waits for a posted call."""
+        self.team.t.posted = 0
         if self.team.t.trace != NULL and self.i.record.state == XT_POSTED:
             self.i.record.state = XT_CLAIMED
 
@@ -659,6 +668,7 @@ cdef class Instance:
 
     def end(self):
         self.active = False
+        self.team.t.posted = 0
         xu_end(&self.i)
 
     def withdraw(self):

@@ -9,6 +9,8 @@
  *   release    epoch << 1 | verdict                      one writer per epoch
  *   arrival    [2][n] lines {seq, fp, value...}           one writer per line
  *   slot       [XU_SLOTS][n] lines {entered, fp, chan}   one writer per line
+ *   subtree    [2][n] lines {seq, low, high, value...}   one writer per line; by levels
+ *   relay      [n] lines, epoch << 2 | state             one writer per line; by levels
  *
  * All words only grow; waiters test >=; nothing is ever reset.
  *
@@ -23,8 +25,19 @@
  * Two parities are enough: a thread writes its line for b + 2 only after all threads
  * have arrived at b + 1, hence have finished reading the lines of b.
  *
+ * A barrier by levels is flat mode with a shortcut for threads that spin. Threads form a tree:
+ *   1-2. as above
+ *   3. wait for each child: a leaf's seq >= b, or subtree.seq >= b << 2 of one with children
+ *   4. combine their fps and values into my subtree line, seq = b << 2 | XU_HERE (release);
+ *      the top compares them: that is the verdict
+ *   5. wait until my parent's relay >= b << 2 (acquire), then relay = b << 2 | verdict (release)
+ * No thread sleeps on these lines. A thread that is about to sleep, or whose program goes on while
+ * the call runs, marks its two lines with XU_AWAY and goes on alone: it reads all arrival lines, as in
+ * flat mode. So do its parent and its children, once they see the mark.
+ *
  * A fused call is the same with a body between 4 and the release: one executor,
- * the named one or (counter mode) the last to arrive, moves the data.
+ * the named one or (counter mode) the last to arrive, moves the data. By levels an executor below
+ * the top waits for the subtree line of the top; the top waits for the release, which it relays.
  *
  * A signal is chan[c] of the writer's line in slot op % XU_SLOTS, its value
  * op << XU_COUNT_BITS | count.  The team runs a full barrier at least every
@@ -112,6 +125,13 @@ typedef struct {
     uint64_t pad[3];
 } xu_arrival;
 
+typedef struct { /* what a thread with children has seen of its part of the tree */
+    xu_word seq; /* epoch << 2 | XU_AWAY or XU_HERE */
+    _Atomic uint64_t low, high; /* the least and the greatest fingerprint */
+    _Atomic uint64_t value, conflict, wrote;
+    uint64_t pad[2];
+} xu_subtree;
+
 typedef struct {
     xu_word entered; /* operation number + 1 */
     _Atomic uint64_t fp;
@@ -141,22 +161,39 @@ typedef struct { /* one per thread of the machine */
 } xu_ring;
 
 /* ---- private state --------------------------------------------------------- */
+enum { XU_FLAT, XU_COUNTER, XU_LEVELS }; /* modes of barriers */
+enum { XU_AWAY, XU_HERE };               /* states of a subtree */
+enum { XU_GOOD = 1, XU_BAD };            /* states of a relay, beside XU_AWAY */
+#define XU_STATE_BITS 2
+
+typedef struct {
+    uint64_t low, high, value, conflict, wrote;
+} xu_calls; /* what the calls of several threads have in common */
+
 typedef struct {
     xu_line *counter;
     xu_line *release;
     xu_arrival *arrival; /* [2][n] */
     xu_slot *slot;       /* [XU_SLOTS][n] */
+    xu_subtree *subtree; /* [2][n] */
+    xu_line *relay;      /* [n] */
     xu_status *status;
     xu_ring *ring;       /* NULL: no reports */
     int32_t n;  /* team members on this node */
     int32_t me; /* the index of this thread among them */
-    int32_t counter_mode;
+    int32_t mode; /* XU_FLAT, XU_COUNTER or XU_LEVELS */
     int32_t spins;
     int32_t yields;
     int32_t verdict; /* of the last barrier */
     int32_t several;   /* the team spans nodes */
     int32_t solo;      /* a team of one thread: it cannot run ahead of others */
     int32_t giving_up; /* a mismatch is known: only the verdict of a barrier ends a wait */
+    int32_t parent;    /* by levels: -1 for the top of the tree */
+    int32_t nchildren;
+    const int32_t *children; /* the nearest first; ~j: thread j has children */
+    int32_t seen;            /* by levels: children that are here; nchildren + 1: all, and I said so */
+    int32_t alone;           /* by levels: I read all lines of this barrier */
+    int32_t posted;          /* the program goes on while the team's call runs */
     uint64_t epoch;
     uint64_t number; /* of the team, among those that any of its threads is in */
     uint64_t op;
@@ -540,6 +577,20 @@ static inline xu_arrival *xu_lines(const xu_team *t) {
     return t->arrival + (t->epoch & 1) * (uint64_t)t->n;
 }
 
+static inline xu_subtree *xu_subtrees(const xu_team *t) {
+    return t->subtree + (t->epoch & 1) * (uint64_t)t->n;
+}
+
+/* By levels: go on without my relatives, and let them go on without me. */
+static inline void xu_go_alone(xu_team *t) {
+    uint64_t away = t->epoch << XU_STATE_BITS | XU_AWAY;
+    t->alone = 1;
+    if (!t->nchildren) return;
+    if (t->seen <= t->nchildren)
+        atomic_store_explicit(&xu_subtrees(t)[t->me].seq, away, memory_order_release);
+    atomic_store_explicit(&t->relay[t->me].word, away, memory_order_release);
+}
+
 /* Steps 1-3.  Returns 1 to the last arriver of counter mode. */
 static inline int xu_arrive(xu_team *t, uint64_t fp) {
     t->epoch++;
@@ -548,8 +599,14 @@ static inline int xu_arrive(xu_team *t, uint64_t fp) {
     atomic_store_explicit(&mine->value, t->value, memory_order_relaxed);
     atomic_store_explicit(&mine->wrote, t->wrote, memory_order_relaxed);
     t->wrote = 0;
-    if (!t->counter_mode) {
+    if (t->mode == XU_FLAT) {
         xu_publish(&mine->seq, &mine->sleepers, t->epoch);
+        return 0;
+    }
+    if (t->mode == XU_LEVELS) {
+        xu_publish(&mine->seq, &mine->sleepers, t->epoch);
+        t->seen = t->alone = 0;
+        if (t->posted | t->giving_up) xu_go_alone(t);
         return 0;
     }
     atomic_store_explicit(&mine->seq, t->epoch, memory_order_release); /* no thread sleeps on it */
@@ -563,7 +620,7 @@ static inline int xu_arrive(xu_team *t, uint64_t fp) {
 
 /* Return whether all have arrived; `from` keeps the position of a flat scan. */
 static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
-    if (t->counter_mode)
+    if (t->mode == XU_COUNTER)
         return xu_ready(&t->counter->word, &t->counter->sleepers,
                         (uint64_t)t->n * t->epoch, b);
     xu_arrival *line = xu_lines(t);
@@ -572,26 +629,143 @@ static inline int xu_all_here(xu_team *t, int32_t *from, xu_blocked *b) {
     return 1;
 }
 
+static inline void xu_add(xu_calls *all, uint64_t low, uint64_t high, uint64_t value) {
+    if (low < all->low) all->low = low;
+    if (high > all->high) all->high = high;
+    if (value && all->value && value != all->value) all->conflict = 1;
+    if (value) all->value = value;
+}
+
+static inline void xu_add_arrival(xu_calls *all, const xu_arrival *line) {
+    uint64_t fp = atomic_load_explicit(&line->fp, memory_order_relaxed);
+    xu_add(all, fp, fp, atomic_load_explicit(&line->value, memory_order_relaxed));
+    all->wrote |= atomic_load_explicit(&line->wrote, memory_order_relaxed);
+}
+
+/* Note what all threads of the node have in common; return whether their calls differ. */
+static inline int xu_judge(xu_team *t, const xu_calls *all) {
+    t->node_min = all->low;
+    t->node_max = all->high;
+    t->node_value = all->value;
+    t->node_conflict = all->conflict;
+    t->node_wrote = all->wrote;
+    return all->low != all->high || all->conflict;
+}
+
 /* Compare the lines of the threads that have arrived (step 4). */
 static inline int xu_compare(xu_team *t, uint64_t fp) {
     xu_arrival *line = xu_lines(t);
-    uint64_t lo = fp, hi = fp, value = t->value, conflict = 0, wrote = 0;
-    for (int32_t j = 0; j < t->n; j++) {
-        if (atomic_load_explicit(&line[j].seq, memory_order_acquire) != t->epoch) continue;
-        uint64_t f = atomic_load_explicit(&line[j].fp, memory_order_relaxed);
-        uint64_t v = atomic_load_explicit(&line[j].value, memory_order_relaxed);
-        if (f < lo) lo = f;
-        if (f > hi) hi = f;
-        if (v && value && v != value) conflict = 1;
-        if (v) value = v;
-        wrote |= atomic_load_explicit(&line[j].wrote, memory_order_relaxed);
+    xu_calls all = {fp, fp, t->value, 0, 0};
+    for (int32_t j = 0; j < t->n; j++)
+        if (atomic_load_explicit(&line[j].seq, memory_order_acquire) == t->epoch)
+            xu_add_arrival(&all, &line[j]);
+    return xu_judge(t, &all);
+}
+
+/* Return how this thread waits at the barrier. */
+static inline int xu_way(const xu_team *t) {
+    if (t->mode == XU_FLAT) return XU_FLAT;
+    return (t->mode == XU_COUNTER ? t->giving_up : t->alone) ? XU_FLAT : t->mode;
+}
+
+/* ---- barriers by levels ------------------------------------------------------ */
+/* The state of a line of the tree in this epoch, or `passed` if it is in a later one; XU_BLOCKED. */
+#define XU_BLOCKED -1
+static inline int xu_state(const xu_team *t, xu_word *word, int passed, xu_blocked *b) {
+    if (!xu_ready(word, NULL, t->epoch << XU_STATE_BITS, b)) return XU_BLOCKED;
+    uint64_t now = atomic_load_explicit(word, memory_order_acquire);
+    return now >> XU_STATE_BITS == t->epoch ? (int)(now & ((1 << XU_STATE_BITS) - 1)) : passed;
+}
+
+static inline void xu_add_subtree(xu_calls *all, const xu_subtree *part) {
+    xu_add(all, atomic_load_explicit(&part->low, memory_order_relaxed),
+           atomic_load_explicit(&part->high, memory_order_relaxed),
+           atomic_load_explicit(&part->value, memory_order_relaxed));
+    all->conflict |= atomic_load_explicit(&part->conflict, memory_order_relaxed);
+    all->wrote |= atomic_load_explicit(&part->wrote, memory_order_relaxed);
+}
+
+/* Combine the lines of my children, which are here, and mine. */
+static inline void xu_combine(const xu_team *t, uint64_t fp, xu_calls *all) {
+    xu_arrival *line = xu_lines(t);
+    *all = (xu_calls){fp, fp, t->value, 0, 0};
+    xu_add_arrival(all, &line[t->me]);
+    for (int32_t i = 0; i < t->nchildren; i++) {
+        int32_t j = t->children[i];
+        if (j >= 0) {
+            xu_add_arrival(all, &line[j]);
+            continue;
+        }
+        xu_add_subtree(all, xu_subtrees(t) + ~j);
     }
-    t->node_min = lo;
-    t->node_max = hi;
-    t->node_value = value;
-    t->node_conflict = conflict;
-    t->node_wrote = wrote;
-    return lo != hi || conflict;
+}
+
+/* Steps 3 and 4: 1 when all of my subtree are here and my parent can see it. */
+static inline int xu_climb(xu_team *t, uint64_t fp, xu_blocked *b) {
+    for (; t->seen < t->nchildren; t->seen++) {
+        int32_t j = t->children[t->seen];
+        if (j >= 0) {
+            if (!xu_ready(&xu_lines(t)[j].seq, NULL, t->epoch, b)) return 0;
+            continue;
+        }
+        int state = xu_state(t, &xu_subtrees(t)[~j].seq, XU_HERE, b);
+        if (state == XU_AWAY) xu_go_alone(t);
+        if (state != XU_HERE) return 0;
+    }
+    if (t->seen > t->nchildren) return 1;
+    t->seen++;
+    if (!t->nchildren) return 1;
+    xu_calls all;
+    xu_combine(t, fp, &all);
+    t->verdict = xu_judge(t, &all);
+    xu_subtree *mine = xu_subtrees(t) + t->me;
+    atomic_store_explicit(&mine->low, all.low, memory_order_relaxed);
+    atomic_store_explicit(&mine->high, all.high, memory_order_relaxed);
+    atomic_store_explicit(&mine->value, all.value, memory_order_relaxed);
+    atomic_store_explicit(&mine->conflict, all.conflict, memory_order_relaxed);
+    atomic_store_explicit(&mine->wrote, all.wrote, memory_order_relaxed);
+    atomic_store_explicit(&mine->seq, t->epoch << XU_STATE_BITS | XU_HERE, memory_order_release);
+    return 1;
+}
+
+/* Pass the verdict on to my children. */
+static inline void xu_pass_on(xu_team *t) {
+    if (t->nchildren && !t->alone)
+        atomic_store_explicit(&t->relay[t->me].word,
+                              t->epoch << XU_STATE_BITS | (t->verdict ? XU_BAD : XU_GOOD),
+                              memory_order_release);
+}
+
+/* Wait for the verdict on this barrier from my parent: 0 if it is not there, or I am alone now. */
+static inline int xu_descend(xu_team *t, xu_blocked *b) {
+    /* a later epoch: my parent has continued, so this one was good */
+    int state = xu_state(t, &t->relay[t->parent].word, XU_GOOD, b);
+    if (state == XU_AWAY) xu_go_alone(t);
+    if (state == XU_AWAY || state == XU_BLOCKED) return 0;
+    t->verdict = state == XU_BAD;
+    return 1;
+}
+
+/* Executor or node root: 1 when all are here; then t->verdict says whether calls differ. */
+static inline int xu_gather_by_levels(xu_team *t, uint64_t fp, xu_blocked *b) {
+    if (!xu_climb(t, fp, b)) return 0;
+    if (t->parent < 0) return 1;
+    xu_subtree *top = xu_subtrees(t); /* the node root's */
+    int state = xu_state(t, &top->seq, XU_HERE, b);
+    if (state == XU_AWAY) xu_go_alone(t);
+    if (state != XU_HERE) return 0;
+    xu_calls all = {fp, fp, t->value, 0, 0};
+    xu_add_subtree(&all, top);
+    t->verdict = xu_judge(t, &all);
+    return 1;
+}
+
+/* A whole barrier by levels: 1 when it is over, 0 when it is not, or this thread is alone now. */
+static inline int xu_meet_by_levels(xu_team *t, uint64_t fp, xu_blocked *b) {
+    if (!xu_climb(t, fp, b)) return 0;
+    if (t->parent >= 0 && !xu_descend(t, b)) return 0;
+    xu_pass_on(t);
+    return 1;
 }
 
 static inline void xu_release(xu_team *t, int verdict) {
@@ -599,12 +773,41 @@ static inline void xu_release(xu_team *t, int verdict) {
     xu_publish(&t->release->word, &t->release->sleepers, t->epoch << 1 | (uint64_t)(verdict != 0));
 }
 
-static inline int xu_released(xu_team *t, xu_blocked *b) {
-    if (!xu_ready(&t->release->word, &t->release->sleepers, t->epoch << 1, b)) return 0;
+static inline int xu_released(xu_team *t, xu_sleepers *sleepers, xu_blocked *b) {
+    if (!xu_ready(&t->release->word, sleepers, t->epoch << 1, b)) return 0;
     uint64_t r = atomic_load_explicit(&t->release->word, memory_order_acquire);
     /* a later epoch: the node root has continued, so this one was good, and has given up there */
     t->verdict = r >> 1 == t->epoch && (r & 1);
     return 1;
+}
+
+/* Executor or node root: return whether all are here; then t->verdict says whether calls differ. */
+static inline int xu_gather(xu_team *t, uint64_t fp, int32_t *from, xu_blocked *b) {
+    if (xu_way(t) == XU_LEVELS) {
+        if (xu_gather_by_levels(t, fp, b)) return 1;
+        if (!t->alone) return 0;
+    }
+    if (!xu_all_here(t, from, b)) return 0;
+    t->verdict = xu_compare(t, fp);
+    return 1;
+}
+
+/* Executor or node root: release all others. */
+static inline void xu_let_go(xu_team *t, int verdict) {
+    xu_release(t, verdict);
+    if (t->mode == XU_LEVELS) xu_pass_on(t);
+}
+
+/* Wait for the release. */
+static inline int xu_await(xu_team *t, uint64_t fp, xu_blocked *b) {
+    if (t->mode == XU_LEVELS && !t->alone && xu_climb(t, fp, b)) {
+        if (t->parent < 0 ? xu_released(t, NULL, b) : xu_descend(t, b)) {
+            xu_pass_on(t);
+            return 1;
+        }
+    }
+    if (t->mode == XU_LEVELS && !t->alone) return 0;
+    return xu_released(t, &t->release->sleepers, b);
 }
 
 /* ---- the step loop --------------------------------------------------------- */
@@ -693,14 +896,21 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         }
         /* a thread that gave up knows the verdict: the last to arrive may be in a fused call, whose
          * executor, if it gave up as well, never releases the others */
-        if (t->counter_mode && !t->giving_up) {
-            if (!xu_released(t, b)) return XT_BLOCKED;
-        } else {
-            int32_t from = *sub - 1;
-            int here = xu_all_here(t, &from, b);
-            *sub = from + 1;
-            if (!here) return XT_BLOCKED;
-            t->verdict = xu_compare(t, in->fp);
+        {
+            int way = xu_way(t);
+            if (way == XU_LEVELS && !xu_meet_by_levels(t, in->fp, b)) {
+                if (!t->alone) return XT_BLOCKED;
+                way = XU_FLAT;
+            }
+            if (way == XU_COUNTER) {
+                if (!xu_released(t, &t->release->sleepers, b)) return XT_BLOCKED;
+            } else if (way == XU_FLAT) {
+                int32_t from = *sub - 1;
+                int here = xu_all_here(t, &from, b);
+                *sub = from + 1;
+                if (!here) return XT_BLOCKED;
+                t->verdict = xu_compare(t, in->fp);
+            }
         }
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
@@ -709,24 +919,28 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         xu_arrive(t, in->fp);
         break;
     case XS_GATHER:
-        if (!xu_all_here(t, sub, b)) return XT_BLOCKED;
-        xu_compare(t, in->fp);
+        {
+            int32_t verdict = t->verdict; /* this one is of my node alone: the exchange has it */
+            int here = xu_gather(t, in->fp, sub, b);
+            t->verdict = verdict;
+            if (!here) return XT_BLOCKED;
+        }
         if (atomic_load_explicit(&t->release->word, memory_order_relaxed) == (t->epoch << 1 | 1))
             t->node_conflict = 1; /* given up early */
         break;
     case XS_RELEASE: /* t->verdict is that of all nodes: from the exchange between their roots */
-        xu_release(t, t->verdict);
+        xu_let_go(t, t->verdict);
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
         if (s->release.led) xu_left(t);
         break;
     case XS_CHECK: /* like RELEASE if the verdict is bad; a good one waits for the end */
         if (!t->verdict) break;
-        xu_release(t, 1);
+        xu_let_go(t, 1);
         xu_synced(t);
         return XT_MISMATCH;
     case XS_AWAIT:
-        if (!xu_released(t, b)) return XT_BLOCKED;
+        if (!xu_await(t, in->fp, b)) return XT_BLOCKED;
         xu_synced(t);
         if (t->verdict) return XT_MISMATCH;
         if (s->release.led) xu_left(t);
@@ -735,7 +949,7 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         if (*sub == 0) {
             int last = xu_arrive(t, in->fp);
             int executor = s->fuse.executor;
-            in->executor = executor >= 0 ? executor == t->me : t->counter_mode ? last : t->me == 0;
+            in->executor = executor >= 0 ? executor == t->me : t->mode == XU_COUNTER ? last : t->me == 0;
             *sub = 1;
         }
         if (!in->executor) {
@@ -744,18 +958,18 @@ static inline int xu_try(xu_inst *in, int lane, xu_blocked *b) {
         }
         {
             int32_t from = *sub - 1;
-            int here = xu_all_here(t, &from, b);
+            int here = xu_gather(t, in->fp, &from, b);
             *sub = from + 1;
             if (!here) return XT_BLOCKED;
         }
-        if (xu_compare(t, in->fp)) {
-            xu_release(t, 1);
+        if (t->verdict) {
+            xu_let_go(t, 1);
             xu_synced(t);
             return XT_MISMATCH;
         }
         break;
     case XS_FUSE_END:
-        xu_release(t, 0);
+        xu_let_go(t, 0);
         xu_synced(t);
         in->pc[lane]++; /* past the AWAIT */
         break;
@@ -938,6 +1152,16 @@ static inline int xu_awaited(const xu_inst *in, int32_t *out, int most) {
 #define XU_PATIENCE 64 /* pauses after which there is time for something else */
 #define XU_BRIEF_NS 20000u
 
+/* Before a sleep: no thread sleeps on the lines of a tree. */
+static inline int xu_leave_tree(xu_inst *in, xu_blocked *b, int *lanes) {
+    int r = XU_PENDING;
+    while (r == XU_PENDING && b->word && !b->sleepers) {
+        xu_go_alone(in->team);
+        r = xu_move(in, b, lanes);
+    }
+    return r;
+}
+
 /* Spins, then yields, as the team's policy says. `brief`: spins for XU_BRIEF_NS at most, since the
  * caller holds the interpreter; it spins in full in the next run, when that is released. Across nodes a thread in a
  * single exchange does not yield: its looks would keep the core from its node root. */
@@ -975,7 +1199,7 @@ static inline int xu_stay_awake(xu_inst *in, xu_blocked *b, int *lanes, int brie
         if (r != XU_PENDING) return r;
         if (!brief) xp_spin(&in->others);
     }
-    return XU_PENDING;
+    return xu_leave_tree(in, b, lanes);
 }
 
 /* Sleeps in slices until about so much time has passed, and makes MPI's progress between them. */
@@ -983,6 +1207,8 @@ static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t n
     uint64_t now = xu_now_ns(), end = now + ns, slice = XU_SLICE_NS, look = now + slice;
     while (now < end) {
         if (!b->word) return XU_PENDING; /* a ticket: only Python can set it */
+        int r = xu_leave_tree(in, b, lanes);
+        if (r != XU_PENDING) return r;
         uint64_t rest = xp_rest(&in->others, now);
         uint64_t most = *lanes > 1 ? 100000u : look > now ? look - now : 1;
         if (end - now < most) most = end - now;
@@ -990,7 +1216,7 @@ static inline int xu_sleep_on(xu_inst *in, xu_blocked *b, int *lanes, uint64_t n
             xu_sleep(b->word, b->sleepers, b->target, rest < most ? rest : most);
         else
             sched_yield();
-        int r = xu_move(in, b, lanes);
+        r = xu_move(in, b, lanes);
         if (r != XU_PENDING) return r;
         now = xu_now_ns();
         if (now < look) continue;
@@ -1123,7 +1349,8 @@ static inline void xu_record_failure(xu_inst *in) {
 }
 
 static inline uint64_t xu_sync_bytes(uint64_t n) {
-    return 2 * sizeof(xu_line) + (2 * sizeof(xu_arrival) + XU_SLOTS * sizeof(xu_slot)) * n;
+    return 2 * sizeof(xu_line) + (2 * sizeof(xu_arrival) + XU_SLOTS * sizeof(xu_slot) +
+                                  2 * sizeof(xu_subtree) + sizeof(xu_line)) * n;
 }
 
 static inline void xu_attach(xu_team *t, char *area, int32_t n, int32_t me) {
@@ -1131,13 +1358,24 @@ static inline void xu_attach(xu_team *t, char *area, int32_t n, int32_t me) {
     t->release = t->counter + 1;
     t->arrival = (xu_arrival *)(t->release + 1);
     t->slot = (xu_slot *)(t->arrival + 2 * (uint64_t)n);
+    t->subtree = (xu_subtree *)(t->slot + XU_SLOTS * (uint64_t)n);
+    t->relay = (xu_line *)(t->subtree + 2 * (uint64_t)n);
     t->n = n;
     t->me = me;
+}
+
+/* Have barriers go by levels, along a tree of which these are my relatives. */
+static inline void xu_join_tree(xu_team *t, int32_t parent, const int32_t *children, int32_t n) {
+    t->mode = XU_LEVELS;
+    t->parent = parent;
+    t->children = children;
+    t->nchildren = n;
 }
 
 _Static_assert(sizeof(xu_line) == XU_LINE, "line");
 _Static_assert(sizeof(xu_arrival) == XU_LINE, "arrival");
 _Static_assert(sizeof(xu_slot) == XU_LINE, "slot");
+_Static_assert(sizeof(xu_subtree) == XU_LINE, "subtree");
 _Static_assert(sizeof(xu_status) == XU_LINE, "status");
 _Static_assert(sizeof(xu_ring) == XU_LINE + 32 * XU_RING, "ring");
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...topology.tree import Tree
 from .data_movement import run_local
 from .sim_program import FUSED
 from .state import Lane, Stream, UserThread, World
@@ -56,22 +57,59 @@ def _release(world: World, arrived: list[tuple[Stream, str]]) -> None:
         seen = ", ".join(f"thread {t.thread.number} in {what}" for t, what in arrived)
         world.protocol.append(f"different calls at a barrier: {seen}")
         return  # no thread continues
-    known = 0
+    assert first.call is not None
+    tree = first.call.programs[first.rank].tree
+    knowledge = [0] * tree.size
     for t, _ in arrived:
-        known |= t.lanes[0].known
+        knowledge[t.rank] = t.lanes[0].known
+    known = _pass_on(knowledge, tree)
     kinds = {t.lanes[0].steps[t.lanes[0].at][0] for t, _ in arrived}
     if len(kinds) > 1:
         world.protocol.append(f"a barrier meets a fused one: {first.lanes[0].where}")
         return
     if kinds == {FUSED}:
-        known |= _fused(world, arrived, known)
+        bit = _fused(world, arrived, known)
+        knowledge = [each | bit for each in knowledge]
     del world.arrived[first.team]
     for t, _ in arrived:
         lane = t.lanes[0]
-        lane.known |= known
+        lane.known = knowledge[t.rank]
         lane.epoch = 0
         lane.at += 1
         world.push(lane)
+
+
+def _pass_on(knowledge: list[int], tree: Tree) -> int:
+    """Pass what threads know up to the tops of their nodes, between those, and down again.
+
+    Parameters
+    ----------
+    knowledge : list of int
+        What each thread knows; changed.
+
+    Returns
+    -------
+    int
+        What the tops know. Parents are lower than their children.
+    """
+    known = 0
+    edges: list[tuple[int, int]] = []  # child and parent; parents before their own parents
+    tops = []
+    for node in range(tree.node_count):
+        members, levels = tree.members(node).tolist(), tree.levels(node)
+        for child, parent in reversed(list(enumerate(levels.parents))):
+            if parent >= 0:
+                edges.append((members[child], members[parent]))
+        tops.append(members[0])
+    for child, parent in edges:
+        knowledge[parent] |= knowledge[child]
+    for top in tops:
+        known |= knowledge[top]
+    for top in tops:
+        knowledge[top] = known
+    for child, parent in reversed(edges):
+        knowledge[child] |= knowledge[parent]
+    return known
 
 
 def _fused(world: World, arrived: Sequence[tuple[Stream, str]], known: int) -> int:

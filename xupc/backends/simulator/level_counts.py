@@ -10,8 +10,8 @@ narrowest domain that two threads share. The counts are exact for the plans; the
   than the bytes that cross one of them take at its rate;
 * the operation of a reduction takes no time;
 * a signal is a cache line that each waiting thread reads once;
-* a barrier inside a node is one of two: as the core does it today (`flat`), or by levels, which is
-  not built: arrivals and releases pass the roots of all domains;
+* a barrier inside a node is flat or by levels, as the core chooses: by levels arrivals and releases
+  pass the roots of all domains. A sleeping thread is not priced: nothing is waited for but lines;
 * bytes and messages between nodes count at the level "node".
 """
 
@@ -37,7 +37,7 @@ __all__ = ["LATENCY_NS", "PARALLEL_LINES", "SOURCES", "Counted", "LevelCount", "
 
 LINE: Final = 64
 FLAT_THREADS: Final = 16
-"""The most threads of a node whose barrier is flat; more of them use one counter."""
+"""The most threads of a node whose barrier is flat; more of them use levels or one counter."""
 
 LATENCY_NS: Final = {
     "node": 200.0, "socket": 100.0, "die": 100.0, "numa": 100.0, "l3": 25.0, "cluster": 25.0,
@@ -173,7 +173,7 @@ def _labels(tree: Tree, levels: Sequence[Level]) -> tuple[int, ...]:
 
 
 def count(
-    programs: Sequence[Program], *, barrier_by_levels: bool = False, chains: bool = True
+    programs: Sequence[Program], *, barrier_by_levels: bool | None = None, chains: bool = True
 ) -> Counted:
     """Count a call of all threads of a team.
 
@@ -182,11 +182,17 @@ def count(
     programs
         Of all threads, in order, with the levels of the tree that they were made for.
     barrier_by_levels
-        Price barriers as a hierarchy of domains would make them.
+        True: barriers go by levels; False: they are flat; None: as in a job with a core per thread
+        and the built-in selection table.
     chains
         Count the crossings of the longest chains; this runs the plans again for each level.
     """
-    domains = shared(programs[0].tree)
+    tree = programs[0].tree
+    domains = shared(tree)
+    if barrier_by_levels is None:
+        levels = tree.levels(0)
+        many = tree.node_count == 1 and levels.size > FLAT_THREADS
+        barrier_by_levels = many and levels.has_domains
     priced = _LevelClock(programs, domains, domains.latency, barrier_by_levels)
     chain_ns = priced.run().end
     rows = []
@@ -334,6 +340,9 @@ class _LevelClock(Clock):
         self.counts[0, 2] += rounds * self._nodes
         met = max(self._gather(node, now) for node in nodes) + 2 * rounds * self.rates.latency
         by, bodies = self._fused(lane, arrived)
+        if self.by_levels and bodies and by != min(nodes[0]):
+            met += self._line(min(nodes[0]), by)
+            self._transfer_line(min(nodes[0]), by)
         for what in bodies:
             met += self._accesses(by, what.reads, what.writes)
         flat = not bodies and self._nodes == 1 and self.size <= FLAT_THREADS

@@ -1,0 +1,87 @@
+"""Barriers by levels in jobs, on described machines: all that flat barriers promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.failing_jobs import bring_about
+
+ONCE = pytest.mark.once
+PROGRAMS = "tests/live/programs"
+TABLE = """version = 1
+[tuning.default]
+level_barrier_min = 1
+level_barrier_crowded = 1
+"""
+PLACES = pytest.mark.parametrize(
+    ("threads", "machine", "engine"),
+    [
+        (4, "2x2", "native"),
+        (8, "2x2x2", "native"),
+        pytest.param(8, "3,1/2,2", "native", marks=ONCE),
+        (4, "2x2", "python"),
+        pytest.param(8, "2x2x2", "python", marks=ONCE),
+    ],
+)
+Live = Callable[..., Any]
+
+
+@pytest.fixture
+def by_levels(tmp_path: Path) -> Callable[..., dict[str, str | None]]:
+    """Return the environment of a job whose barriers go by the levels of a machine."""
+    table = tmp_path / "levels.toml"
+    table.write_text(TABLE)
+
+    def environment(machine: str, engine: str = "native") -> dict[str, str | None]:
+        return {"XUPC_TOPOLOGY": machine, "XUPC_ENGINE": engine, "XUPC_TUNING": str(table)}
+
+    return environment
+
+
+@PLACES
+def test_they_meet(live: Live, by_levels: Any, threads: int, machine: str, engine: str) -> None:
+    """Data behind barriers, fused calls, late threads, notify and wait, a mismatch of a leaf."""
+    calls = "50" if engine == "python" else "200"
+    env = by_levels(machine, engine)
+    done = live(threads, f"{PROGRAMS}/level_barriers.py", args=[calls], env=env, timeout=90)
+    assert done.stdout.split() == threads * ["done"], done.report()
+
+
+@PLACES
+def test_every_difference(
+    live: Live, by_levels: Any, threads: int, machine: str, engine: str
+) -> None:
+    env = by_levels(machine, engine)
+    done = live(threads, f"{PROGRAMS}/mismatch.py", args=["1"], env=env, timeout=120)
+    assert "done: " in done.stdout
+
+
+@pytest.mark.parametrize("away", [0, 2, 3])
+def test_a_thread_is_away(live: Live, by_levels: Any, tmp_path: Path, away: int) -> None:
+    """The top of the tree, the root of a domain, a leaf: no other waits for it after its notify."""
+    args = ["away", str(away), "1", str(tmp_path)]
+    done = live(4, f"{PROGRAMS}/notify_and_wait.py", args=args, env=by_levels("2x2"))
+    assert sorted(done.stdout.split()) == ["back", *(3 * ["over"])], done.report()
+
+
+@pytest.mark.parametrize("victim", [0, 2, pytest.param(3, marks=ONCE)])
+@pytest.mark.parametrize("scenario", ["waits", pytest.param("computes sleep", marks=ONCE)])
+def test_the_root_of_a_domain_dies(by_levels: Any, scenario: str, victim: int) -> None:
+    name, _, option = scenario.partition(" ")
+    end = bring_about(name, victim, option, env=by_levels("2x2"))
+    assert end.result.returncode != 0
+    assert end.said("DeadThreadError: VICTIM died ") == 3, end.result.report()
+
+
+@pytest.mark.parametrize("late", [0, pytest.param(2, marks=ONCE)])
+def test_who_waits_sleeps(live: Live, by_levels: Any, late: int) -> None:
+    """Each barrier waits for the top or for the root of a domain, most of the time asleep."""
+    program = f"{PROGRAMS}/processor_time_of_waits.py"
+    done = live(4, program, args=[str(late)], env=by_levels("2x2"))
+    shares = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(shares) == 3 * 9, done.report()
+    assert all(share < 0.1 for name, _, share, _ in shares if name != "handle"), done.report()
