@@ -18,10 +18,12 @@ from simulated.matrix import (
 from support.soak import amount, seed
 
 from xupc.algorithms.registry import registered
-from xupc.backends.simulator.errors import ProtocolError
+from xupc.backends.simulator.errors import ProtocolError, RaceError
+from xupc.backends.simulator.script import Call
 from xupc.backends.simulator.sim_program import Program
+from xupc.backends.simulator.simulator import Simulation
 from xupc.plan.plan import Plan
-from xupc.plan.steps import BlockRef, Copy, Ranks, Step, Wait
+from xupc.plan.steps import Barrier, BlockRef, Copy, Ranks, Step, Wait
 from xupc.topology.levels import NodeLevels, node_levels
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -100,3 +102,37 @@ def test_a_team_whose_memory_is_not_in_the_order_of_its_ranks() -> None:
     levels = made(8, [(8,), (6, 2)])
     tree = tree_of(levels).sub([1, 3, 5, 4, 0, 6, 7])
     check_calls(Planner(tree), random.Random(1))
+
+
+# --- barriers -------------------------------------------------------------------------------------
+def meet(levels: NodeLevels, number: int) -> None:
+    """Simulate threads that write, meet at a barrier, and read what all others wrote."""
+    size, tree = levels.size, tree_of(levels)
+    plans = []
+    for me in range(size):
+        reads = [Copy(BlockRef(0, me, 8 * j), BlockRef(1, j), 8) for j in range(size)]
+        steps = (Copy(BlockRef(1, me), BlockRef(2, me), 8), Barrier(), *reads)
+        plans.append(Plan("test", "test", me, size, (steps, ()), 0, ("no", "no")))
+    rows = {name: [bytearray(8 * size) for _ in range(size)] for name in ("dst", "own", "src")}
+    call = Call([Program(plan, tree) for plan in plans], tuple((name, 0) for name in rows))
+    Simulation(tree, rows, [[call]] * size, number).run()
+
+
+@pytest.mark.parametrize("threads", [2, 4, 6, 8])
+def test_a_barrier_passes_on_what_each_thread_knows(threads: int) -> None:
+    """By each tree of levels, so that no read races with a write."""
+    for number, levels in enumerate(nested(threads)):
+        if number % 7 == threads % 7 or threads < 6:
+            meet(shuffled(levels, random.Random(number)), number)
+
+
+@pytest.mark.parametrize("lost", range(1, 8))
+def test_a_thread_that_is_missing_in_the_tree_is_noticed(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = made(8, [(8,), (4, 4), (2, 2, 2, 2)])
+    right = levels.parents
+    wrong = tuple(-1 if thread == lost else parent for thread, parent in enumerate(right))
+    monkeypatch.setattr(NodeLevels, "parents", wrong)
+    with pytest.raises(RaceError):
+        meet(levels, 1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from xupc import cli
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, find
-from xupc.backends.simulator.level_counts import Counted, count
+from xupc.backends.simulator.level_counts import FLAT_THREADS, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.cli.level_counts import counts_of, with_machine
 from xupc.flags import MULTICORE, PULL, PUSH
@@ -116,6 +117,29 @@ def test_barriers(machine: str, by_levels: bool, socket: int, thread: int) -> No
     assert found.levels[-1].signals == thread
     if machine == SOCKETS:
         assert found.levels[1].signals == socket
+
+
+@pytest.mark.parametrize(
+    ("machine", "times"), [("2x8x8", 5), ("2x4x8", 3), ("2x16", 3), ("8,8/8,6", 1.8)]
+)
+def test_barriers_by_levels_are_shorter_on_large_machines(machine: str, times: float) -> None:
+    """Without a choice they are those of a job; of 16 threads at most they are flat."""
+    tree = tree_on(machine)
+    plans = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    used, levels, flat = (
+        count(plans, barrier_by_levels=way, chains=False).time_ns for way in (None, True, False)
+    )
+    assert used == levels
+    assert flat > times * levels
+    small = tree_on("2x2x4")
+    plans = [Program(barrier_plan(rank, small.size), small) for rank in range(small.size)]
+    assert count(plans).time_ns == count(plans, barrier_by_levels=False).time_ns
+
+
+def test_the_threads_from_which_barriers_go_by_levels() -> None:
+    """The built-in table and the counts have the same number."""
+    tuning = built_in().tuning(Place.of(np.array([1]), "mpich", "shm", False))
+    assert tuning["level_barrier_min"] == FLAT_THREADS + 1
 
 
 def test_messages_count_between_nodes() -> None:

@@ -435,3 +435,46 @@ def test_parts_of_a_level() -> None:
     with pytest.raises(TypeError, match=r"^level_roots: name: expected one of node, .*, got 3"):
         level_part(levels, 3, roots=True)  # type: ignore[arg-type]
     assert ranks_of_part(tree, 5, "roots") == [0, 2]
+
+
+# --- the tree of domains --------------------------------------------------------------------------
+def test_the_parent_is_the_root_of_the_narrowest_domain_of_both() -> None:
+    levels = node_levels(describe("2x2x2"), masks(*map(str, range(8))))
+    assert levels.parents == (-1, 0, 0, 2, 0, 4, 4, 6)
+    assert levels.relatives(0) == [-1, 1, ~2, ~4]
+    assert levels.relatives(4) == [0, 5, ~6]
+    assert levels.relatives(7) == [6]
+
+
+def test_the_nearest_children_come_first() -> None:
+    """Threads 0, 3 and 4 share the cache domain of the top; thread 1 is in another socket."""
+    levels = node_levels(describe("2x2x3"), masks("0", "6", "3", "1", "2", "4", "7"))
+    assert levels.parents == (-1, 0, 0, 0, 0, 2, 1)
+    assert levels.relatives(0) == [-1, 3, 4, ~2, ~1]
+
+
+@pytest.mark.parametrize(
+    ("machine", "has"),
+    [("1x4", False), ("2x1", False), ("3,1", False), ("2x2", True), ("2x2x2", True)],
+)
+def test_which_nodes_have_domains(machine: str, has: bool) -> None:
+    found = describe(machine)
+    assert node_levels(found, found.masks(len(found.cpus))).has_domains is has
+
+
+@given(st.data())
+def test_relatives_are_mutual(data: st.DataObject) -> None:
+    """Each thread but the top is the child of one thread, and parents are lower."""
+    found = describe(data.draw(st.sampled_from(["2x2x2", "3,1/2,2", "2x4x4", "8,8/8,6"])))
+    chosen = data.draw(st.permutations(range(len(found.cpus))))
+    levels = node_levels(found, found.masks(len(found.cpus))).sub(chosen)
+    above, children = {}, []
+    for thread in range(levels.size):
+        above[thread], *below = levels.relatives(thread)
+        named = [j if j >= 0 else ~j for j in below]
+        assert all((j < 0) == (k in levels.parents) for j, k in zip(below, named, strict=True))
+        assert all(levels.parents[j] == thread for j in named)
+        children += named
+    assert above == dict(enumerate(levels.parents))
+    assert sorted(children) == list(range(1, levels.size))
+    assert all(parent < thread for thread, parent in above.items())

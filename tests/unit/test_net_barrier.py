@@ -1,0 +1,47 @@
+"""The rounds of barriers by messages along a tree: what each thread learns, whatever the order."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from xupc.comm.net_barrier import Rounds, rounds_along
+from xupc.topology.levels import node_levels
+from xupc.topology.machine import describe
+
+
+def learn(rounds: list[Rounds], rng: Random) -> list[set[int]]:
+    """Run the rounds of all threads in some order; return whose calls each one knows in the end."""
+    known = [{thread} for thread in range(len(rounds))]
+    sent: dict[tuple[int, int], set[int]] = {}
+    at, posted = [0] * len(rounds), [-1] * len(rounds)
+    while open_ := [t for t in range(len(rounds)) if at[t] < len(rounds[t])]:
+        moved = False
+        for thread in rng.sample(open_, len(open_)):
+            to, of = rounds[thread][at[thread]]
+            if posted[thread] < at[thread]:
+                sent |= {(thread, other): set(known[thread]) for other in to}
+                posted[thread] = at[thread]
+                moved = True
+            if all((other, thread) in sent for other in of):
+                for other in of:
+                    known[thread] |= sent.pop((other, thread))
+                at[thread] += 1
+                moved = True
+        assert moved, "stuck"
+    assert not sent
+    return known
+
+
+@pytest.mark.parametrize("machine", ["2x2", "2x2x2", "3,1/2,2", "8,8/8,6"])
+def test_all_learn_of_all(machine: str) -> None:
+    found = describe(machine)
+    levels = node_levels(found, found.masks(len(found.cpus)))
+    rounds = []
+    for thread in range(levels.size):
+        parent, *children = levels.relatives(thread)
+        rounds.append(rounds_along(parent, [j if j >= 0 else ~j for j in children]))
+    assert sum(len(to) for each in rounds for to, _ in each) == 2 * (levels.size - 1)
+    for number in range(10):
+        assert learn(rounds, Random(number)) == [set(range(levels.size))] * levels.size
