@@ -66,6 +66,7 @@ MUTATIONS = {
     "always good": "a relay says that calls are equal, whatever the verdict",
     "no relay": "a thread does not pass the verdict on",
     "top does not relay": "the top of the tree does not pass on what the executor released",
+    "the top waits": "the top of the tree waits for an executor though it has seen a difference",
     "part of the tree": "an executor below the top takes its subtree for the whole tree",
     "no mark": "a thread that goes on alone does not mark its lines",
     "mark the relay only": "such a thread does not mark its subtree line",
@@ -416,10 +417,12 @@ class Core:
     def xu_await(self, me: int, t: Team) -> Steps:
         """The verdict of those who wait for an executor or the node root."""
         if self.parents and not t.alone:
-            said = (yield from self.xu_climb(me, t)) is not None
-            odd = None
+            found = yield from self.xu_climb(me, t)
+            said, odd = found is not None, None
             if said and self.parents[me] >= 0:
                 odd = yield from self.xu_descend(me, t)
+            elif said and found[0] != found[1] and not self.has("the top waits"):
+                odd = True
             elif said and (yield from self.tree_ready(self.release.word, t.epoch << 1, ACQUIRE)):
                 r = yield load(self.release.word, ACQUIRE)
                 odd = r >> 1 == t.epoch and bool(r & 1)

@@ -91,7 +91,8 @@ TWICE: Story = [("exchange", 1), ("barrier",)]
 BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
     (PAIR, [TWICE] * 2, {}),
     (CHAIN, [DATA] * 3, {"sleeps": False}),
-    (CHAIN, [BARRIER] * 3, {"sleeps": False, "suspects": True}),
+    (CHAIN, [BARRIER] * 3, {"sleeps": False}),
+    (PAIR, [BARRIER] * 2, {"sleeps": False, "suspects": True}),
     *((tree, [[*TWICE, *DATA]] * len(tree), {"patient": True}) for tree in (CHAIN, PAIRS, LONG)),
     # a thread whose program goes on meanwhile: at the top, in the middle, at the end
     *(
@@ -113,6 +114,7 @@ FUSED_BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
     (PAIRS, [[("led", 1), ("led", 2)]] * 4, {"patient": True, "sleeps": False}),
 ]  # fmt: skip
 LONGER_BY_LEVELS: list[tuple[Tree, list[Story], dict[str, bool]]] = [
+    (CHAIN, [BARRIER] * 3, {"sleeps": False, "suspects": True}),
     (CHAIN, [TWICE] * 3, {"sleeps": False}),
     (PAIRS, [BARRIER] * 4, {"sleeps": False}),
     (LONG, [BARRIER] * 4, {"sleeps": False}),
@@ -152,8 +154,12 @@ BROKEN_BY_LEVELS: dict[str, tuple[Tree, list[Story], dict[str, bool]]] = {
         CHAIN, [BARRIER, [("posted",)], BARRIER], {"patient": True, "sleeps": False}
     ),
 }  # fmt: skip
-BROKEN_AMONG_DIFFERENT_BY_LEVELS = {"my call only": CHAIN, "always good": CHAIN}
-"""The last thread of the tree differs, and threads are patient."""
+LOST: dict[str, tuple[Tree, list[Action]]] = {
+    "my call only": (CHAIN, [("barrier", 1), ("barrier", 1), ("barrier", 2)]),
+    "always good": (CHAIN, [("barrier", 1), ("barrier", 1), ("barrier", 2)]),
+    "the top waits": (PAIR, [("fused", 1, 1, 1), ("barrier", 2)]),
+}
+"""Differences that broken trees do not report to all of the threads, which are patient."""
 
 
 class Count:
@@ -242,8 +248,8 @@ def test_calls_that_differ_by_levels(patient: bool) -> None:
     """All find it, wherever in the tree the thread is that differs."""
     count = Count()
     for tree, calls in DIFFERENT_BY_LEVELS:
-        if len(tree) > 3 and not (patient or WHOLE):
-            continue
+        if len(tree) > 2 and not patient:
+            continue  # too many states: each look of a waiting thread reads all lines
         stories: list[Story] = [[call, ("barrier",), ("after",)] for call in calls]
         core = Core(len(tree), False, stories, agree=False, parents=tree, patient=patient)
         count.check(core, (tree, calls))
@@ -258,12 +264,11 @@ def test_a_broken_tree_is_noticed(name: str) -> None:
     assert core.machine.explore() is not None
 
 
-@pytest.mark.parametrize("name", BROKEN_AMONG_DIFFERENT_BY_LEVELS)
+@pytest.mark.parametrize("name", LOST)
 def test_a_verdict_that_gets_lost_is_noticed(name: str) -> None:
-    """A thread goes on although calls differ."""
-    tree = BROKEN_AMONG_DIFFERENT_BY_LEVELS[name]
-    calls = [1] * (len(tree) - 1) + [2]
-    stories: list[Story] = [[("barrier", call), ("after",)] for call in calls]
+    """A thread goes on although calls differ, or waits for ever."""
+    tree, calls = LOST[name]
+    stories: list[Story] = [[call, ("after",)] for call in calls]
     core = Core(len(tree), False, stories, frozenset([name]), agree=False, parents=tree,
                 patient=True)  # fmt: skip
     assert core.machine.explore() is not None
@@ -289,5 +294,5 @@ def test_broken_giving_up_is_noticed(name: str) -> None:
 def test_all_mutations_are_tried() -> None:
     """None is only listed."""
     tried = {name for name, *_ in BROKEN} | BROKEN_AMONG_DIFFERENT.keys() | {"next for mine"}
-    tried |= BROKEN_BY_LEVELS.keys() | BROKEN_AMONG_DIFFERENT_BY_LEVELS.keys()
+    tried |= BROKEN_BY_LEVELS.keys() | LOST.keys()
     assert tried == MUTATIONS.keys()

@@ -130,9 +130,9 @@ def test_a_barrier_passes_on_what_each_thread_knows(threads: int) -> None:
 def test_a_thread_that_is_missing_in_the_tree_is_noticed(
     lost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    levels = made(8, [(8,), (4, 4), (2, 2, 2, 2)])
-    right = levels.parents
+    shape = [(8,), (4, 4), (2, 2, 2, 2)]
+    right = made(8, shape).parents
     wrong = tuple(-1 if thread == lost else parent for thread, parent in enumerate(right))
     monkeypatch.setattr(NodeLevels, "parents", wrong)
     with pytest.raises(RaceError):
-        meet(levels, 1)
+        meet(made(8, shape), 1)

@@ -14,7 +14,7 @@ def meet(team: xupc.Team, line: xupc.SharedArray, i: int) -> None:
     """Write, meet, read all; the next barrier comes before the next write."""
     line[team.rank] = 1000 * i + team.rank
     team.barrier(i)
-    found = [int(x) for x in line[:]]
+    found = [int(line[j]) for j in range(team.size)]
     assert found == [1000 * i + j for j in range(team.size)], found
     team.barrier()
 
@@ -23,7 +23,7 @@ def main() -> None:
     with xupc.init() as team:
         assert team.state.level_barriers is not None
         n, me = team.size, team.rank
-        line = xupc.all_alloc(n, 1, dtype="i8")
+        line = xupc.all_alloc(n, "i8", 1)
         for i in range(CALLS):
             if i % 50 == me:  # all others sleep meanwhile
                 time.sleep(0.05)
