@@ -51,7 +51,14 @@ def test_they_meet(live: Live, by_levels: Any, threads: int, machine: str, engin
     assert done.stdout.split() == threads * ["done"], done.report()
 
 
-@PLACES
+@pytest.mark.parametrize(
+    ("threads", "machine", "engine"),
+    [
+        (4, "2x2", "native"),
+        pytest.param(8, "2x2x2", "native", marks=ONCE),
+        pytest.param(4, "2x2", "python", marks=ONCE),
+    ],
+)
 def test_every_difference(
     live: Live, by_levels: Any, threads: int, machine: str, engine: str
 ) -> None:
