@@ -22,7 +22,7 @@ ORDER = [
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
     "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "predict",
-    "cli", "testing", "__main__",
+    "export", "cli", "testing", "__main__",
 ]  # fmt: skip
 WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +16,7 @@ from click.testing import CliRunner
 from click.testing import Result as Outcome
 from support.bench_results import COLLECTIVES, SIZES, job, result
 from support.report_page import without_library
+from support.vega_drawing import NODE, charts_of, drawings
 
 from xupc import cli
 from xupc.algorithms import registry
@@ -58,31 +57,6 @@ def parsed(page: str) -> None:
     """Every drawing is well-formed."""
     for drawing in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(drawing)
-
-
-NODE = shutil.which("node")
-DRAWN = """
-const fs = require("fs"), path = require("path"), folder = process.argv[2];
-globalThis.vega = require(path.join(folder, "vega.min.js"));
-const load = require("module")._load;
-require("module")._load = (name, ...rest) => (name === "vega" ? vega : load(name, ...rest));
-const lite = require(path.join(folder, "vega-lite.min.js"));
-const logger = { level: () => logger, warn: (m) => { throw Error(m); }, info: () => logger,
-                 debug: () => logger, error: (m) => { throw Error(m); } };
-(async () => {
-  for (const spec of JSON.parse(fs.readFileSync(0, "utf8"))) {
-    const fixed = { ...spec, width: 400, autosize: "pad" };
-    const runtime = vega.parse(lite.compile(fixed, { logger }).spec);
-    console.log(JSON.stringify(await new vega.View(runtime, { renderer: "none" }).toSVG()));
-  }
-})().catch((error) => { console.error(error); process.exit(1); });
-"""
-
-
-def charts_of(page: str) -> list[dict[str, Any]]:
-    """Return the specifications of a page's charts."""
-    found = re.findall(r'<script type="application/json">(.*?)</script>', page, re.S)
-    return [json.loads(text) for text in found]
 
 
 # --- results of all kinds -------------------------------------------------------------------------
@@ -565,15 +539,7 @@ def test_charts_are_what_vega_draws(tmp_path: Path, kind: str) -> None:
     report(tmp_path, result(*KINDS[kind]()))
     specs = charts_of(texts(tmp_path)[0])
     assert specs
-    program = tmp_path / "draw.js"
-    program.write_text(DRAWN)
-    done = subprocess.run(
-        [str(NODE), program, ROOT / "xupc/report/vega"], input=json.dumps(specs),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    drawings = [json.loads(line) for line in done.stdout.splitlines()]
-    for spec, drawing in zip(specs, drawings, strict=True):
+    for spec, drawing in zip(specs, drawings(specs, tmp_path), strict=True):
         whole = ElementTree.fromstring(drawing)
         texts_drawn = {"".join(each.itertext()) for each in whole.iter() if each.tag[-4:] == "text"}
         rows = spec["data"]["values"]

@@ -15,7 +15,7 @@ from .events import TraceEvents
 from .join import Call, Total, Trace, join
 from .layout import folder_of
 
-__all__ = ["join_parts", "load", "write"]
+__all__ = ["join_parts", "load", "load_calls", "write"]
 
 MOST_ARROWS = 2000
 SHORT_NS = 2000  # shorter waits get no slice of their own
@@ -68,6 +68,42 @@ def load(path: Path) -> Trace:
         return Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: expected a trace that XUPC_TRACE has made") from None
+
+
+def load_calls(path: Path) -> Trace:
+    """Return the trace in a file with its calls; for whom they waited is not known any more.
+
+    Raises
+    ------
+    ValueError
+        It is no trace of xupc.
+    """
+    trace = load(path)
+    if path.is_dir():
+        return trace
+    try:
+        events = json.loads(path.read_bytes())["traceEvents"]
+        most = max(about["thread"] for about in trace.threads) + 1
+        trace.calls += (_call(event, most) for event in events if event.get("cat") in _CALLS)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path}: expected a trace that XUPC_TRACE has made") from None
+    return trace
+
+
+_CALLS = ("call", "posted")  # categories of their events
+
+
+def _call(event: dict[str, Any], most: int) -> Call:
+    """Return the call of an event that `_draw` has made."""
+    args = event["args"]
+    began, took = round(event["ts"] * 1000), round(event["dur"] * 1000)
+    waited = int(args["waited ns"])
+    return Call(
+        int(event["tid"]) % most, int(args["team"]), int(args["operation"]), str(event["name"]),
+        str(args["variant"]), int(args["bytes"]), str(args["line"]), began, began + took, waited,
+        began + int(args["data ready ns"]), waited, (0, 0), event["cat"] == "posted",
+        "ended by an error" in args, "had not ended" in args, args.get("waited for thread"),
+    )  # fmt: skip
 
 
 def _numbered(causes: dict[str, int]) -> dict[int, int]:

@@ -24,6 +24,8 @@ COMMANDS = {  # name: (module, function, its line in `xupc --help`)
     "calibrate": ("calibrate", "calibrate_command",
                   "Measure what steps cost here, for `xupc predict`."),
     "demo": ("demo", "demo_command", "Show in four steps what xupc does on this machine."),
+    "export": ("export", "export_command",
+               "Write the plan of a call as a file of another tool."),
     "hang-report": ("hang", "hang_report_command",
                     "Show where the threads of a running job are, without disturbing it."),
     "info": ("jobs", "info_command", "Show what is in use and what is wrong with it."),

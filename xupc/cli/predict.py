@@ -21,7 +21,7 @@ from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
 from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning import selection_file
-from xupc.tuning.selection import Table, public_name
+from xupc.tuning.selection import Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 
 from . import options
@@ -34,6 +34,8 @@ from .common import (
     plain,
     refuse_existing,
 )
+from .predict_page import check_page, names_of, write_page
+from .predict_program import is_trace, of_program
 
 __all__ = [
     "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
@@ -68,6 +70,8 @@ machine_option = click.option(
 @click.command("predict", epilog=examples(
     "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
     "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
+    "xupc predict Allgather --nodes 1000x64 --page curves.html",
+    "xupc predict trace.json --nodes 64x4 --machine lumi-c",
     "xupc predict --against result.json --machine here.toml",
     "xupc predict --against result.json --machine here.toml --fit fitted.toml",
 ))  # fmt: skip
@@ -92,17 +96,27 @@ machine_option = click.option(
     help="Compare with all calls of a result of `xupc bench`, in place of one COLLECTIVE.",
 )  # fmt: skip
 @click.option(
+    "--compute-factor", "factor", type=click.FloatRange(min=0), default=1.0, show_default=True,
+    help="For a TRACE: the time of computation there, as a multiple of that in the trace.",
+)  # fmt: skip
+@click.option(
     "--fit", "fitted", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="With --against: fit the machine to half of the calls, judge the others, and write it.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace the file of --fit if it exists.")
+@click.option(
+    "--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html",
+    help="Write a page of scaling curves, by size and by nodes.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --fit or --page if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
     collective: str | None, nodes: str | None, sizes: tuple[int, ...], machine: Machine,
-    family: str, transport: str, against: tuple[Path, ...], fitted: Path | None, force: bool,
-    as_json: bool,
+    family: str, transport: str, against: tuple[Path, ...], fitted: Path | None,
+    page: Path | None, force: bool, factor: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Model what a call costs on a machine, by each variant.
+
+    In place of a COLLECTIVE, a file of ``xupc run --trace`` gives the time of the whole program.
 
     The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
     priced, and what is left out and predicted from the others says how far off that is. Nothing is
@@ -124,15 +138,32 @@ def predict_command(
     load_files()
     known = tuple(public_name(name) for name in registry.collectives())
     name = collective if collective in known else of_mpi(collective) or collective
-    if name not in known:
+    if name not in known and not is_trace(collective):
         raise click.UsageError(f"{collective!r} has no variants; {near(collective, known)}")
     threads = threads_of_nodes(nodes)
     if threads is None:
         raise click.BadParameter(f"{nodes!r}: expected 64x16 or 3,1,4", param_hint="--nodes")
     check_nodes(nodes, threads)
+    if name not in known:
+        if page is not None:
+            raise click.UsageError("--page: expected a COLLECTIVE, got a trace")
+        asked = Question("", 0, nodes, threads, family, transport)
+        click.echo(of_program(collective, asked, machine, selection_table(), factor, as_json))
+        return
+    each = check_page(page, nodes, threads, force)
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
     table = selection_table()
     found = [(q, priced_or_refused(q, machine, table), choice_of(q, table)) for q in questions]
+    _print(found, machine, as_json)
+    if page is not None:
+        names = names_of([(choice, priced) for _, priced, (choice, _) in found])
+        write_page(page, questions, names, each, machine, table)
+
+
+def _print(
+    found: list[tuple[Question, list[Candidate], tuple[str, Rule]]], machine: Machine, as_json: bool
+) -> None:
+    """Print all variants of the calls."""
     if as_json:
         click.echo(json.dumps(plain(
             [{"call": q, "candidates": c, "chosen by the table": t, "source": rule.source or None}

@@ -20,7 +20,9 @@ from .machine_file import Machine
 from .price import Price, gains, price, programs_of, steps_of
 from .scaling import EXACT, Measured, Shape, TooLarge, predict
 
-__all__ = ["Candidate", "Question", "candidates", "choice_of", "chosen", "variants_of"]
+__all__ = [
+    "Candidate", "Known", "Question", "candidates", "choice_of", "chosen", "priced", "variants_of",
+]  # fmt: skip
 
 
 @record
@@ -73,6 +75,10 @@ class Candidate:
     how: str = ""
     missing: str = ""
     gains: Mapping[str, float] | None = None
+
+
+Known = dict[tuple[object, ...], Measured | Price]
+"""Prices by the call, the variant and the shape."""
 
 
 class _Shapes:
@@ -133,26 +139,63 @@ def variants_of(question: Question, table: Table) -> Iterator[tuple[Variant, Cal
     yield from _possible(_Shapes(question, table))
 
 
-def _candidate(variant: Variant, shapes: _Shapes, machine: Machine) -> Candidate:
+def priced(
+    question: Question, name: str, machine: Machine, table: Table, known: Known | None = None
+) -> Candidate:
+    """Return one variant of a call by its name.
+
+    Parameters
+    ----------
+    known
+        Prices of smaller shapes that were found before on the machine; new ones are added.
+
+    Raises
+    ------
+    Unplanned
+        As for `candidates`; or no variant has the name, or it cannot carry out the call.
+    """
+    shapes = _Shapes(question, table)
+    for variant, _ in _possible(shapes):
+        if variant.name == name:
+            return _candidate(variant, shapes, machine, {} if known is None else known)
+    raise Unplanned(f"{name} cannot carry out {question.collective} on these threads")
+
+
+def _candidate(
+    variant: Variant, shapes: _Shapes, machine: Machine, known: Known | None = None
+) -> Candidate:
+    known = {} if known is None else known
+    key = variant.collective, variant.name, shapes.question.nbytes, *sorted(shapes.tuning.items())
+
+    def price_of(call: CallFacts, shape: Shape) -> Price:
+        found = known.get((key, shape, "price"))
+        if not isinstance(found, Price):
+            found = known[key, shape, "price"] = price(variant, call, machine)
+        return found
+
     if shapes.call.size <= EXACT:
-        exact = price(variant, shapes.call, machine)
+        whole = shapes.call
+        exact = price_of(whole, shapes.shape) if shapes.even else price(variant, whole, machine)
         return Candidate(variant.name, exact, shapes.shape, exact.time, exact.low, exact.high)
     if not shapes.even:
         return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
     rates = machine.rates()
 
     def measure(shape: Shape) -> Measured:
-        call = shapes.at(shape)
-        if not variant.can_run(call):
-            raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
-        programs = programs_of(variant, call)
-        return Measured(run(programs, rates).end, steps_of(programs))
+        found = known.get((key, shape))
+        if not isinstance(found, Measured):
+            call = shapes.at(shape)
+            if not variant.can_run(call):
+                raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
+            programs = programs_of(variant, call)
+            found = known[key, shape] = Measured(run(programs, rates).end, steps_of(programs))
+        return found
 
     try:
         found = predict(shapes.shape, measure)
     except (TooLarge, Unplanned) as reason:
         return Candidate(variant.name, missing=str(reason))
-    largest = price(variant, shapes.at(found.largest), machine)
+    largest = price_of(shapes.at(found.largest), found.largest)
     low, high = largest.low / largest.time, largest.high / largest.time
     return Candidate(
         variant.name, largest, found.largest, found.time,

@@ -22,8 +22,8 @@ from .bounds import Bound
 from .findings import CHOSEN, Standing
 
 __all__ = [
-    "Line", "Spec", "as_data", "curves", "ends", "intervals", "lines_of", "program", "styles",
-    "whiskers",
+    "Line", "Spec", "as_data", "bands", "curves", "ends", "intervals", "lines_of", "program",
+    "styles", "whiskers",
 ]  # fmt: skip
 
 Spec = dict[str, Any]
@@ -302,6 +302,54 @@ def _bound_layers(rows: Sequence[Spec]) -> list[Spec]:
         "encoding": {"color": soft, "text": {"field": "label", "type": "nominal"}},
     }
     return [{"data": {"values": list(rows)}, "layer": [line, name]}]
+
+
+# --- modelled times -----------------------------------------------------------------------------
+
+
+def bands(of: str, title: str, along: str, rows: Sequence[Spec], *, sizes: bool) -> Spec:
+    """Return lines of times with their ranges, on two logarithmic axes.
+
+    Parameters
+    ----------
+    of
+        The call, for readers that do not see the page.
+    title, along
+        What the chart shows, and what its horizontal axis does.
+    rows
+        "name", "x", "value", "low", "high" (in ns) and "said" of each point.
+    sizes
+        True if `x` is in bytes; else it is a number.
+    """
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    values = sorted({row["x"] for row in rows})
+    ends_ = min(row["low"] for row in rows), max(row["high"] for row in rows)
+
+    def by_name(values: Sequence[str]) -> Spec:
+        scale = {"domain": names, "range": [values[k % len(values)] for k in range(len(names))]}
+        return {"field": "name", "type": "nominal", "title": None, "scale": scale}
+
+    axis: Spec = {"labelExpr": _SIZE} if sizes else {}
+    return _whole(of, title, 260, {
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "title": along,
+                  "scale": {"type": "log", "base": 2, "nice": False},
+                  "axis": {**axis, "values": values, "labelOverlap": True}},
+            "color": by_name(_COLOURS),
+        },
+        "layer": [
+            {"mark": {"type": "area", "opacity": 0.15}, "encoding": {
+                "y": {"field": "low", "type": "quantitative", "title": None,
+                      "scale": {"type": "log", "nice": False, "padding": 6},
+                      "axis": {"labelExpr": _TIME, **_tick_axis(*ends_)}},
+                "y2": {"field": "high"}}},
+            {"mark": {"type": "line", "strokeWidth": 1.8},
+             "encoding": {"y": {"field": "value", "type": "quantitative"}}},
+            {"mark": {"type": "point", "filled": True, "size": 46, "opacity": 1}, "encoding": {
+                "y": {"field": "value", "type": "quantitative"}, "shape": by_name(_SHAPES),
+                "tooltip": {"field": "said", "type": "nominal"}}},
+        ],
+    }, rows)  # fmt: skip
 
 
 # --- intervals side by side -----------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""The charts of a page, and what Vega draws of them in Node.js."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import xupc
+
+__all__ = ["NODE", "charts_of", "drawings"]
+
+NODE = shutil.which("node")
+_PROGRAM = """
+const fs = require("fs"), path = require("path"), folder = process.argv[2];
+globalThis.vega = require(path.join(folder, "vega.min.js"));
+const load = require("module")._load;
+require("module")._load = (name, ...rest) => (name === "vega" ? vega : load(name, ...rest));
+const lite = require(path.join(folder, "vega-lite.min.js"));
+const logger = { level: () => logger, warn: (m) => { throw Error(m); }, info: () => logger,
+                 debug: () => logger, error: (m) => { throw Error(m); } };
+(async () => {
+  for (const spec of JSON.parse(fs.readFileSync(0, "utf8"))) {
+    const fixed = { ...spec, width: 400, autosize: "pad" };
+    const runtime = vega.parse(lite.compile(fixed, { logger }).spec);
+    console.log(JSON.stringify(await new vega.View(runtime, { renderer: "none" }).toSVG()));
+  }
+})().catch((error) => { console.error(error); process.exit(1); });
+"""
+
+
+def charts_of(page: str) -> list[dict[str, Any]]:
+    """Return the specifications of a page's charts."""
+    found = re.findall(r'<script type="application/json">(.*?)</script>', page, re.S)
+    return [json.loads(text) for text in found]
+
+
+def drawings(specs: Sequence[dict[str, Any]], folder: Path) -> list[str]:
+    """Return the drawings as SVG; AssertionError if there is a warning."""
+    program = folder / "draw.js"
+    program.write_text(_PROGRAM)
+    library = Path(xupc.__file__).parent / "report" / "vega"
+    done = subprocess.run(
+        [str(NODE), program, library], input=json.dumps(specs),
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
