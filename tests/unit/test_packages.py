@@ -72,3 +72,47 @@ def test_wheels_are_built_for_all_pythons_and_must_have_the_core() -> None:
     assert table["build"].split() == pythons
     assert table["linux"]["archs"] == ["x86_64", "aarch64"]
     assert set(table["environment"]) <= variables.VARIABLES.keys()
+
+
+def test_a_core_is_compiled_once_for_all_environments(tmp_path: Path) -> None:
+    """Until its sources, or what compiles them, change."""
+    pytest.importorskip("Cython")
+    if (compiler := shutil.which("cc") or shutil.which("gcc")) is None:
+        pytest.skip("no C compiler")
+    native = tmp_path / "xupc" / "backends" / "native"
+    native.mkdir(parents=True)
+    shutil.copy(PROJECT / "setup.py", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "xupc"\nversion = "1"\n')
+    (native / "_core.pyx").write_text("cdef extern from 'two.h':\n    int TWO\nvalue = TWO\n")
+    header = native / "two.h"
+    header.write_text("enum { TWO = 2 };\n")
+    (wrapper := tmp_path / "wrapper").write_text(
+        f'#!/bin/sh\ncase " $* " in *" -c "*) echo >> {tmp_path}/calls;; esac\n'
+        f'exec {compiler} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+
+    def built(to: str, *flags: str) -> tuple[int, str]:
+        """How often the compiler ran so far, and the value in the core of a new environment."""
+        words = ["env", f"CC={wrapper}", *flags, "-u", "XUPC_NO_CORE", sys.executable, "setup.py",
+                 "build_ext", "--build-lib", to, "--build-temp", f"{to}-temp"]  # fmt: skip
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        (core,) = (tmp_path / to).rglob("_core*.so")
+        code = f"""
+import importlib.util as util
+spec = util.spec_from_file_location("xupc.backends.native._core", {str(core)!r})
+module = util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(module.value)"""
+        words = [sys.executable, "-I", "-c", code]
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        return len((tmp_path / "calls").read_text()), said.strip()
+
+    assert built("first") == (1, "2")
+    assert built("second") == (1, "2")
+    header.write_text("enum { TWO = 3 };\n")
+    assert built("third") == (2, "3")
+    assert built("fourth", "CFLAGS=-DOTHER") == (3, "3")
+    header.write_text("enum { TWO = 2 };\n")
+    assert built("fifth") == (3, "2")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from ..errors import plural
 from ..records import record
 from .machine import NOUNS, Machine, MachineLevel
-from .runs import name_threads, plural
+from .runs import name_threads
 from .tree import branches
 
 __all__ = ["NodeView", "draw_nodes", "legend"]
