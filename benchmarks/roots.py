@@ -5,14 +5,15 @@
 Makes clusters with one and with two links by scripts/cluster (Linux, root), and runs itself in jobs
 on them with both MPIs in turn: with the sizes of the built-in table and with long messages. In a
 job all candidates take turns, a barrier before each call; the time is the longest of all threads.
-The bound is the bytes that must enter or leave one node at the rate of its links.
+The bound is the bytes that must enter or leave one node at the rate of its links. With `--more` new
+launches are added to those kept; with that alone the report is made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,12 +32,13 @@ SIZES = (1 << 20, 8 << 20)
 ROUNDS, WARM = 5, 1
 LONG = "version = 1\n[tuning.{0}-tcp]\nchunk = {1}\nalltoall_chunk = {1}\nnotify_bytes = {1}\n"
 LONG_BYTES = 65536
-TABLES = "built-in", "long"
+TABLES = "long", "built-in"
 WAYS = {
     "all_broadcast": ("chain", "chain/2", "circulant", "circulant/2"),
     "all_gather_all": ("rounds", "rounds/2", "ring", "ring/2"),
 }
 PEER = "mpi4py"
+REMARKS = "## What can be said of it"  # written by hand: it stays when the report is made again
 UNITS = {"mbit": 1e6, "gbit": 1e9}
 Cell = tuple[str, int, str]
 """Call, bytes, way."""
@@ -189,8 +191,8 @@ def document(args: argparse.Namespace, lines: list[Line]) -> str:
     parts = [
         f"# Roots and links: {args.nodes} x {args.ppn} threads, {args.rate} per link\n",
         f"Made by `python benchmarks/roots.py --rate {args.rate}`, up to {launches} launches of "
-        f"each kind in turn; load {os.getloadavg()[1]:.1f} at the end. Milliseconds, medians of "
-        f"the launches' medians of {ROUNDS} calls; in brackets: times the bound. `chain/2` has two "
+        f"each kind in turn. Milliseconds, medians of the launches' medians of {ROUNDS} calls; in "
+        f"brackets: times the bound. `chain/2` has two "
         f"roots per node. The bytes of all_gather_all are those of all blocks together. `long`: "
         f"messages of {LONG_BYTES >> 10} KiB.\n",
     ]
@@ -229,22 +231,25 @@ def main() -> int:
     lines: list[Line] = json.loads(kept.read_text()) if args.more and kept.exists() else []
     kinds = [(mpi, table, links) for mpi in ("mpich", "openmpi") if getattr(args, mpi)
              for table in TABLES for links in (1, 2)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the clusters go down then, too
     try:
-        for links in (1, 2):
+        for links in (1, 2) if kinds else ():
             cluster("up", "--name", f"{args.name}{links}", "--nodes", str(args.nodes), "--rate",
                     args.rate, "--links", str(links))
         for number in range(args.launches):
             for mpi, table, links in kinds[:: 1 if number % 2 else -1]:
                 lines += [[mpi, table, links, *line] for line in launch(args, mpi, table, links)]
+                kept.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]\n")
                 print(f"launch {number}: {mpi} {table} {links}", file=sys.stderr, flush=True)
     finally:
-        for links in (1, 2):
+        for links in (1, 2) if kinds else ():
             cluster("down", "--name", f"{args.name}{links}")
     if not lines:
         return 1
-    kept.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]\n")
     text = document(args, lines)
-    args.o.write_text(text)
+    old = args.o.read_text() if args.o.exists() else ""
+    _, heading, remarks = old.partition(REMARKS)
+    args.o.write_text(text + heading + remarks)
     print(text)
     return 0
 
