@@ -14,8 +14,8 @@ from typing import Final
 from .errors import FlagError
 
 __all__ = [
-    "ALGORITHM_NAMES", "Flags", "check_flags", "flag_names", "sync_modes", "variant_label",
-    "with_variant",
+    "ALGORITHM_NAMES", "Flags", "algorithm_name", "check_flags", "flag_names", "sync_modes",
+    "variant_label", "with_variant",
 ]  # fmt: skip
 
 
@@ -88,11 +88,26 @@ def variant_label(flags: int) -> str:
     return _LABELS.get(flags >> VARIANT_SHIFT, "") if flags >> VARIANT_SHIFT else ""
 
 
+def algorithm_name(flag: int, label: str) -> str:
+    """Return the name of a variant: ``multicore:ring``, ``pull``, or ``multicore/2`` (two roots).
+
+    Parameters
+    ----------
+    flag : int
+        PULL, PUSH or MULTICORE.
+    label : str
+        That of the variant; "" for the default one. Behind a slash: roots per node.
+    """
+    colon = ":" if label and not label.startswith("/") else ""
+    return f"{ALGORITHM_NAMES[flag]}{colon}{label}"
+
+
 def flag_names(flags: int) -> str:
     """``"IN_MYSYNC|PULL"`` for the bits that are set, ``"0"`` for none."""
     label = variant_label(flags)
     names = (str(f.name) for f in Flags if flags & f)
-    shown = (f"{n}:{label}" if label and Flags[n] & ALGORITHM_MASK else n for n in names)
+    tail = f"{':' if label[:1] != '/' else ''}{label}" if label else ""
+    shown = (f"{n}{tail}" if Flags[n] & ALGORITHM_MASK else n for n in names)
     return "|".join(shown) or "0"
 
 

@@ -26,11 +26,14 @@ CLEANING_TIME = 60.0  # the most that scripts/cluster may take beyond a job's ow
 class EmulatedCluster:
     """One cluster of scripts/cluster: a thin wrapper that captures what commands print."""
 
-    def __init__(self, nodes: int, rate: str = "1gbit", shm: str = "default") -> None:
+    def __init__(
+        self, nodes: int, rate: str = "1gbit", shm: str = "default", links: int = 1
+    ) -> None:
         self.name = "t" + secrets.token_hex(4)
         self.nodes = nodes
         self.rate = rate
         self.shm = shm
+        self.links = links
 
     def call(
         self, command: str, *words: str, timeout: float = CLEANING_TIME
@@ -46,7 +49,8 @@ class EmulatedCluster:
 
     def up(self) -> None:
         """Make it, or fail with the script's words."""
-        size = ["--nodes", str(self.nodes), "--rate", self.rate, "--shm", self.shm]
+        size = ["--nodes", str(self.nodes), "--rate", self.rate, "--shm", self.shm,
+                "--links", str(self.links)]
         done = self.call("up", *size)
         assert done.returncode == 0, done.stderr
 
@@ -96,8 +100,10 @@ def make_cluster() -> Iterator[Callable[..., EmulatedCluster]]:
         pytest.skip(probe.stderr.strip())
     made: list[EmulatedCluster] = []
 
-    def make(nodes: int, rate: str = "1gbit", shm: str = "default") -> EmulatedCluster:
-        cluster = EmulatedCluster(nodes, rate, shm)
+    def make(
+        nodes: int, rate: str = "1gbit", shm: str = "default", links: int = 1
+    ) -> EmulatedCluster:
+        cluster = EmulatedCluster(nodes, rate, shm, links)
         made.append(cluster)
         atexit.register(cluster.down)  # for a session that ends without finalisers
         cluster.up()

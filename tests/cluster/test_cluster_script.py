@@ -132,6 +132,39 @@ def test_mpi_between_nodes_uses_the_wire(cluster: Any, mpi_python: str) -> None:
     assert float(done.stdout) >= wire_seconds(nbytes, 1e9)
 
 
+@pytest.fixture(scope="module")
+def two_links(make_cluster: Any) -> Any:
+    """Two nodes with two links of 100 Mbit/s each."""
+    return make_cluster(2, "100mbit", links=2)
+
+
+def sent_by(cluster: Any, node: int) -> dict[str, int]:
+    """Return the bytes that have left a node by each of its links."""
+    lines = cluster.execute(node, "cat", "/proc/net/dev").splitlines()
+    fields = (line.partition(":") for line in lines if "eth" in line)
+    return {name.strip(): int(rest.split()[8]) for name, _, rest in fields}
+
+
+def test_long_messages_use_both_links(two_links: Any, mpi_python: str) -> None:
+    """And each link is shaped: both together take at least half of the time of one."""
+    nbytes, before = 4_000_000, sent_by(two_links, 0)
+    done = two_links.run(2, ["python", RANKS, "transfer", str(nbytes)], python=mpi_python)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) >= wire_seconds(nbytes // 2, 100e6)
+    sent = {name: count - before[name] for name, count in sent_by(two_links, 0).items()}
+    assert sorted(sent) == ["eth0", "eth1"]
+    assert min(sent.values()) > nbytes // 4, sent
+
+
+def test_number_of_links() -> None:
+    done = subprocess.run(
+        [str(SCRIPT), "up", "--name", "nolinks", "--links", "5"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode in (2, 4)
+    assert "--links 5: expected 1 to 4" in done.stderr or done.returncode == 4
+
+
 # ---- jobs --------------------------------------------------------------------------------------
 
 

@@ -53,7 +53,14 @@ def call(nodes: list[int], nbytes: int = 8, sync: tuple[str, str] = ("all", "all
 def test_a_name_is_a_flag_and_a_label() -> None:
     assert registry.parse_name("pull") == (PULL, "")
     assert registry.parse_name("multicore:ring") == (MULTICORE, "ring")
-    for bad in ("", "ring", "multicore:", "multicore:a b", "MULTICORE:ring", 3, None, "pull:x:y"):
+    assert registry.parse_name("multicore:ring/2") == (MULTICORE, "ring/2")
+    assert registry.parse_name("multicore/2") == (MULTICORE, "/2")
+    assert registry.parse_name("multicore:ring/1") == (MULTICORE, "ring")
+    for bad in ("multicore/0", "multicore:ring/5", "multicore:ring/", "multicore:ring/two"):
+        with pytest.raises(ValueError, match="expected 1 to 4 roots"):
+            registry.parse_name(bad)
+    for bad in ("", "ring", "multicore:", "multicore:a b", "MULTICORE:ring", 3, None, "pull:x:y",
+                "multicore:/2", "ring/2"):
         with pytest.raises(ValueError, match="expected one of pull, push, multicore, or a variant"):
             registry.parse_name(bad)
 
@@ -237,6 +244,7 @@ def test_the_bench_takes_them() -> None:
     assert algorithm_named("Variants") == "variants"
     assert flags_of("multicore:ring", "mysync") & ~0xFFF
     assert variant_label(flags_of("multicore:ring", "allsync")) == "ring"
+    assert variant_label(flags_of("multicore/2", "allsync")) == "/2"
     words = "'fast': expected some of auto, PULL, PUSH, MULTICORE, variants, or names like"
     with pytest.raises(ValueError, match=words):
         algorithm_named("fast")

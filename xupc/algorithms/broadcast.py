@@ -168,16 +168,18 @@ def _chunks_across(
     arrived, chunk = t.channel(), t.chunk(nbytes)
     parts = chunks(nbytes, chunk)
 
-    if t.me == node_source:
-        _between_nodes(t, dst, src, root, parts, shape, arrived)
     if home:
         # the root's own node reads src itself
         t.ready(root, NODE, node_only=True)
+    if t.me == node_source:
+        _between_nodes(t, dst, src, root, parts, shape, arrived)
+    if home:
         if t.me != but:
             for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != node_source:
         for i, (offset, size) in enumerate(chunks(nbytes, t.notify_interval(chunk))):
+            t.turn(i)
             t.wait(arrived, node_source, i + 1)
             t.copy(dst.on(t.me, offset), dst.on(node_source, offset), size)
     t.done(NODE, node_source, node_only=True)

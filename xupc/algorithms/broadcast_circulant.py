@@ -20,6 +20,7 @@ from ..flags import MULTICORE
 from ..plan.circulant import Hop, keeps_rounds, rounds
 from ..plan.patterns import chunks, rotate
 from ..plan.recorder import NODE, Operand, Recorder
+from ..plan.steps import BlockRef
 from .conditions import by_name, on_several_nodes
 from .registry import algorithm
 
@@ -47,15 +48,18 @@ def circulant(
         if not t.on_my_node(root) and ((i + 1) % per_word == 0 or i + 1 == len(parts)):
             t.signal(arrived, t.node_ranks(), i // per_word + 1)
 
-    if t.me == node_source:
-        NodeMessages(t, crossing, dst, src if t.me == root else dst, signal).record()
     if t.on_my_node(root):
         t.ready(root, NODE, node_only=True)
+    if t.me == node_source:
+        source = src.on(root) if t.on_my_node(root) else dst.on(t.me)
+        NodeMessages(t, crossing, dst, source, signal).record()
+    if t.on_my_node(root):
         if not (in_place and t.me == root):
             for offset, size in parts:
                 t.copy(dst.on(t.me, offset), src.on(root, offset), size)
     elif t.me != node_source:
         for word, some in enumerate(batched(crossing.order, per_word), 1):
+            t.turn(word)
             t.wait(arrived, node_source, word)
             for offset, size in (parts[chunk] for chunk in some):
                 t.copy(dst.on(t.me, offset), dst.on(node_source, offset), size)
@@ -116,7 +120,7 @@ class NodeMessages:
     """
 
     def __init__(
-        self, t: Recorder, crossing: Crossing, dst: Operand, source: Operand,
+        self, t: Recorder, crossing: Crossing, dst: Operand, source: BlockRef,
         arrived: Callable[[int], None],
     ) -> None:  # fmt: skip
         self.t = t
@@ -150,7 +154,7 @@ class NodeMessages:
         if self.crossing.incoming:
             self._take(max(here, passed))
         t.need(*self.sent)
-        self.sent = [t.send(to, self.source.on(t.me, offset), size)]
+        self.sent = [t.send(to, self.source + offset, size)]
         self._take(here)
 
     def _post(self, count: int) -> None:

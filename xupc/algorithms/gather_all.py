@@ -372,6 +372,7 @@ def _arrival_order(t: Recorder) -> list[int]:
 def _pull_arrivals(t: Recorder, words: list[list[Message]], arrived: int) -> None:
     """Copy what the node root has received, word by word."""
     for number, word in enumerate(words, 1):
+        t.turn(number)
         t.wait(arrived, t.node_root, number)
         for row, size, count in word:
             t.copy(row, row._replace(thread=t.node_root), size, count)

@@ -99,6 +99,7 @@ class _Rounds:
         """Copy each round's chunks from the node root."""
         t, rounds = self.t, map(self._landing, range(self.count))
         for word, coming in enumerate(filter(None, rounds), 1):
+            t.turn(word)
             t.wait(arrived, t.node_root, word)
             for part, size, count, *_ in coming:
                 t.copy(part, part._replace(thread=t.node_root), size, count)

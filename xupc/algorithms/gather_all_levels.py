@@ -29,7 +29,7 @@ _SUMMARY = "Each block enters each socket and cache domain once; its threads sha
 
 
 def _few_levels(call: CallFacts) -> bool:
-    """One node, at most five levels below it."""
+    """One node, at most 13 levels below it."""
     return call.one_node and len(call.tree.levels(0).levels) <= CHANNELS + 1
 
 

@@ -100,15 +100,13 @@ class Relay:
             self._leave(only, t.node_ranks())
             return
         given, landed = t.channel(), t.channel()
-        woken, others = list(t.node_ranks()), list[Ranks]()
-        if isinstance(only, int):
-            woken, others = [Ranks(only)] if t.on_my_node(only) else [], t.node_ranks_but(only)
+        woken, others = self._takers(only)
         taker, sent = any(t.me in run for run in woken), t.channel() if others else -1
         ahead = units if self.out.short else self.out.depth  # units that the others may be ahead
         lag = self._deep - 1  # units between one that is posted and one that is taken meanwhile
-        posted: dict[int, list[int]] = {}
-        finished: dict[int, list[int]] = {}
+        posted, finished = dict[int, list[int]](), dict[int, list[int]]()
         for u in range(units + lag):
+            t.turn(u)
             if u < units:
                 if u >= ahead and not taker:
                     t.wait(sent, t.node_root, u - ahead + 1)
@@ -116,6 +114,7 @@ class Relay:
                 t.signal(given, (Ranks(t.node_root),), u + 1)
             if t.me == t.node_root:
                 with t.net():
+                    t.turn(u)
                     if u < units:
                         t.wait(given, t.node_ranks(), u + 1)
                         posted[u] = post(u)
@@ -130,9 +129,17 @@ class Relay:
             if u >= lag and taker:
                 t.wait(landed, t.node_root, u - lag + 1)
                 take(u - lag)
+        t.turn(units + lag)
         self._leave(only, woken)
         if others and not self.out.short:
             self._let_go(sent, others, max(0, units - ahead) + 1, taker=taker)
+
+    def _takers(self, only: Who | None) -> tuple[list[Ranks], list[Ranks]]:
+        """Return the threads of my node that take units, and those that do not."""
+        t = self.t
+        if isinstance(only, int):
+            return [Ranks(only)] if t.on_my_node(only) else [], t.node_ranks_but(only)
+        return list(t.node_ranks()), []
 
     def _run_led(
         self,

@@ -171,6 +171,7 @@ class RoundsToAll:
         """Copy results from the node root as they become complete."""
         t = self.t
         for word, spans in enumerate(self.words, 1):
+            t.turn(word)
             t.wait(self.arrived, t.node_root, word)
             for begin, end in spans:
                 t.copy(self.place(begin, t.me), self.place(begin), self.nbytes([(begin, end)]))

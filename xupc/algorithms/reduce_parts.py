@@ -115,6 +115,7 @@ class ReduceScatterAllgather:
         t = self.t
         if t.me != self.node_source:
             for i, notice in enumerate(self._notices()):
+                t.turn(i + 1)
                 t.wait(self.final, self.node_source, i + 1)
                 for k, j in notice:
                     source = self._result(k, j)

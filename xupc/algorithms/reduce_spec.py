@@ -50,6 +50,8 @@ class Reduction:
         True if the operands keep their order.
     exact
         True if the order of operations is the same on every placement of the threads.
+    column
+        The first element of each block that is reduced; `each` of them are (a stripe has a part).
     """
 
     layout: Layout
@@ -59,6 +61,7 @@ class Reduction:
     ordered: bool
     exact: bool
     element_wise: bool
+    column: int = 0
 
     @cached_property
     def by_row(self) -> bool:
@@ -82,9 +85,11 @@ class Reduction:
 
     @cached_property
     def short(self) -> int:
-        """Elements of the last block."""
+        """Elements of the last block, from the first column on."""
         blocks = self.layout.blocks
-        return self.layout.nelems - (blocks - 1) * self.each if self.element_wise else 1
+        if not self.element_wise:
+            return 1
+        return self.layout.nelems - (blocks - 1) * self.layout.block - self.column
 
     # -- the leaves ------------------------------------------------------------------
     def ranges(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -102,7 +107,7 @@ class Reduction:
         if not self.element_wise:
             return FoldOperand(BlockRef(SRC.index, thread, run.place * size, 0, size), run.nelems)
         count = -(-(blocks - position) // layout.threads)
-        part = BlockRef(SRC.index, thread, (run.place + begin) * size, 0, self.nbytes)
+        part = BlockRef(SRC.index, thread, (run.place + begin) * size, 0, layout.block * size)
         return FoldOperand(part, count)
 
     def positions(self, blocks: int) -> int:

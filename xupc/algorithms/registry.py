@@ -12,13 +12,20 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ..flags import ALGORITHM_NAMES
-from ..records import record
+from ..flags import ALGORITHM_NAMES, algorithm_name
+from ..records import record, replace
 from .conditions import CallFacts, Condition, text_of
+from .several_roots import (
+    can_have_stripes,
+    facts_of,
+    label_of,
+    parted_label,
+    striped,
+)
 
 __all__ = [
     "HOMES", "Entry", "Variant", "algorithm", "collectives", "derive", "find", "is_name",
-    "names_of", "parse_name", "register", "registered", "unregister",
+    "names_of", "names_variant", "parse_name", "register", "registered", "unregister", "with_roots",
 ]  # fmt: skip
 
 HOMES = {
@@ -101,8 +108,7 @@ class Variant:
     @property
     def name(self) -> str:
         """``multicore:ring``, or ``pull`` where there is one way only."""
-        word = ALGORITHM_NAMES[self.flag]
-        return f"{word}:{self.label}" if self.label else word
+        return algorithm_name(self.flag, self.label)
 
     def can_run(self, call: CallFacts) -> bool:
         """Return whether a call can be carried out in this way.
@@ -149,8 +155,11 @@ class Entry:
 
     def choose(self, label: str, call: CallFacts) -> Variant:
         """Return the variant with a label, or the default for ""; ValueError if it cannot run."""
+        base, roots = parted_label(label)
         if not label:
             return self.default(call)
+        if roots > 1:
+            return self._with_roots(base, roots, call)
         for variant in self.variants:
             if variant.label == label:
                 break
@@ -164,14 +173,66 @@ class Entry:
             )
         return variant
 
+    def _with_roots(self, base: str, roots: int, call: CallFacts) -> Variant:
+        """Return a variant with several roots per node; ValueError if it cannot run.
+
+        Without a name it is the first one that a call of the length of a stripe prefers.
+        """
+        several = [v for v in self.variants if can_have_stripes(self.collective, v.label)]
+        named = [v for v in several if base in ("", v.label)]
+        if not named:
+            known = ", ".join(v.name for v in several) or "none of this collective's variants"
+            raise ValueError(
+                f"{algorithm_name(self.flag, label_of(base, roots))}: "
+                f"expected a variant that can have several roots per node: {known}"
+            )
+        stripes = facts_of(self.collective, call, roots)
+        for variant in named:
+            if base or variant.is_preferred(stripes[0]):
+                break
+        else:
+            raise ValueError(
+                f"{algorithm_name(self.flag, label_of(base, roots))}: no variant that can have "
+                f"several roots per node is the default for {call}"
+            )
+        if not all(variant.can_run(stripe) for stripe in stripes):
+            raise ValueError(
+                f"{variant.name} cannot run here with {roots} roots per node: expected "
+                f"{_lowered(text_of(variant.applies))}, got {call}"
+            )
+        return with_roots(variant, roots)
+
     def can_run(self, label: str, call: CallFacts) -> bool:
         """Return whether there is a variant with a label, or "", and a call can be carried out."""
-        return not label or any(v.label == label and v.can_run(call) for v in self.variants)
+        if not label:
+            return True
+        try:
+            self.choose(label, call)
+        except ValueError:
+            return False
+        return True
 
     def function(self, t: Any, *arguments: Any) -> None:
         """Record a call by its default variant."""
         call = CallFacts(t.tree, t.tuning, t.sync, arguments, t.kernel)
         self.default(call).function(t, *arguments)
+
+
+def with_roots(variant: Variant, roots: int) -> Variant:
+    """Return a variant with so many roots per node."""
+
+    def applies(call: CallFacts) -> bool:
+        stripes = facts_of(variant.collective, call, roots)
+        return all(variant.can_run(stripe) for stripe in stripes)
+
+    applies.__doc__ = text_of(variant.applies)
+    return replace(
+        variant,
+        label=label_of(variant.label, roots),
+        summary=f"{variant.summary.rstrip('.')}; {roots} roots per node share each block.",
+        function=striped(variant.function, variant.collective, roots),
+        applies=applies,
+    )
 
 
 def _lowered(text: str) -> str:
@@ -257,16 +318,33 @@ def names_of(entries: Sequence[Entry]) -> list[str]:
 
 def is_name(text: object) -> bool:
     """Return whether a text has the form of a variant's name."""
-    word, colon, label = text.partition(":") if isinstance(text, str) else ("", "", "")
-    return word in _FLAGS and (label.isidentifier() if colon else True)
+    try:
+        parse_name(text)
+    except ValueError:
+        return False
+    return True
+
+
+def names_variant(name: str) -> bool:
+    """Return whether a name says more than the flag: ``multicore:ring``, ``multicore/2``."""
+    return ":" in name or "/" in name
 
 
 def parse_name(text: object) -> tuple[int, str]:
-    """Return the flag and the label of a name such as ``multicore:ring`` or ``pull``."""
-    if not is_name(text):
+    """Return the flag and the label of a name: ``multicore:ring``, ``pull``, ``multicore:chain/2``.
+
+    Raises
+    ------
+    ValueError
+        It has not the form of a name.
+    """
+    word, colon, label = text.partition(":") if isinstance(text, str) else ("", "", "")
+    base, roots = parted_label(label if colon else word)
+    if not colon:
+        word, base = base, ""
+    if word not in _FLAGS or not (base.isidentifier() or not colon):
         raise ValueError("expected one of pull, push, multicore, or a variant like multicore:ring")
-    word, _, label = str(text).partition(":")
-    return _FLAGS[word], label
+    return _FLAGS[word], label_of(base, roots)
 
 
 @cache

@@ -32,6 +32,7 @@ from .conditions import CallFacts, Condition, by_name, on_one_node, on_several_n
 from .permute import Permutation, ends_of
 from .private_staging import LINE, TransferSpec, cut, deposits, places_of, reaches, units_of
 from .registry import algorithm
+from .several_roots import parted_label
 from .values_gather_circulant import gather_all as gather_all_circulant
 from .values_gather_circulant import unit_fits
 
@@ -75,6 +76,7 @@ def transforms(
         return True
     one_node = tree.node_count == 1
     all_to_all = flow == "exchange"
+    label, _ = parted_label(label)
     if label:
         straight = label == "direct"
     elif flag == PUSH:

@@ -36,7 +36,7 @@ class _Rounds(Downward):
         """Record a node source: its messages, and each chunk for my node."""
         t, m = self.t, self.m
         self.source = m.src if t.me == self.root else m.dst
-        NodeMessages(t, self.crossing, m.dst, self.source, self._hand_out).record()
+        NodeMessages(t, self.crossing, m.dst, self.source.on(t.me), self._hand_out).record()
         with t.net():
             self.end()
 

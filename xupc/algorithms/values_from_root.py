@@ -120,20 +120,27 @@ def broadcast(t: Recorder, m: TransferSpec, shape: Shape) -> None:
     A node root notifies its threads of several chunks at once; they signal when they have them.
     """
     downward = Downward(t, m, shape)
-    if t.me == downward.node_source:
+    if t.me == downward.server:
         downward.pass_on()
+    elif t.me == downward.node_source:
+        downward.send_on()
     else:
         downward.read()
 
 
 class Downward:
-    """Record the chunks of `broadcast`: each node has a source, for its other threads to read."""
+    """Record the chunks of `broadcast`: each node has a source, for its other threads to read.
+
+    On the root's own node its threads read from the root, the `server`. With several roots per node
+    the node source of a stripe may be another thread: it reads chunks as others do and sends them.
+    """
 
     def __init__(self, t: Recorder, m: TransferSpec, shape: Shape) -> None:
         assert isinstance(m.source, int)
         self.t, self.m, self.root, self.shape = t, m, m.source, shape
         self.node_source = t.acting_root(t.my_node, self.root)
-        self.readers = tuple(t.node_ranks_but(self.node_source))
+        self.server = self.root if t.on_my_node(self.root) else self.node_source
+        self.readers = tuple(t.node_ranks_but(self.server))
         slot, buffer = t.tuning["eager_max"], t.tuning["staging_bytes"]
         self.chunk = chunk_of(t)
         self.places = Places(OP_SCRATCH, slot)
@@ -166,6 +173,7 @@ class Downward:
                     t.need(*sends[u - places.depth])
 
             for u, (offset, size) in enumerate(units):
+                t.turn(u // self.per_notice)
                 source = m.src.on(t.me, m.shift + offset)
                 if parent is None:
                     free(u)
@@ -188,25 +196,41 @@ class Downward:
 
     def end(self) -> None:
         """Wait until my threads have copied all chunks out of my staging buffer."""
+        self.t.turn(self.notices)
         if not self.places.short:
             for w in range(max(0, self.notices - self.ring), self.notices):
                 self.wait_for_readers(w)
 
     def read(self) -> None:
-        """Record another thread: copy chunks from the node source's places after each notice."""
-        t, places = self.t, self.places
+        """Record another thread: copy chunks from the server's places after each notice."""
         for w in range(self.notices):
-            t.wait(self.there, self.node_source, w + 1)
-            some = self.units[w * self.per_notice : (w + 1) * self.per_notice]
-            begin, end = some[0][0], sum(some[-1])
-            place = places.on(self.node_source, w * self.per_notice)
-            t.copy(self.m.dst.on(t.me, begin), place, end - begin)
-            self.free(w + 1)
+            self._read_notice(w)
+
+    def send_on(self) -> None:
+        """Record a node source beside the root: copy chunks as `read` does, and send them."""
+        t, (_, children) = self.t, self._neighbours()
+        with t.net():
+            for w in range(self.notices):
+                for offset, size in self._read_notice(w):
+                    for child in children:
+                        t.send(child, self.m.dst.on(t.me, offset), size)
+
+    def _read_notice(self, w: int) -> list[tuple[int, int]]:
+        """Copy the chunks of a notice from the server's places, and return them."""
+        t = self.t
+        t.turn(w)
+        t.wait(self.there, self.server, w + 1)
+        some = self.units[w * self.per_notice : (w + 1) * self.per_notice]
+        begin, end = some[0][0], sum(some[-1])
+        place = self.places.on(self.server, w * self.per_notice)
+        t.copy(self.m.dst.on(t.me, begin), place, end - begin)
+        self.free(w + 1)
+        return some
 
     def free(self, notice: int) -> None:
         """Signal that I have copied the chunks of so many notices."""
         if not self.places.short:
-            self.t.signal(self.used, (Ranks(self.node_source),), notice)
+            self.t.signal(self.used, (Ranks(self.server),), notice)
 
     def wait_for_readers(self, notice: int) -> None:
         """Wait until all readers have copied the chunks of a notice."""
@@ -214,7 +238,12 @@ class Downward:
             self.t.wait(self.used, self.readers, notice + 1)
 
     def _neighbours(self) -> tuple[int | None, list[int]]:
-        """Return the node sources of the parent (None if there is none) and of the children."""
+        """Return the node sources of the parent (None if there is none) and of the children.
+
+        A server that is no node source has none: that thread sends.
+        """
+        if self.t.me != self.node_source:
+            return None, []
         t, nodes, home = self.t, self.t.tree.node_count, self.t.tree.node_of(self.root)
         parent, children = self.shape(rotate(t.my_node, home, nodes), nodes)
 

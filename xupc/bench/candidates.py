@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xupc.algorithms.registry import Variant, registered
+from xupc.algorithms.registry import Variant, names_variant, registered
 from xupc.specs import parse_name
 from xupc.tuning.selection import registered_name
 
@@ -104,7 +104,7 @@ class Candidates:
             for name in known if every else [word]:
                 if every and known[name] in measured:
                     continue
-                name = name if ":" in name else algorithm_named(name)
+                name = name if names_variant(name) else algorithm_named(name)
                 for candidate in self._asked(case, name, OURS):
                     measured.add(known.get(candidate.algorithm))
                     yield name, candidate
@@ -114,7 +114,7 @@ class Candidates:
 
         A variant may be one of other collectives, or one that cannot run here.
         """
-        variant = ":" in algorithm
+        variant = names_variant(algorithm)
         if variant and case.collective.startswith("allv_"):  # they have no plans that say so
             return
         name = "xupc" if algorithm == "auto" else algorithm

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xupc.algorithms.registry import is_name, parse_name
+from xupc.algorithms.registry import is_name, names_variant, parse_name
 from xupc.flags import Flags, with_variant
 from xupc.topology.node_spec import parse_nodes
 
@@ -197,7 +197,7 @@ def algorithm_named(word: str) -> str:
 
 def flags_of(algorithm: str, sync: str) -> int:
     """Return the flags of a call."""
-    if ":" in algorithm:
+    if names_variant(algorithm):
         found = with_variant(*parse_name(algorithm))
     else:
         found = 0 if algorithm == "auto" else int(Flags[algorithm])

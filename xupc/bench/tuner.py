@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from ..algorithms.registry import collectives, parse_name
+from ..algorithms.registry import collectives, names_variant, parse_name
 from ..flags import ALGORITHM_NAMES
 from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..tuning.selection_file import built_in
@@ -209,7 +209,7 @@ class Spot:
     @cached_property
     def names(self) -> list[str]:
         """The algorithms to choose from: the flags, and the variants that were measured by name."""
-        named = (c.name for cell in self.cells for c in cell.of_kind(OURS) if ":" in c.name)
+        named = (c.name for cell in self.cells for c in cell.of_kind(OURS) if names_variant(c.name))
         return list(dict.fromkeys([*ALGORITHM_NAMES.values(), *named]))
 
     @cached_property

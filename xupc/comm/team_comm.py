@@ -83,7 +83,7 @@ class TeamComm:
         """Receive and drop every message except records of a mismatch.
 
         Call it when all threads have given up one call and no thread has begun another. Tags
-        repeat after 2048 operations, so a message that stayed could match a later call.
+        repeat after 1024 operations, so a message that stayed could match a later call.
         """
         status = self.mpi.Status()
         while self.comm.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHANNELS", "LaneRecorder"]
 
-CHANNELS: Final = 5
-"""The number of signal channels of one operation: they fill a cache line."""
+CHANNELS: Final = 13
+"""The number of signal channels of one operation: they fill two cache lines, the first five one."""
 
 
 class LaneRecorder(Placement):
@@ -244,8 +244,16 @@ class LaneRecorder(Placement):
         """Return a new signal channel of this call."""
         self._channels += 1
         if self._channels > CHANNELS:
-            raise AssertionError("an algorithm may use five channels")
+            raise AssertionError(f"an algorithm may use {CHANNELS} channels")
         return self._channels - 1
+
+    def turn(self, number: int) -> None:
+        """Begin a turn of this lane: the steps of stripes take turns in this order.
+
+        Only calls with several roots per node have stripes (`plan.stripes`). Numbers ascend in each
+        lane. A step may only wait for steps of the same turn or of earlier ones, on any thread,
+        and both ends of a message are in the same turn.
+        """
 
     def signal(self, channel: int, to: Sequence[Ranks], value: int = 1) -> None:
         """Raise my channel to `value`, for those in `to`."""

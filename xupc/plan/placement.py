@@ -159,7 +159,7 @@ class Placement(Facts):
 
     def acting_root(self, node: int, root: int) -> int:
         """Return the thread that sends and receives for `node`: the call's root on its own node."""
-        return root if self.tree.node_of(root) == node else self.tree.node_root(node)
+        return self.tree.acting_root(node, root)
 
 
 def _ranks(runs: Iterable[Run]) -> tuple[Ranks, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ..algorithms.registry import names_variant
 from ..bench.results import FLOOR, OURS, PEER, Candidate, Cell, Job
 from ..bench.stats import (
     LEAST,
@@ -160,7 +161,7 @@ def label(candidate: Candidate) -> str:
     The variants of a flag are one label, since the default one changes with the size. A candidate
     that is a variant by name has a label of its own.
     """
-    if ":" in candidate.name:
+    if names_variant(candidate.name):
         return candidate.name
     word = candidate.algorithm.partition(":")[0].partition(" ")[0].upper()
     return word if candidate.kind == OURS and word else candidate.name

@@ -49,6 +49,7 @@ class Tree:
 
     __slots__ = (
         "_bounds",
+        "_choice",
         "_kept_runs",
         "_largest",
         "_levels",
@@ -60,6 +61,7 @@ class Tree:
         "_threads",
     )
 
+    _choice: tuple[int, int] | None  # (which, of how many): of `with_other_roots`
     _places: NDArray[np.int64] | None  # of a team's ranks in their nodes' memory
     _node_index: NDArray[np.int32]  # node of each thread
     _members: NDArray[np.int32]  # threads, node after node, ascending within each
@@ -81,7 +83,7 @@ class Tree:
         members: NDArray[np.int32],
         starts: NDArray[np.int64],
     ) -> None:
-        self._places = None
+        self._places = self._choice = None
         self._node_index = _read_only(node_index)
         self._members = _read_only(members)
         self._starts = _read_only(starts)
@@ -126,6 +128,23 @@ class Tree:
         tree._levels = dict(levels)
         return tree
 
+    def with_other_roots(self, which: int, many: int) -> Tree:
+        """Return the same tree with other node roots, where a node has `many` of them.
+
+        They are spread evenly over the threads of a node; a node of fewer threads has some of them
+        several times. The first one is the lowest thread.
+        """
+        tree = self.with_levels(self._levels)
+        tree._choice = (which, many) if which else None
+        return tree
+
+    def _place_of_root(self, size: int) -> int:
+        """Return the position of the node root in a node of so many threads."""
+        if self._choice is None:
+            return 0
+        which, many = self._choice
+        return which * size // many if many <= size else which % size
+
     @property
     def _tables(self) -> tuple[NDArray[Any], ...]:
         return self._starts, self._node_index, self._members
@@ -158,8 +177,13 @@ class Tree:
 
     @property
     def node_roots(self) -> NDArray[np.int32]:
-        """Node root of each node, ascending, shape (node_count,)."""
-        return self._members[self._starts[:-1]]
+        """Node root of each node, shape (node_count,); the lowest threads ascend."""
+        starts = self._starts[:-1]
+        if self._choice is None:
+            return self._members[starts]
+        places = [self._place_of_root(size) for size in self.node_sizes.tolist()]
+        found: NDArray[np.int32] = self._members[starts + np.array(places, np.int64)]
+        return found
 
     @property
     def node_sizes(self) -> NDArray[np.int64]:
@@ -202,8 +226,25 @@ class Tree:
         return self._levels.get(self._check_node(node)) or flat_levels(self.node_size(node))
 
     def node_root(self, node: int) -> int:
-        """Return the lowest thread of `node`."""
-        return self._threads[self._bounds[self._check_node(node)]]
+        """Return the lowest thread of `node`, or that of `with_other_roots`."""
+        first = self._bounds[self._check_node(node)]
+        if self._choice is None:
+            return self._threads[first]
+        return self._threads[first + self._place_of_root(self.node_size(node))]
+
+    def acting_root(self, node: int, root: int) -> int:
+        """Return the thread that sends and receives for `node` in a call with a root.
+
+        On its own node that is the root of the call. In `with_other_roots` it is as many threads
+        behind that root, around the node, as the node root is behind the lowest thread.
+        """
+        if self.node_of(root) != node:
+            return self.node_root(node)
+        if self._choice is None:
+            return root
+        size = self.node_size(node)
+        place = (self.local_index(root) + self._place_of_root(size)) % size
+        return self._threads[self._bounds[node] + place]
 
     def root_of(self, thread: int) -> int:
         """Return the node root of the node of `thread`."""
@@ -294,7 +335,8 @@ class Tree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tree):
             return NotImplemented
-        return np.array_equal(self._node_index, other._node_index) and self._levels == other._levels
+        same = self._levels == other._levels and self._choice == other._choice
+        return same and np.array_equal(self._node_index, other._node_index)
 
     def __hash__(self) -> int:
         return hash(self._node_index.tobytes())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from ..flags import ALGORITHM_NAMES
+from ..flags import algorithm_name
 from ..records import record
 from .host_figures import HostFigures
 
@@ -157,7 +157,7 @@ class Rule(Conditions):
     @property
     def name(self) -> str:
         """The name of what it chooses: ``pull``, or a variant such as ``multicore:ring``."""
-        return f"{ALGORITHM_NAMES[self.algorithm]}{':' if self.variant else ''}{self.variant}"
+        return algorithm_name(self.algorithm, self.variant)
 
 
 def _within(value: int, least: int | None, most: int | None) -> bool:

@@ -43,9 +43,11 @@ from support.random_programs.program import (
 )
 from support.random_programs.values import func
 
+from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.reduce_spec import Reduction
-from xupc.algorithms.registry import find
+from xupc.algorithms.registry import Entry, Variant, find
 from xupc.algorithms.scan_spec import ScanSpec
+from xupc.algorithms.several_roots import label_of
 from xupc.algorithms.transfer_lists import Transfers
 from xupc.algorithms.values import transforms
 from xupc.algorithms.values_reduce_spec import ReduceSpec
@@ -64,6 +66,7 @@ from xupc.flags import ALGORITHM_MASK
 from xupc.ops import Op
 from xupc.pgas.layout import Layout as Dealt
 from xupc.plan.recorder import Operand, trace
+from xupc.plan.stripes import MOST_ROOTS
 from xupc.reduction import kernels
 from xupc.topology.tree import Tree
 
@@ -214,8 +217,13 @@ class Story:
         *, private: bool = False,
     ) -> list[sim_program.Program]:  # fmt: skip
         tree = self._sub(op.team)
-        entry = find(name, op.flags & ALGORITHM_MASK)
+        found = find(name, op.flags & ALGORITHM_MASK)
+        entry: Entry | Variant = found
         sync = ("no", "no") if private else modes(op.flags)
+        call = CallFacts(tree, tuning, sync, arguments, kernel)
+        several = label_of("", 1 + len(repr(op)) % MOST_ROOTS)
+        if several and found.can_run(several, call):
+            entry = found.choose(several, call)
         return [
             sim_program.Program(
                 trace(entry.function, entry.name, name, me, tree, sync, tuning, arguments, kernel,

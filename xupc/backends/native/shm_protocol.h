@@ -87,7 +87,7 @@
 
 #define XU_LINE 64
 #define XU_SLOTS 64
-#define XU_CHANNELS 5
+#define XU_CHANNELS 13
 #define XU_RING 128        /* calls that are kept: twice as many as reports show */
 #define XU_COUNT_BITS 24
 #define XU_LANES 2
@@ -109,7 +109,7 @@ typedef struct {
     xu_half wakes; /* the futex: the number of wake-ups so far */
 } xu_sleepers;
 
-/* ---- shared lines, one cache line each ------------------------------------ */
+/* ---- shared lines, one cache line each; a slot has two --------------------- */
 typedef struct {
     xu_word word;
     xu_sleepers sleepers;
@@ -1375,7 +1375,7 @@ static inline void xu_join_tree(xu_team *t, int32_t parent, const int32_t *child
 
 _Static_assert(sizeof(xu_line) == XU_LINE, "line");
 _Static_assert(sizeof(xu_arrival) == XU_LINE, "arrival");
-_Static_assert(sizeof(xu_slot) == XU_LINE, "slot");
+_Static_assert(sizeof(xu_slot) == 2 * XU_LINE, "slot");
 _Static_assert(sizeof(xu_subtree) == XU_LINE, "subtree");
 _Static_assert(sizeof(xu_status) == XU_LINE, "status");
 _Static_assert(sizeof(xu_ring) == XU_LINE + 32 * XU_RING, "ring");
