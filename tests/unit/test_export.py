@@ -238,20 +238,24 @@ def test_goal_has_at_most_256_cpus_of_a_rank() -> None:
 # --- traces of SMPI -----------------------------------------------------------------------------
 
 
-def replayed(ranks: Sequence[Sequence[str]]) -> Counter[int]:
-    """Replay traces without a clock; return the bytes of all messages by size.
+def replayed(graph: Graph, rates: Rates) -> tuple[Counter[int], float]:
+    """Replay traces; return the number of messages by size, and the time of the last thread.
 
-    A send ends at once, and a receive when its message was sent.
+    A send ends at once, and a receive a latency later if its message is of another node.
     """
+    files = dict(files_of("smpi", graph, rates, "a call"))
+    ranks = [str(files[name]).splitlines() for name in str(files["traces.txt"]).split()]
     lines = [deque(lines) for lines in ranks]
-    there: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
+    now = [0.0 for _ in ranks]
+    node = graph.tree.node_of
+    there: dict[tuple[int, int, int], deque[tuple[int, float]]] = defaultdict(deque)
     posted: list[dict[tuple[int, int, int], int]] = [{} for _ in ranks]
     sizes: Counter[int] = Counter()
 
     def step(rank: int, words: list[str]) -> bool:
         if words[0] == "isend":
             to, tag, size = map(int, words[1:])
-            there[rank, to, tag].append(size)
+            there[rank, to, tag].append((size, now[rank]))
             sizes[size] += 1
         elif words[0] == "irecv":
             of, tag, size = map(int, words[1:])
@@ -267,10 +271,15 @@ def replayed(ranks: Sequence[Sequence[str]]) -> Counter[int]:
                 size = posted[rank][key]
             if not there[key]:
                 return False
-            assert there[key].popleft() == size
+            found, sent_at = there[key].popleft()
+            assert found == size
+            latency = rates.latency if node(key[0]) != node(rank) else 0.0
+            now[rank] = max(now[rank], sent_at + latency)
             posted[rank].pop(key, None)
+        elif words[0] == "compute":
+            now[rank] += int(words[1])
         else:
-            assert words[0] in ("init", "compute", "finalize")
+            assert words[0] in ("init", "finalize")
         return True
 
     moved = True
@@ -287,22 +296,34 @@ def replayed(ranks: Sequence[Sequence[str]]) -> Counter[int]:
     assert not any(lines), "the replay is stuck"
     assert not any(posted)
     assert not any(there.values())
-    return sizes
+    return sizes, max(now)
 
 
 @pytest.mark.parametrize("nbytes", [8, 1 << 17])
 def test_traces_of_smpi_can_be_replayed(nbytes: int) -> None:
     for collective, name, nodes in every(nbytes):
         programs, graph = made(collective, nodes, nbytes, name)
-        files = dict(files_of("smpi", graph, RATES, "a call"))
-        names = str(files["traces.txt"]).split()
-        sizes = replayed([str(files[each]).splitlines() for each in names])
+        sizes, _ = replayed(graph, RATES)
         if not meets(programs):
             expected: Counter[int] = Counter()
             for (_, _, size), number in sent(programs).items():
                 expected[size] += number
             del sizes[1], expected[1]  # signals, also inside nodes
             assert sizes == expected, (collective, name, nodes)
+
+
+def test_traces_of_smpi_have_the_order_of_the_plans() -> None:
+    """No thread does a step before the messages that it waits for; all sends end at once here."""
+    latency = Rates(math.inf, 0.0, math.inf, 1000.0)
+    number = 0
+    for collective, name, nodes in every(1 << 17, ("4x2", "3,1,4")):
+        programs, graph = made(collective, nodes, 1 << 17, name, latency)
+        if not meets(programs):
+            _, end = replayed(graph, latency)
+            least = loggops.run(read(graph, latency), L=1000, o=0, G=0, S=1 << 30)
+            assert end >= least, (collective, name, nodes)
+            number += 1
+    assert number > 60
 
 
 @pytest.mark.skipif(shutil.which("smpirun") is None, reason="SimGrid's smpirun is not installed")
