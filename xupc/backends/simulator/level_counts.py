@@ -340,9 +340,11 @@ class _LevelClock(Clock):
         self.counts[0, 2] += rounds * self._nodes
         met = max(self._gather(node, now) for node in nodes) + 2 * rounds * self.rates.latency
         by, bodies = self._fused(lane, arrived)
-        if self.by_levels and bodies and by != min(nodes[0]):
-            met += self._line(min(nodes[0]), by)
-            self._transfer_line(min(nodes[0]), by)
+        if self.by_levels and bodies:
+            top = min(nodes[0])
+            by = top if lane.steps[lane.at][1][0] is None else by
+            met += self._line(top, by)
+            self._transfer_line(top, by)
         for what in bodies:
             met += self._accesses(by, what.reads, what.writes)
         flat = not bodies and self._nodes == 1 and self.size <= FLAT_THREADS
