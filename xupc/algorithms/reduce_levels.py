@@ -38,7 +38,7 @@ def _can_slice(call: CallFacts) -> bool:
 
 
 def by_levels(t: Recorder, r: Reduction) -> None:
-    """Fold slices up the levels of the node; bring the result down to all, or to one."""
+    """Fold slices up the levels of the node; bring the result down to all, or put it to one."""
     t.ready(ALL, ALL)
     used = 0
     for begin, end, blocks in r.ranges(0, r.each):
@@ -63,18 +63,23 @@ def _fold_range(t: Recorder, r: Reduction, piece: Piece, used: int) -> int:
         if mine is not None:
             t.fold(place, [r.leaf(mine, 0, blocks)])
 
+    def result(u: int, begin: int, thread: int = t.me if r.to is None else r.to) -> BlockRef:
+        return DST.on(thread, first * r.itemsize + units[u][0] + begin)
+
     fold = SlicedFold(
         t, slicing, places, width, [even_slices(n, r.itemsize, t.size) for _, n in units],
-        r.itemsize, own if r.element_wise else None, r.to,
+        r.itemsize, own if r.element_wise else None, None if r.to is None else -1,
+        final=None if r.to is None else result,
     )  # fmt: skip
-    for u, (offset, _) in enumerate(units):
+    for u in range(len(units)):
 
-        def take(place: BlockRef, begin: int, end: int, offset: int = offset) -> None:
-            t.copy(DST.on(t.me, first * r.itemsize + offset + begin), place, end - begin)
+        def take(place: BlockRef, begin: int, end: int, u: int = u) -> None:
+            t.copy(result(u, begin), place, end - begin)
 
         fold.stage(u, put)
         fold.up(u)
-        fold.down(u, take)
+        if r.to is None:
+            fold.down(u, take)
     fold.finish()
     return used + places.width if places.short else used
 
