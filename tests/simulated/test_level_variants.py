@@ -90,7 +90,7 @@ def test_shared_arrays(form: str) -> None:
             check_shared(form, tree, rng)
 
 
-SEVERAL_NODES = ("broadcast", "reduce", "reduce_all")
+SEVERAL_NODES = ("broadcast", "gather_all", "reduce", "reduce_all", "reduce_scatter")
 ROOM = {
     "eager_max": 0, "staging_chunk": 512, "staging_bytes": 8192, "parallel_fold_threads": 99,
     "direct_min": 0, "few_nodes_max": 8,
@@ -115,7 +115,7 @@ def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPa
     assert ran[True] > ran[False]
 
 
-@pytest.mark.parametrize("form", ["reduce", "reduce_all"])
+@pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_scatter"])
 def test_exact_ones_keep_the_order_on_several_nodes(form: str) -> None:
     rng, sizes, ran = random.Random(form), {**tuning_of("small"), **ROOM}, 0
     variant = by_levels(f"allav_{form}")

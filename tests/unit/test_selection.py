@@ -69,7 +69,7 @@ def test_long_calls_on_a_node_with_levels_go_by_levels() -> None:
 
 @pytest.mark.parametrize("levels", ["", "2x4", "0", "many", "2,", "01"])
 def test_bad_levels(levels: str) -> None:
-    with pytest.raises(ValueError, match='levels.*expected "none", "some", or the domains'):
+    with pytest.raises(ValueError, match=r'levels.*expected "none", "some", or the domains'):
         table(rule(f'levels = "{levels}"'))
 
 

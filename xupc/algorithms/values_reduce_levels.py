@@ -21,6 +21,7 @@ from .values_reduce_across_nodes import (
     is_exchanged,
     passes_chain,
 )
+from .values_reduce_scatter import ByNodes as ScatterByNodes
 from .values_reduce_scatter import ReduceScatter
 from .values_reduce_spec import ReduceSpec
 
@@ -154,9 +155,11 @@ def _scattered(t: Facts, r: ReduceScatter, node: int) -> Slicing:
 
 
 def _can_scatter(call: CallFacts) -> bool:
-    """One node, and room for an element of each block and partial result, in the written order."""
+    """One node, or as `nodes`; room for an element of each block and partial result; in order."""
     r: ReduceScatter = call.arguments[0]
-    if not call.one_node or (r.exact and r.most(call) < call.size):
+    if not call.one_node:
+        return LevelNodes.applies(call, r)
+    if r.exact and r.most(call) < call.size:
         return False
     room = 2 * _scattered(call, r, 0).areas * (call.size * r.itemsize + LINE)
     return room <= call.tuning["staging_bytes"]
@@ -168,7 +171,10 @@ def _can_scatter(call: CallFacts) -> bool:
     applies=_can_scatter, preferred=by_name,
 )  # fmt: skip
 def scatter_by_levels(t: Recorder, r: ReduceScatter) -> None:
-    """Fold the block of each thread up the levels, so that it ends there."""
+    """Fold the block of each thread up the levels, so that it ends there; or at the node root."""
+    if not t.one_node:
+        LevelNodes(t, r).record()
+        return
     slicing = _scattered(t, r, t.my_node)
     places, width = places_for(t, slicing.areas, t.size * r.nbytes)
     units = cut(r.nbytes, width // t.size, r.itemsize)
@@ -184,3 +190,30 @@ def scatter_by_levels(t: Recorder, r: ReduceScatter) -> None:
         fold.up(u)
         t.copy(DST.on(t.me, offset), fold.result(t.me, u) + t.me * size, size)
     fold.finish()
+
+
+class LevelNodes(ScatterByNodes):
+    """Record the units across nodes: all blocks are folded up the levels of each node."""
+
+    leads = False
+    areas = _MOST_AREAS
+
+    def __init__(self, t: Recorder, r: ReduceScatter) -> None:
+        super().__init__(t, r)
+        sizes = [t.size * size for _, size in self.units]
+        mates = t.tree.node_size(t.my_node)
+        self.fold = SlicedFold(
+            t, _scattered(t, r, t.my_node).within(self.areas), self.relay.out,
+            -(-sizes[0] // LINE) * LINE, [even_slices(n, r.itemsize, mates) for n in sizes],
+            r.itemsize, None, -1, reuses=False,
+        )  # fmt: skip
+
+    def _stage(self, u: int) -> None:
+        stage = super()._stage
+        self.fold.stage(u, lambda _place, _begin, _end: stage(u))
+        self.fold.up(u)
+
+    def _reduce(self, u: int, mates: list[int]) -> None:
+        """Copy the slices from the threads of the node that have folded them."""
+        for place, begin, end in self.fold.gathered(u):
+            self.t.copy(self._sums(u, 0) + begin, place, end - begin)
