@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from simulated import reductions, values
 from simulated.level_trees import nested, on_nodes, shuffled, tree_of
-from simulated.matrix import SYNCS, placements
-from simulated.reductions import Trees
+from simulated.matrix import SYNCS, Planner, placements
+from simulated.reductions import ITEM, Calls, Trees
 from simulated.test_reductions import brackets
 from simulated.test_values import expressions
 from simulated.values import JOINS, MOVES, SIZES, VALUES, One, facts, tuning_of
@@ -113,6 +113,35 @@ def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPa
                 tuning = rng.choice(["large", "mixed", "small"])
                 ran[check_private(form, on_nodes(labels, rng), rng, tuning)] += 1
     assert ran[True] > ran[False]
+
+
+@pytest.mark.soak
+def test_shared_arrays_on_several_nodes() -> None:
+    """Whole blocks on each thread, in all modes, in place too."""
+    variant, tuning = by_levels("reduce_mpi_all"), {**reductions.tuning_of("mixed"), **ROOM}
+    assert variant is not None
+    ran = 0
+    for threads in (2, 3, 5, 8):
+        for labels in placements(threads).values():
+            rng = random.Random(f"{seed()} {labels}")
+            for _ in range(amount(3, 60)):
+                tree = on_nodes(labels, rng)
+                block, rows = rng.choice([1, 5, 40]), rng.choice([1, 2])
+                in_place, sync, ordered = rng.random() < 0.4, rng.choice(SYNCS), rng.random() < 0.4
+                job = reductions.Job(
+                    "reduce_mpi_all", threads, 0 if in_place else rng.randrange(threads), 0, block,
+                    block * rows * threads, 0, ordered, (0, 0, 0), in_place,
+                )  # fmt: skip
+                kernel = reductions.Symbols(ordered)
+                if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
+                    continue
+                space = 96 * ITEM + Calls.shift
+                story = Calls(Planner(tree), space, kernel, rng.randrange(1 << 30))
+                for tight in (True, False, True):
+                    story.reduce(job, variant, sync, tuning, tight=tight)
+                story.run(rng.choice([None, 1]))
+                ran += 1
+    assert ran > 20
 
 
 @pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_scatter"])

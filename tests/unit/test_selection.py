@@ -54,7 +54,7 @@ def carrier(method: str, of: str = "mpi", words: str = "") -> str:
 )  # fmt: skip
 def test_rules_ask_for_levels_below_the_node(levels: str, fits: set[Place]) -> None:
     choices = {
-        place: table(rule(f'levels = "{levels}"')).at(place).rule("gather_all", 8)
+        place: table(rule(f'levels = "{levels}"')).at(place).rule("gather", 8)
         for place in (ONE, UNEVEN, LEVELLED)
     }
     assert {place for place, found in choices.items() if found.levels == levels} == fits

@@ -25,7 +25,9 @@ from .values_reduce_scatter import ByNodes as ScatterByNodes
 from .values_reduce_scatter import ReduceScatter
 from .values_reduce_spec import ReduceSpec
 
-_MOST_AREAS = 6
+__all__ = ["MOST_AREAS", "LevelByNodes"]
+
+MOST_AREAS = 6
 """Across nodes: how many times the bytes of a unit a thread keeps; a node may leave out levels."""
 _SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
 
@@ -39,7 +41,7 @@ def _has_room(call: CallFacts) -> bool:
     """One node, or as `parts`; room for an element of each partial result."""
     r: ReduceSpec = call.arguments[0]
     if not call.one_node:
-        room = call.tuning["staging_bytes"] >= 16 * _MOST_AREAS * call.line
+        room = call.tuning["staging_bytes"] >= 16 * MOST_AREAS * call.line
         return room and can_be_in_parts(call)
     return 2 * _slicing(call, r, 0).areas * call.line <= call.tuning["staging_bytes"]
 
@@ -89,12 +91,12 @@ class LevelByNodes(ByNodes):
     """
 
     def __init__(self, t: Recorder, r: ReduceSpec, flat: bool, chained: bool) -> None:
-        super().__init__(t, r, flat=flat, chained=chained, areas=_MOST_AREAS)
+        super().__init__(t, r, flat=flat, chained=chained, areas=MOST_AREAS)
         sizes = [size for _, size in self.units]
         stride = -(-sizes[0] // LINE) * LINE
         mates = t.tree.node_size(t.my_node)
         self.fold = SlicedFold(
-            t, _slicing(t, r, t.my_node).within(_MOST_AREAS), self.relay.out, stride,
+            t, self._slicing().within(MOST_AREAS), self.relay.out, stride,
             [even_slices(size, r.itemsize, mates) for size in sizes], r.itemsize, self._own, -1,
             reuses=False,
         )  # fmt: skip
@@ -109,6 +111,9 @@ class LevelByNodes(ByNodes):
         self.relay.run(
             len(self.units), self._stage, self._post, self._take, finish, only=self.r.to
         )
+
+    def _slicing(self) -> Slicing:
+        return _slicing(self.t, self.r, self.t.my_node)
 
     def _own(self, _thread: int, u: int, begin: int) -> FoldOperand:
         return FoldOperand(self.r.src.on(self.t.me, self.units[u][0] + begin))
@@ -196,7 +201,7 @@ class LevelNodes(ScatterByNodes):
     """Record the units across nodes: all blocks are folded up the levels of each node."""
 
     leads = False
-    areas = _MOST_AREAS
+    areas = MOST_AREAS
 
     def __init__(self, t: Recorder, r: ReduceScatter) -> None:
         super().__init__(t, r)
