@@ -20,7 +20,7 @@ from xupc.plan.plan import barrier_plan
 from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
-from xupc.tuning.selection import Place
+from xupc.tuning.selection import Place, public_name
 from xupc.tuning.selection_file import built_in
 
 MACHINES = (
@@ -29,7 +29,8 @@ MACHINES = (
 )  # fmt: skip
 COLLECTIVES = (
     "broadcast", "scatter", "gather", "gather_all", "exchange", "permute", "reduce_mpi",
-    "reduce_mpi_all", "reduce_scatter", "prefix_reduce",
+    "reduce_mpi_all", "reduce_scatter", "prefix_reduce", "allav_broadcast", "allav_gather_all",
+    "allav_reduce", "allav_reduce_all", "allav_reduce_scatter", "allav_prefix_reduce",
 )  # fmt: skip
 SIZES = (8, 1 << 16)
 MOST_OF_SCANS = 128
@@ -44,7 +45,7 @@ def main() -> None:
         print(f"## {machine}: {tree.size} threads\n\n{TABLE}", flush=True)
         print(f"| {' | '.join(_barrier(tree))} |", flush=True)
         for collective, nbytes in product(COLLECTIVES, SIZES):
-            if collective == "prefix_reduce" and tree.size > MOST_OF_SCANS:
+            if collective.endswith("prefix_reduce") and tree.size > MOST_OF_SCANS:
                 continue
             for row in _rows(collective, nbytes, tree):
                 print(f"| {' | '.join(row)} |", flush=True)
@@ -54,7 +55,7 @@ def main() -> None:
 def _rows(collective: str, nbytes: int, tree: Tree) -> Iterator[list[str]]:
     """Yield a row for the default variant of MULTICORE and one for that by levels."""
     tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", oversubscribed=False))
-    cell = Cell(f"all_{collective}", nbytes, nbytes, dtype="f8", op="add", sync="allsync")
+    cell = Cell(public_name(collective), nbytes, nbytes, dtype="f8", op="add", sync="allsync")
     call = call_of(cell, tree, tuning)
     entry = registry.find(collective, MULTICORE)
     flat = entry.default(call)

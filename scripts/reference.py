@@ -170,6 +170,8 @@ RULES = {
     "oversubscribed": "whether some machine has more threads than cores",
     "family": "MPI",
     "transport": "the way between nodes: `shm` is one machine",
+    "levels": 'levels below the node: `none`, `some`, or the domains of each, like `"2,16"` (2 '
+    "sockets, 16 L3 domains)",
 }
 CARRIERS = {
     "method": "name of the method in mpi4py: `Bcast`, `bcast`; `*`: all",
@@ -289,8 +291,8 @@ def built_in_table() -> str:
     """Return the module of the built-in selection table."""
     text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
     table = selection_file.parse(text, selection_file.BUILT_IN, None)
-    rules = "".join(f"        {_rule(rule)},\n" for rule in table.rules)
-    carriers = "".join(f"        {_carrier(rule)},\n" for rule in table.carriers)
+    rules = "".join(_wrapped(_rule(rule)) for rule in table.rules)
+    carriers = "".join(_wrapped(_carrier(rule)) for rule in table.carriers)
     flags = ", ".join(sorted({_flag(rule) for rule in table.rules}))
     return f"""{MODULE.format(flags=flags)}
 TABLE = Table(
@@ -304,6 +306,13 @@ TABLE = Table(
 {carriers}    ),
 )
 """.replace("'", '"')
+
+
+def _wrapped(entry: str) -> str:
+    """Return an entry of a tuple in lines of at most 100 characters."""
+    indent = " " * 8
+    text = f"{entry},"
+    return textwrap.fill(text, 98, initial_indent=indent, subsequent_indent=indent * 2) + "\n"
 
 
 def _rule(rule: Rule) -> str:

@@ -56,3 +56,12 @@ def tree_of(levels: NodeLevels) -> Tree:
 def shuffled(levels: NodeLevels, rng: random.Random) -> NodeLevels:
     """Return the levels with the threads in another order."""
     return levels.sub(rng.sample(range(levels.size), levels.size))
+
+
+def on_nodes(labels: list[int], rng: random.Random) -> Tree:
+    """Return the tree of some nodes with levels of their own, threads in any order."""
+    tree = Tree(labels)
+    sizes = enumerate(tree.node_sizes.tolist())
+    return tree.with_levels(
+        {node: shuffled(rng.choice(list(nested(size))), rng) for node, size in sizes}
+    )

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from simulated import reductions, values
-from simulated.level_trees import nested, shuffled, tree_of
-from simulated.matrix import SYNCS
-from simulated.reductions import Trees
+from simulated.level_trees import nested, on_nodes, shuffled, tree_of
+from simulated.matrix import SYNCS, Planner, placements
+from simulated.reductions import ITEM, Calls, Trees
 from simulated.test_reductions import brackets
 from simulated.test_values import expressions
 from simulated.values import JOINS, MOVES, SIZES, VALUES, One, facts, tuning_of
@@ -44,13 +44,14 @@ def trees(threads: int, most: int) -> Iterator[tuple[random.Random, Tree]]:
         yield rng, tree_of(shuffled(every[i], rng) if i % 2 else every[i])
 
 
-def check_private(form: str, tree: Tree, rng: random.Random) -> bool:
+def check_private(form: str, tree: Tree, rng: random.Random, tuning: str = "") -> bool:
     """Simulate some calls in a row; return False if the variant cannot run."""
-    tuning = rng.choice(list(VALUES))
+    tuning = tuning or rng.choice(list(VALUES))
     n = rng.choice([n for n in SIZES[tuning] if n * tree.size < 6000])
     in_place = form == "broadcast" or (form in values.IN_PLACE and rng.random() < 0.4)
     one = One(form, MULTICORE, rng.randrange(tree.size), n, in_place, rng.random() < 0.5, "levels")
-    case = values.Case(form, MULTICORE, (0,) * tree.size, tuning, rng.random() < 0.5, 1)
+    labels = tuple(tree.node_index.tolist())
+    case = values.Case(form, MULTICORE, labels, tuning, rng.random() < 0.5, 1)
     variant, kernel = by_levels(f"allav_{form}"), reductions.Symbols(case.ordered)
     assert variant is not None
     if not variant.can_run(facts(one, tree, tuning_of(tuning), kernel)):
@@ -87,6 +88,77 @@ def test_shared_arrays(form: str) -> None:
     for threads in range(1, 9):
         for rng, tree in trees(threads, amount(6, 300)):
             check_shared(form, tree, rng)
+
+
+SEVERAL_NODES = ("broadcast", "gather_all", "reduce", "reduce_all", "reduce_scatter")
+ROOM = {
+    "eager_max": 0, "staging_chunk": 512, "staging_bytes": 8192, "parallel_fold_threads": 99,
+    "direct_min": 0, "few_nodes_max": 8,
+}  # fmt: skip
+"""Many units, and room for the partial results of several nodes."""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("form", SEVERAL_NODES)
+def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of any sizes, each with levels of its own; the unit is the same on all of them."""
+    monkeypatch.setitem(values.VALUES, "large", ROOM)
+    monkeypatch.setitem(values.VALUES, "mixed", {**ROOM, "pipeline_min": 128})
+    monkeypatch.setitem(values.SIZES, "large", (400, 1400, 2808))
+    ran: Counter[bool] = Counter()
+    for threads in (2, 3, 5, 8):
+        for labels in placements(threads).values():
+            rng = random.Random(f"{seed()} {form} {labels}")
+            for _ in range(amount(2, 40)):
+                tuning = rng.choice(["large", "mixed", "small"])
+                ran[check_private(form, on_nodes(labels, rng), rng, tuning)] += 1
+    assert ran[True] > ran[False]
+
+
+@pytest.mark.soak
+def test_shared_arrays_on_several_nodes() -> None:
+    """Whole blocks on each thread, in all modes, in place too."""
+    variant, tuning = by_levels("reduce_mpi_all"), {**reductions.tuning_of("mixed"), **ROOM}
+    assert variant is not None
+    ran = 0
+    for threads in (2, 3, 5, 8):
+        for labels in placements(threads).values():
+            rng = random.Random(f"{seed()} {labels}")
+            for _ in range(amount(3, 60)):
+                tree = on_nodes(labels, rng)
+                block, rows = rng.choice([1, 5, 40]), rng.choice([1, 2])
+                in_place, sync, ordered = rng.random() < 0.4, rng.choice(SYNCS), rng.random() < 0.4
+                job = reductions.Job(
+                    "reduce_mpi_all", threads, 0 if in_place else rng.randrange(threads), 0, block,
+                    block * rows * threads, 0, ordered, (0, 0, 0), in_place,
+                )  # fmt: skip
+                kernel = reductions.Symbols(ordered)
+                if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
+                    continue
+                space = 96 * ITEM + Calls.shift
+                story = Calls(Planner(tree), space, kernel, rng.randrange(1 << 30))
+                for tight in (True, False, True):
+                    story.reduce(job, variant, sync, tuning, tight=tight)
+                story.run(rng.choice([None, 1]))
+                ran += 1
+    assert ran > 20
+
+
+@pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_scatter"])
+def test_exact_ones_keep_the_order_on_several_nodes(form: str) -> None:
+    rng, sizes, ran = random.Random(form), {**tuning_of("small"), **ROOM}, 0
+    variant = by_levels(f"allav_{form}")
+    assert variant is not None
+    for labels in ([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2]):
+        push = One(form, PUSH, 1, 48, False, exact=True)
+        expected = repr(expressions(push, labels, sizes))
+        one = replace(push, flag=MULTICORE, label="levels")
+        for _ in range(amount(5, 40)):
+            tree = on_nodes(labels, rng)
+            if variant.can_run(facts(one, tree, sizes, Trees())):
+                assert repr(expressions(one, labels, sizes, tree)) == expected, tree
+                ran += 1
+    assert ran
 
 
 def machine(text: str) -> NodeLevels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from simulated.level_trees import made, nested, shuffled, tree_of
+from simulated.level_trees import made, nested, on_nodes, shuffled, tree_of
 from simulated.matrix import (
     GUARD,
     MEANING,
@@ -13,6 +13,7 @@ from simulated.matrix import (
     TUNINGS,
     Planner,
     Story,
+    placements,
     roots_of,
 )
 from support.soak import amount, seed
@@ -73,6 +74,16 @@ def test_every_tree_of_levels(threads: int) -> None:
     every = sum(1 for _ in nested(threads))
     parts = max(1, every // amount(60, 2))
     assert check_nested(threads, seed() % parts, parts) >= len(VARIANTS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("threads", [2, 3, 5, 7, 8])
+def test_levels_inside_several_nodes(threads: int) -> None:
+    """One copy per node, then by levels: nodes of any sizes, with levels of their own."""
+    rng = random.Random(f"{seed()} {threads}")
+    for labels in placements(threads).values():
+        for _ in range(amount(2, 40)):
+            check_calls(Planner(on_nodes(labels, rng)), rng)
 
 
 @pytest.mark.parametrize("machine", LARGE)

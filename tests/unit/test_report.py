@@ -22,12 +22,15 @@ from xupc import cli
 from xupc.algorithms import registry
 from xupc.backends.simulator.rates import Rates
 from xupc.backends.simulator.timeline import run
-from xupc.bench.results import OURS, Candidate, Cell, Job, Launch, Result
+from xupc.bench.results import OURS, PICTURE, Candidate, Cell, Job, Launch, Result
+from xupc.cli.topo import described
 from xupc.flags import ALGORITHM_NAMES
 from xupc.report.advice import advised
 from xupc.report.bounds import bounds_of, crossing
 from xupc.report.findings import Findings
 from xupc.report.plans import programs
+from xupc.topology.machine import describe
+from xupc.topology.picture import draw_nodes
 
 NOTHING = Job(2, [[0, 1]])
 LONG = [8 << i for i in range(12)]
@@ -113,6 +116,7 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
     evil = '<script>alert("1")</script>&|`'
     found = job("2x1", repetitions=3, launches=1)
     found.hosts, found.about, found.clock = [evil, evil], {evil: evil, "mpi": [evil]}, {evil: evil}
+    found.about[PICTURE] = evil
     found.launches = [Launch(1, evil, 1.0, [], 1)]
     for cell in found.cells[:1]:
         cell.dtype = cell.root = cell.team = cell.sync = evil
@@ -128,6 +132,17 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
     assert any(name.endswith(evil) for name in names)
     assert "<script" not in text.replace("\\<script", "")
     parsed(page)
+
+
+def test_the_picture_of_the_machine(tmp_path: Path) -> None:
+    """The drawing of `xupc topo` is beside the node tree, not among the facts."""
+    made = job("1x8", repetitions=3, launches=1)
+    made.about[PICTURE] = draw_nodes(described(describe("2x2x2"), 8, None))
+    report(tmp_path, Result(["xupc"], "", True, [], [made]))
+    page, text = texts(tmp_path)
+    assert page.count("socket 1: threads 4-7, root 4") == 1
+    assert "L3 domain 3: threads 6-7, root 6  [ 6 7 ]" in page
+    assert text.count("socket 1: threads 4-7, root 4") == 1
 
 
 def test_what_it_says_of_a_job() -> None:

@@ -26,6 +26,7 @@ from xupc.tuning.selection_file import BUILT_IN, METHODS, SIZES, built_in, find,
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
 UNEVEN = Place.of([3, 1, 4], "mpich", "shm", False)
+LEVELLED = Place.of([16], "mpich", "shm", False, "2,4")
 
 
 def table(body: str, base: Table | None = None) -> Table:
@@ -42,6 +43,34 @@ def carrier(method: str, of: str = "mpi", words: str = "") -> str:
 
 
 # --- choosing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("levels", "fits"),
+    [
+        ("none", {ONE, UNEVEN}), ("some", {LEVELLED}), ("2,4", {LEVELLED}), ("2", set()),
+        ("2,8", set()),
+    ],
+)  # fmt: skip
+def test_rules_ask_for_levels_below_the_node(levels: str, fits: set[Place]) -> None:
+    choices = {
+        place: table(rule(f'levels = "{levels}"')).at(place).rule("gather", 8)
+        for place in (ONE, UNEVEN, LEVELLED)
+    }
+    assert {place for place, found in choices.items() if found.levels == levels} == fits
+
+
+def test_long_calls_on_a_node_with_levels_go_by_levels() -> None:
+    levelled, flat = built_in().at(LEVELLED), built_in().at(replace(LEVELLED, levels=""))
+    assert levelled.rule("reduce_mpi_all", 1 << 20).name == "multicore:levels"
+    assert levelled.rule("reduce_mpi_all", 1 << 12).name != "multicore:levels"
+    assert flat.rule("reduce_mpi_all", 1 << 20).name != "multicore:levels"
+
+
+@pytest.mark.parametrize("levels", ["", "2x4", "0", "many", "2,", "01"])
+def test_bad_levels(levels: str) -> None:
+    with pytest.raises(ValueError, match=r'levels.*expected "none", "some", or the domains'):
+        table(rule(f'levels = "{levels}"'))
 
 
 @pytest.mark.parametrize("place", [ONE, CLUSTER, UNEVEN])

@@ -172,7 +172,7 @@ def _chunks_across(
         # the root's own node reads src itself
         t.ready(root, NODE, node_only=True)
     if t.me == node_source:
-        _between_nodes(t, dst, src, root, parts, shape, arrived)
+        between_nodes(t, dst, src, root, parts, shape, arrived, t.node_ranks())
     if home:
         if t.me != but:
             for offset, size in parts:
@@ -206,16 +206,11 @@ def _tree(t: Recorder, root: int, shape: Shape) -> tuple[int | None, list[int]]:
     return (None if parent is None else (parent + first) % nodes), back
 
 
-def _between_nodes(
-    t: Recorder,
-    dst: Operand,
-    src: Operand,
-    root: int,
-    parts: list[tuple[int, int]],
-    shape: Shape,
-    arrived: int,
-) -> None:
-    """Take each chunk from the parent, notify my node, send it to the children."""
+def between_nodes(
+    t: Recorder, dst: Operand, src: Operand, root: int, parts: list[tuple[int, int]],
+    shape: Shape, arrived: int, readers: Sequence[Ranks],
+) -> None:  # fmt: skip
+    """Take each chunk from the node's parent, notify readers, send it to the children."""
     chunk = parts[0][1]
     parent, children = _tree(t, root, shape)
 
@@ -234,6 +229,6 @@ def _between_nodes(
                 t.need(tickets[i])
                 word, rest = divmod(offset + size, interval)
                 if not rest or i + 1 == len(parts):
-                    t.signal(arrived, t.node_ranks(), word + bool(rest))
+                    t.signal(arrived, readers, word + bool(rest))
             for child in children:
                 t.send(node_source(child), source + offset, size)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, zip_longest
 
 from ..flags import MULTICORE, PULL, PUSH
@@ -172,8 +173,10 @@ def ring(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
     _across(t, dst, src, nbytes, _ring)
 
 
-Way = Callable[[Recorder, Operand, Operand, int, int, list[list["Message"]]], None]
-"""Record a node root's messages: (t, dst, src, nbytes, channel of arrivals, groups of messages)."""
+Notify = Callable[[int], None]
+"""Signal that so many groups of messages have arrived."""
+Way = Callable[[Recorder, Operand, Operand, int, Notify, "Words"], None]
+"""Record a node root's messages: (t, dst, src, nbytes, notify, groups of messages)."""
 
 
 def _across(
@@ -185,22 +188,33 @@ def _across(
     """
     arrived = t.channel()
     t.ready(NODE, NODE, node_only=True)
-    words = _words(t, dst, nbytes, t.tuning["notify_bytes"] if least is None else least)
+    words = arrivals(t, dst, nbytes, least)
     if t.me == t.node_root:
         with t.net():
-            way(t, dst, src, nbytes, arrived, words)
+            way(t, dst, src, nbytes, partial(t.signal, arrived, t.node_ranks()), words)
     _copy_mates(t, dst, src, nbytes)
     if t.me != t.node_root:
         _pull_arrivals(t, words, arrived)
     t.done(NODE, NODE, node_only=True)
 
 
+def way_between(t: Recorder, nbytes: int) -> tuple[Way, int | None]:
+    """Return how node roots exchange blocks by default, and `least` of `_across`."""
+    small = nbytes * t.largest_node <= t.tuning["pipeline_min"]
+    if t.few_nodes:
+        return (_flat, 1) if small else (_rounds, None)
+    return (_doubling if small and nbytes * t.size <= MOST_BYTES else _ring), None
+
+
 Message = tuple[BlockRef, int, int]
 """A row of blocks, the bytes of one, how many."""
+Words = list[list[Message]]
+"""Messages in the groups that a node root notifies its threads of."""
 
 
-def _words(t: Recorder, dst: Operand, nbytes: int, least: int) -> list[list[Message]]:
+def arrivals(t: Recorder, dst: Operand, nbytes: int, least: int | None) -> Words:
     """Return the messages from other nodes, grouped as the node root signals their arrival."""
+    least = t.tuning["notify_bytes"] if least is None else least
     coming = [m for n in _arrival_order(t) for m in _messages(t, dst, n, nbytes, home=False)]
     return grouped(coming, lambda message: message[1] * message[2], least)
 
@@ -237,12 +251,12 @@ def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 
 def _flat(
-    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
     """Exchange blocks with all node roots, and signal each message that arrives to my node."""
     for i, ticket in enumerate(_all_to_all(t, dst, src, nbytes)):
         t.need(ticket)
-        t.signal(arrived, t.node_ranks(), i + 1)
+        notify(i + 1)
 
 
 def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[int]:
@@ -261,7 +275,7 @@ def _all_to_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> list[in
 
 
 def _doubling(
-    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
     """Send the blocks of 1, 2, 4, ... nodes up to mine to the node root as many places after it.
 
@@ -292,13 +306,13 @@ def _doubling(
         came += len(incoming)
         now = bisect_right(ends, came)
         for word in range(notified + 1, now + 1):  # a wait for the n-th word is for n signals
-            t.signal(arrived, t.node_ranks(), word)
+            notify(word)
         notified = now
         step *= 2
 
 
 def _rounds(
-    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
     """Own blocks to all other node roots, in round k to the one k places on.
 
@@ -313,7 +327,7 @@ def _rounds(
     def take(i: int) -> None:
         t.need(tickets[i])
         if i + 1 in complete:
-            t.signal(arrived, t.node_ranks(), complete[i + 1])
+            notify(complete[i + 1])
 
     for k, node in enumerate(_arrival_order(t), 1):
         of, to = t.tree.node_root(node), t.tree.node_root((t.my_node + k) % nodes)
@@ -331,7 +345,7 @@ def _rounds(
 
 
 def _ring(
-    t: Recorder, dst: Operand, src: Operand, nbytes: int, arrived: int, words: list[list[Message]]
+    t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
     """What came last round goes on this round, message by message."""
     nodes = t.tree.node_count
@@ -358,7 +372,7 @@ def _ring(
         post(len(own) + i + window)
         t.need(tickets[i])
         if i + 1 in complete:
-            t.signal(arrived, t.node_ranks(), complete[i + 1])
+            notify(complete[i + 1])
         if i < passed_on:
             t.send(to, row, size, count)
 
@@ -369,7 +383,7 @@ def _arrival_order(t: Recorder) -> list[int]:
     return [(t.my_node - k) % nodes for k in range(1, nodes)]
 
 
-def _pull_arrivals(t: Recorder, words: list[list[Message]], arrived: int) -> None:
+def _pull_arrivals(t: Recorder, words: Words, arrived: int) -> None:
     """Copy what the node root has received, word by word."""
     for number, word in enumerate(words, 1):
         t.turn(number)

@@ -1,122 +1,109 @@
-"""all_gather_all by the levels below a node: each block enters each domain once.
+"""all_gather_all by the levels below a node: each block enters each node and domain once.
 
 The blocks that enter a domain are divided among its threads. In phase k each thread copies its
 share into its domain of level k, from threads of the domain around that have copied it before::
 
     2 L3 domains of 2 threads      phase 1: 0 <- C   1 <- D   2 <- A   3 <- B
                                    phase 2: 0 <- B D   1 <- A C   2 <- D B   3 <- C A
+
+Blocks of other nodes arrive at the node root, as by default. Every thread copies all of them in the
+end, so in each domain its root copies them first, and the others from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from ..flags import MULTICORE
-from ..plan.lanes import CHANNELS
 from ..plan.patterns import chunks
-from ..plan.recorder import ALL, Operand, Recorder
-from ..plan.steps import BlockRef, Ranks
-from ..records import record
-from .conditions import CallFacts, by_name
-from .domains import Threads, block_entries, ranks_of
-from .gather_all import InPlace, in_place
+from ..plan.recorder import NODE, Operand, Recorder
+from .conditions import by_name
+from .domains import Threads, block_entries, first_levels, pairs_between, parents, same_source
+from .gather_all import InPlace, arrivals, in_place, way_between
+from .level_flow import Flow, Reading, node_runs
 from .registry import algorithm
 
-_SUMMARY = "Each block enters each socket and cache domain once; its threads share the blocks."
+_SUMMARY = "Each block enters each node, socket and cache domain once; threads share the blocks."
 
 
-def _few_levels(call: CallFacts) -> bool:
-    """One node, at most 13 levels below it."""
-    return call.one_node and len(call.tree.levels(0).levels) <= CHANNELS + 1
-
-
-@record
-class _Phase:
-    """What a thread does to take its share into its domain of one level.
-
-    Attributes
-    ----------
-    rows
-        The first block of a row, how many, and where each of them is copied from.
-    sources
-        The threads that must have copied some of them before.
-    readers
-        The threads that copy in this phase what this thread has copied before.
-    """
-
-    rows: tuple[tuple[int, int, int], ...]
-    sources: tuple[Ranks, ...]
-    readers: tuple[Ranks, ...]
-
-
-@algorithm("gather_all", MULTICORE, "levels", _SUMMARY, applies=_few_levels, preferred=by_name)
+@algorithm("gather_all", MULTICORE, "levels", _SUMMARY, preferred=by_name)
 def by_levels(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """Each thread copies its share of each phase, chunk by chunk."""
-    entries = block_entries(t.tree.levels(t.my_node))
-    runs = _run_numbers(t)
-    phases = [_phase(*pair, t.me, runs) for pair in pairwise(entries)]
-    t.ready(ALL, ALL)
-    channels = [t.channel() for _ in phases[1:]]
-    if not isinstance(src, InPlace):
-        t.copy(dst.on(t.me, t.me * nbytes), src.on(t.me), nbytes)
-    for number, (offset, size) in enumerate(chunks(nbytes, t.chunk(nbytes)), 1):
-        for k, phase in enumerate(phases):
-            if k:
-                t.signal(channels[k - 1], phase.readers, number)
-                t.wait(channels[k - 1], phase.sources, number)
-            for first, count, thread in phase.rows:
-                source = _source(dst, src, first, count, thread, nbytes)
-                into = dst.row(t.me, first * nbytes + offset, nbytes)
-                t.copy(into, source + offset, size, count)
-    t.done(ALL, ALL)
+    """Gather the blocks of my node by levels, chunk by chunk, then those of other nodes."""
+    arrived = t.channel()
+    t.ready(NODE, NODE, node_only=True)
+    inside = _Inside(t, dst, src, nbytes)
+    tree = parents(t.tree.levels(t.my_node), t.tree.local_index(t.node_root))
+    readers = node_runs(t, np.flatnonzero(tree == inside.me))
+    way, least = way_between(t, nbytes)
+    words = arrivals(t, dst, nbytes, least)
+    if t.me == t.node_root and not t.one_node:
+        with t.net():
+            way(t, dst, src, nbytes, partial(t.signal, arrived, readers), words)
+    inside.record()
+    if t.me != t.node_root:
+        parent = int(t.tree.members(t.my_node)[tree[inside.me]])
+        for number, word in enumerate(words, 1):
+            t.wait(arrived, parent, number)
+            for row, size, count in word:
+                t.copy(row, row._replace(thread=parent), size, count)
+            t.signal(arrived, readers, number)
+    t.done(NODE, NODE, node_only=True)
 
 
-algorithm(
-    "gather_all_in_place", MULTICORE, "levels", _SUMMARY, applies=_few_levels, preferred=by_name
-)(in_place(by_levels))
+algorithm("gather_all_in_place", MULTICORE, "levels", _SUMMARY, preferred=by_name)(
+    in_place(by_levels)
+)
 
 
-def _source(
-    dst: Operand, src: Operand, first: int, count: int, thread: int, nbytes: int
-) -> BlockRef:
-    """Return where a row of blocks is: in src of their own threads, or in dst of another one."""
-    if thread < 0:
-        return src.across(Ranks(first, count))
-    return dst.row(thread, first * nbytes, nbytes)
+class _Inside:
+    """Record the phases in which the threads of a node copy the blocks of each other."""
 
+    def __init__(self, t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+        self.t, self.dst, self.src, self.nbytes = t, dst, src, nbytes
+        self.me = t.tree.local_index(t.me)
+        self.entries = block_entries(t.tree.levels(t.my_node))
+        self.units = chunks(nbytes, t.chunk(nbytes))
+        self.flow = Flow(t, self._readings(), len(self.units))
 
-def _run_numbers(t: Recorder) -> list[int]:
-    """Return for each thread the number of its run: a row of blocks lies in one run."""
-    numbers = [0] * t.size
-    for number, run in enumerate(t.node_ranks()):
-        for thread in run:
-            numbers[thread] = number
-    return numbers
+    def _readings(self) -> Iterator[Reading]:
+        """Yield what is read from threads that have copied it; all may read each other's src."""
+        blocks = range(len(self.entries[0]))
+        for level, (outer, inner) in enumerate(pairwise(self.entries)):
+            first = first_levels(self.entries, level)
+            for wide in range(1, level + 1):
+                pairs = pairs_between(np.where(first == wide, inner, outer), outer, blocks)
+                yield Reading(level, wide - 1, pairs)
 
+    def record(self) -> None:
+        """Copy my own block, and my share of each phase, chunk by chunk."""
+        t = self.t
+        if not isinstance(self.src, InPlace):
+            t.copy(self.dst.on(t.me, t.me * self.nbytes), self.src.on(t.me), self.nbytes)
+        for u, (offset, size) in enumerate(self.units):
+            for phase, (outer, inner) in enumerate(pairwise(self.entries)):
+                self.flow.begin(u, phase)
+                for first, last, source in self._shares(outer[self.me], inner[self.me]):
+                    self._copy(first, last, source, offset, size)
+                self.flow.end(u, phase)
 
-def _phase(outer: Threads, inner: Threads, me: int, runs: list[int]) -> _Phase:
-    """Return what thread `me` does between two arrays of `block_entries`."""
-    blocks = np.arange(len(outer))
-    takes = (inner == blocks[:, None]) & (outer != inner)  # by thread and block
-    copied = takes & (outer != blocks)  # of these, not from the blocks' own threads
-    mine = np.flatnonzero(takes[me])
-    where = np.where(copied[me], outer[me], -1)[mine]
-    readers = np.flatnonzero((copied & (outer == me)).any(axis=1))
-    return _Phase(
-        tuple(_rows(mine.tolist(), where.tolist(), runs)),
-        ranks_of(np.unique(outer[me][copied[me]]).tolist()),
-        ranks_of(readers.tolist()),
-    )
+    def _shares(self, outer: Threads, inner: Threads) -> Iterator[tuple[int, int, int]]:
+        """Yield runs of blocks that I take in, and the thread to copy from; -1: their own ones."""
+        takes = (inner == self.me) & (outer != self.me)
+        where = np.where(outer == np.arange(outer.size), -1, outer)
+        chosen = [int(x) if mine else None for x, mine in zip(where, takes, strict=True)]
+        yield from same_source(range(outer.size), chosen.__getitem__)
 
-
-def _rows(blocks: list[int], where: list[int], runs: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of successive blocks that are copied from the same place."""
-    numbered = enumerate(zip(blocks, where, strict=True))
-    for (_, thread, _), run in groupby(
-        numbered, lambda x: (x[1][0] - x[0], x[1][1], runs[x[1][0]])
-    ):
-        first, *more = run
-        yield first[1][0], 1 + len(more), thread
+    def _copy(self, first: int, last: int, source: int, offset: int, size: int) -> None:
+        """Copy a part of each of some blocks, which are successive on the node."""
+        t, n = self.t, self.nbytes
+        for ranks in node_runs(t, range(first, last + 1)):
+            at, step = ranks.first * n + offset, ranks.step * n
+            if source < 0:
+                row = self.src.across(ranks, offset)
+            else:
+                row = self.dst.row(int(t.tree.members(t.my_node)[source]), at, step)
+            t.copy(self.dst.row(t.me, at, step), row, size, ranks.count)

@@ -26,7 +26,7 @@ from ..plan.placement import Facts
 from ..plan.recorder import Recorder
 from ..plan.steps import OP_SCRATCH, STAGING, BlockRef, FoldOperand
 from ..records import record
-from ..topology.levels import NodeLevels
+from ..topology.levels import NodeLevels, flat_levels
 from .brackets import Brackets, brackets
 from .domains import Threads, block_entries, same_source
 from .level_flow import Descent, Flow, Reading
@@ -70,6 +70,15 @@ class Slicing:
         """How many times the bytes of a unit a thread keeps."""
         return sum(self.brackets.most[: self.depth]) + self.staged
 
+    def within(self, areas: int) -> Slicing:
+        """Return the same without the narrowest levels, so that there are at most so many areas."""
+        for depth in range(self.depth, 1, -1):
+            levels = NodeLevels(self.levels.levels[:depth])
+            some = Slicing(levels, self.positions, self.in_order, self.staged)
+            if some.areas <= areas:
+                return some
+        return Slicing(flat_levels(self.levels.size), self.positions, self.in_order, self.staged)
+
     def area(self, level: int, piece: int) -> int:
         """Return the number of the area of a partial result; the node's is the last one."""
         first = int(self.staged) if level < self.depth else 0
@@ -107,21 +116,28 @@ class SlicedFold:
         Return the operand of a thread (counted inside the node) in a unit, from a byte on. Of other
         threads it is needed only if nothing is staged. None: my own operand is staged whole.
     to
-        The thread that gets the result, counted inside the node; None: all; -1: none.
+        The thread that gets the result, counted inside the node; None: all; -1: none, since
+        `final` says where the results go.
+    final
+        Return where the results of a unit go, from a byte on; None: to the last area.
     blocks
         For each unit the bytes of a slice, if an operand has each slice in another row
         (`FoldOperand.step`); None: the slices of an operand are adjacent.
+    reuses
+        Whether places of the staging buffer are used again after `places.depth` units, as far as
+        this object knows; False: the caller orders that.
     """
 
     def __init__(
         self, t: Recorder, slicing: Slicing, places: Places, width: int,
         slices: Sequence[Sequence[int]], itemsize: int,
         own: Callable[[int, int, int], FoldOperand] | None, to: int | None,
-        blocks: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None, *, reuses: bool = True,
+        final: Callable[[int, int], BlockRef] | None = None,
     ) -> None:  # fmt: skip
         self.t, self.slicing, self.places, self.width = t, slicing, places, width
         self.slices, self.itemsize, self.own, self.to = slices, itemsize, own, to
-        self.blocks = blocks
+        self.blocks, self.final = blocks, final
         self.me = t.tree.local_index(t.me)
         self.ranks = t.tree.members(t.my_node).tolist()
         self.used = [
@@ -130,7 +146,8 @@ class SlicedFold:
         self.top = slicing.depth
         self.descent = Descent(slicing.entries, self.used, self.me, self.top)
         self._runs = [list(self._mine(level)) for level in range(self.top)]
-        self.flow = Flow(t, self._readings(), len(slices), 0 if places.short else places.depth)
+        depth = places.depth if reuses and not places.short else 0
+        self.flow = Flow(t, self._readings(), len(slices), depth)
 
     # -- who reads what -----------------------------------------------------------------------
     def _readings(self) -> Iterator[Reading]:
@@ -215,9 +232,12 @@ class SlicedFold:
                 self._operand(entry[root], unit, level + 1, its, begin)._replace(joins=n)
                 for root, its, n in parts
             ]
+            place = self._area(self.me, unit, level, piece) + begin
+            if self.final is not None and not level:
+                place = self.final(unit, begin)
             self.t.fold(
-                self._area(self.me, unit, level, piece) + begin, leaves, width // self.itemsize,
-                rows=(end - begin) // width, dst_step=width if in_rows else 0,
+                place, leaves, width // self.itemsize, rows=(end - begin) // width,
+                dst_step=width if in_rows else 0,
             )  # fmt: skip
 
     def down(self, unit: int, take: Callable[[BlockRef, int, int], None]) -> None:
@@ -226,15 +246,20 @@ class SlicedFold:
         if self.to is not None:
             self.flow.begin(unit, phase)
             if self.to == self.me:
-                entry, ends = self.slicing.entries[0][self.me], self.slices[unit]
-                for source, begin, end in self.descent.runs(ends, entry):
-                    take(self.result(source, unit) + begin, begin, end)
+                for place, begin, end in self.gathered(unit):
+                    take(place, begin, end)
             self.flow.end(unit, phase)
             return
         self.descent.record(t, self.flow, unit, self.slices[unit], self._result_in(unit), take)
 
     def _result_in(self, unit: int) -> Callable[[int], BlockRef]:
         return lambda thread: self.result(thread, unit)
+
+    def gathered(self, unit: int) -> Iterator[tuple[BlockRef, int, int]]:
+        """Yield where all slices of the result are: place, begin, end."""
+        entry = self.slicing.entries[0][self.me]
+        for source, begin, end in self.descent.runs(self.slices[unit], entry):
+            yield self.result(source, unit) + begin, begin, end
 
     def finish(self) -> None:
         """Wait until no thread reads my scratch any more."""

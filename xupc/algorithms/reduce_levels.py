@@ -15,7 +15,10 @@ from .level_reduce import SlicedFold, Slicing, even_slices, places_for
 from .private_staging import LINE, cut
 from .reduce_spec import Piece, Reduction
 from .registry import algorithm
+from .values_reduce_across_nodes import can_be_in_parts, is_exchanged
+from .values_reduce_levels import MOST_AREAS, LevelByNodes
 from .values_reduce_scatter import ReduceScatter
+from .values_reduce_spec import ReduceSpec
 
 _SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
 
@@ -31,14 +34,19 @@ def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
 def _can_slice(call: CallFacts) -> bool:
     """One node, rows in any order, and room for an element of each partial result."""
     r: Reduction = call.arguments[0]
-    if not call.one_node or r.by_row:
+    return call.one_node and _has_room(call, r)
+
+
+def _has_room(call: CallFacts, r: Reduction) -> bool:
+    """Return whether there is room on one node, and rows need no order."""
+    if r.by_row:
         return False
     areas = (_slicing(call, r, blocks).areas for _, _, blocks in r.ranges(0, r.each))
     return 2 * max(areas) * call.line <= call.tuning["staging_bytes"]
 
 
 def by_levels(t: Recorder, r: Reduction) -> None:
-    """Fold slices up the levels of the node; bring the result down to all, or to one."""
+    """Fold slices up the levels of the node; bring the result down to all, or put it to one."""
     t.ready(ALL, ALL)
     used = 0
     for begin, end, blocks in r.ranges(0, r.each):
@@ -63,26 +71,94 @@ def _fold_range(t: Recorder, r: Reduction, piece: Piece, used: int) -> int:
         if mine is not None:
             t.fold(place, [r.leaf(mine, 0, blocks)])
 
+    def result(u: int, begin: int, thread: int = t.me if r.to is None else r.to) -> BlockRef:
+        return DST.on(thread, first * r.itemsize + units[u][0] + begin)
+
     fold = SlicedFold(
         t, slicing, places, width, [even_slices(n, r.itemsize, t.size) for _, n in units],
-        r.itemsize, own if r.element_wise else None, r.to,
+        r.itemsize, own if r.element_wise else None, None if r.to is None else -1,
+        final=None if r.to is None else result,
     )  # fmt: skip
-    for u, (offset, _) in enumerate(units):
+    for u in range(len(units)):
 
-        def take(place: BlockRef, begin: int, end: int, offset: int = offset) -> None:
-            t.copy(DST.on(t.me, first * r.itemsize + offset + begin), place, end - begin)
+        def take(place: BlockRef, begin: int, end: int, u: int = u) -> None:
+            t.copy(result(u, begin), place, end - begin)
 
         fold.stage(u, put)
         fold.up(u)
-        fold.down(u, take)
+        if r.to is None:
+            fold.down(u, take)
     fold.finish()
     return used + places.width if places.short else used
 
 
-for _form in ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all"):
+for _form in ("reduce", "reduce_all", "reduce_mpi"):
     algorithm(
         _form, MULTICORE, "levels", _SUMMARY, applies=_can_slice, preferred=by_name
     )(by_levels)  # fmt: skip
+
+
+# --- across nodes --------------------------------------------------------------------------------
+def _by_element(r: Reduction) -> ReduceSpec:
+    """Return the reduction of each thread's blocks as one of private arrays."""
+    return ReduceSpec(r.each, r.itemsize, r.to, r.ordered, r.exact, False)
+
+
+def _can_reduce_all(call: CallFacts) -> bool:
+    """One node, or as many whole blocks on each thread and nodes in order; with room."""
+    r: Reduction = call.arguments[0]
+    if call.one_node:
+        return _has_room(call, r)
+    even = r.short == r.each and r.layout.blocks % call.size == 0
+    ordered = not r.exact or r.layout.first == 0
+    room = call.tuning["staging_bytes"] >= 16 * MOST_AREAS * call.line
+    if not (even and ordered and room) or r.by_row:
+        return False
+    return can_be_in_parts(
+        CallFacts(call.tree, call.tuning, call.sync, [_by_element(r)], call.kernel)
+    )
+
+
+@algorithm(
+    "reduce_mpi_all", MULTICORE, "levels", _SUMMARY, applies=_can_reduce_all, preferred=by_name
+)
+def all_by_levels(t: Recorder, r: Reduction) -> None:
+    """Fold slices up the levels of each node; node roots exchange; results go down to all."""
+    if t.one_node:
+        by_levels(t, r)
+    else:
+        SharedLevels(t, r).record()
+
+
+class SharedLevels(LevelByNodes):
+    """Record a reduction across nodes whose operands are read where they lie."""
+
+    def __init__(self, t: Recorder, r: Reduction) -> None:
+        self.shared = r
+        work = _by_element(r)
+        call = CallFacts(t.tree, t.tuning, t.sync, [work], t.kernel)
+        super().__init__(t, work, is_exchanged(call), False)
+
+    def _slicing(self) -> Slicing:
+        mates = self.t.tree.node_size(self.t.my_node)
+        levels = self.t.tree.levels(self.t.my_node)
+        return Slicing(levels, tuple(range(mates)), self.shared.exact, staged=False)
+
+    def _own(self, thread: int, u: int, begin: int) -> FoldOperand:
+        rank = int(self.t.tree.members(self.t.my_node)[thread])
+        position = self.shared.layout.position(rank)
+        assert position is not None
+        element = (self.units[u][0] + begin) // self.r.itemsize
+        return self.shared.leaf(position, element, self.shared.layout.blocks)
+
+    def record(self) -> None:
+        """Record all units, between the waits of MYSYNC for the threads of my node."""
+        if self.t.sync[0] == "my":
+            self.t.node_barrier()
+        super().record()
+        if self.t.sync[1] == "my":
+            self.t.join()
+            self.t.node_barrier()
 
 
 # --- reduce_scatter ------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class AllToAll:
         n, most = t.tree.node_count, t.largest_node
         each = most if m.by_target else 1  # blocks that a thread has for a node
         block = each * m.nbytes
-        out, landing = block * (n if m.by_target else 1), block * (n - 1) * most
+        out, landing = block * (n if m.by_target else 1), block * self.rows(n) * most
         self.relay = Relay(t, out, landing, m.nbytes * t.size * most)
         self.message = t.message(block, "alltoall_chunk")
         rounds, width = self._cut(block)
@@ -51,6 +51,11 @@ class AllToAll:
         self.units = [
             (range(k, min(k + rounds, n)), part) for part in parts for k in range(0, n, rounds)
         ]
+
+    @staticmethod
+    def rows(nodes: int) -> int:
+        """Return the number of nodes whose blocks a node root has a place for."""
+        return nodes - 1
 
     def _cut(self, block: int) -> tuple[int, int]:
         """Return how many rounds a unit has, and how many bytes a thread stages for one node."""
@@ -122,20 +127,27 @@ class AllToAll:
     def _take(self, u: int) -> None:
         t, m = self.t, self.m
         rounds, part = self.units[u]
-        first, blocks, offset, size = part
-        mine = self._count(t.my_node, part)
+        first, _, offset, size = part
         place = t.tree.local_index(t.me) - first if m.by_target else 0
-        if not 0 <= place < mine:
+        if not 0 <= place < self._count(t.my_node, part):
             return
         for run in t.node_ranks() if not rounds[0] else ():
             row = self.relay.out.across(run, u, place * size)
             t.copy(m.to(t, run, offset), row, size, run.count)
+        self._take_arrived(u, place, t.node_root)
+
+    def _take_arrived(self, u: int, place: int, of: int) -> None:
+        """Copy the blocks of other nodes from where they are on a thread of mine."""
+        t, m = self.t, self.m
+        rounds, part = self.units[u]
+        _, blocks, offset, size = part
+        mine = self._count(t.my_node, part)
         rows = _Rows(mine * size)  # the places of blocks, and their senders
         for i, k in enumerate(range(rounds[-1], max(rounds[0], 1) - 1, -1)):
             at = i * t.largest_node * blocks * size + place * size
             rows.add(at, t.node_ranks((t.my_node - k) % t.tree.node_count))
         for at, run in rows:
-            row = self.relay.landing.on(t.node_root, u, at)._replace(offset_step=mine * size)
+            row = self.relay.landing.on(of, u, at)._replace(offset_step=mine * size)
             t.copy(m.to(t, run, offset), row, size, run.count)
 
 

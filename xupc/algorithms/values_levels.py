@@ -17,11 +17,13 @@ from ..plan.placement import Facts
 from ..plan.recorder import DST, SRC, Recorder
 from ..plan.steps import OP_SCRATCH, STAGING, BlockRef, Ranks
 from .conditions import CallFacts, by_name
-from .domains import block_entries, parents
+from .domains import block_entries, parents, same_source
 from .level_flow import Descent, Flow, node_runs
+from .node_relay import Relay
 from .private_staging import LINE, Places, TransferSpec
 from .registry import algorithm
 from .values import move_of
+from .values_across_nodes import AllToAll
 from .values_from_root import Downward, chunk_of
 
 __all__ = ["LevelDownward", "Staged", "block_places", "has_room"]
@@ -144,13 +146,28 @@ class Staged:
         self._flow.finish()
 
 
+def _can_gather(call: CallFacts) -> bool:
+    """Room for a cache line of each thread's block, on several nodes as if all had the most."""
+    nodes = call.tree.node_count
+    if call.one_node:
+        return has_room(call)
+    return Relay.fits(call, nodes * call.largest_node * LINE)
+
+
 @algorithm(
     "allav_gather_all", MULTICORE, "levels",
     "Each block enters each socket and cache domain once; its threads share the blocks.",
-    applies=has_room, preferred=by_name,
+    applies=_can_gather, preferred=by_name,
 )  # fmt: skip
 def gather_all(t: Recorder, root: int, nbytes: int, in_place: bool) -> None:
     """Stage my block, take my share into each domain, copy all blocks from my domain."""
+    if t.one_node:
+        _gather_inside(t, nbytes, in_place)
+    else:
+        LevelGather(t, move_of(t, "gather_all", root, nbytes, in_place)).record()
+
+
+def _gather_inside(t: Recorder, nbytes: int, in_place: bool) -> None:
     places, width = block_places(t, t.size, nbytes)
     staged = Staged(t, places, chunks(nbytes, width))
     own = DST.on(t.me, t.me * nbytes) if in_place else SRC.on(t.me)
@@ -164,3 +181,86 @@ def gather_all(t: Recorder, root: int, nbytes: int, in_place: bool) -> None:
         staged.put(u, own + offset)
         staged.take(u, copy)
     staged.finish()
+
+
+class LevelGather(AllToAll):
+    """Record the units of a gather_all across nodes, with the levels inside each of them.
+
+    A unit has a part of all blocks. Those of my node come into its domains as on one node. Those of
+    other nodes go from the node root down the domains: each thread copies them from its parent.
+    """
+
+    def __init__(self, t: Recorder, m: TransferSpec) -> None:
+        super().__init__(t, m)
+        self.relay.crossing = None  # threads take from each other
+        levels, self.local = t.tree.levels(t.my_node), t.tree.local_index(t.me)
+        mates = t.tree.members(t.my_node)
+        self.ranks = mates.tolist()
+        blocks = range(len(self.ranks))
+        self.descent = Descent(block_entries(levels), blocks, self.local, 0)
+        self.flow = Flow(t, self.descent.readings(), len(self.units))
+        tree = parents(levels, t.tree.local_index(t.node_root))
+        self.parent = int(mates[tree[self.local]])
+        self.readers = node_runs(t, np.flatnonzero(tree == self.local))
+        self.there = t.channel()
+
+    @staticmethod
+    def rows(nodes: int) -> int:
+        """Return the number of nodes: my own has a place, too."""
+        return nodes
+
+    def _cut(self, block: int) -> tuple[int, int]:
+        n, relay = self.t.tree.node_count, self.relay
+        if relay.out.short:
+            return n, block
+        room = relay.landing.width // (n * self.t.largest_node) // LINE * LINE
+        return n, min(max(LINE, room), relay.out.width, block)
+
+    def _take(self, u: int) -> None:
+        t, source = self.t, self.t.node_root
+        self._take_mates(u)
+        if t.me != source:
+            if self.parent != source:
+                t.wait(self.there, self.parent, u + 1)
+                source = self.parent
+            if self.readers:
+                self._pass_down(u, source)
+                source = t.me
+        self._take_arrived(u, 0, source)
+
+    def _pass_down(self, u: int, source: int) -> None:
+        """Copy what has arrived from other nodes to my scratch, for the threads below me."""
+        t, size = self.t, self.units[u][1][3]
+        each, landing = t.largest_node * size, self.relay.landing
+        nodes = [(t.my_node - k) % t.tree.node_count for k in range(t.tree.node_count - 1, 0, -1)]
+        for first, last, threads in same_source(
+            range(len(nodes)), lambda i: t.tree.node_size(nodes[i])
+        ):
+            into, of = (
+                landing.on(thread, u, first * each)._replace(offset_step=each)
+                for thread in (t.me, source)
+            )
+            t.copy(into, of, threads * size, last - first + 1)
+        t.signal(self.there, self.readers, u + 1)
+
+    def _take_mates(self, u: int) -> None:
+        """Bring the blocks of my node's threads to me, by way of my domains."""
+        t, m = self.t, self.m
+        _, (_, _, offset, size) = self.units[u]
+        row = (t.tree.node_count - 1) * t.largest_node * size  # behind the other nodes'
+
+        def place(thread: int) -> BlockRef:
+            return self.relay.landing.on(self.ranks[thread], u, row)
+
+        def take(part: BlockRef, begin: int, end: int) -> None:
+            at = 0
+            for run in node_runs(t, range(begin // size, end // size)):
+                blocks = (part + at)._replace(offset_step=size)
+                t.copy(m.to(t, run, offset), blocks, size, run.count)
+                at += run.count * size
+
+        self.flow.begin(u, 0)
+        t.copy(place(self.local) + self.local * size, self.relay.out.on(t.me, u), size)
+        self.flow.end(u, 0)
+        ends = [i * size for i in range(len(self.ranks) + 1)]
+        self.descent.record(t, self.flow, u, ends, place, take)

@@ -177,11 +177,15 @@ class ByNodes:
         each of these leave a node, with one message in sequence.
     chained
         The result for one node passes a chain of nodes, with n bytes on each link.
+    areas
+        How many times the bytes of a unit a thread keeps in its scratch. More than one: no unit
+        travels with a barrier.
     """
 
     def __init__(
-        self, t: Recorder, r: ReduceSpec, *, flat: bool = False, chained: bool = False
-    ) -> None:
+        self, t: Recorder, r: ReduceSpec, *, flat: bool = False, chained: bool = False,
+        areas: int = 1,
+    ) -> None:  # fmt: skip
         self.t, self.r = t, r
         self.flat, self.chained = flat, chained
         n = self.n = t.tree.node_count
@@ -190,12 +194,13 @@ class ByNodes:
         self.slots = 1 + (n if flat else 1)
         spare = 0 if flat else _spare(t, r)
         landing = self.slots * (r.nbytes + spare + LINE)
-        crossing = r.nbytes * t.largest_node if flat else None
-        self.relay = Relay(t, r.nbytes, landing, crossing, _DEEP)
+        crossing = r.nbytes * t.largest_node if flat and areas == 1 else None
+        out = r.nbytes if areas == 1 else areas * (-(-r.nbytes // LINE) * LINE)
+        self.relay = Relay(t, out, landing, crossing, _DEEP)
         width = r.nbytes
         if not self.relay.out.short:
             room = self.relay.landing.width // self.slots // LINE * LINE - spare
-            width = min(self.relay.out.width, room)
+            width = min(self.relay.out.width // areas // LINE * LINE, room)
             if chained:  # the last unit is soonest through if it is not a large one
                 width = t.unit(r.nbytes, width)
         self.units = r.units(width)
@@ -262,14 +267,18 @@ class ByNodes:
             for node in self._others(set(range(self.n))) if begin < end else ():
                 place = self._arrived(u, node)
                 tickets.append(t.recv(self._root(node), place, end - begin, bounded=False))
-        mates = [int(x) for x in t.tree.members(t.my_node)]
-        leaves = tree_of([self.relay.out.on(i, u) for i in mates])
-        t.fold(self._mine(u), leaves, size // self.r.itemsize)
+        self._fold_node(u)
         for node in () if self.chained else self._others(self.joiners):
             begin, end = self._part(u, node)
             if begin < end:
                 tickets.append(t.send(self._root(node), self._mine(u) + begin, end - begin))
         return tickets
+
+    def _fold_node(self, u: int) -> None:
+        """Fold the values of my node's threads."""
+        mates = [int(x) for x in self.t.tree.members(self.t.my_node)]
+        leaves = tree_of([self.relay.out.on(i, u) for i in mates])
+        self.t.fold(self._mine(u), leaves, self.units[u][1] // self.r.itemsize)
 
     def _finish(self, u: int) -> list[int]:
         """When the others' values are there: my part of the result, and to whom it goes."""

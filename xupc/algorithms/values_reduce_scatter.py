@@ -290,6 +290,8 @@ class ByNodes:
 
     leads = True
     """A single short unit travels with a barrier of node roots."""
+    areas = 1
+    """How many times the bytes of a unit a thread keeps in its scratch; each in whole lines."""
 
     def __init__(self, t: Recorder, r: ReduceScatter) -> None:
         self.t, self.r = t, r
@@ -298,7 +300,7 @@ class ByNodes:
         self.starts = list(accumulate(sizes, initial=0))
         landing = self.landing_bytes(t, r)
         crossing = landing if self.leads else None
-        self.relay = Relay(t, t.size * r.nbytes, landing, crossing, _DEEP)
+        self.relay = Relay(t, self._out_bytes(t, r), landing, crossing, _DEEP)
         self.units = self.units_of(t, r)
 
     @staticmethod
@@ -311,12 +313,19 @@ class ByNodes:
         return cls._landing_blocks(t) * r.nbytes
 
     @classmethod
+    def _out_bytes(cls, t: Facts, r: ReduceScatter) -> int:
+        """Return the bytes that a thread keeps of all blocks."""
+        each = t.size * r.nbytes
+        return each if cls.areas == 1 else cls.areas * (-(-each // LINE) * LINE)
+
+    @classmethod
     def units_of(cls, t: Facts, r: ReduceScatter) -> list[tuple[int, int]]:
         """Return the pieces of every block that travel together: offsets and sizes."""
-        out, landing = Relay.places(t, t.size * r.nbytes, cls.landing_bytes(t, r), _DEEP)
+        out, landing = Relay.places(t, cls._out_bytes(t, r), cls.landing_bytes(t, r), _DEEP)
         width = r.nbytes
         if not out.short:
-            width = min(out.width // t.size, landing.width // cls._landing_blocks(t))
+            area = out.width // cls.areas // LINE * LINE if cls.areas > 1 else out.width
+            width = min(area // t.size, landing.width // cls._landing_blocks(t))
         return cut(r.nbytes, width, r.itemsize)
 
     @classmethod
@@ -329,7 +338,8 @@ class ByNodes:
     def _fits(cls, t: Facts, r: ReduceScatter) -> bool:
         """Return whether a unit of at least one element of each block has room."""
         blocks = cls._landing_blocks(t)
-        staged = t.size * r.itemsize <= min(t.tuning["staging_bytes"] // 8, 4096)
+        each = t.size * r.itemsize + (LINE if cls.areas > 1 else 0)
+        staged = cls.areas * each <= min(t.tuning["staging_bytes"] // 8, 4096)
         return staged and Relay.fits(t, blocks * r.itemsize + LINE, _DEEP)
 
     def record(self) -> None:

@@ -13,8 +13,10 @@ from mpi4py import MPI
 
 import xupc
 from xupc.topology import host
+from xupc.topology.picture import NodeView, draw_nodes, legend
 
 from . import machine
+from .results import PICTURE
 
 __all__ = ["about", "provenance"]
 
@@ -26,8 +28,18 @@ def provenance(team: Any) -> list[dict[str, Any]]:
     """
     comm = MPI.COMM_WORLD
     hosts = comm.allgather(platform.node())
-    head = {"about": about(team), "hosts": [hosts[node[0]] for node in team.tree.nodes]}
+    views = comm.gather(team.job.node_view() if team.job.info.me in team.tree.roots else None)
+    head = {
+        "about": {**about(team), PICTURE: _picture(views) if views else ""},
+        "hosts": [hosts[node[0]] for node in team.tree.nodes],
+    }
     return [head, {"bounds": machine.measure(team, comm)}]
+
+
+def _picture(views: list[NodeView | None]) -> str:
+    """Return the drawing of `xupc topo`: where the threads are on their machines."""
+    found = [view for view in views if view is not None]
+    return "\n".join(filter(None, (draw_nodes(found), legend(found))))
 
 
 def about(team: Any) -> dict[str, Any]:

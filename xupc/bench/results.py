@@ -23,11 +23,13 @@ from .files import read_as, write_whole
 from .summary import Summary, typical
 
 __all__ = [
-    "AGAIN", "FLOOR", "OURS", "PEER", "Candidate", "Cell", "Job", "Launch", "Result",
+    "AGAIN", "FLOOR", "OURS", "PEER", "PICTURE", "Candidate", "Cell", "Job", "Launch", "Result",
 ]  # fmt: skip
 
 FORMAT, VERSION, COMPACT = "xupc-bench", 1, 2
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
+PICTURE = "picture"
+"""The entry of `Job.about` that draws where the threads were."""
 DISTURBED = 0.05
 """A share of the cores' time. A launch in which other processes took more is disturbed."""
 
@@ -250,7 +252,8 @@ class Job:
     about
         The origin of the figures: ``xupc``, ``python``, ``numpy``, ``mpi4py``, ``mpi``,
         ``mpi family``, ``transport``, ``thread level``, ``netmod``, ``native core``,
-        ``tuning``, ``binding``, ``cores``, ``oversubscribed``, ``processor``, ``kernel``.
+        ``tuning``, ``binding``, ``cores``, ``oversubscribed``, ``processor``, ``kernel``,
+        ``picture``: the levels of the machine and the threads in them, drawn as text.
     clock
         ``{"kind": "monotonic"}`` on one machine; over several ``{"kind": "offsets",
         "uncertainty ns": ...}``.

@@ -132,7 +132,7 @@ def algorithms_command(
     tree = _tree(nodes, threads, described)
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
     table = selection_table()
-    place = Place.of(tree.node_sizes, family, transport, oversubscribed=False)
+    place = Place.of(tree.node_sizes, family, transport, False, tree.level_shape)
     nbytes = _bytes(size)
     entries = registry.registered(known[collective])
     try:

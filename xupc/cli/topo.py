@@ -18,7 +18,6 @@ from xupc.topology.levels import node_levels
 from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree
 from xupc.topology.picture import NodeView, draw_nodes, legend
-from xupc.topology.sysfs import machine_here
 
 __all__ = ["described", "main"]
 
@@ -35,12 +34,7 @@ def main(*, as_json: bool = False) -> None:
 
 def _mine(team: xupc.Team) -> NodeView | None:
     """Return the node of this thread if it is the node root."""
-    threads = tuple(int(thread) for thread in team.node.threads)
-    job = team.state.job
-    if threads[0] != xupc.MYTHREAD:
-        return None
-    machine = job.described or machine_here()
-    return NodeView(threads, machine, tuple(job.masks_of(job.info.node)))
+    return team.state.job.node_view() if team.node.rank == 0 else None
 
 
 def described(machine: Machine, threads: int, nodes: str | None) -> list[NodeView]:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..bench.results import OURS, Candidate, Cell, Job, Result
+from ..bench.results import OURS, PICTURE, Candidate, Cell, Job, Result
 from ..bench.settings import Shape
 from ..specs import mpi_name
 from . import formatting
@@ -138,7 +138,11 @@ def render(story: Story) -> str:
         tree=tree(tree_of(cluster), cluster),
         plan=plan,
         timeline="" if plan.happened is None else timeline(plan.happened, plan.rows),
-        about=[(name, formatting.fact(value)) for name, value in job.about.items()],
+        about=[
+            (name, formatting.fact(value))
+            for name, value in job.about.items()
+            if name != PICTURE
+        ],
         before=base64.b64encode(story.before).decode(),
         after=base64.b64encode(story.after).decode(),
     )

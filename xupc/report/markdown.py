@@ -19,6 +19,7 @@ LETTERS = {
     "barrier": "|", "wait": ".", "copy": "C", "fold": "F", "send": "S", "receive": "R", "get": "G",
 }  # fmt: skip
 _COLUMNS = 64
+_NO_MARKUP = str.maketrans("", "", "`<>")  # no picture of a machine has them
 
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
@@ -73,6 +74,9 @@ def _job(content: Content) -> Iterator[str]:
     yield f"{plain(content.tree_note)}\n"
     if content.tree is not None and content.tree.node_count <= 64:
         yield f"```\n{content.tree}\n```\n"
+    if content.picture:
+        yield "The levels of each machine, and the threads in their domains:\n"
+        yield f"```\n{content.picture.translate(_NO_MARKUP)}\n```\n"
     yield "### A plan on the clock\n"
     yield _drawn(content.drawn)
     yield "### Where it comes from\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..bench.results import Job, Result
+from ..bench.results import PICTURE, Job, Result
 from ..topology.tree import Tree
 from . import formatting
 from .advice import Advice, advised
@@ -51,6 +51,7 @@ class Content:
     bounds: list[Bound]
     tree: Tree | None
     tree_note: str
+    picture: str
     drawn: Drawn
     provenance: list[tuple[str, str]]
 
@@ -89,6 +90,7 @@ def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
         bounds_of(job),
         tree,
         note,
+        str(job.about.get(PICTURE, "")),
         drawn(job, choice),
         _provenance(result, job),
     )
@@ -163,7 +165,7 @@ def _tree(job: Job) -> tuple[Tree | None, str]:
 
 def _provenance(result: Result, job: Job) -> list[tuple[str, str]]:
     found = [("command", " ".join(result.command)), ("created", result.created)]
-    found += [(name, fact(value)) for name, value in job.about.items()]
+    found += [(name, fact(value)) for name, value in job.about.items() if name != PICTURE]
     found.append(("hosts", ", ".join(dict.fromkeys(job.hosts)) or "not in the file"))
     clock = {k: v for k, v in job.clock.items() if k != "kind"}
     kind = {

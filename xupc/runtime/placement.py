@@ -15,6 +15,7 @@ import numpy as np
 from ..backends.native.native_core import core, why_not
 from ..comm.mpi import MpiContext
 from ..comm.team_comm import TeamComm
+from ..fingerprint import digest
 from ..health.control_layout import control_bytes
 from ..health.control_segment import Control
 from ..pgas.segment import Segment
@@ -32,6 +33,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..comm.mpi_types import Op
     from ..health.failure_tree import FailureTree, Identity
+    from ..topology.picture import NodeView
 
 __all__ = [
     "Placement",
@@ -143,6 +145,14 @@ class Placement:
         machine = self.described or machine_here()
         return {node: node_levels(machine, masks[node]) for node in nodes}
 
+    def node_view(self) -> NodeView:
+        """Return my node as it is drawn; this reads the machine, which takes milliseconds."""
+        from ..topology.picture import NodeView  # few jobs are drawn
+
+        threads = tuple(self.info.tree.members(self.info.node).tolist())
+        machine = self.described or machine_here()
+        return NodeView(threads, machine, tuple(self.masks_of(self.info.node)))
+
     def masks_of(self, node: int) -> Sequence[frozenset[int]]:
         """Return the affinity masks of a node's threads; of a described machine, those it gets."""
         threads = self.info.tree.members(node).tolist()
@@ -163,19 +173,25 @@ class Placement:
         return control
 
     def _agree_place(self) -> JobInfo:
-        """Agree on `crowded`, `transport` and whether `pids` exist, since plans depend on them."""
+        """Agree on what plans depend on: `crowded`, `transport`, `pids` or none, `level_shape`."""
         info = self.info
         no_fabric = not os.path.isdir("/sys/class/infiniband")
-        mine = np.array([info.oversubscribed, no_fabric, self._in_reach is None], np.int32)
+        shape = info.tree.levels(info.node).shape
+        code = int.from_bytes(digest(shape.encode(), 4), "big") >> 1
+        flags = info.oversubscribed, no_fabric, self._in_reach is None
+        mine = np.array([*flags, code, -code], np.int32)
         worst = np.empty_like(mine)
         self.link.comm.Allreduce(mine, worst, self.network.mpi.MAX)
-        crowded, no_fabric, shut = (bool(v) for v in worst)
+        crowded, no_fabric, shut = (bool(v) for v in worst[:3])
+        shape = shape if worst[3] == -worst[4] else ""
         pids = None
         if info.native and not shut:
             places = [info.machine.index(t) for t in info.tree.members(info.node).tolist()]
             pids = np.array(self._in_reach, np.int32)[places]
         transport = "shm" if info.machines == 1 else "tcp" if no_fabric else "fabric"
-        return replace(info, crowded=crowded, transport=transport, pids=pids)
+        return replace(
+            info, crowded=crowded, transport=transport, pids=pids, level_shape=shape
+        )
 
     def _join_machines(self) -> FailureTree | None:
         """Connect the lowest threads of all machines, so that each detects the death of others."""

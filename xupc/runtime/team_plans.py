@@ -75,7 +75,8 @@ class TeamPlans:
         self.spans_nodes = self.rank_tree.node_count > 1
         self.native = job.info.native
         self.place = Place.of(
-            self.rank_tree.node_sizes, job.network.family, job.info.transport, job.info.crowded
+            self.rank_tree.node_sizes, job.network.family, job.info.transport, job.info.crowded,
+            job.info.level_shape if self.spans_nodes else self.rank_tree.level_shape,
         )
         self.choices = table.at(self.place)
         self.tuning = table.tuning(self.place)

@@ -38,6 +38,8 @@ class JobInfo:
         write the private memory of the other threads of their machine.
     machine_host
         Name of this machine's host, by which its figures are found: that of its lowest thread.
+    level_shape
+        `NodeLevels.shape` of all nodes; "" if they differ.
     """
 
     me: int
@@ -54,6 +56,7 @@ class JobInfo:
     transport: str = ""
     pids: NDArray[np.int32] | None = None
     machine_host: str = ""
+    level_shape: str = ""
 
     def machine_of(self, thread: int) -> int:
         """Return the number of a thread's machine."""

@@ -88,6 +88,11 @@ class NodeLevels:
         return tuple(level.name for level in self.levels)
 
     @property
+    def shape(self) -> str:
+        """The domains of each level below the node, such as "2,16"; "" if there is none."""
+        return ",".join(str(len(level.roots)) for level in self.levels[1:])
+
+    @property
     def is_flat(self) -> bool:
         """True if the node itself is the only level."""
         return len(self.levels) == 1

@@ -225,6 +225,14 @@ class Tree:
         """Return the levels of the threads of `node`: the node alone where nothing is known."""
         return self._levels.get(self._check_node(node)) or flat_levels(self.node_size(node))
 
+    @property
+    def level_shape(self) -> str:
+        """`NodeLevels.shape` of the nodes if it is the same on all of them, else ""."""
+        if not self._levels:
+            return ""
+        shapes = {self.levels(node).shape for node in range(self.node_count)}
+        return shapes.pop() if len(shapes) == 1 else ""
+
     def node_root(self, node: int) -> int:
         """Return the lowest thread of `node`, or that of `with_other_roots`."""
         first = self._bounds[self._check_node(node)]

@@ -61,6 +61,9 @@ class Place:
         How many threads each node has, as `shape_of` says it.
     oversubscribed
         Some machine of the job has more threads than cores.
+    levels
+        The domains of each level below the node, such as "2,16", where all nodes have the same; ""
+        if nothing is known, or if they differ.
     """
 
     threads: int
@@ -69,13 +72,17 @@ class Place:
     family: str
     transport: str
     oversubscribed: bool
+    levels: str = ""
 
     @classmethod
-    def of(cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool) -> Place:
+    def of(
+        cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool,
+        levels: str = "",
+    ) -> Place:  # fmt: skip
         """The place of a team with so many threads on each node."""
         each = [int(size) for size in sizes]
         shape = shape_of((1, size) for size in each)
-        return cls(sum(each), len(each), shape, family, transport, oversubscribed)
+        return cls(sum(each), len(each), shape, family, transport, oversubscribed, levels)
 
     @property
     def nodes(self) -> str:
@@ -98,6 +105,7 @@ class Conditions:
     oversubscribed: bool | None
     family: str | None
     transport: str | None
+    levels: str | None
 
     def holds_at(self, place: Place) -> bool:
         """Return True if the rule applies to calls at a place."""
@@ -109,6 +117,7 @@ class Conditions:
             and self.oversubscribed in (None, place.oversubscribed)
             and self.family in (None, place.family)
             and self.transport in (None, place.transport)
+            and self.levels in (None, place.levels or "none", "some" if place.levels else None)
         )
 
     def covers(self, nbytes: int) -> bool:
@@ -150,6 +159,7 @@ class Rule(Conditions):
     oversubscribed: bool | None = None
     family: str | None = None
     transport: str | None = None
+    levels: str | None = None
     variant: str = ""
     if_possible: bool | None = None
     source: str = ""
@@ -189,6 +199,7 @@ class CarrierRule(Conditions):
     oversubscribed: bool | None = None
     family: str | None = None
     transport: str | None = None
+    levels: str | None = None
 
     def fits(self, method: str, nbytes: int | None) -> bool:
         """Return True if the rule is for a call; `nbytes` is None if threads may differ in it."""

@@ -41,6 +41,7 @@ SECTIONS = (
     "default", *TRANSPORTS, *FAMILIES, *(f"{f}-{t}" for f in FAMILIES for t in TRANSPORTS)
 )  # fmt: skip
 _RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
+_LEVELS = re.compile(r"none|some|[1-9][0-9]{0,8}(?:,[1-9][0-9]{0,8})*")
 _SHOWN = 5  # most problems of a file in a message
 
 # --- the schema -----------------------------------------------------------------------------------
@@ -90,6 +91,12 @@ def _shape(value: Any) -> str:
     return shape_of((int(run[1] or 1), int(run[2])) for run in runs if run)
 
 
+def _levels(value: Any) -> str:
+    if not isinstance(value, str) or not _LEVELS.fullmatch(value):
+        raise ValueError('expected "none", "some", or the domains of each level, like "2,16"')
+    return value
+
+
 def _algorithm(value: Any) -> tuple[int, str]:
     """Return the flag and the label of an algorithm."""
     return registry.parse_name(value)
@@ -111,6 +118,7 @@ _CONDITIONS: dict[str, Read] = {
     "oversubscribed": _truth,
     "family": _named(FAMILIES),
     "transport": _named(TRANSPORTS),
+    "levels": _levels,
 }
 RULE: dict[str, Read] = {
     "collective": _collective,

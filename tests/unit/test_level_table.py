@@ -1,0 +1,44 @@
+"""Each collective has a variant by levels, or docs/design/levels.md says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xupc.algorithms.conditions import text_of
+from xupc.algorithms.registry import Variant, collectives, find
+from xupc.flags import MULTICORE
+
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "levels.md"
+ROW = re.compile(r"^\| (`.*`) \| (.*) \| (.*) \|$", re.MULTILINE)
+TABLE = {
+    name: (inside, across)
+    for names, inside, across in ROW.findall(PAGE.read_text(encoding="utf-8"))
+    for name in re.findall(r"`([a-z_]+)`", names)
+}
+WRITTEN = "`levels`"
+
+
+def by_levels(collective: str) -> Variant | None:
+    return next((v for v in find(collective, MULTICORE).variants if v.label == "levels"), None)
+
+
+def test_the_table_has_each_collective_once() -> None:
+    assert sorted(TABLE) == collectives()
+
+
+@pytest.mark.parametrize("collective", collectives())
+def test_it_says_what_the_registry_has(collective: str) -> None:
+    variant = by_levels(collective)
+    inside, across = TABLE[collective]
+    condition = text_of(variant.applies) if variant else ""
+    one_node_only = condition.startswith("One node") and not condition.startswith("One node, or")
+    assert (inside == WRITTEN) == (variant is not None)
+    assert (across == WRITTEN) == (variant is not None and not one_node_only)
+
+
+def test_what_is_missing_has_a_reason() -> None:
+    reasons = {cell for row in TABLE.values() for cell in row if cell != WRITTEN}
+    assert all(len(reason.split()) >= 5 for reason in reasons)
