@@ -159,6 +159,8 @@ RULES = {
     "algorithm": "`pull`, `push`, `multicore`, or a variant such as `multicore:ring`",
     "if_possible": "true: a call that the variant cannot carry out takes the next rule that fits; "
     "else it is an error",
+    "source": "where the rule is from: `measured`, or `priced` by the model of `xupc predict`; "
+    "changes nothing",
     "min_bytes": "smallest size of a block (in a reduction to single values: of a thread's part)",
     "max_bytes": "largest size of a block",
     "min_threads": "smallest number of threads",
@@ -291,9 +293,11 @@ def built_in_table() -> str:
     """Return the module of the built-in selection table."""
     text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
     table = selection_file.parse(text, selection_file.BUILT_IN, None)
-    rules = "".join(_wrapped(_rule(rule)) for rule in table.rules)
+    priced = selection_file.TEXT_OF_PRICED.read_text(encoding="utf-8")
+    first = selection_file.parse(priced, selection_file.BUILT_IN, table).rules
+    rules = "".join(_wrapped(_rule(rule)) for rule in (*first, *table.rules))
     carriers = "".join(_wrapped(_carrier(rule)) for rule in table.carriers)
-    flags = ", ".join(sorted({_flag(rule) for rule in table.rules}))
+    flags = ", ".join(sorted({_flag(rule) for rule in (*first, *table.rules)}))
     return f"""{MODULE.format(flags=flags)}
 TABLE = Table(
     {table.name!r},
@@ -312,7 +316,8 @@ def _wrapped(entry: str) -> str:
     """Return an entry of a tuple in lines of at most 100 characters."""
     indent = " " * 8
     text = f"{entry},"
-    return textwrap.fill(text, 98, initial_indent=indent, subsequent_indent=indent * 2) + "\n"
+    return textwrap.fill(text, 98, initial_indent=indent, subsequent_indent=indent * 2,
+                         break_on_hyphens=False) + "\n"
 
 
 def _rule(rule: Rule) -> str:
@@ -343,7 +348,7 @@ def _literal(sections: Mapping[str, Mapping[str, int]]) -> str:
 
 MODULE = """\"""The built-in selection table for Python, since to parse TOML takes each start 10 ms.
 
-Made of selection.toml by
+Made of priced.toml and selection.toml by
 `python scripts/reference.py built-in-table > xupc/tuning/built_in_table.py`.
 \"""
 

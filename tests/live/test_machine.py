@@ -44,7 +44,6 @@ OF_ONE_CORE = {
     "call ns": (20, 1e7),
     "cache copy rate": (1e8, 1e13),
     "fold rate": (1e7, 1e13),
-    "scan rate": (1e7, 1e13),
 }
 OF_THE_CORE_AND_TWO = {
     "step ns": (0, 1e6),

@@ -19,6 +19,7 @@ import xupc
 from xupc import cli, errors
 from xupc.bench.results import Candidate, Cell, Job, Launch, Result
 from xupc.cli.variables import TESTS_PREFIX, VARIABLES
+from xupc.records import replace
 from xupc.tuning import selection_file
 
 REFERENCE = PROJECT / "docs" / "reference"
@@ -189,7 +190,11 @@ def test_the_built_in_table_is_up_to_date() -> None:
     path = "xupc/tuning/built_in_table.py"
     assert made == (PROJECT / path).read_text(), f"run: {command[1]} {command[2]} > {path}"
     text = selection_file.TEXT_OF_BUILT_IN.read_text(encoding="utf-8")
-    assert selection_file.parse(text, "built-in", None) == selection_file.built_in()
+    table = selection_file.parse(text, "built-in", None)
+    priced = selection_file.TEXT_OF_PRICED.read_text(encoding="utf-8")
+    first = selection_file.parse(priced, "built-in", table).rules
+    assert {rule.source for rule in first} == {"priced"}
+    assert replace(table, rules=first + table.rules) == selection_file.built_in()
 
 
 def test_every_public_name_is_in_the_reference() -> None:

@@ -258,7 +258,7 @@ def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_machine_names_those_that_are_there() -> None:
-    with pytest.raises(ValueError, match="one of default, gigabit"):
+    with pytest.raises(ValueError, match="one of default, emulated-cluster, gigabit"):
         machine_file.find("nowhere")
 
 

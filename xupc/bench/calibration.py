@@ -14,7 +14,6 @@ cache copy rate    bytes per second of a copy of 128 KiB within a core's cache
 cache size         bytes of a core's own cache of level 2, or its part of the last level
 crossing rate      bytes per second of a copy of 256 KiB that another thread has just written
 fold rate          bytes per second that an addition of two arrays of 64 KiB reads (numpy)
-scan rate          bytes per second that a running sum of 128 KiB reads (numpy)
 =================  =============================================================================
 
 The first two are missing on one node. The step and the switch need the native core; the switch and

@@ -73,11 +73,9 @@ def _rates() -> dict[str, float]:
     src, dst = np.ones(BLOCK, np.uint8), np.zeros(BLOCK, np.uint8)
     half = BLOCK // 16  # values of an operand of 64 KiB
     a, b, c = np.ones(half), np.ones(half), np.zeros(half)
-    d, e = np.ones(2 * half), np.zeros(2 * half)
     return {
         "cache copy rate": BLOCK / _timed(lambda: np.copyto(dst, src)) * 1e9,
         "fold rate": BLOCK / _timed(lambda: np.add(a, b, out=c)) * 1e9,
-        "scan rate": BLOCK / _timed(lambda: np.cumsum(d, out=e)) * 1e9,
     }
 
 

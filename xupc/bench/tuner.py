@@ -162,7 +162,7 @@ def _tuned_at(
                 Rule(
                     collective, flag, least or None, most, shape=place.shape, family=place.family,
                     transport=place.transport, oversubscribed=place.oversubscribed, variant=label,
-                    if_possible=True if label else None,
+                    if_possible=True if label else None, source="measured",
                 )
             )  # fmt: skip
         changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]

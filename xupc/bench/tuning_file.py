@@ -133,7 +133,7 @@ def _entry(rule: Rule) -> str:
     values: dict[str, Any] = {name: getattr(rule, name) for name in Rule.__match_args__}
     values["collective"] = public_name(rule.collective) if rule.collective != "*" else "*"
     values["algorithm"] = rule.name
-    lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] is not None]
+    lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] not in (None, "")]
     return "\n".join(["[[choose]]", *lines, ""])
 
 

@@ -25,7 +25,6 @@ _MEASURED: Mapping[str, tuple[str, float]] = {
     "cache_size": ("cache size", 1.0),
     "crossing_rate": ("crossing rate", 1.0),
     "fold_rate": ("fold rate", 1.0),
-    "scan_rate": ("scan rate", 1.0),
 }
 """The names of the measured values, and the factors that make bytes and seconds of them."""
 

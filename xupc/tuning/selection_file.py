@@ -25,16 +25,18 @@ from .old_keys import NEW_KEYS
 from .selection import CarrierRule, Rule, Table, public_name, shape_of
 
 __all__ = [
-    "BUILT_IN", "TEXT_OF_BUILT_IN", "VARIABLE", "Found", "built_in", "find", "load", "parse",
-    "read", "user_path",
+    "BUILT_IN", "TEXT_OF_BUILT_IN", "TEXT_OF_PRICED", "VARIABLE", "Found", "built_in", "find",
+    "load", "parse", "read", "user_path",
 ]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
 BUILT_IN = "built-in"
 TEXT_OF_BUILT_IN = Path(__file__).with_name("selection.toml")
+TEXT_OF_PRICED = Path(__file__).with_name("priced.toml")
 VERSION = 1
 LARGEST = 1 << 20  # a file beyond this is no table
 FAR = 1 << 46  # no size, count or limit is larger
+SOURCES = "measured", "priced"
 FAMILIES = "mpich", "openmpi", "other"
 TRANSPORTS = "shm", "tcp", "fabric"
 SECTIONS = (
@@ -125,6 +127,7 @@ RULE: dict[str, Read] = {
     **_CONDITIONS,
     "algorithm": _algorithm,
     "if_possible": _truth,
+    "source": _named(SOURCES),
 }
 """The keys of a ``[[choose]]`` entry, in the order in which they are written."""
 _REQUIRED = "collective", "algorithm"
